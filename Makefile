@@ -1,0 +1,38 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# One file pins every package, the build's own included.
+PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip
+
+.PHONY: help setup check test test-slow bench demo clean
+
+help:  ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## make the virtual environment with everything pinned
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --editable '.[dev]'
+	touch $@
+
+check: $(READY)  ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: $(READY)  ## every test but the slow ones
+	$(BIN)/pytest -n auto -q
+
+test-slow: $(READY)  ## every test, the slow ones too
+	$(BIN)/pytest -n auto -q -m 'slow or not slow'
+
+bench: $(READY)  ## speed and memory, as ratios measured in one run
+	$(BIN)/python benchmarks/run.py
+
+demo: $(READY)  ## three levels, a fourth on demand, and what a coalition gains
+	$(BIN)/cornerwave demo
+
+clean:  ## remove what was made here
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

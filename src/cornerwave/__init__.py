@@ -1,0 +1,1 @@
+"""Cornerwave: one table, many recipients, and no gain from collusion."""

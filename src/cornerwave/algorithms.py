@@ -1,0 +1,274 @@
+"""The paper's three algorithms by name, over arrays in memory, for researchers.
+
+    parallel    Algorithm 1: all copies at once
+    sequential  Algorithm 2: upwards, one copy at a time
+    on_demand   Algorithm 3: any new levels in any order, given existing copies
+
+Each adds W(v) ~ N(0, v K) to X so that Cov(W(u), W(v)) = min(u, v) K, whatever the
+distribution of X. They read one path in three orders, so with one seed the first
+two give the same copies. Without a seed the noise comes from a fresh secret key
+that nobody keeps. To release a real table use a vault: it remembers.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.errors import LevelError, SourceError
+from cornerwave.levels import checked_noise
+from cornerwave.moments import Moments, factor
+from cornerwave.noise.path import steps
+from cornerwave.noise.reading import over_blocks
+from cornerwave.noise.stream import KEY_BYTES, WhiteStreams, strict
+
+Floats = NDArray[np.float64]
+
+
+def corner_wave(noise: Sequence[float]) -> Floats:
+    """Return the M x M covariance of the copies' noise, in units of K: min(u, v).
+
+    >>> corner_wave([1, 4]).tolist()
+    [[1.0, 1.0], [1.0, 4.0]]
+    """
+    levels = np.array([checked_noise(level) for level in noise])
+    return np.minimum.outer(levels, levels)
+
+
+def is_corner_wave(matrix: Any, *, tolerance: float = 1e-9) -> bool:
+    """Say whether a covariance has the corner-wave property, in any order of its levels.
+
+    `tolerance` is relative to the larger of the two levels of an entry.
+
+    >>> is_corner_wave([[4, 1], [1, 1]]), is_corner_wave([[1, 0], [0, 4]])
+    (True, False)
+    """
+    matrix = np.asarray(matrix, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        return False
+    levels = np.diag(matrix)
+    if not (np.isfinite(matrix).all() and (levels > 0).all()):
+        return False
+    apart = np.abs(matrix - np.minimum.outer(levels, levels))
+    return bool((apart <= tolerance * np.maximum.outer(levels, levels)).all())
+
+
+def parallel(
+    X: Any,
+    *,
+    noise: Sequence[float],
+    covariance: Any = None,
+    unsafe_seed: int | None = None,
+    threads: int | None = None,
+) -> list[Floats]:
+    """Return one copy of X for each noise, in the order given (Algorithm 1).
+
+    X: (T, N), or (T,) for one column; `covariance`: K, by default the sample
+    covariance of X. A noise given twice is the same copy twice. Raises LevelError
+    for a noise that is not positive, SourceError for an X that is not finite.
+
+    >>> X = np.array([[1.0, 2.0], [3.0, 5.0], [2.0, 2.0]])
+    >>> [copy.shape for copy in parallel(X, noise=[1.0, 0.5])]
+    [(3, 2), (3, 2)]
+    """
+    table = _Table.of(X, covariance)
+    ascending = sorted({checked_noise(level) for level in noise})
+    copies = _insert(table, {}, ascending, _key(unsafe_seed), threads)
+    return [copies[float(level)] for level in noise]
+
+
+def sequential(
+    X: Any,
+    *,
+    noise: Sequence[float],
+    covariance: Any = None,
+    unsafe_seed: int | None = None,
+    threads: int | None = None,
+) -> Iterator[Floats]:
+    """Yield one copy of X after another, each the last one plus fresh noise (Algorithm 2).
+
+    Keeps nothing but the copy it yielded last, which is therefore read-only. `noise`
+    must ascend; `on_demand` takes any order.
+
+    >>> X = np.array([1.0, 3.0, 2.0])
+    >>> one, two = sequential(X, noise=[0.5, 1.0], unsafe_seed=1)
+    >>> np.array_equal(two, parallel(X, noise=[0.5, 1.0], unsafe_seed=1)[1])
+    True
+    """
+    levels = [checked_noise(level) for level in noise]
+    if any(after <= before for before, after in pairwise(levels)):
+        raise LevelError("sequential needs noise in ascending order; on_demand takes any order")
+    return _climb(_Table.of(X, covariance), levels, _key(unsafe_seed), threads)
+
+
+def _climb(
+    table: "_Table", levels: list[float], key: bytes, threads: int | None
+) -> Iterator[Floats]:
+    reached: dict[float, Floats] = {}
+    for level in levels:
+        reached = _insert(table, reached, [level], key, threads)
+        reached[level].flags.writeable = False
+        yield reached[level]
+
+
+def on_demand(
+    X: Any,
+    *,
+    noise: Sequence[float],
+    given: Mapping[float, Any] | None = None,
+    covariance: Any = None,
+    unsafe_seed: int | None = None,
+    threads: int | None = None,
+) -> list[Floats]:
+    """Return new copies of X at any levels, given existing copies (Algorithm 3).
+
+    `given` maps the noise of each existing copy to the copy. The new ones are drawn
+    given these, so that all together have the corner-wave property; the existing
+    ones must have it among themselves. A noise that is given comes back unchanged.
+
+    >>> X = np.array([1.0, 3.0, 2.0])
+    >>> first, last = parallel(X, noise=[0.5, 2.0])
+    >>> [between] = on_demand(X, noise=[1.0], given={0.5: first, 2.0: last})
+    >>> between.shape
+    (3,)
+    """
+    table = _Table.of(X, covariance)
+    known = {checked_noise(level): table.checked(copy) for level, copy in (given or {}).items()}
+    wanted = [checked_noise(level) for level in noise]
+    new = sorted(set(wanted) - set(known))
+    copies = known | _insert(table, known, new, _key(unsafe_seed), threads)
+    return [copies[level] for level in wanted]
+
+
+def _insert(
+    table: "_Table",
+    given: Mapping[float, Floats],
+    new: Sequence[float],
+    key: bytes,
+    threads: int | None,
+) -> dict[float, Floats]:
+    """Return copies at new levels, each drawn given its neighbours among all before it.
+
+    With a, b the copies below and above:  Y = X + weight (Y_a - X) + weight (Y_b - X) + fresh L z.
+    Ascending levels are the quickest: the copy below is still in the cache.
+    """
+    path = steps([*given, *new])
+    rows, columns = table.rows.shape
+    copies = np.empty((len(new), columns, rows))
+
+    def streams(block_rows: int) -> WhiteStreams:
+        return WhiteStreams(key, new, columns=columns, rows=block_rows)
+
+    def work(streams: WhiteStreams, part: slice) -> None:
+        x = columns_of(table.rows[part])
+        known = [columns_of(_rows_of(copy)[part]) for copy in given.values()]
+        placed = [(copy, 0) for copy in known] + [(copy, part.start) for copy in copies]
+        placed.append((x, 0))  # W(0) = 0: index ORIGIN
+        streams.place(streams.positions(part.start, x.shape[1]))
+        for step, copy in zip(path[len(given) :], copies, strict=True):
+            add_between(
+                x,
+                step.weight_below,
+                *placed[step.below],
+                step.weight_above,
+                *placed[step.above],
+                step.weight_fresh * table.lower,
+                streams.normals(step.noise),
+                copy,
+                part.start,
+            )
+
+    over_blocks(streams, work, rows=rows, columns=columns, threads=threads)
+    return {level: table.shaped(copy.T) for level, copy in zip(new, copies, strict=True)}
+
+
+@strict
+def add_between(
+    x: Any,
+    weight_below: float,
+    below: Any,
+    below_start: int,
+    weight_above: float,
+    above: Any,
+    above_start: int,
+    factor: Any,
+    normals: Any,
+    out: Any,
+    start: int,
+) -> None:
+    """Fill out[:, start:] with a copy between two others, plus factor @ normals."""
+    columns, rows = x.shape
+    for i in range(columns):
+        xi, zi, oi = x[i], normals[0], out[i, start : start + rows]
+        bi = below[i, below_start : below_start + rows]
+        ai = above[i, above_start : above_start + rows]
+        first = factor[i, 0]
+        if weight_above == 0.0:
+            for row in range(rows):
+                oi[row] = bi[row] + first * zi[row]
+        else:
+            for row in range(rows):
+                drawn = weight_below * (bi[row] - xi[row]) + weight_above * (ai[row] - xi[row])
+                oi[row] = xi[row] + drawn + first * zi[row]
+        for k in range(1, i + 1):
+            weight, z = factor[i, k], normals[k]
+            for row in range(rows):
+                oi[row] += weight * z[row]
+
+
+def _key(unsafe_seed: int | None) -> bytes:
+    if unsafe_seed is None:
+        return secrets.token_bytes(KEY_BYTES)
+    return hashlib.sha256(b"cornerwave unsafe seed %d" % unsafe_seed).digest()
+
+
+@dataclass(frozen=True)
+class _Table:
+    """X as rows (T, N), with the factor of its K; `flat` if it came as (T,)."""
+
+    rows: Floats
+    lower: Floats
+    flat: bool
+
+    @classmethod
+    def of(cls, X: Any, covariance: Any) -> "_Table":
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim not in (1, 2) or X.size == 0:
+            raise SourceError(f"X must be a table of shape (T, N) or (T,), not {X.shape}")
+        rows = _rows_of(X)
+        if not np.isfinite(rows).all():
+            raise SourceError("X holds infinite or missing values; remove those rows first")
+        if covariance is None:
+            if len(rows) < 2:
+                raise SourceError("the covariance of X needs at least 2 rows; or give covariance=")
+            covariance = Moments.of(rows).covariance
+        shape = factor(np.atleast_2d(covariance))
+        if len(shape.lower) != rows.shape[1]:
+            raise SourceError(f"covariance has {len(shape.lower)} columns, X {rows.shape[1]}")
+        shape.warn([str(i) for i in range(rows.shape[1])])
+        return cls(rows, shape.lower, X.ndim == 1)
+
+    def checked(self, copy: Any) -> Floats:
+        """Return a given copy as an array; raise SourceError if its shape is not that of X."""
+        copy = np.asarray(copy, dtype=np.float64)
+        if _rows_of(copy).shape != self.rows.shape:
+            raise SourceError(f"a given copy has shape {copy.shape}, X has {self.rows.shape}")
+        return copy
+
+    def shaped(self, rows: Floats) -> Floats:
+        """Return (T, N) rows in the shape that X came in."""
+        return rows[:, 0] if self.flat else rows
+
+
+def _rows_of(X: Floats) -> Floats:
+    return X[:, None] if X.ndim == 1 else X
+
+
+def columns_of(rows: Floats) -> Floats:
+    """Return (T, N) rows as contiguous columns (N, T)."""
+    return np.ascontiguousarray(rows.T)

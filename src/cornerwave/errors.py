@@ -1,0 +1,97 @@
+"""What can go wrong, as one tree.
+
+    CornerwaveError
+    ├── LevelError          (ValueError)         a noise or privacy that cannot be
+    ├── SourceError         (ValueError)         a table that cannot be read or perturbed
+    │   ├── ColumnError                          a column without a decision, or of no use
+    │   ├── SourceChanged                        not the table that was registered
+    │   └── AlreadyRegistered                    values that another dataset perturbs already
+    ├── NoSuchDataset       (LookupError)        a dataset the vault does not hold
+    ├── NoSuchRecipient     (LookupError)        a recipient who holds no copy
+    ├── VaultError          (RuntimeError)       the vault cannot be used
+    │   ├── VaultMissing    (FileNotFoundError)
+    │   ├── VaultExists     (FileExistsError)
+    │   ├── WrongKey        (PermissionError)
+    │   ├── UnsafeKey       (ValueError)
+    │   └── LedgerDamaged
+    └── OutputError         (OSError)            the copy cannot be written
+        └── OutputExists    (FileExistsError)
+
+A message says what was given, what is allowed and what to do next. It never
+quotes a cell of a table or a byte of a key.
+"""
+
+
+class CornerwaveError(Exception):
+    """Anything that Cornerwave refuses; its text is fit to be shown to a person."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class LevelError(CornerwaveError, ValueError):
+    """A noise or privacy outside its range."""
+
+
+class SourceError(CornerwaveError, ValueError):
+    """A table that cannot be read, or that cannot be perturbed."""
+
+
+class ColumnError(SourceError):
+    """A column without a decision, or one that cannot play the part it was given."""
+
+
+class SourceChanged(SourceError):
+    """The table is not the one that was registered."""
+
+
+class AlreadyRegistered(SourceError):
+    """The name is taken, or another dataset already perturbs these values."""
+
+
+class NoSuchDataset(CornerwaveError, LookupError):
+    """The vault holds no dataset of that name."""
+
+
+class NoSuchRecipient(CornerwaveError, LookupError):
+    """The ledger knows no copy of that recipient."""
+
+
+class VaultError(CornerwaveError, RuntimeError):
+    """The vault cannot be used."""
+
+
+class VaultMissing(VaultError, FileNotFoundError):
+    """There is no vault in that place."""
+
+
+class VaultExists(VaultError, FileExistsError):
+    """There is a vault in that place already."""
+
+
+class WrongKey(VaultError, PermissionError):
+    """The key is not the one that this ledger was made with."""
+
+
+class UnsafeKey(VaultError, ValueError):
+    """A key made from a seed, or not a key at all."""
+
+
+class LedgerDamaged(VaultError):
+    """The ledger cannot be read, or its seals do not fit its lines."""
+
+
+class OutputError(CornerwaveError, OSError):
+    """The copy cannot be written."""
+
+
+class OutputExists(OutputError, FileExistsError):
+    """There is a file in that place already."""
+
+
+class CornerwaveWarning(UserWarning):
+    """Something the owner should know, and decide about."""
+
+
+class SingularCovariance(CornerwaveWarning):
+    """Some columns are constant, or follow from others."""

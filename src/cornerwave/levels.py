@@ -1,0 +1,89 @@
+"""What a level is: noise v, or equivalently privacy p.
+
+    Y(v) = X + W(v),  W(v) ~ N(0, v K)          p = v / (1 + v)          v = p / (1 - p)
+
+`noise` is the variance of the noise as a multiple of the table's own covariance
+K. `privacy` is the share of the table's variance that the best linear estimate
+from the copy cannot recover. They say the same thing in two units, and there is
+no third one.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cornerwave.errors import LevelError
+
+
+def noise_of(privacy: float) -> float:
+    """Return the noise of a privacy, rounded once from the decimal that was written.
+
+    Raises LevelError unless 0 < privacy < 1.
+
+    >>> noise_of(0.5), noise_of(0.8)
+    (1.0, 4.0)
+    """
+    privacy = _number(privacy, unit="privacy")
+    if not 0 < privacy < 1:
+        raise LevelError(
+            f"privacy must lie strictly between 0 and 1, not {privacy!r}; "
+            "0.1 hides little, 0.9 hides much"
+        )
+    written = Fraction(repr(privacy))
+    return checked_noise(float(written / (1 - written)))
+
+
+def privacy_of(noise: float) -> float:
+    """Return the privacy of a noise.
+
+    >>> privacy_of(4.0)
+    0.8
+    """
+    exact = Fraction(checked_noise(noise))
+    return float(exact / (1 + exact))
+
+
+def checked_noise(noise: float) -> float:
+    """Return `noise` as a float; raise LevelError unless it is positive and finite."""
+    noise = _number(noise, unit="noise")
+    if not (math.isfinite(noise) and noise > 0):
+        raise LevelError(
+            f"noise must be a finite number greater than 0, not {noise!r}; "
+            "1.0 adds noise of the table's own size"
+        )
+    return noise
+
+
+def _number(value: float, *, unit: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise LevelError(f"{unit} must be a number, not {type(value).__name__}") from None
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Level:
+    """A trust level: one reading of the secret path.
+
+    >>> Level.of(privacy=0.5)
+    Level(noise=1.0)
+    >>> Level.of(noise=4).privacy
+    0.8
+    """
+
+    noise: float
+
+    @classmethod
+    def of(cls, *, noise: float | None = None, privacy: float | None = None) -> "Level":
+        """Make a level from exactly one of its two units."""
+        if (noise is None) == (privacy is None):
+            raise LevelError("say either noise or privacy, one of the two")
+        if noise is not None:
+            return cls(checked_noise(noise))
+        assert privacy is not None
+        return cls(noise_of(privacy))
+
+    @property
+    def privacy(self) -> float:
+        """The same level as a share of variance that stays hidden."""
+        return privacy_of(self.noise)
