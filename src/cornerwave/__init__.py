@@ -1,1 +1,67 @@
-"""Cornerwave: one table, many recipients, and no gain from collusion."""
+"""Cornerwave: one table, many recipients, and no gain from collusion.
+
+    source ──read──> rows ──check──> the registered table?  no: nothing is written
+                      │
+        key ── white noise ── path (ledger's levels) ── noise shaped like K
+                      │
+                      └──perturb──> copy on a grid ──write──> file, whole or not at all
+
+For the owner: `Vault`, `Dataset`, `Release`, `Level`. For researchers: `parallel`,
+`sequential`, `on_demand` and `corner_wave`, over arrays.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from cornerwave.version import __version__
+
+if TYPE_CHECKING:
+    from cornerwave.algorithms import (
+        corner_wave,
+        is_corner_wave,
+        on_demand,
+        parallel,
+        sequential,
+    )
+    from cornerwave.audit.coalition import Coalition, coalition
+    from cornerwave.levels import Level
+    from cornerwave.owner import Dataset, Release, Vault, write_all
+
+_HOMES = {
+    "corner_wave": "algorithms",
+    "is_corner_wave": "algorithms",
+    "on_demand": "algorithms",
+    "parallel": "algorithms",
+    "sequential": "algorithms",
+    "Coalition": "audit.coalition",
+    "coalition": "audit.coalition",
+    "Level": "levels",
+    "Dataset": "owner",
+    "Release": "owner",
+    "Vault": "owner",
+    "write_all": "owner",
+}
+
+__all__ = [
+    "Coalition",
+    "Dataset",
+    "Level",
+    "Release",
+    "Vault",
+    "__version__",
+    "coalition",
+    "corner_wave",
+    "is_corner_wave",
+    "on_demand",
+    "parallel",
+    "sequential",
+    "write_all",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The command line imports this package to show its help: nothing heavy may come along.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cornerwave' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"cornerwave.{_HOMES[name]}"), name)

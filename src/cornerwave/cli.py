@@ -1,0 +1,354 @@
+"""The command line. It imports what a command needs when the command runs.
+
+Exit codes: 0 done; 2 refused, with one line that says why; 3 a fault of Cornerwave
+itself, with the place but never the values.
+"""
+
+import json
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cornerwave.errors import CornerwaveError, CornerwaveWarning, LevelError, OutputError
+from cornerwave.version import __version__
+
+if TYPE_CHECKING:
+    from cornerwave.levels import Level
+    from cornerwave.owner import Vault
+
+app = typer.Typer(
+    name="cornerwave",
+    help="Release one table to recipients you trust differently.",
+    epilog="Colluding recipients learn no more than the best single copy among them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+REFUSED, FAULT = 2, 3
+
+VaultOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--vault",
+        metavar="DIR",
+        help="The vault's directory; else CORNERWAVE_VAULT, else .cornerwave here.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def main() -> None:
+    """Run a command; turn refusals into one line and faults into their place."""
+    warnings.showwarning = _show_warning
+    warnings.simplefilter("always", CornerwaveWarning)
+    try:
+        app()
+    except CornerwaveError as error:
+        _say(f"cornerwave: {error}")
+        sys.exit(REFUSED)
+    except BrokenPipeError:
+        sys.exit(0)
+    except Exception as error:
+        # A message or a local variable may hold a cell: name the kind and the place only.
+        _say(f"cornerwave: internal fault ({type(error).__name__}); please report these places:")
+        for frame in traceback.extract_tb(error.__traceback__):
+            _say(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}")
+        sys.exit(FAULT)
+
+
+@app.command()
+def init(vault: VaultOption = None) -> None:
+    """Make a vault here: a secret key and an empty ledger."""
+    from cornerwave.owner import KEY_FILE, Vault, key_place, vault_place
+
+    made = Vault.create(vault_place(vault), key_file=key_place())
+    _say(f"Made a vault in {made.path}")
+    _say(
+        f"Its key is {key_place() or made.path / KEY_FILE}. Keep a copy in a safe place: without "
+        "it no copy can ever be made again, and whoever has it can strip the noise."
+    )
+
+
+@app.command()
+def register(
+    name: Annotated[str, typer.Argument(help="What the dataset will be called.")],
+    source: Annotated[
+        Path,
+        typer.Argument(help="CSV (also .gz), Parquet, Arrow/Feather, or a directory of Parquet."),
+    ],
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Tells the rows apart, so that their order is free."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Leave a column out (repeatable).")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Release a column as it is (repeatable)."),
+    ] = None,
+    vault: VaultOption = None,
+) -> None:
+    """Register a table once; numbers, dates and times will be perturbed jointly."""
+    with _progress("Reading") as progress:
+        dataset = _open(vault).register(
+            name, source, key=key, drop=drop or (), keep=keep or (), progress=progress
+        )
+    frozen = dataset.frozen
+    _say(f"Registered {name}: {frozen.rows:,} rows, perturbing {', '.join(frozen.schema.perturbed)}")
+
+
+@app.command()
+def release(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    to: Annotated[
+        list[str] | None, typer.Option(metavar="RECIPIENT", help="Who gets the copy (repeatable).")
+    ] = None,
+    privacy: Annotated[
+        list[float] | None,
+        typer.Option(metavar="P", help="Share of variance to hide, between 0 and 1; one per --to."),
+    ] = None,
+    noise: Annotated[
+        list[float] | None,
+        typer.Option(metavar="V", help="Noise as a multiple of the table's own covariance."),
+    ] = None,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Where to; ends in .csv, .csv.gz, .parquet or .arrow; one per --to."
+        ),
+    ] = None,
+    levels: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="A batch: [[copy]] tables with to, privacy, out."),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Where the registered table lies now, if it was moved.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all by default.")] = None,
+    vault: VaultOption = None,
+) -> None:
+    """Release copies to recipients; several in one pass over the source."""
+    from cornerwave.owner import write_all
+
+    requests = _requests(name, to, privacy, noise, out, levels)
+    dataset = _open(vault).dataset(name, source=source)
+    releases = dataset.release_many([(recipient, level) for recipient, level, _ in requests])
+    copies = [(made, path) for made, (_, _, path) in zip(releases, requests, strict=True)]
+    with _progress("Releasing", dataset.frozen.rows) as progress:
+        paths = write_all(copies, force=force, threads=threads, progress=progress)
+    for made, path in zip(releases, paths, strict=True):
+        _say(f"{path}: for {made.recipient}, privacy {made.level.privacy:g}")
+
+
+@app.command()
+def ledger(
+    name: Annotated[str | None, typer.Argument(help="One dataset; all by default.")] = None,
+    as_json: JsonOption = False,
+    vault: VaultOption = None,
+) -> None:
+    """Show who holds which level since when."""
+    opened = _open(vault)
+    datasets = opened.datasets() if name is None else [opened.dataset(name)]
+    if as_json:
+        _print_json([_dataset_json(dataset) for dataset in datasets])
+        return
+    if not datasets:
+        _say("The vault is empty. Register a table: cornerwave register NAME SOURCE")
+    for dataset in datasets:
+        frozen = dataset.frozen
+        title = f"{dataset.name}: {frozen.rows:,} rows, registered {dataset.registered_at}"
+        rows = [
+            (holding.recipient, f"{holding.level.privacy:g}", f"{holding.level.noise:g}", holding.since)
+            for holding in dataset.holdings
+        ]
+        _print_table(title, ("recipient", "privacy", "noise", "since"), rows)
+
+
+@app.command()
+def coalition(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    recipients: Annotated[list[str], typer.Argument(help="Who pool their copies.")],
+    as_json: JsonOption = False,
+    vault: VaultOption = None,
+) -> None:
+    """Say what recipients can recover together, and what independent noise would have cost."""
+    found = _open(vault).dataset(name).coalition(recipients)
+    if as_json:
+        _print_json(
+            {
+                "recipients": sorted({recipient for recipient, _ in found.members}),
+                "joint_privacy": found.joint_privacy,
+                "best_member": found.best_member,
+                "best_privacy": found.best_privacy,
+                "gain": found.gain,
+                "independent_privacy": found.independent_privacy,
+                "independent_gain": found.independent_gain,
+            }
+        )
+        return
+    _print_table(
+        f"{name}: {', '.join(sorted({recipient for recipient, _ in found.members}))} together",
+        ("", "share of variance still hidden"),
+        [
+            (f"best member alone ({found.best_member})", f"{found.best_privacy:.6g}"),
+            ("all together", f"{found.joint_privacy:.6g}"),
+            ("all together, had the noise been independent", f"{found.independent_privacy:.6g}"),
+        ],
+    )
+
+
+@app.command()
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Work here, and leave everything there.")
+    ] = None,
+) -> None:
+    """Release a real table at four levels, then collude and see what it brings."""
+    from cornerwave.demo import run
+
+    run(keep)
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"cornerwave {__version__}")
+        raise typer.Exit
+
+
+def _open(vault: Path | None) -> "Vault":
+    from cornerwave.owner import Vault, key_place, vault_place
+
+    return Vault.open(vault_place(vault), key_file=key_place())
+
+
+def _requests(
+    name: str,
+    to: list[str] | None,
+    privacy: list[float] | None,
+    noise: list[float] | None,
+    out: list[Path] | None,
+    levels: Path | None,
+) -> list[tuple[str, "Level", Path]]:
+    """Return (recipient, level, file) for each copy that was asked for."""
+    from cornerwave.levels import Level
+
+    if levels is not None:
+        if to or privacy or noise or out:
+            raise LevelError("--levels names everything; leave out --to, --privacy, --noise, --out")
+        return _requests_in(levels, name)
+    units, unit = (privacy, "privacy") if privacy else (noise, "noise")
+    if not to or not units or (privacy and noise) or len(units) != len(to):
+        raise LevelError(
+            "give each --to RECIPIENT one --privacy P, or each one --noise V; "
+            "for a mixture use --levels FILE.toml"
+        )
+    asked = [Level.of(**{unit: value}) for value in units]
+    return list(zip(to, asked, _outputs(name, to, out), strict=True))
+
+
+def _requests_in(path: Path, name: str) -> list[tuple[str, "Level", Path]]:
+    import tomllib
+
+    from cornerwave.levels import Level
+
+    try:
+        copies = tomllib.loads(path.read_text(encoding="utf-8")).get("copy")
+    except (OSError, UnicodeDecodeError):
+        raise LevelError(f"{path} cannot be read") from None
+    except tomllib.TOMLDecodeError as error:
+        raise LevelError(f"{path} is not TOML: {error}") from None
+    if not isinstance(copies, list) or not copies:
+        raise LevelError(f"{path} names no copy; write [[copy]] tables with to, privacy and out")
+    requests = []
+    for number, copy in enumerate(copies, start=1):
+        if unknown := set(copy) - {"to", "privacy", "noise", "out"}:
+            raise LevelError(f"{path}, copy {number}: {sorted(unknown)[0]!r} is not known")
+        if not isinstance(copy.get("to"), str):
+            raise LevelError(f"{path}, copy {number}: 'to' must name a recipient")
+        level = Level.of(noise=copy.get("noise"), privacy=copy.get("privacy"))
+        given = [path.parent / copy["out"]] if "out" in copy else None
+        requests.append((copy["to"], level, *_outputs(name, [copy["to"]], given)))
+    return requests
+
+
+def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
+    """Return a file per recipient: as named, or NAME-RECIPIENT.parquet in a directory."""
+    if out and len(out) == len(to) and not any(path.is_dir() for path in out):
+        return out
+    if out and (len(out) > 1 or not out[0].is_dir()):
+        raise OutputError("give one --out FILE for each --to, or one --out that is a directory")
+    folder = out[0] if out else Path()
+    if strange := [r for r in to if Path(r).name != r or r.startswith(".")]:
+        raise OutputError(f"{strange[0]!r} is no good as part of a file name; name a file with --out")
+    return [folder / f"{name}-{recipient}.parquet" for recipient in to]
+
+
+def _dataset_json(dataset: Any) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "id": dataset.id,
+        "registered_at": dataset.registered_at,
+        "rows": dataset.frozen.rows,
+        "columns": {column.name: column.role for column in dataset.frozen.schema.columns},
+        "levels": list(dataset.noise),
+        "holdings": [
+            {
+                "recipient": holding.recipient,
+                "noise": holding.level.noise,
+                "privacy": holding.level.privacy,
+                "since": holding.since,
+            }
+            for holding in dataset.holdings
+        ],
+    }
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2))
+
+
+def _print_table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left")
+    for column in header:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+@contextmanager
+def _progress(what: str, rows: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a bar on a terminal, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _rows: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=rows)
+        yield lambda done: bar.advance(task, done)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(f"warning: {message}")

@@ -1,0 +1,421 @@
+"""What the owner works with: a vault, its datasets, and their releases.
+
+    vault = Vault.create("here/.cornerwave")
+    people = vault.register("people", "people.parquet", drop=["name"])
+    people.release(to="partner", privacy=0.3).write("partner.parquet")
+"""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import pyarrow as pa
+
+from cornerwave.audit.coalition import Coalition, coalition
+from cornerwave.errors import (
+    LevelError,
+    NoSuchRecipient,
+    OutputError,
+    SourceChanged,
+    SourceError,
+    UnsafeKey,
+    VaultError,
+    VaultExists,
+    VaultMissing,
+)
+from cornerwave.levels import Level
+from cornerwave.register import measure
+from cornerwave.release import Order, make_copies
+from cornerwave.table.read import Source, open_source
+from cornerwave.table.schema import decide
+from cornerwave.table.write import CopyFile, check_output
+from cornerwave.vault.frozen import Frozen
+from cornerwave.vault.key import Key
+from cornerwave.vault.ledger import Entry, Holding, Ledger, dataset_key
+
+VAULT_NAME = ".cornerwave"
+KEY_FILE, LEDGER_FILE = "key", "ledger.db"
+
+Progress = Callable[[int], None]
+
+
+def _silent(_rows: int) -> None:
+    """Say nothing."""
+
+
+class Vault:
+    """A directory with a key and a ledger; everything else can be made again from them.
+
+    Make one with `Vault.create`, open it with `Vault.open`.
+    """
+
+    def __init__(self, path: Path, key: Key, ledger: Ledger) -> None:
+        self.path = path
+        self._key = key
+        self._ledger = ledger
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path = VAULT_NAME,
+        *,
+        key: Key | None = None,
+        key_file: str | Path | None = None,
+    ) -> "Vault":
+        """Make a new vault. Raises VaultExists if there is one, UnsafeKey for a seeded key.
+
+        The key is fresh unless `key`, or a `key_file` made before, is given; a given
+        `key_file` stays where it is and must be named again whenever the vault is opened.
+        """
+        path = Path(path).absolute()
+        if key is not None and key.is_unsafe:
+            raise UnsafeKey("a key made from a seed can be guessed; a vault takes none")
+        if any((path / name).exists() for name in (KEY_FILE, LEDGER_FILE)):
+            raise VaultExists(f"there is a vault in {path} already; it is never replaced")
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if key_file is not None:
+                key = Key.read(Path(key_file))
+            else:
+                key = key or Key.generate()
+                key.write(path / KEY_FILE)
+        except VaultError:
+            raise
+        except OSError as error:
+            raise VaultError(f"no vault can be made in {path}: {error.strerror}") from None
+        return cls(path, key, Ledger.create(path / LEDGER_FILE, key))
+
+    @classmethod
+    def open(
+        cls, path: str | Path = VAULT_NAME, *, key_file: str | Path | None = None
+    ) -> "Vault":
+        """Open a vault. Raises VaultMissing, WrongKey or LedgerDamaged."""
+        path = Path(path).absolute()
+        if not path.is_dir() or not any(path.iterdir()):
+            raise VaultMissing(f"there is no vault in {path}; make one with: cornerwave init")
+        key = Key.read(Path(key_file) if key_file else path / KEY_FILE)
+        return cls(path, key, Ledger.open(path / LEDGER_FILE, key))
+
+    def register(
+        self,
+        name: str,
+        source: Any,
+        *,
+        key: str | None = None,
+        keep: Iterable[str] = (),
+        drop: Iterable[str] = (),
+        progress: Progress = _silent,
+    ) -> "Dataset":
+        """Register a table, a file or a frame, and return its dataset.
+
+        Numbers, dates and times are perturbed; every other column must be named in
+        `key`, `keep` or `drop`. Raises SourceError or AlreadyRegistered.
+        """
+        _check_name(name, what="a dataset's name")
+        self._ledger.refuse_taken(name)
+        opened = open_source(source)
+        schema = decide(opened.schema, key=key, keep=keep, drop=drop)
+        identity = secrets.token_hex(16)
+        found = measure(
+            opened,
+            schema,
+            key=dataset_key(self._key, identity),
+            mark_secret=self._key.derive("marks"),
+            progress=progress,
+        )
+        entry = Entry(
+            id=identity,
+            name=name,
+            source=str(opened.path) if opened.path else None,
+            registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            frozen=found.frozen.to_json(),
+        )
+        self._ledger.add_dataset(entry, found.marks)
+        return Dataset(entry, self._ledger, dataset_key(self._key, identity), opened)
+
+    def dataset(self, name: str, *, source: Any = None) -> "Dataset":
+        """Return a registered dataset.
+
+        `source` says where its table lies now, if not where it was; a dataset that was
+        registered from a frame needs the frame.
+        """
+        entry = self._ledger.dataset(name)
+        opened = None if source is None else _reopen(source, entry)
+        return Dataset(entry, self._ledger, dataset_key(self._key, entry.id), opened)
+
+    def datasets(self) -> list["Dataset"]:
+        """Return all datasets by name."""
+        return [
+            Dataset(entry, self._ledger, dataset_key(self._key, entry.id))
+            for entry in self._ledger.datasets()
+        ]
+
+    def __repr__(self) -> str:
+        return f"Vault({str(self.path)!r})"
+
+
+class Dataset:
+    """A registered table, and the copies of it."""
+
+    def __init__(
+        self, entry: Entry, ledger: Ledger, key: Key, source: Source | None = None
+    ) -> None:
+        self.name = entry.name
+        self.id = entry.id
+        self.registered_at = entry.registered_at
+        self._entry = entry
+        self._ledger = ledger
+        self._key = key
+        self._source = source
+
+    @cached_property
+    def frozen(self) -> Frozen:
+        """What registration fixed: columns, moments, grid."""
+        return Frozen.from_json(self._entry.frozen)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """All levels that were ever released, in the order of their first release."""
+        return self._ledger.noise(self.id)
+
+    @property
+    def holdings(self) -> list[Holding]:
+        """Who holds which level since when, least noise first."""
+        return self._ledger.holdings(self.id)
+
+    @property
+    def source(self) -> Source:
+        """The registered table. Raises SourceError if it is not where it was."""
+        if self._source is None:
+            if self._entry.source is None:
+                raise SourceError(
+                    f"{self.name!r} was registered from a frame in memory; give it again: "
+                    "vault.dataset(name, source=frame)"
+                )
+            self._source = _reopen(self._entry.source, self._entry)
+        return self._source
+
+    def release(
+        self, *, to: str, privacy: float | None = None, noise: float | None = None
+    ) -> "Release":
+        """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
+
+        The level gets its place in the ledger at once; what is returned makes the copy,
+        as often as it is asked to, and always the same one. Before anybody can see it,
+        the ledger says who holds it.
+        """
+        [release] = self.release_many({to: Level.of(noise=noise, privacy=privacy)})
+        return release
+
+    def release_many(
+        self, levels: Mapping[str, Level] | Sequence[tuple[str, Level]]
+    ) -> list["Release"]:
+        """Release copies to several recipients; `write_all` makes them in one pass.
+
+        `levels` maps recipients to levels, or lists (recipient, level) pairs.
+        """
+        pairs = list(levels.items() if isinstance(levels, Mapping) else levels)
+        if not pairs:
+            raise LevelError("no copy was asked for: name a recipient and a level")
+        for recipient, _ in pairs:
+            _check_name(recipient, what="a recipient's name")
+        noise = self._ledger.reserve(self.id, [level for _, level in pairs])
+        return [Release(self, recipient, level, noise) for recipient, level in pairs]
+
+    def coalition(self, recipients: Sequence[str]) -> Coalition:
+        """Say what these recipients can recover together. Raises NoSuchRecipient."""
+        holdings = self.holdings
+        known = {holding.recipient for holding in holdings}
+        if not recipients:
+            raise NoSuchRecipient("name at least one recipient")
+        if unknown := sorted(set(recipients) - known):
+            have = f"it has {', '.join(sorted(known))}" if known else "it was released to nobody"
+            raise NoSuchRecipient(f"{self.name!r} was not released to {unknown[0]!r}; {have}")
+        members = [
+            (holding.recipient, holding.level)
+            for holding in holdings
+            if holding.recipient in recipients
+        ]
+        return coalition(members)
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r})"
+
+
+@dataclass(frozen=True)
+class Release:
+    """One copy for one recipient: it writes to a file, yields batches, or becomes a frame."""
+
+    dataset: Dataset
+    recipient: str
+    level: Level
+    noise: tuple[float, ...] = field(repr=False)
+
+    def write(
+        self,
+        path: str | Path,
+        *,
+        force: bool = False,
+        threads: int | None = None,
+        progress: Progress = _silent,
+    ) -> Path:
+        """Write the copy to a file; its ending (csv, csv.gz, parquet, arrow) says how.
+
+        Raises OutputExists unless `force`, SourceChanged if the table is not the
+        registered one; then nothing appears.
+        """
+        [written] = write_all([(self, path)], force=force, threads=threads, progress=progress)
+        return written
+
+    def to_arrow(self) -> pa.Table:
+        """Return the whole copy as an Arrow table."""
+        sink = _Collected()
+        with _releasing([self]):
+            _make([self], [sink])
+            _confirm([self])
+        return pa.concat_tables(sink.groups)
+
+    def to_frame(self) -> Any:
+        """Return the copy as the kind of frame that was registered; as Arrow for a file."""
+        kind = self.dataset.source.frame_kind or nw.Implementation.PYARROW
+        return nw.from_arrow(self.to_arrow(), backend=kind).to_native()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the copy as Arrow batches, in little memory.
+
+        The whole copy is made and checked in a hidden file first: nobody sees a row
+        of a copy that would have been refused.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.write(Path(folder) / "copy.arrow")
+            with pa.memory_map(str(path)) as file:
+                reader = pa.ipc.open_file(file)
+                for index in range(reader.num_record_batches):
+                    yield reader.get_batch(index)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Hand the copy to any library that speaks Arrow."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+def write_all(
+    copies: Sequence[tuple[Release, str | Path]],
+    *,
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress = _silent,
+) -> list[Path]:
+    """Write several releases of one dataset to files, in one pass over its source."""
+    releases = [release for release, _ in copies]
+    paths = [Path(path).absolute() for _, path in copies]
+    with _releasing(releases):
+        if len(set(paths)) < len(paths):
+            raise OutputError("two copies are to be written to one file; name a file for each")
+        for path in paths:
+            check_output(path, force=force)
+        order = _order(releases)
+        with ExitStack() as hidden:
+            files = []
+            for path, level in zip(paths, order.wanted, strict=True):
+                files.append(CopyFile(path, order.copy_schema, order.metadata(level)))
+                hidden.callback(files[-1].discard)
+            _make(releases, files, threads=threads, progress=progress)
+            for file in files:
+                file.finish()
+            _confirm(releases)
+            for file in files:
+                file.publish()
+    return paths
+
+
+@contextmanager
+def _releasing(releases: Sequence[Release]) -> Iterator[None]:
+    """Leave no trace in the ledger of a release that is refused."""
+    try:
+        yield
+    except Exception:
+        dataset = releases[0].dataset
+        dataset._ledger.take_back(dataset.id, [release.level for release in releases])
+        raise
+
+
+def _confirm(releases: Sequence[Release]) -> None:
+    first = releases[0]
+    copies = [(release.recipient, release.level) for release in releases]
+    first.dataset._ledger.confirm(first.dataset.id, first.noise, copies)
+
+
+class _Collected:
+    """A sink in memory."""
+
+    def __init__(self) -> None:
+        self.groups: list[pa.Table] = []
+
+    def write(self, group: pa.Table) -> None:
+        self.groups.append(group)
+
+
+def _make(
+    releases: Sequence[Release],
+    sinks: Sequence[Any],
+    *,
+    threads: int | None = None,
+    progress: Progress = _silent,
+) -> None:
+    dataset = releases[0].dataset
+    make_copies(
+        dataset.source,
+        _order(releases),
+        sinks,
+        key=dataset._key,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def _order(releases: Sequence[Release]) -> Order:
+    first = releases[0]
+    return Order(
+        dataset=first.dataset.id,
+        frozen=first.dataset.frozen,
+        noise=first.noise,
+        wanted=tuple(release.level for release in releases),
+    )
+
+
+def _reopen(source: Any, entry: Entry) -> Source:
+    frozen = Frozen.from_json(entry.frozen)
+    types = {column.name: column.type for column in frozen.source_types}
+    try:
+        opened = open_source(source, types)
+    except SourceError as error:
+        raise SourceError(f"the table of {entry.name!r} cannot be read: {error}") from None
+    if missing := [name for name in frozen.schema.used if name not in opened.schema.names]:
+        raise SourceChanged(
+            f"not the table that was registered: column {missing[0]!r} is gone. Restore the table"
+        )
+    return opened
+
+
+def _check_name(name: str, *, what: str) -> None:
+    if not name or len(name) > 255 or not name.isprintable() or name.strip() != name:
+        raise VaultError(f"{what} is 1 to 255 printable characters without space at its ends")
+
+
+def vault_place(given: str | Path | None = None) -> Path:
+    """Return where the vault is: given, or CORNERWAVE_VAULT, or .cornerwave here."""
+    return Path(given or os.environ.get("CORNERWAVE_VAULT") or VAULT_NAME)
+
+
+def key_place() -> Path | None:
+    """Return the key file that CORNERWAVE_KEY_FILE names, if it does."""
+    named = os.environ.get("CORNERWAVE_KEY_FILE")
+    return Path(named) if named else None

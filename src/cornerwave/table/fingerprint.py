@@ -1,0 +1,134 @@
+"""Which row is which, and whether this is still the same table.
+
+    row id       the 128-bit keyed hash of the key column's text; or the row's position
+    fingerprint  per column: sum over rows of MAC(row id, value, column)
+    mark         per column: sum over rows of MAC(value)
+
+MAC is AES-256 in CBC-MAC over one or two blocks, under secret keys, so nobody without
+them can make another table with the same sums. Sums do not care about order, chunks
+or threads; with positions as ids the rows' order still counts, since it is in the
+ids. A mark knows a column's values in any order, and finds a table again that was
+registered before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers import Cipher, modes
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from numpy.typing import NDArray
+
+from cornerwave.errors import ColumnError
+from cornerwave.noise.stream import Ids, strict
+from cornerwave.table.numbers import to_floats
+from cornerwave.table.siphash import Words, hash_texts
+
+CHUNK = 8192
+"""Rows that are enciphered at once: enough to be worth the call, few enough for the cache."""
+
+_MISSING = np.uint64(0x7FF8_0000_0000_0000)  # every NaN, whatever its payload
+
+
+def row_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
+    """Return the row ids of a key column; raise ColumnError if one is missing."""
+    if keys.null_count:
+        raise ColumnError(
+            f"the key column {name!r} has {keys.null_count} missing values; every row needs its key"
+        )
+    return hash_texts(keys, secret)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """How many rows a table has, and the two 64-bit lanes of each column's sum.
+
+    `a + b` is the fingerprint of both parts of a table together.
+    """
+
+    rows: int
+    sums: Words
+
+    @classmethod
+    def of(cls, ids: Ids, columns: Sequence[Words], secret: bytes) -> "Fingerprint":
+        """Return the fingerprint of some rows, given 64 bits for each of their values."""
+        cipher = _Cipher(secret)
+        sums = np.zeros((len(columns), 2), dtype=np.uint64)
+        for start in range(0, len(ids), CHUNK):
+            part = slice(start, start + CHUNK)
+            masks = cipher(np.ascontiguousarray(ids[part])).copy()
+            for index, values in enumerate(columns):
+                _fill_blocks(masks, values[part], index, cipher.blocks)
+                _add_lanes(cipher(cipher.blocks[: len(masks)]), sums[index])
+        return cls(len(ids), sums)
+
+    def __add__(self, other: "Fingerprint") -> "Fingerprint":
+        return Fingerprint(self.rows + other.rows, self.sums + other.sums)
+
+    def __str__(self) -> str:
+        return f"{self.rows:x}:{self.sums.astype('>u8').tobytes().hex()}"
+
+
+def marks(columns: Sequence[Words], secret: bytes) -> Words:
+    """Return the sums of the values alone, one row of two lanes per column; they add up."""
+    cipher = _Cipher(secret)
+    sums = np.zeros((len(columns), 2), dtype=np.uint64)
+    nobody = np.zeros((CHUNK, 2), dtype=np.uint64)
+    for total, values in zip(sums, columns, strict=True):
+        for start in range(0, len(values), CHUNK):
+            part = values[start : start + CHUNK]
+            _fill_blocks(nobody, part, 0, cipher.blocks)
+            _add_lanes(cipher(cipher.blocks[: len(part)]), total)
+    return sums
+
+
+class _Cipher:
+    """AES-256 of up to CHUNK blocks at a time, in memory that is asked for once."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._aes = Cipher(AES256(secret), modes.ECB()).encryptor()  # noqa: S305, single blocks
+        self._out = np.empty(16 * CHUNK + 15, dtype=np.uint8)
+        self.blocks = np.empty((CHUNK, 2), dtype=np.uint64)
+
+    def __call__(self, blocks: Words) -> Words:
+        size = self._aes.update_into(memoryview(blocks).cast("B"), self._out)
+        return self._out[:size].view(np.uint64).reshape(-1, 2)
+
+
+@strict
+def _add_lanes(blocks: Any, total: Any) -> None:
+    low, high = total[0], total[1]
+    for row in range(blocks.shape[0]):
+        low += blocks[row, 0]
+        high += blocks[row, 1]
+    total[0], total[1] = low, high
+
+
+@strict
+def _fill_blocks(masks: Any, values: Any, column: int, out: Any) -> None:
+    for row in range(values.shape[0]):
+        out[row, 0] = masks[row, 0] ^ values[row]
+        out[row, 1] = masks[row, 1] ^ np.uint64(column)
+
+
+def bits_of_floats(values: NDArray[np.float64]) -> Words:
+    """Return the bits of a column of floats, with one pattern for all that is missing."""
+    bits = values.view(np.uint64)
+    missing = np.isnan(values)
+    return np.where(missing, _MISSING, bits) if missing.any() else bits
+
+
+def bits_of_kept(values: pa.Array, name: str, secret: bytes) -> Words:
+    """Return 64 bits that stand for each value of a kept column."""
+    if pa.types.is_floating(values.type):
+        return bits_of_floats(to_floats(values, name))
+    try:
+        hashes = hash_texts(values, secret)
+    except pa.ArrowException:
+        raise ColumnError(
+            f"{name!r}: a column of type {values.type} cannot be kept; drop it"
+        ) from None
+    present = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
+    return np.where(present, hashes[:, 0], _MISSING)

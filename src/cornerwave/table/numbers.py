@@ -1,0 +1,96 @@
+"""Any numeric column as floats, and what one unit of it means.
+
+Whole numbers, floats, decimals, dates (days since 1970-01-01), timestamps (seconds
+since 1970-01-01 UTC), times of day and durations (seconds). The same values give
+the same floats whatever file and type they came in.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from cornerwave.errors import ColumnError
+
+EXACT = 2**53
+"""Whole numbers beyond this are not exact in double precision."""
+
+Floats = NDArray[np.float64]
+
+_types = pa.types
+
+
+def is_number(type_: pa.DataType) -> bool:
+    """Say whether a column of this type can be perturbed as a number."""
+    type_ = _value_type(type_)
+    return bool(
+        _types.is_integer(type_)
+        or _types.is_floating(type_)
+        or _types.is_decimal(type_)
+        or unit_of(type_) is not None
+    )
+
+
+def unit_of(type_: pa.DataType) -> str | None:
+    """Return what one unit means for dates and times; None for plain numbers."""
+    type_ = _value_type(type_)
+    if _types.is_date(type_):
+        return "days since 1970-01-01"
+    if _types.is_timestamp(type_):
+        return "seconds since 1970-01-01 UTC"
+    if _types.is_time(type_) or _types.is_duration(type_):
+        return "seconds"
+    return None
+
+
+def to_floats(array: pa.Array, name: str) -> Floats:
+    """Return a numeric column as float64, with NaN for missing.
+
+    Raises ColumnError for an infinite value or a whole number beyond 2^53.
+    """
+    if _types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    floats = _plain_numbers(array, name)
+    # -0.0 and 0.0 are one value; adding 0.0 makes them one pattern of bits
+    values = floats.to_numpy(zero_copy_only=False) + 0.0
+    if np.isinf(values).any():
+        raise ColumnError(f"{name!r} holds infinite values; remove them or make them missing")
+    return np.asarray(values, dtype=np.float64)
+
+
+def _plain_numbers(array: pa.Array, name: str) -> pa.Array:
+    type_ = array.type
+    if _types.is_floating(type_):
+        return array.cast(pa.float64())
+    if _types.is_decimal(type_):
+        return _checked(array.cast(pa.float64()), name) if type_.scale <= 0 else array.cast("double")
+    if _types.is_integer(type_):
+        return _checked(array.cast(pa.float64(), safe=False), name)
+    if _types.is_date(type_):
+        return array.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
+    return pc.divide(_checked(_microseconds(array), name), 1e6)
+
+
+def _microseconds(array: pa.Array) -> pa.Array:
+    type_ = array.type
+    if _types.is_timestamp(type_):
+        array = array.cast(pa.timestamp("us", tz=type_.tz), safe=False)
+    elif _types.is_duration(type_):
+        array = array.cast(pa.duration("us"), safe=False)
+    else:
+        array = array.cast(pa.time64("us"), safe=False)
+    return array.cast(pa.int64()).cast(pa.float64(), safe=False)
+
+
+def _checked(array: pa.Array, name: str) -> pa.Array:
+    largest = pc.max(pc.abs(array)).as_py()
+    if largest is not None and largest > EXACT:
+        raise ColumnError(
+            f"{name!r} holds whole numbers beyond 2^53, which floating point cannot tell apart; "
+            "they are likely identifiers: --drop the column, or make it the --key"
+        )
+    return array
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if _types.is_dictionary(type_) else type_

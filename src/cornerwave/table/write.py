@@ -1,0 +1,210 @@
+"""Writing a copy: it appears whole, under its name, or not at all.
+
+A copy grows in a hidden file beside its place, readable by the owner alone, and is
+moved there when it is complete and known to be right. What a killed process leaves
+behind is removed by the next one that writes there.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.ipc as paipc
+import pyarrow.parquet as papq
+
+from cornerwave.errors import OutputError, OutputExists
+from cornerwave.table.read import ARROW, ENDINGS, PARQUET
+
+METADATA_KEY = b"cornerwave"
+
+
+class CopyFile:
+    """A copy on its way to `path`; `publish` or `discard` ends it."""
+
+    def __init__(self, path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
+        self.path = path
+        self._metadata = metadata
+        self._is_csv = not path.name.lower().endswith((*PARQUET, *ARROW))
+        with _telling(path):
+            _remove_leftovers(path)
+            self._descriptor, self._part = _create_hidden(path)
+            try:
+                self._file = os.fdopen(os.dup(self._descriptor), "wb")
+                self._writer = _writer(self._file, path, _with_metadata(schema, metadata))
+            except BaseException:
+                self.discard()
+                raise
+
+    def write(self, group: pa.Table) -> None:
+        """Append a group of rows."""
+        with _telling(self.path):
+            self._writer.write_table(group)
+
+    def finish(self) -> None:
+        """Bring every byte to the disk."""
+        with _telling(self.path):
+            self._writer.close()
+            self._file.close()
+            os.fsync(self._descriptor)
+
+    def publish(self) -> None:
+        """Make the finished copy visible."""
+        with _telling(self.path):
+            if self._is_csv:
+                _write_beside(self.path, self._metadata)
+            self._part.chmod(0o666 & ~_umask())
+            os.replace(self._part, self.path)
+            _sync_directory(self.path.parent)
+
+    def discard(self) -> None:
+        """Leave no trace of a copy that was not published."""
+        with suppress(OSError):
+            self._part.unlink()
+        with suppress(OSError):
+            os.close(self._descriptor)
+
+
+def check_output(path: Path, *, force: bool = False) -> None:
+    """Raise OutputError unless a copy can be written to this place."""
+    if not path.name.lower().endswith(ENDINGS):
+        raise OutputError(f"{path}: the ending must be one of {', '.join(ENDINGS)}")
+    if path.is_dir():
+        raise OutputExists(f"{path} is a directory")
+    if path.exists() and not force:
+        raise OutputExists(f"{path} exists; choose another name, or --force to replace it")
+    if not path.parent.is_dir():
+        raise OutputError(f"there is no directory {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise OutputError(f"no permission to write in {path.parent}")
+
+
+def metadata_path(path: Path) -> Path:
+    """Return where the metadata of a CSV copy lies."""
+    return path.with_name(path.name + ".meta.json")
+
+
+def _writer(file: BinaryIO, path: Path, schema: pa.Schema) -> Any:
+    name = path.name.lower()
+    if name.endswith(PARQUET):
+        return papq.ParquetWriter(file, schema, **parquet_settings(schema))
+    if name.endswith(ARROW):
+        return paipc.new_file(file, schema, options=paipc.IpcWriteOptions(compression="zstd"))
+    stream = pa.CompressedOutputStream(file, "gzip") if name.endswith(".gz") else file
+    return _CsvWriter(stream, schema)
+
+
+def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
+    """Return the writer's settings: the bytes of noisy floats compress best side by side."""
+    floats = [field.name for field in schema if pa.types.is_floating(field.type)]
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": [name for name in schema.names if name not in floats],
+        "use_byte_stream_split": floats,
+    }
+
+
+class _CsvWriter:
+    def __init__(self, stream: Any, schema: pa.Schema) -> None:
+        self._stream = stream
+        self._csv = pacsv.CSVWriter(stream, schema.remove_metadata())
+
+    def write_table(self, group: pa.Table) -> None:
+        self._csv.write_table(group)
+
+    def close(self) -> None:
+        self._csv.close()
+        if isinstance(self._stream, pa.CompressedOutputStream):
+            self._stream.close()
+
+
+def _with_metadata(schema: pa.Schema, metadata: Mapping[str, Any]) -> pa.Schema:
+    return schema.with_metadata({METADATA_KEY: json.dumps(metadata).encode()})
+
+
+def _create_hidden(path: Path) -> tuple[int, Path]:
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process lives
+    return descriptor, part
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove hidden files of this copy whose writer is gone."""
+    for part in path.parent.glob(f".{_escaped(path.name)}.*.part"):
+        with suppress(OSError), part.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.unlink()
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def _write_beside(path: Path, metadata: Mapping[str, Any]) -> None:
+    beside = metadata_path(path)
+    part = beside.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    part.write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+    os.replace(part, beside)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Turn the system's errors into one line about the copy."""
+    try:
+        yield
+    except OSError as error:
+        reasons = {
+            errno.ENOSPC: "the disk is full",
+            errno.EDQUOT: "the disk quota is used up",
+            errno.EFBIG: "the file would be larger than allowed",
+            errno.EACCES: "no permission",
+            errno.EROFS: "the file system is read-only",
+        }
+        reason = reasons.get(error.errno or 0, error.strerror or "the system refused")
+        raise OutputError(f"{path} cannot be written: {reason}") from None
+
+
+def read_metadata(path: Path) -> dict[str, Any] | None:
+    """Return what a copy says of itself; None if it says nothing."""
+    name = path.name.lower()
+    text: bytes | None = None
+    if name.endswith(PARQUET):
+        text = (papq.read_schema(path).metadata or {}).get(METADATA_KEY)
+    elif name.endswith(ARROW):
+        with pa.memory_map(str(path)) as file:
+            text = (paipc.open_file(file).schema.metadata or {}).get(METADATA_KEY)
+    elif metadata_path(path).is_file():
+        text = metadata_path(path).read_bytes()
+    return dict(json.loads(text)) if text else None
+
+
+__all__: Sequence[str] = [
+    "CopyFile",
+    "check_output",
+    "metadata_path",
+    "parquet_settings",
+    "read_metadata",
+]

@@ -1,0 +1,112 @@
+"""What registration fixes for ever: the columns, K and its factor, the grid, the fingerprint.
+
+The noise depends on all of it, and the same noise on anything else gives the
+difference away. So it is computed once, written to the ledger exactly, and sealed.
+"""
+
+import base64
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cornerwave.moments import Factor, Moments
+from cornerwave.noise.stream import NOISE_FORMAT
+from cornerwave.table.schema import Column, Schema
+
+Floats = NDArray[np.float64]
+
+GRID_BITS = 24
+"""Copies lie on a grid of about 2^-24 of a column's standard deviation."""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A registered table, without a single one of its cells."""
+
+    schema: Schema
+    source_types: pa.Schema
+    rows: int
+    mean: Floats
+    covariance: Floats
+    factor: Floats
+    grid: Floats
+    fingerprint: str
+    noise_format: int = NOISE_FORMAT
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        source_types: pa.Schema,
+        moments: Moments,
+        factor: Factor,
+        fingerprint: str,
+    ) -> "Frozen":
+        """Freeze what one pass over the source found."""
+        return cls(
+            schema=schema,
+            source_types=source_types,
+            rows=moments.rows,
+            mean=moments.mean,
+            covariance=moments.covariance,
+            factor=factor.lower,
+            grid=grid_of(moments),
+            fingerprint=fingerprint,
+        )
+
+    def to_json(self) -> str:
+        """Return the exact text that is kept and sealed."""
+        return json.dumps(
+            {
+                "noise_format": self.noise_format,
+                "columns": [asdict(column) for column in self.schema.columns],
+                "types": base64.b64encode(self.source_types.serialize()).decode(),
+                "rows": self.rows,
+                "mean": self.mean.tolist(),
+                "covariance": self.covariance.tolist(),
+                "factor": self.factor.tolist(),
+                "grid": self.grid.tolist(),
+                "fingerprint": self.fingerprint,
+            },
+            allow_nan=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Frozen":
+        """Return what `to_json` wrote, bit for bit."""
+        kept: dict[str, Any] = json.loads(text)
+        arrays = {
+            name: np.array(kept[name], dtype=np.float64)
+            for name in ("mean", "covariance", "factor", "grid")
+        }
+        types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept["types"])))
+        return cls(
+            schema=Schema(tuple(Column(**column) for column in kept["columns"])),
+            source_types=types,
+            rows=kept["rows"],
+            fingerprint=kept["fingerprint"],
+            noise_format=kept["noise_format"],
+            **arrays,
+        )
+
+
+def grid_of(moments: Moments) -> Floats:
+    """Return the step of each column's grid, a power of two; 0 for a constant column.
+
+    Coarser where values are so far from zero that doubles are: then a value and its
+    noise are both whole numbers of steps that add up exactly.
+    """
+    steps = []
+    for deviation, largest in zip(moments.deviation, moments.largest, strict=True):
+        if deviation == 0:
+            steps.append(0.0)
+            continue
+        fine = math.frexp(deviation)[1] - 1 - GRID_BITS
+        coarse = math.frexp(largest)[1] - 51
+        steps.append(math.ldexp(1.0, max(fine, coarse)))
+    return np.array(steps)
