@@ -12,7 +12,7 @@ that nobody keeps. To release a real table use a vault: it remembers.
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -37,7 +37,7 @@ def corner_wave(noise: Sequence[float]) -> Floats:
     [[1.0, 1.0], [1.0, 4.0]]
     """
     levels = np.array([checked_noise(level) for level in noise])
-    return np.minimum.outer(levels, levels)
+    return np.asarray(np.minimum.outer(levels, levels))
 
 
 def is_corner_wave(matrix: Any, *, tolerance: float = 1e-9) -> bool:
@@ -255,10 +255,10 @@ class _Table:
 
     def checked(self, copy: Any) -> Floats:
         """Return a given copy as an array; raise SourceError if its shape is not that of X."""
-        copy = np.asarray(copy, dtype=np.float64)
-        if _rows_of(copy).shape != self.rows.shape:
-            raise SourceError(f"a given copy has shape {copy.shape}, X has {self.rows.shape}")
-        return copy
+        array: Floats = np.asarray(copy, dtype=np.float64)
+        if _rows_of(array).shape != self.rows.shape:
+            raise SourceError(f"a given copy has shape {array.shape}, X has {self.rows.shape}")
+        return array
 
     def shaped(self, rows: Floats) -> Floats:
         """Return (T, N) rows in the shape that X came in."""

@@ -8,7 +8,7 @@ import json
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -102,7 +102,9 @@ def register(
             name, source, key=key, drop=drop or (), keep=keep or (), progress=progress
         )
     frozen = dataset.frozen
-    _say(f"Registered {name}: {frozen.rows:,} rows, perturbing {', '.join(frozen.schema.perturbed)}")
+    _say(
+        f"Registered {name}: {frozen.rows:,} rows, perturbing {', '.join(frozen.schema.perturbed)}"
+    )
 
 
 @app.command()
@@ -122,7 +124,8 @@ def release(
     out: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="Where to; ends in .csv, .csv.gz, .parquet or .arrow; one per --to."
+            metavar="FILE",
+            help="Where to; ends in .csv, .csv.gz, .parquet or .arrow; one per --to.",
         ),
     ] = None,
     levels: Annotated[
@@ -133,7 +136,9 @@ def release(
         Path | None, typer.Option(help="Where the registered table lies now, if it was moved.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all by default.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads to use; all by default.")
+    ] = None,
     vault: VaultOption = None,
 ) -> None:
     """Release copies to recipients; several in one pass over the source."""
@@ -167,7 +172,12 @@ def ledger(
         frozen = dataset.frozen
         title = f"{dataset.name}: {frozen.rows:,} rows, registered {dataset.registered_at}"
         rows = [
-            (holding.recipient, f"{holding.level.privacy:g}", f"{holding.level.noise:g}", holding.since)
+            (
+                holding.recipient,
+                f"{holding.level.privacy:g}",
+                f"{holding.level.noise:g}",
+                holding.since,
+            )
             for holding in dataset.holdings
         ]
         _print_table(title, ("recipient", "privacy", "noise", "since"), rows)
@@ -291,7 +301,9 @@ def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
         raise OutputError("give one --out FILE for each --to, or one --out that is a directory")
     folder = out[0] if out else Path()
     if strange := [r for r in to if Path(r).name != r or r.startswith(".")]:
-        raise OutputError(f"{strange[0]!r} is no good as part of a file name; name a file with --out")
+        raise OutputError(
+            f"{strange[0]!r} is no good as part of a file name; name a file with --out"
+        )
     return [folder / f"{name}-{recipient}.parquet" for recipient in to]
 
 
@@ -319,7 +331,7 @@ def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def _print_table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _print_table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

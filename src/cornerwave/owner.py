@@ -1,8 +1,8 @@
 """What the owner works with: a vault, its datasets, and their releases.
 
-    vault = Vault.create("here/.cornerwave")
-    people = vault.register("people", "people.parquet", drop=["name"])
-    people.release(to="partner", privacy=0.3).write("partner.parquet")
+vault = Vault.create("here/.cornerwave")
+people = vault.register("people", "people.parquet", drop=["name"])
+people.release(to="partner", privacy=0.3).write("partner.parquet")
 """
 
 import os
@@ -94,9 +94,7 @@ class Vault:
         return cls(path, key, Ledger.create(path / LEDGER_FILE, key))
 
     @classmethod
-    def open(
-        cls, path: str | Path = VAULT_NAME, *, key_file: str | Path | None = None
-    ) -> "Vault":
+    def open(cls, path: str | Path = VAULT_NAME, *, key_file: str | Path | None = None) -> "Vault":
         """Open a vault. Raises VaultMissing, WrongKey or LedgerDamaged."""
         path = Path(path).absolute()
         if not path.is_dir() or not any(path.iterdir()):
@@ -285,7 +283,7 @@ class Release:
 
     def to_frame(self) -> Any:
         """Return the copy as the kind of frame that was registered; as Arrow for a file."""
-        kind = self.dataset.source.frame_kind or nw.Implementation.PYARROW
+        kind: Any = self.dataset.source.frame_kind or nw.Implementation.PYARROW
         return nw.from_arrow(self.to_arrow(), backend=kind).to_native()
 
     def batches(self) -> Iterator[pa.RecordBatch]:

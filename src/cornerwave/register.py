@@ -1,6 +1,6 @@
 """Registration: one pass over the table that fixes all that its noise will depend on.
 
-    read -> decide -> measure and recognise -> factor -> freeze
+read -> decide -> measure and recognise -> factor -> freeze
 """
 
 import tempfile
@@ -94,7 +94,7 @@ class _Duplicates:
 
     def __enter__(self) -> "_Duplicates":
         if self._key_column is not None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115, closed in __exit__
+            self._file = tempfile.TemporaryFile()
         return self
 
     def __exit__(self, *_: object) -> None:

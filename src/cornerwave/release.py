@@ -102,9 +102,7 @@ def make_copies(
 class _Workshop:
     """Threads that perturb groups side by side, while each sink is written in order."""
 
-    def __init__(
-        self, order: Order, secrets: Secrets, sinks: Sequence[Sink], threads: int
-    ) -> None:
+    def __init__(self, order: Order, secrets: Secrets, sinks: Sequence[Sink], threads: int) -> None:
         self._order, self._secrets, self._sinks = order, secrets, sinks
         self._threads = threads
         path = steps(order.noise)

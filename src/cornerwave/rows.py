@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids, position_ids
 from cornerwave.table.fingerprint import Fingerprint, bits_of_floats, bits_of_kept, row_ids
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
 from cornerwave.table.schema import Schema
-from cornerwave.table.siphash import Words
 from cornerwave.vault.key import Key
 
 GROUP_CELLS = 1 << 20

@@ -1,4 +1,4 @@
 """What recipients can recover: exactly, from the ledger.
 
-    coalition.py   the best linear estimate of some recipients together
+coalition.py   the best linear estimate of some recipients together
 """

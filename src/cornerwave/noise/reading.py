@@ -152,15 +152,3 @@ def combine(
     else:
         for i in range(out.shape[0]):
             out[i] = weight_below * below[i] + weight_above * above[i] + weight_fresh * fresh[i]
-
-
-@strict
-def add_shaped(factor: Any, white: Any, out: Any, start: int) -> None:
-    """Add factor @ white (columns, rows) to out[:, start:], for a lower triangular factor."""
-    columns, rows = white.shape
-    for i in range(columns):
-        oi = out[i, start : start + rows]
-        for k in range(i + 1):
-            weight, w = factor[i, k], white[k]
-            for row in range(rows):
-                oi[row] += weight * w[row]

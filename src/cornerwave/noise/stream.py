@@ -16,21 +16,23 @@ it is a new noise format; format 1 stays readable for ever.
 
 import math
 import struct
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, modes
-from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from llvmlite import ir
-from numba.extending import intrinsic
+from numba.extending import intrinsic as numba_intrinsic
 from numpy.typing import NDArray
+
+from cornerwave.noise.cipher import BlockFunction, room_for
 
 NOISE_FORMAT = 1
 KEY_BYTES = 32
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 Ids = NDArray[np.uint64]
 """Row ids: shape (rows, 2), the low and the high half of 128 bits."""
@@ -57,10 +59,10 @@ class WhiteStreams:
 
     def __init__(self, key: bytes, noise: Iterable[float], *, columns: int, rows: int) -> None:
         self.columns = columns
-        self._ciphers = {level: _cipher(key, level) for level in noise}
+        self._functions = {level: BlockFunction(_stream_key(key, level)) for level in noise}
         self._ids = np.empty((rows, 2), dtype=np.uint64)
         self._cells = np.empty((rows * ((columns + 1) // 2), 2), dtype=np.uint64)
-        self._words = np.empty(self._cells.nbytes + 15, dtype=np.uint8)  # AES wants 15 to spare
+        self._words = room_for(len(self._cells))
         self._normals = np.empty(columns * rows)
         self.rows = 0
 
@@ -76,10 +78,9 @@ class WhiteStreams:
 
     def normals(self, level: float) -> NDArray[np.float64]:
         """Return standard normals of a level at the current rows, shape (columns, rows)."""
-        cells = memoryview(self._placed).cast("B")
-        size = self._ciphers[level].update_into(cells, self._words)
+        words = self._functions[level](self._placed, self._words)
         normals = self._normals[: self.columns * self.rows].reshape(self.columns, self.rows)
-        fill_normals(self._words[:size].view(np.uint64), normals)
+        fill_normals(words, normals)
         return normals
 
     @property
@@ -87,11 +88,9 @@ class WhiteStreams:
         return self._cells[: self.rows * ((self.columns + 1) // 2)]
 
 
-def _cipher(key: bytes, level: float) -> Any:
-    # On distinct ids, one block each, ECB is AES as a keyed function: no mode is wanted.
+def _stream_key(key: bytes, level: float) -> bytes:
     info = b"cornerwave/1/white" + struct.pack("<d", level)
-    stream_key = HKDFExpand(algorithm=SHA256(), length=KEY_BYTES, info=info).derive(key)
-    return Cipher(AES256(stream_key), modes.ECB()).encryptor()
+    return HKDFExpand(algorithm=SHA256(), length=KEY_BYTES, info=info).derive(key)
 
 
 # --- bits to normals -------------------------------------------------------------------
@@ -116,16 +115,17 @@ _L0, _L1, _L2, _L3, _L4, _L5, _L6 = (-4 / (2 * k + 1) for k in range(7))
 _S0, _S1, _S2, _S3, _S4, _S5, _S6, _S7 = ((-1) ** k / math.factorial(2 * k + 1) for k in range(8))
 _C0, _C1, _C2, _C3, _C4, _C5, _C6 = ((-1) ** k / math.factorial(2 * k) for k in range(7))
 
-strict = numba.njit(nogil=True, error_model="numpy", cache=True)
+strict: Callable[[Function], Function] = numba.njit(nogil=True, error_model="numpy", cache=True)
 """Compile without fast-math: LLVM then neither reorders nor fuses what is written.
 
 Arrays that go in are C-contiguous: LLVM vectorises only what it knows to be.
 """
 
-_inlined = numba.njit(inline="always", error_model="numpy")
+_intrinsic: Callable[[Function], Function] = numba_intrinsic
+_inlined: Callable[[Function], Function] = numba.njit(inline="always", error_model="numpy")
 
 
-@intrinsic  # type: ignore[misc]
+@_intrinsic
 def _float_of(_context: Any, _bits: Any) -> Any:
     def generate(_c: Any, builder: Any, _s: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
@@ -133,7 +133,7 @@ def _float_of(_context: Any, _bits: Any) -> Any:
     return numba.float64(numba.uint64), generate
 
 
-@intrinsic  # type: ignore[misc]
+@_intrinsic
 def _bits_of(_context: Any, _value: Any) -> Any:
     def generate(_c: Any, builder: Any, _s: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.IntType(64))

@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from cryptography.hazmat.primitives.ciphers import Cipher, modes
-from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from numpy.typing import NDArray
 
 from cornerwave.errors import ColumnError
+from cornerwave.noise.cipher import BlockFunction, Words, room_for
 from cornerwave.noise.stream import Ids, strict
 from cornerwave.table.numbers import to_floats
-from cornerwave.table.siphash import Words, hash_texts
+from cornerwave.table.siphash import hash_texts
 
 CHUNK = 8192
 """Rows that are enciphered at once: enough to be worth the call, few enough for the cache."""
@@ -54,14 +53,15 @@ class Fingerprint:
     @classmethod
     def of(cls, ids: Ids, columns: Sequence[Words], secret: bytes) -> "Fingerprint":
         """Return the fingerprint of some rows, given 64 bits for each of their values."""
-        cipher = _Cipher(secret)
+        encipher = BlockFunction(secret)
+        masks_room, room, blocks = room_for(CHUNK), room_for(CHUNK), _blocks()
         sums = np.zeros((len(columns), 2), dtype=np.uint64)
         for start in range(0, len(ids), CHUNK):
             part = slice(start, start + CHUNK)
-            masks = cipher(np.ascontiguousarray(ids[part])).copy()
+            masks = encipher(ids[part], masks_room).reshape(-1, 2)
             for index, values in enumerate(columns):
-                _fill_blocks(masks, values[part], index, cipher.blocks)
-                _add_lanes(cipher(cipher.blocks[: len(masks)]), sums[index])
+                _fill_blocks(masks, values[part], index, blocks)
+                _add_lanes(encipher(blocks[: len(masks)], room), sums[index])
         return cls(len(ids), sums)
 
     def __add__(self, other: "Fingerprint") -> "Fingerprint":
@@ -73,36 +73,28 @@ class Fingerprint:
 
 def marks(columns: Sequence[Words], secret: bytes) -> Words:
     """Return the sums of the values alone, one row of two lanes per column; they add up."""
-    cipher = _Cipher(secret)
-    sums = np.zeros((len(columns), 2), dtype=np.uint64)
+    encipher = BlockFunction(secret)
+    room, blocks = room_for(CHUNK), _blocks()
     nobody = np.zeros((CHUNK, 2), dtype=np.uint64)
+    sums = np.zeros((len(columns), 2), dtype=np.uint64)
     for total, values in zip(sums, columns, strict=True):
         for start in range(0, len(values), CHUNK):
             part = values[start : start + CHUNK]
-            _fill_blocks(nobody, part, 0, cipher.blocks)
-            _add_lanes(cipher(cipher.blocks[: len(part)]), total)
+            _fill_blocks(nobody, part, 0, blocks)
+            _add_lanes(encipher(blocks[: len(part)], room), total)
     return sums
 
 
-class _Cipher:
-    """AES-256 of up to CHUNK blocks at a time, in memory that is asked for once."""
-
-    def __init__(self, secret: bytes) -> None:
-        self._aes = Cipher(AES256(secret), modes.ECB()).encryptor()  # noqa: S305, single blocks
-        self._out = np.empty(16 * CHUNK + 15, dtype=np.uint8)
-        self.blocks = np.empty((CHUNK, 2), dtype=np.uint64)
-
-    def __call__(self, blocks: Words) -> Words:
-        size = self._aes.update_into(memoryview(blocks).cast("B"), self._out)
-        return self._out[:size].view(np.uint64).reshape(-1, 2)
+def _blocks() -> Words:
+    return np.empty((CHUNK, 2), dtype=np.uint64)
 
 
 @strict
-def _add_lanes(blocks: Any, total: Any) -> None:
+def _add_lanes(words: Any, total: Any) -> None:
     low, high = total[0], total[1]
-    for row in range(blocks.shape[0]):
-        low += blocks[row, 0]
-        high += blocks[row, 1]
+    for row in range(words.shape[0] // 2):
+        low += words[2 * row]
+        high += words[2 * row + 1]
     total[0], total[1] = low, high
 
 

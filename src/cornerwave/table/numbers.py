@@ -63,7 +63,9 @@ def _plain_numbers(array: pa.Array, name: str) -> pa.Array:
     if _types.is_floating(type_):
         return array.cast(pa.float64())
     if _types.is_decimal(type_):
-        return _checked(array.cast(pa.float64()), name) if type_.scale <= 0 else array.cast("double")
+        return (
+            _checked(array.cast(pa.float64()), name) if type_.scale <= 0 else array.cast("double")
+        )
     if _types.is_integer(type_):
         return _checked(array.cast(pa.float64(), safe=False), name)
     if _types.is_date(type_):

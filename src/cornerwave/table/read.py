@@ -50,7 +50,9 @@ class Source:
             # Arrow's own words quote cells; they must not be seen, not even as a cause.
             raise SourceError(f"{self.name} cannot be read to its end: it is damaged") from None
         except OSError as error:
-            raise SourceError(f"{self.name} cannot be read: {error.strerror or 'I/O error'}") from None
+            raise SourceError(
+                f"{self.name} cannot be read: {error.strerror or 'I/O error'}"
+            ) from None
 
     def groups(self, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
         """Yield tables of exactly `rows` rows, the last one of what is left."""
@@ -60,7 +62,7 @@ class Source:
             while count + batch.num_rows >= rows:
                 take = rows - count
                 yield pa.Table.from_batches([*held, batch.slice(0, take)])
-                held, count, batch = [], 0, batch.slice(take)  # noqa: PLW2901
+                held, count, batch = [], 0, batch.slice(take)
             if batch.num_rows:
                 held.append(batch)
                 count += batch.num_rows
@@ -93,7 +95,9 @@ def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> So
         return _open_dataset(path, [path], "ipc")
     if name.endswith(CSV):
         return _open_csv(path, types)
-    raise SourceError(f"{path.name}: the ending must be one of {', '.join(ENDINGS)}, or a directory")
+    raise SourceError(
+        f"{path.name}: the ending must be one of {', '.join(ENDINGS)}, or a directory"
+    )
 
 
 def _open_dataset(path: Path, files: list[Path], kind: str) -> Source:

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import strict
-
-Words = NDArray[np.uint64]
 
 _U = np.uint64
 _V0, _V1 = _U(0x736F6D6570736575), _U(0x646F72616E646F6D ^ 0xEE)
@@ -30,7 +28,9 @@ def hash_texts(values: pa.Array, secret: bytes) -> Words:
     starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     content = np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
     hashes = np.empty((len(texts), 2), dtype=np.uint64)
-    _fill_text_hashes(starts, content, np.array(struct.unpack("<QQ", secret[:16]), dtype=np.uint64), hashes)
+    _fill_text_hashes(
+        starts, content, np.array(struct.unpack("<QQ", secret[:16]), dtype=np.uint64), hashes
+    )
     return hashes
 
 

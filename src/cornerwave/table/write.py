@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -61,7 +61,7 @@ class CopyFile:
             if self._is_csv:
                 _write_beside(self.path, self._metadata)
             self._part.chmod(0o666 & ~_umask())
-            os.replace(self._part, self.path)
+            self._part.replace(self.path)
             _sync_directory(self.path.parent)
 
     def discard(self) -> None:
@@ -153,7 +153,7 @@ def _write_beside(path: Path, metadata: Mapping[str, Any]) -> None:
     beside = metadata_path(path)
     part = beside.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     part.write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-    os.replace(part, beside)
+    part.replace(beside)
 
 
 def _sync_directory(directory: Path) -> None:
@@ -199,12 +199,3 @@ def read_metadata(path: Path) -> dict[str, Any] | None:
     elif metadata_path(path).is_file():
         text = metadata_path(path).read_bytes()
     return dict(json.loads(text)) if text else None
-
-
-__all__: Sequence[str] = [
-    "CopyFile",
-    "check_output",
-    "metadata_path",
-    "parquet_settings",
-    "read_metadata",
-]

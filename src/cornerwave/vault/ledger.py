@@ -249,7 +249,11 @@ class Ledger:
         return tuple(line.noise for line in lines)
 
     def _append(
-        self, connection: sa.Connection, dataset: str, noise: tuple[float, ...], new: Iterable[float]
+        self,
+        connection: sa.Connection,
+        dataset: str,
+        noise: tuple[float, ...],
+        new: Iterable[float],
     ) -> tuple[float, ...]:
         last = sa.select(_level.c.seal).where(
             _level.c.dataset == dataset, _level.c.position == len(noise) - 1
@@ -263,9 +267,7 @@ class Ledger:
             noise = (*noise, level)
         return noise
 
-    def _hold(
-        self, connection: sa.Connection, dataset: str, recipient: str, noise: float
-    ) -> None:
+    def _hold(self, connection: sa.Connection, dataset: str, recipient: str, noise: float) -> None:
         since = _now()
         seal = self._key_of(dataset).seal(_holding_content(recipient, noise, since))
         connection.execute(
