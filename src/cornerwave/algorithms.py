@@ -167,7 +167,8 @@ def _insert(
     def work(streams: WhiteStreams, part: slice) -> None:
         x = columns_of(table.rows[part])
         known = [columns_of(_rows_of(copy)[part]) for copy in given.values()]
-        placed = [(copy, 0) for copy in known] + [(copy, part.start) for copy in copies]
+        placed: list[tuple[Floats, int]] = [(copy, 0) for copy in known]
+        placed += [(copy, part.start) for copy in copies]
         placed.append((x, 0))  # W(0) = 0: index ORIGIN
         streams.place(streams.positions(part.start, x.shape[1]))
         for step, copy in zip(path[len(given) :], copies, strict=True):

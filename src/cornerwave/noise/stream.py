@@ -121,7 +121,7 @@ strict: Callable[[Function], Function] = numba.njit(nogil=True, error_model="num
 Arrays that go in are C-contiguous: LLVM vectorises only what it knows to be.
 """
 
-_intrinsic: Callable[[Function], Function] = numba_intrinsic
+_intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba_intrinsic
 _inlined: Callable[[Function], Function] = numba.njit(inline="always", error_model="numpy")
 
 
