@@ -17,7 +17,7 @@ it is a new noise format; format 1 stays readable for ever.
 import math
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 import numpy as np
@@ -31,8 +31,6 @@ from cornerwave.noise.cipher import BlockFunction, room_for
 
 NOISE_FORMAT = 1
 KEY_BYTES = 32
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 Ids = NDArray[np.uint64]
 """Row ids: shape (rows, 2), the low and the high half of 128 bits."""
@@ -115,14 +113,14 @@ _L0, _L1, _L2, _L3, _L4, _L5, _L6 = (-4 / (2 * k + 1) for k in range(7))
 _S0, _S1, _S2, _S3, _S4, _S5, _S6, _S7 = ((-1) ** k / math.factorial(2 * k + 1) for k in range(8))
 _C0, _C1, _C2, _C3, _C4, _C5, _C6 = ((-1) ** k / math.factorial(2 * k) for k in range(7))
 
-strict: Callable[[Function], Function] = numba.njit(nogil=True, error_model="numpy", cache=True)
+strict = numba.njit(nogil=True, error_model="numpy", cache=True)
 """Compile without fast-math: LLVM then neither reorders nor fuses what is written.
 
 Arrays that go in are C-contiguous: LLVM vectorises only what it knows to be.
 """
 
 _intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba_intrinsic
-_inlined: Callable[[Function], Function] = numba.njit(inline="always", error_model="numpy")
+_inlined = numba.njit(inline="always", error_model="numpy")
 
 
 @_intrinsic
