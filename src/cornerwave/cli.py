@@ -29,6 +29,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich help takes longer to import than to read
 )
 
 REFUSED, FAULT = 2, 3
@@ -96,7 +97,7 @@ def register(
     ] = None,
     vault: VaultOption = None,
 ) -> None:
-    """Register a table once; numbers, dates and times will be perturbed jointly."""
+    """Register a table, once, before its first release."""
     with _progress("Reading") as progress:
         dataset = _open(vault).register(
             name, source, key=key, drop=drop or (), keep=keep or (), progress=progress
@@ -141,7 +142,7 @@ def release(
     ] = None,
     vault: VaultOption = None,
 ) -> None:
-    """Release copies to recipients; several in one pass over the source."""
+    """Release copies of a registered table to recipients."""
     from cornerwave.owner import write_all
 
     requests = _requests(name, to, privacy, noise, out, levels)
@@ -190,7 +191,7 @@ def coalition(
     as_json: JsonOption = False,
     vault: VaultOption = None,
 ) -> None:
-    """Say what recipients can recover together, and what independent noise would have cost."""
+    """Say what recipients can recover together."""
     found = _open(vault).dataset(name).coalition(recipients)
     if as_json:
         _print_json(
@@ -222,7 +223,7 @@ def demo(
         Path | None, typer.Option(metavar="DIR", help="Work here, and leave everything there.")
     ] = None,
 ) -> None:
-    """Release a real table at four levels, then collude and see what it brings."""
+    """Release a real table at four levels, then collude."""
     from cornerwave.demo import run
 
     run(keep)

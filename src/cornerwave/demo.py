@@ -1,5 +1,6 @@
 """The demo: a real table, four levels, and what a coalition gains."""
 
+import shutil
 import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -44,7 +45,9 @@ def run(keep: Path | None = None) -> None:
 def _run(folder: Path) -> None:
     console = Console()
     vault = Vault.create(folder / ".cornerwave")
-    dataset = vault.register("people", people())
+    source = folder / "people.parquet"
+    shutil.copyfile(people(), source)
+    dataset = vault.register("people", source)
     rows = dataset.frozen.rows
     console.print(f"Registered a table of {rows:,} people: age and wage.")
     copies = {name: folder / f"{name.replace(' ', '-')}.parquet" for name in (*THREE, FOURTH[0])}
@@ -55,9 +58,9 @@ def _run(folder: Path) -> None:
     console.print(f"Released a fourth on demand, between two of them: {FOURTH[0]}.\n")
     console.print(_table(dataset, copies))
     console.print(
-        "\nEach number is the share of the variance that the best linear estimate fails to "
-        "recover.\nWith corner-wave noise the coalition gets what its best member has; with "
-        "independent noise it\naverages the noise away."
+        "\nEach number is the share of the variance that the best linear estimate fails to recover. "
+        "The coalition gets what its best member has; with independent noise it averages the "
+        "noise away."
     )
 
 

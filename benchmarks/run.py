@@ -1,0 +1,205 @@
+"""Speed and memory, as ratios against a baseline measured side by side in one run.
+
+Each figure is the best of several alternating runs of both sides: machines are shared
+and noisy, and the best run is the one that was disturbed least.
+
+    python benchmarks/run.py            everything
+    python benchmarks/run.py memory     one part: arrays, demand, paper, files, memory, start
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as papq
+
+from cornerwave.algorithms import on_demand, parallel
+from cornerwave.levels import Level
+from cornerwave.noise.path import steps
+from cornerwave.noise.reading import Reading
+from cornerwave.owner import Vault, write_all
+from cornerwave.table.write import parquet_settings
+
+REPEATS = 7
+LEVELS = {"low": Level(0.25), "middle": Level(1.0), "high": Level(4.0)}
+
+
+def best(*works: Callable[[], object], repeats: int = REPEATS) -> list[float]:
+    """Return the shortest time of each work, run in turns."""
+    times = [float("inf")] * len(works)
+    for _ in range(repeats):
+        for i, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            times[i] = min(times[i], time.perf_counter() - start)
+    return times
+
+
+def show(what: str, value: str, target: str) -> None:
+    print(f"{what:<66} {value:>10}   {target}", flush=True)
+
+
+def numpy_copies(
+    X: np.ndarray, K: np.ndarray, noise: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Copies with independent noise, as NumPy's users write them."""
+    L = np.linalg.cholesky(K)
+    return [X + np.sqrt(v) * (rng.standard_normal(X.shape) @ L.T) for v in noise]
+
+
+def arrays() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1_000_000, 4)) @ rng.normal(size=(4, 4))
+    K, noise = np.cov(X.T), np.linspace(0.25, 1.0, 10)
+    parallel(X[:100], noise=noise)
+    theirs, two, one = best(
+        lambda: numpy_copies(X, K, noise, rng),
+        lambda: parallel(X, noise=noise, covariance=K, threads=2),
+        lambda: parallel(X, noise=noise, covariance=K, threads=1),
+    )
+    show("10 copies of 1e6 x 4, 2 threads, NumPy's time / ours", f"{theirs / two:.2f}", ">= 5")
+    show("10 copies of 1e6 x 4, 1 thread, NumPy's time / ours", f"{theirs / one:.2f}", ">= 2.5")
+
+
+def demand() -> None:
+    """One more copy after 30 levels: from the key and the ledger alone, through a dataset."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(1_000_000, 4)) @ rng.normal(size=(4, 4))
+    K, noise = np.cov(X.T), rng.uniform(0.25, 1.0, 31)
+    with tempfile.TemporaryDirectory() as folder:
+        vault = Vault.create(Path(folder) / "vault")
+        table = pa.table({name: X[:, i] for i, name in enumerate("abcd")})
+        dataset = vault.register("bench", table)
+        for v in noise[:30]:
+            dataset.release_many([("somebody", Level(v))])
+        release = dataset.release(to="somebody", noise=noise[30])
+        release.to_arrow()
+        theirs, ours = best(lambda: numpy_copies(X, K, noise[30:], rng), release.to_arrow)
+    depth = len(Reading(steps(noise), [30]).noise)
+    show(
+        f"one copy on demand after 30 levels ({depth} streams), ours / NumPy's",
+        f"{ours / theirs:.2f}",
+        "<= 1",
+    )
+
+
+def paper() -> None:
+    rng = np.random.default_rng(3)
+    X, noise = rng.normal(size=(100_000, 1)), rng.uniform(0.25, 1.0, 30)
+    K = np.cov(X.T).reshape(1, 1)
+    given = dict(zip(noise[:7], parallel(X, noise=noise[:7]), strict=True))
+    on_demand(X, noise=noise[7:], given=given)
+    theirs, ours = best(
+        lambda: numpy_copies(X, K, noise[7:], rng),
+        lambda: on_demand(X, noise=noise[7:], given=given, covariance=K),
+        repeats=5 * REPEATS,
+    )
+    show("M=30, L=7: 23 copies of 1e5 x 1, NumPy's time / ours", f"{theirs / ours:.2f}", ">= 3")
+
+
+def make_table(path: Path, rows: int, piece: int = 1_000_000) -> None:
+    """Write a Parquet file of four correlated columns, piece by piece."""
+    rng = np.random.default_rng(4)
+    mixing = rng.normal(size=(4, 4))
+    schema = pa.schema([(name, pa.float64()) for name in "abcd"])
+    with papq.ParquetWriter(path, schema, **parquet_settings(schema)) as writer:
+        for start in range(0, rows, piece):
+            X = rng.normal(size=(min(piece, rows - start), 4)) @ mixing + 100.0
+            writer.write_table(pa.table({name: X[:, i] for i, name in enumerate("abcd")}))
+
+
+def release_three(folder: Path, threads: int | None = None) -> None:
+    dataset = Vault.open(folder / "vault").dataset("bench")
+    releases = dataset.release_many(LEVELS)
+    paths = [folder / f"{release.recipient}.parquet" for release in releases]
+    write_all(list(zip(releases, paths, strict=True)), force=True, threads=threads)
+
+
+def write_plain(table: pa.Table, folder: Path) -> None:
+    for name in LEVELS:
+        papq.write_table(
+            table,
+            folder / f"plain-{name}.parquet",
+            row_group_size=1 << 18,
+            **parquet_settings(table.schema),
+        )
+
+
+def files() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_table(folder / "source.parquet", 10_000_000)
+        Vault.create(folder / "vault").register("bench", folder / "source.parquet")
+        table = papq.read_table(folder / "source.parquet")
+        theirs, ours = best(
+            lambda: write_plain(table, folder), lambda: release_three(folder), repeats=3
+        )
+        show(
+            "Parquet to Parquet, 1e7 x 4, 3 levels, ours / pyarrow's plain writes",
+            f"{ours / theirs:.2f}",
+            "<= 1.3",
+        )
+
+
+def memory() -> None:
+    """Release in fresh processes: their peak memory and time at 1e7 and at 4e7 rows."""
+    found = {}
+    for rows in (10_000_000, 40_000_000):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            make_table(folder / "source.parquet", rows)
+            Vault.create(folder / "vault").register("bench", folder / "source.parquet")
+            runs = [_release_in_process(folder) for _ in range(3)]
+            found[rows] = tuple(map(min, zip(*runs, strict=True)))
+    (small_time, small), (large_time, large) = found.values()
+    show("peak memory of that release at 1e7 rows, MB", f"{small / 1e6:.0f}", "< 1000")
+    show("peak memory at 4e7 rows, MB", f"{large / 1e6:.0f}", "< 1000")
+    show("peak memory, 4e7 / 1e7 rows", f"{large / small:.2f}", "<= 1.10")
+    show("time, 4e7 / 1e7 rows", f"{large_time / small_time:.2f}", "<= 4.2")
+
+
+def _release_in_process(folder: Path) -> tuple[float, float]:
+    command = [sys.executable, __file__, "_release", str(folder)]
+    seconds, peak = subprocess.run(
+        command, check=True, capture_output=True, text=True
+    ).stdout.split()
+    return float(seconds), float(peak)
+
+
+def start() -> None:
+    """How long the command takes to show its help, against importing numpy."""
+    script = Path(sys.executable).with_name("cornerwave")
+    quiet = {"stdout": subprocess.DEVNULL, "check": True, "env": {**os.environ, "COLUMNS": "80"}}
+    theirs, ours = best(
+        lambda: subprocess.run([sys.executable, "-c", "import numpy"], **quiet),
+        lambda: subprocess.run([script, "--help"], **quiet),
+        repeats=15,
+    )
+    show("cornerwave --help, ours / python -c 'import numpy'", f"{ours / theirs:.2f}", "<= 2")
+
+
+PARTS = {
+    "start": start,
+    "arrays": arrays,
+    "demand": demand,
+    "paper": paper,
+    "files": files,
+    "memory": memory,
+}
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["_release"]:
+        began = time.perf_counter()
+        release_three(Path(sys.argv[2]))
+        took = time.perf_counter() - began
+        print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    else:
+        for part in sys.argv[1:] or PARTS:
+            PARTS[part]()
