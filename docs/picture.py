@@ -39,7 +39,7 @@ def text(x: float, y: float, words: str, *, colour: str = INK, anchor: str = "st
 
 
 def draw() -> str:
-    parts = [text(LEFT, 28, "What stays hidden from recipients who pool their copies")]
+    parts = [text(LEFT, 28, "Share of variance hidden from recipients who pool their copies")]
     for tick in (0.0, 0.2, 0.4, 0.6):
         y = TOP + HEIGHT * (1 - tick / 0.6)
         parts.append(f'<path d="M{LEFT} {y:.1f}h{WIDTH}" stroke="{FAINT}"/>')
@@ -52,13 +52,14 @@ def draw() -> str:
     )
     parts += [curve(independent, ORANGE), curve(ours, BLUE)]
     parts.append(text(LEFT + WIDTH, TOP + 28, "Cornerwave", colour=BLUE, anchor="end"))
-    parts.append(text(LEFT + WIDTH, TOP + 118, "independent noise", colour=ORANGE, anchor="end"))
+    parts.append(text(LEFT + WIDTH, TOP + 158, "independent noise", colour=ORANGE, anchor="end"))
     style = "font-family:Helvetica,Arial,sans-serif;font-size:16px"
-    box = f'viewBox="0 0 {LEFT + WIDTH + 40} {TOP + HEIGHT + 70}"'
+    width, height = LEFT + WIDTH + 40, TOP + HEIGHT + 70
+    box = f'viewBox="0 0 {width} {height}" style="{style}"'
     title = "<title>Share of variance hidden from a growing coalition</title>"
     back = '<rect width="100%" height="100%" fill="#fff"/>'
     body = "\n".join(parts)
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {box} style="{style}">{title}{back}\n{body}\n</svg>\n'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>{title}{back}\n{body}\n</svg>\n'
 
 
 if __name__ == "__main__":

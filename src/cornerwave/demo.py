@@ -58,8 +58,8 @@ def _run(folder: Path) -> None:
     console.print(f"Released a fourth on demand, between two of them: {FOURTH[0]}.\n")
     console.print(_table(dataset, copies))
     console.print(
-        "\nEach number is the share of the variance that the best linear estimate fails to recover. "
-        "The coalition gets what its best member has; with independent noise it averages the "
+        "\nEach number is the share of the variance that the best linear estimate fails to "
+        "recover. The coalition gets what its best member has; with independent noise it averages the "
         "noise away."
     )
 

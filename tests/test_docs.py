@@ -1,0 +1,97 @@
+"""Docs that cannot rot: every command, option and setting stands there, and the blocks run."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from cornerwave import cli
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _commands() -> dict[str, list[str]]:
+    group = typer.main.get_command(cli.app)
+    return {
+        name: [option for parameter in command.params for option in parameter.opts]
+        for name, command in group.commands.items()
+    }
+
+
+def test_every_command_has_its_section_with_every_option() -> None:
+    sections = re.split(r"^## ", COMMANDS, flags=re.MULTILINE)
+    for name, options in _commands().items():
+        [section] = [text for text in sections if text.startswith(f"cornerwave {name}")]
+        for option in options:
+            if option.startswith("--"):
+                assert f"`{option}" in section, f"{name} {option} is not in docs/commands.md"
+
+
+def test_no_section_documents_a_command_or_option_that_is_not() -> None:
+    sections = re.findall(r"^## cornerwave (\w+)(.*?)(?=^## |\Z)", COMMANDS, re.M | re.S)
+    commands = _commands()
+    assert {name for name, _ in sections} == set(commands)
+    for name, section in sections:
+        named = set(re.findall(r"`(--[a-z-]+)", section))
+        assert named <= {*commands[name], "--help"}, name
+
+
+def test_every_setting_is_documented() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    for setting in set(re.findall(r"\bCORNERWAVE_[A-Z_]+\b", source)):
+        assert f"`{setting}`" in COMMANDS
+
+
+def test_every_link_leads_somewhere() -> None:
+    for page in [*PAGES, ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
+    for number, block in enumerate(_blocks(page, "python")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        command = [sys.executable, "-W", "error", "-c", block]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_first_five_minutes_run(tmp_path: Path) -> None:
+    [block] = [b for b in _blocks(ROOT / "README.md", "sh") if "cornerwave init" in b]
+    script = block.replace(". .venv/bin/activate", ":")
+    bin_folder = Path(shutil.which("cornerwave", path=Path(sys.executable).parent) or "").parent
+    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("partner.parquet", "public.csv.gz", "public.csv.gz.meta.json", "university.arrow"):
+        assert (tmp_path / name).is_file()
+    assert "all together" in done.stdout
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    [phony] = re.findall(r"^\.PHONY: (.*)$", makefile, re.M)
+    for target in phony.split():
+        assert re.search(rf"^{target}:.*## ", makefile, re.M), f"make {target} has no help"
