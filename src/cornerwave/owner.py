@@ -35,7 +35,7 @@ from cornerwave.levels import Level
 from cornerwave.register import measure
 from cornerwave.release import Order, make_copies
 from cornerwave.table.read import Source, open_source
-from cornerwave.table.schema import decide
+from cornerwave.table.schema import Choices, decide
 from cornerwave.table.write import CopyFile, check_output
 from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
@@ -110,17 +110,43 @@ class Vault:
         key: str | None = None,
         keep: Iterable[str] = (),
         drop: Iterable[str] = (),
+        categorical: Iterable[str] = (),
+        uniform: Iterable[str] = (),
+        together: Iterable[Iterable[str]] = (),
+        hide_missing: Iterable[str] = (),
+        transform: Mapping[str, str] | None = None,
+        min_count: int = 0,
         progress: Progress = _silent,
     ) -> "Dataset":
         """Register a table, a file or a frame, and return its dataset.
 
-        Numbers, dates and times are perturbed; every other column must be named in
-        `key`, `keep` or `drop`. Raises SourceError or AlreadyRegistered.
+        Numbers, dates and times are perturbed; text, booleans and `categorical` columns
+        are refreshed, from their own frequencies or evenly if `uniform`, those named
+        `together` as one; values of fewer than `min_count` rows are pooled. Missing
+        values stay so unless the column is in `hide_missing`. `transform` maps columns
+        to 'log1p' or 'rank'. Raises SourceError or AlreadyRegistered.
         """
+        choices = Choices(
+            key=key,
+            keep=tuple(keep),
+            drop=tuple(drop),
+            categorical=tuple(categorical),
+            uniform=tuple(uniform),
+            together=tuple(tuple(group) for group in together),
+            hide_missing=tuple(hide_missing),
+            transform=dict(transform or {}),
+            min_count=min_count,
+        )
+        return self.register_as(name, source, choices, progress=progress)
+
+    def register_as(
+        self, name: str, source: Any, choices: Choices, *, progress: Progress = _silent
+    ) -> "Dataset":
+        """Register a table with choices that were made elsewhere, as in a schema file."""
         _check_name(name, what="a dataset's name")
         self._ledger.refuse_taken(name)
         opened = open_source(source)
-        schema = decide(opened.schema, key=key, keep=keep, drop=drop)
+        schema = decide(opened.schema, choices)
         identity = secrets.token_hex(16)
         found = measure(
             opened,

@@ -3,7 +3,11 @@
 read -> decide -> measure and recognise -> factor -> freeze
 """
 
+import hashlib
+import hmac
+import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -12,8 +16,10 @@ import numpy as np
 
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
+from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids
 from cornerwave.rows import Group, Secrets, numbered
+from cornerwave.table.categories import Tally, check_number, freeze, tally
 from cornerwave.table.fingerprint import Fingerprint, marks
 from cornerwave.table.read import Source
 from cornerwave.table.schema import Schema
@@ -45,24 +51,53 @@ def measure(
     Warns about singular columns. Raises SourceError for a table that cannot be perturbed.
     """
     secrets = Secrets.of(key)
-    columns = len(schema.perturbed)
-    moments = Moments.of(np.empty((0, columns)))
-    fingerprint = Fingerprint(0, np.zeros((columns + len(schema.kept), 2), dtype=np.uint64))
-    mark_sums = np.zeros((columns, 2), dtype=np.uint64)
+    found = _Found.nothing(schema)
     with _Duplicates(schema.key) as duplicates:
         for start, table in numbered(source, schema):
             group = Group.of(start, table, schema, secrets)
-            moments += Moments.of(group.numbers.T)
-            fingerprint += group.fingerprint(schema, secrets)
-            mark_sums += marks(group.bits(), mark_secret)
+            found.take(group, secrets, mark_secret)
             duplicates.add(group.ids)
             progress(table.num_rows)
         duplicates.check()
-    _check_size(moments, schema)
-    shape = factor(moments.covariance)
+    _check_size(found.moments, schema)
+    shape = factor(found.moments.covariance)
     shape.warn(schema.perturbed)
-    frozen = Frozen.of(schema, source.schema, moments, shape, str(fingerprint))
-    return Registration(frozen, _named_marks(schema, mark_sums, moments))
+    categories = tuple(
+        freeze(names, tallied, schema, source.schema) for names, tallied in found.tallies.items()
+    )
+    frozen = Frozen.of(
+        schema, source.schema, found.moments, shape, categories, str(found.fingerprint)
+    )
+    return Registration(frozen, _marks(schema, found, mark_secret))
+
+
+@dataclass
+class _Found:
+    """What has been found in the rows read so far."""
+
+    moments: Moments
+    fingerprint: Fingerprint
+    marks: Words
+    tallies: dict[tuple[str, ...], Tally]
+
+    @classmethod
+    def nothing(cls, schema: Schema) -> "_Found":
+        columns = len(schema.perturbed)
+        others = len(schema.kept) + sum(map(len, schema.categories))
+        return cls(
+            moments=Moments.of(np.empty((0, columns))),
+            fingerprint=Fingerprint(0, np.zeros((columns + others, 2), dtype=np.uint64)),
+            marks=np.zeros((columns, 2), dtype=np.uint64),
+            tallies={names: Counter() for names in schema.categories},
+        )
+
+    def take(self, group: Group, secrets: Secrets, mark_secret: bytes) -> None:
+        self.moments += Moments.of(group.numbers.T)
+        self.fingerprint += group.fingerprint(secrets)
+        self.marks += marks(group.bits(), mark_secret)
+        for names, tallied in self.tallies.items():
+            tallied += tally(group.columns_of(names))
+            check_number(names, tallied, self.moments.rows)
 
 
 def _check_size(moments: Moments, schema: Schema) -> None:
@@ -73,15 +108,19 @@ def _check_size(moments: Moments, schema: Schema) -> None:
             raise ColumnError(f"{name!r} has fewer than 2 values; drop it")
 
 
-def _named_marks(
-    schema: Schema, sums: np.ndarray[tuple[int, int], np.dtype[np.uint64]], moments: Moments
-) -> tuple[tuple[str, str], ...]:
-    """Leave out constant columns: two tables may well share one."""
-    return tuple(
-        (total.astype(">u8").tobytes().hex(), name)
-        for name, total, deviation in zip(schema.perturbed, sums, moments.deviation, strict=True)
-        if deviation > 0
-    )
+def _marks(schema: Schema, found: _Found, secret: bytes) -> tuple[tuple[str, str], ...]:
+    """Return (mark, column) by which these values would be recognised.
+
+    Constant columns are left out: two tables may well share one. A table without
+    numbers is known by how often each of its values occurs.
+    """
+    columns = zip(schema.perturbed, found.marks, found.moments.deviation, strict=True)
+    varying = [(total, name) for name, total, deviation in columns if deviation > 0]
+    if varying:
+        return tuple((total.astype(">u8").tobytes().hex(), name) for total, name in varying)
+    counts = [sorted((str(c), n) for c, n in tallied.items()) for tallied in found.tallies.values()]
+    mark = hmac.new(secret, json.dumps(counts).encode(), hashlib.sha256).hexdigest()[:32]
+    return ((mark, schema.categories[0][0]),) if counts else ()
 
 
 class _Duplicates:

@@ -8,7 +8,7 @@ the registered one.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -22,11 +22,12 @@ from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.levels import Level
 from cornerwave.noise.path import steps
 from cornerwave.noise.reading import BLOCK_CELLS, Reader, Reading, available_threads
+from cornerwave.noise.refresh import refresh, retention
 from cornerwave.noise.stream import strict
 from cornerwave.rows import Group, Secrets, group_rows, numbered
 from cornerwave.table.fingerprint import Fingerprint
 from cornerwave.table.read import Source
-from cornerwave.table.schema import PERTURBED
+from cornerwave.table.schema import CATEGORY, PERTURBED, Column
 from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
 from cornerwave.version import __version__
@@ -62,14 +63,29 @@ class Order:
             "dataset": self.dataset,
             "noise": level.noise,
             "privacy": level.privacy,
+            "retention": retention(level.noise),
             "rows": self.frozen.rows,
             "version": __version__,
             "noise_format": self.frozen.noise_format,
             "columns": {
-                column.name: {"role": column.role, "unit": column.unit}
-                for column in self.frozen.schema.shown
+                column.name: describe(column, self.frozen) for column in self.frozen.schema.shown
             },
         }
+
+
+def describe(column: Column, frozen: Frozen) -> dict[str, Any]:
+    """Return what a recipient needs to know about a column to reckon with its noise."""
+    told: dict[str, Any] = {"role": column.role, "unit": column.unit}
+    if column.role == PERTURBED:
+        told["transform"] = column.transform
+    if column.role in (PERTURBED, CATEGORY):
+        told["missing"] = "hidden" if column.hide_missing else "shown"
+    for categories in frozen.categories:
+        if column.name in categories.columns:
+            told["base"] = categories.base
+            told["categories"] = len(categories.counts)
+            told["together"] = list(categories.columns) if len(categories.columns) > 1 else None
+    return told
 
 
 def make_copies(
@@ -110,7 +126,9 @@ class _Workshop:
         self._readers: SimpleQueue[Reader] = SimpleQueue()
         self._writes: list[Future[None]] = []
         columns = len(order.frozen.schema.perturbed)
-        self._block_rows = min(max(1, BLOCK_CELLS // columns), group_rows(order.frozen.schema))
+        self._block_rows = min(
+            max(1, BLOCK_CELLS // max(1, columns)), group_rows(order.frozen.schema)
+        )
         for _ in range(threads):
             self._readers.put(
                 Reader(self._reading, secrets.noise, columns=columns, rows=self._block_rows)
@@ -150,14 +168,21 @@ class _Workshop:
     def _perturb(self, start: int, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
         frozen = self._order.frozen
         group = Group.of(start, table, frozen.schema, self._secrets)
-        fingerprint = group.fingerprint(frozen.schema, self._secrets)
+        fingerprint = group.fingerprint(self._secrets)
         reader = self._readers.get()
         try:
-            copies = perturb(group, reader, frozen, self._block_rows)
+            numbers = perturb(group, reader, frozen, self._block_rows)
         finally:
             self._readers.put(reader)
+        distinct = sorted({level.noise for level in self._order.wanted})
+        refreshed = refresh_categories(group, frozen, distinct, self._secrets.noise)
         return fingerprint, [
-            _copy_table(self._order, group, copies[self._order.noise.index(level.noise)])
+            _copy_table(
+                self._order,
+                group,
+                numbers.get(self._order.noise.index(level.noise), group.numbers),
+                refreshed[distinct.index(level.noise)],
+            )
             for level in self._order.wanted
         ]
 
@@ -165,13 +190,34 @@ class _Workshop:
 def perturb(group: Group, reader: Reader, frozen: Frozen, block_rows: int) -> dict[int, Floats]:
     """Return the perturbed columns (N, rows) of a group for each wanted level, on the grid."""
     copies: dict[int, Floats] = {}
-    rows = group.numbers.shape[1]
+    columns, rows = group.numbers.shape
+    if not columns:
+        return copies
     for start in range(0, rows, block_rows):
         ids = group.ids[start : start + block_rows]
         for index, white in reader.white(ids):
             if index not in copies:
                 copies[index] = np.empty_like(group.numbers)
             add_on_grid(group.numbers, frozen.factor, white, frozen.grid, copies[index], start)
+    return copies
+
+
+def refresh_categories(
+    group: Group, frozen: Frozen, noise: Sequence[float], key: bytes
+) -> list[dict[str, pa.Array]]:
+    """Return the refreshed category columns of a group, by name, for each noise."""
+    copies: list[dict[str, pa.Array]] = [{} for _ in noise]
+    for place, categories in enumerate(frozen.categories):
+        codes = refresh(
+            categories.encode(group.columns_of(categories.columns)),
+            group.ids,
+            noise=noise,
+            bounds=categories.bounds,
+            key=key,
+            column=place,
+        )
+        for copy, own in zip(copies, codes, strict=True):
+            copy.update(zip(categories.columns, categories.decode(own), strict=True))
     return copies
 
 
@@ -203,22 +249,25 @@ def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int
             oi[row] = (np.rint(xi[row] * per_step) + np.rint(oi[row] * per_step)) * step
 
 
-def _copy_table(order: Order, group: Group, numbers: Floats) -> pa.Table:
+def _copy_table(
+    order: Order, group: Group, numbers: Floats, categories: Mapping[str, pa.Array]
+) -> pa.Table:
     schema = order.frozen.schema
-    perturbed = dict(zip(schema.perturbed, numbers, strict=True))
-    arrays = [
-        pa.array(perturbed[column.name], from_pandas=True)
-        if column.role == PERTURBED
-        else group.table.column(column.name)
-        for column in schema.shown
-    ]
-    return pa.table(arrays, names=[column.name for column in schema.shown]).cast(order.copy_schema)
+    made: dict[str, Any] = {
+        name: pa.array(values, from_pandas=True)
+        for name, values in zip(schema.perturbed, numbers, strict=True)
+    }
+    made |= categories
+    names = [column.name for column in schema.shown]
+    arrays = [made[name] if name in made else group.table.column(name) for name in names]
+    return pa.table(arrays, names=names).cast(order.copy_schema)
 
 
 def _field(column: Any, types: pa.Schema) -> pa.Field:
-    if column.role != PERTURBED:
-        return pa.field(column.name, types.field(column.name).type)
-    return pa.field(column.name, pa.float64())
+    if column.role == PERTURBED:
+        return pa.field(column.name, pa.float64())
+    type_ = types.field(column.name).type
+    return pa.field(column.name, type_.value_type if pa.types.is_dictionary(type_) else type_)
 
 
 def _difference(found: Fingerprint | None, frozen: Frozen) -> str:

@@ -140,9 +140,8 @@ def _bits_of(_context: Any, _value: Any) -> Any:
 
 
 @_inlined
-def _radius(word: Any) -> Any:
-    """sqrt(-2 log u), with u the top 52 bits of the word, in (0, 1]."""
-    u = 2.0 - _float_of((word >> _12) | _ONE)
+def minus_2_log(u: Any) -> Any:
+    """-2 log u of a positive normal double."""
     # u = m 2^e with sqrt(1/2) <= m < sqrt(2)
     shifted = _bits_of(u) + (_ONE - _HALF_SQRT2)
     m = _float_of((shifted & _FRACTION) + _HALF_SQRT2)
@@ -153,7 +152,18 @@ def _radius(word: Any) -> Any:
     t4 = t2 * t2
     low = (_L0 + _L1 * t) + (_L2 + _L3 * t) * t2
     high = (_L4 + _L5 * t) + _L6 * t2
-    return math.sqrt(e * _MINUS_2_LN2 + s * (low + high * t4))
+    return e * _MINUS_2_LN2 + s * (low + high * t4)
+
+
+@_inlined
+def unit_of(word: Any) -> Any:
+    """A number in (0, 1] from the top 52 bits of a word."""
+    return 2.0 - _float_of((word >> _12) | _ONE)
+
+
+@_inlined
+def _radius(word: Any) -> Any:
+    return math.sqrt(minus_2_log(unit_of(word)))
 
 
 @_inlined

@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from cornerwave.errors import ColumnError
 from cornerwave.noise.cipher import BlockFunction, Words, room_for
 from cornerwave.noise.stream import Ids, strict
-from cornerwave.table.numbers import to_floats
 from cornerwave.table.siphash import hash_texts
 
 CHUNK = 8192
 """Rows that are enciphered at once: enough to be worth the call, few enough for the cache."""
 
-_MISSING = np.uint64(0x7FF8_0000_0000_0000)  # every NaN, whatever its payload
+MISSING_BITS = np.uint64(0x7FF8_0000_0000_0000)  # every NaN, whatever its payload
 
 
 def row_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
@@ -109,18 +108,4 @@ def bits_of_floats(values: NDArray[np.float64]) -> Words:
     """Return the bits of a column of floats, with one pattern for all that is missing."""
     bits = values.view(np.uint64)
     missing = np.isnan(values)
-    return np.where(missing, _MISSING, bits) if missing.any() else bits
-
-
-def bits_of_kept(values: pa.Array, name: str, secret: bytes) -> Words:
-    """Return 64 bits that stand for each value of a kept column."""
-    if pa.types.is_floating(values.type):
-        return bits_of_floats(to_floats(values, name))
-    try:
-        hashes = hash_texts(values, secret)
-    except pa.ArrowException:
-        raise ColumnError(
-            f"{name!r}: a column of type {values.type} cannot be kept; drop it"
-        ) from None
-    present = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
-    return np.where(present, hashes[:, 0], _MISSING)
+    return np.where(missing, MISSING_BITS, bits) if missing.any() else bits

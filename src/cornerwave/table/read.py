@@ -15,6 +15,7 @@ import narwhals as nw
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
+import pyarrow.parquet as papq
 
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table.csv_types import infer_types
@@ -88,11 +89,11 @@ def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> So
         raise SourceError(f"there is no file {path}")
     name = path.name.lower()
     if path.is_dir():
-        return _open_dataset(path, sorted(path.rglob("*.parquet")), "parquet")
+        return _open_parquet(path, sorted(path.rglob("*.parquet")))
     if name.endswith(PARQUET):
-        return _open_dataset(path, [path], "parquet")
+        return _open_parquet(path, [path])
     if name.endswith(ARROW):
-        return _open_dataset(path, [path], "ipc")
+        return _open_arrow(path)
     if name.endswith(CSV):
         return _open_csv(path, types)
     raise SourceError(
@@ -100,33 +101,61 @@ def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> So
     )
 
 
-def _open_dataset(path: Path, files: list[Path], kind: str) -> Source:
+def _open_parquet(path: Path, files: list[Path]) -> Source:
     if not files:
         raise SourceError(f"{path} holds no .parquet file")
-    partitioning = pads.partitioning(flavor="hive") if path.is_dir() else None
     try:
         dataset = pads.dataset(
             [str(file) for file in files],
-            format=kind,
-            partitioning=partitioning,
+            format="parquet",
+            partitioning=pads.partitioning(flavor="hive") if path.is_dir() else None,
             partition_base_dir=str(path) if path.is_dir() else None,
         )
-    except pa.ArrowException:
-        raise SourceError(f"{path.name} is not a {kind} file, or it is damaged") from None
-    except OSError:
-        raise SourceError(f"{path.name} cannot be read, or is not a {kind} file") from None
+    except (pa.ArrowException, OSError):
+        raise SourceError(f"{path.name} cannot be read as Parquet, or is damaged") from None
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return iter(
-            dataset.to_batches(
-                columns=list(columns),
-                batch_size=BATCH_ROWS,
-                batch_readahead=4,
-                fragment_readahead=1,
-            )
-        )
+        for fragment in dataset.get_fragments():
+            yield from _read_fragment(fragment, dataset.schema, columns)
 
     return Source(dataset.schema, read, path)
+
+
+def _read_fragment(
+    fragment: Any, schema: pa.Schema, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Read one Parquet file batch by batch; a scanner would run ahead without bound."""
+    folders = pads.get_partition_keys(fragment.partition_expression)
+    with papq.ParquetFile(fragment.path) as file:
+        present = [name for name in columns if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=present):
+            arrays = [
+                batch.column(name).cast(schema.field(name).type)
+                if name in present
+                else _repeated(folders.get(name), batch.num_rows, schema.field(name).type)
+                for name in columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _repeated(value: Any, rows: int, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(type_):
+        return pa.repeat(pa.scalar(value, type_.value_type), rows).dictionary_encode().cast(type_)
+    return pa.repeat(pa.scalar(value, type_), rows)
+
+
+def _open_arrow(path: Path) -> Source:
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(str(path)) as content:
+            file = pa.ipc.open_file(content)
+            for index in range(file.num_record_batches):
+                yield file.get_batch(index).select(list(columns))
+
+    try:
+        with pa.memory_map(str(path)) as content:
+            return Source(pa.ipc.open_file(content).schema, read, path)
+    except (pa.ArrowException, OSError):
+        raise SourceError(f"{path.name} cannot be read as an Arrow file, or is damaged") from None
 
 
 def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:

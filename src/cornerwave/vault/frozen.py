@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cornerwave.moments import Factor, Moments
 from cornerwave.noise.stream import NOISE_FORMAT
+from cornerwave.table.categories import Categories
 from cornerwave.table.schema import Column, Schema
 
 Floats = NDArray[np.float64]
@@ -35,6 +36,7 @@ class Frozen:
     covariance: Floats
     factor: Floats
     grid: Floats
+    categories: tuple[Categories, ...]
     fingerprint: str
     noise_format: int = NOISE_FORMAT
 
@@ -45,6 +47,7 @@ class Frozen:
         source_types: pa.Schema,
         moments: Moments,
         factor: Factor,
+        categories: tuple[Categories, ...],
         fingerprint: str,
     ) -> "Frozen":
         """Freeze what one pass over the source found."""
@@ -56,6 +59,7 @@ class Frozen:
             covariance=moments.covariance,
             factor=factor.lower,
             grid=grid_of(moments),
+            categories=categories,
             fingerprint=fingerprint,
         )
 
@@ -65,12 +69,15 @@ class Frozen:
             {
                 "noise_format": self.noise_format,
                 "columns": [asdict(column) for column in self.schema.columns],
+                "together": [list(group) for group in self.schema.together],
+                "min_count": self.schema.min_count,
                 "types": base64.b64encode(self.source_types.serialize()).decode(),
                 "rows": self.rows,
                 "mean": self.mean.tolist(),
                 "covariance": self.covariance.tolist(),
                 "factor": self.factor.tolist(),
                 "grid": self.grid.tolist(),
+                "categories": [categories.to_json() for categories in self.categories],
                 "fingerprint": self.fingerprint,
             },
             allow_nan=False,
@@ -84,9 +91,17 @@ class Frozen:
             name: np.array(kept[name], dtype=np.float64)
             for name in ("mean", "covariance", "factor", "grid")
         }
+        columns = len(arrays["mean"])
+        arrays["covariance"] = arrays["covariance"].reshape(columns, columns)
+        arrays["factor"] = arrays["factor"].reshape(columns, columns)
         types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept["types"])))
         return cls(
-            schema=Schema(tuple(Column(**column) for column in kept["columns"])),
+            schema=Schema(
+                columns=tuple(Column(**column) for column in kept["columns"]),
+                together=tuple(tuple(group) for group in kept["together"]),
+                min_count=kept["min_count"],
+            ),
+            categories=tuple(Categories.from_json(group) for group in kept["categories"]),
             source_types=types,
             rows=kept["rows"],
             fingerprint=kept["fingerprint"],
