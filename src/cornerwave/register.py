@@ -3,9 +3,6 @@
 read -> decide -> measure and recognise -> factor -> freeze
 """
 
-import hashlib
-import hmac
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -18,12 +15,14 @@ from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids
-from cornerwave.rows import Group, Secrets, numbered
+from cornerwave.rows import Floats, Group, Secrets, group_rows, numbered
 from cornerwave.table.categories import Tally, check_number, freeze, tally
 from cornerwave.table.fingerprint import Fingerprint, marks
+from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
+from cornerwave.table.scale import Scale, Thinned, rank_scale
 from cornerwave.table.schema import Schema
-from cornerwave.vault.frozen import Frozen
+from cornerwave.vault.frozen import Frozen, on_scales
 from cornerwave.vault.key import Key
 
 IDS_IN_MEMORY = 1 << 23
@@ -51,11 +50,14 @@ def measure(
     Warns about singular columns. Raises SourceError for a table that cannot be perturbed.
     """
     secrets = Secrets.of(key)
+    scales = find_scales(source, schema)
     found = _Found.nothing(schema)
     with _Duplicates(schema.key) as duplicates:
         for start, table in numbered(source, schema):
             group = Group.of(start, table, schema, secrets)
-            found.take(group, secrets, mark_secret)
+            numbers = on_scales(scales, schema.perturbed, group.numbers)
+            found.take(group, numbers, secrets, mark_secret)
+            found.category_marks += group.category_marks(start, schema, mark_secret)
             duplicates.add(group.ids)
             progress(table.num_rows)
         duplicates.check()
@@ -66,9 +68,16 @@ def measure(
         freeze(names, tallied, schema, source.schema) for names, tallied in found.tallies.items()
     )
     frozen = Frozen.of(
-        schema, source.schema, found.moments, shape, categories, str(found.fingerprint)
+        schema,
+        source.schema,
+        scales,
+        found.moments,
+        shape,
+        categories,
+        found.shows_missing(schema),
+        str(found.fingerprint),
     )
-    return Registration(frozen, _marks(schema, found, mark_secret))
+    return Registration(frozen, _marks(schema, found))
 
 
 @dataclass
@@ -78,6 +87,7 @@ class _Found:
     moments: Moments
     fingerprint: Fingerprint
     marks: Words
+    category_marks: Words
     tallies: dict[tuple[str, ...], Tally]
 
     @classmethod
@@ -88,16 +98,40 @@ class _Found:
             moments=Moments.of(np.empty((0, columns))),
             fingerprint=Fingerprint(0, np.zeros((columns + others, 2), dtype=np.uint64)),
             marks=np.zeros((columns, 2), dtype=np.uint64),
+            category_marks=np.zeros((sum(map(len, schema.categories)), 2), dtype=np.uint64),
             tallies={names: Counter() for names in schema.categories},
         )
 
-    def take(self, group: Group, secrets: Secrets, mark_secret: bytes) -> None:
-        self.moments += Moments.of(group.numbers.T)
+    def take(self, group: Group, numbers: Floats, secrets: Secrets, mark_secret: bytes) -> None:
+        self.moments += Moments.of(numbers.T)
         self.fingerprint += group.fingerprint(secrets)
         self.marks += marks(group.bits(), mark_secret)
         for names, tallied in self.tallies.items():
             tallied += tally(group.columns_of(names))
             check_number(names, tallied, self.moments.rows)
+
+    def shows_missing(self, schema: Schema) -> tuple[str, ...]:
+        """Name the columns that have missing values and do not hide them."""
+        present = zip(schema.perturbed, self.moments.present, strict=True)
+        numbers = [name for name, count in present if count < self.moments.rows]
+        categories = [names[0] for names, tallied in self.tallies.items() if (None,) in tallied]
+        return tuple(
+            name for name in (*numbers, *categories) if not schema.column(name).hide_missing
+        )
+
+
+def find_scales(source: Source, schema: Schema) -> tuple[Scale, ...]:
+    """Return the scale of each perturbed column; reads the table if one is by rank."""
+    names = {name: schema.column(name).transform for name in schema.perturbed}
+    ranked = [name for name, transform in names.items() if transform == "rank"]
+    found: dict[str, Scale] = {}
+    if ranked:
+        sample = Thinned(len(ranked))
+        for table in source.groups(ranked, group_rows(schema)):
+            columns = [table.column(name).combine_chunks() for name in ranked]
+            sample.add([to_floats(c, name) for c, name in zip(columns, ranked, strict=True)])
+        found = {name: rank_scale(sample.column(i), name) for i, name in enumerate(ranked)}
+    return tuple(found.get(name, Scale(transform)) for name, transform in names.items())
 
 
 def _check_size(moments: Moments, schema: Schema) -> None:
@@ -108,19 +142,20 @@ def _check_size(moments: Moments, schema: Schema) -> None:
             raise ColumnError(f"{name!r} has fewer than 2 values; drop it")
 
 
-def _marks(schema: Schema, found: _Found, secret: bytes) -> tuple[tuple[str, str], ...]:
+def _marks(schema: Schema, found: _Found) -> tuple[tuple[str, str], ...]:
     """Return (mark, column) by which these values would be recognised.
 
-    Constant columns are left out: two tables may well share one. A table without
-    numbers is known by how often each of its values occurs.
+    Constant columns are left out: two tables may well share one.
     """
-    columns = zip(schema.perturbed, found.marks, found.moments.deviation, strict=True)
-    varying = [(total, name) for name, total, deviation in columns if deviation > 0]
-    if varying:
-        return tuple((total.astype(">u8").tobytes().hex(), name) for total, name in varying)
-    counts = [sorted((str(c), n) for c, n in tallied.items()) for tallied in found.tallies.values()]
-    mark = hmac.new(secret, json.dumps(counts).encode(), hashlib.sha256).hexdigest()[:32]
-    return ((mark, schema.categories[0][0]),) if counts else ()
+    varies = dict(zip(schema.perturbed, found.moments.deviation > 0, strict=True))
+    for names, tallied in found.tallies.items():
+        for place, name in enumerate(names):
+            varies[name] = len({values[place] for values in tallied}) > 1
+    sums = np.concatenate([found.marks, found.category_marks])
+    marked = zip(varies.items(), sums, strict=True)
+    return tuple(
+        (total.astype(">u8").tobytes().hex(), name) for (name, varying), total in marked if varying
+    )
 
 
 class _Duplicates:

@@ -10,7 +10,7 @@ the registered one.
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -23,9 +23,10 @@ from cornerwave.levels import Level
 from cornerwave.noise.path import steps
 from cornerwave.noise.reading import BLOCK_CELLS, Reader, Reading, available_threads
 from cornerwave.noise.refresh import refresh, retention
-from cornerwave.noise.stream import strict
+from cornerwave.noise.stream import Ids, WhiteStreams, strict
 from cornerwave.rows import Group, Secrets, group_rows, numbered
 from cornerwave.table.fingerprint import Fingerprint
+from cornerwave.table.finish import Finish
 from cornerwave.table.read import Source
 from cornerwave.table.schema import CATEGORY, PERTURBED, Column
 from cornerwave.vault.frozen import Frozen
@@ -43,22 +44,32 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """A copy that is wanted: its level, and what is done to it after the noise."""
+
+    level: Level
+    finish: Finish = field(default_factory=Finish)
+
+
+@dataclass(frozen=True)
 class Order:
     """Which copies to make: the dataset, its levels in ledger order, and those wanted."""
 
     dataset: str
     frozen: Frozen
     noise: tuple[float, ...]
-    wanted: tuple[Level, ...]
+    wanted: tuple["Wanted", ...]
 
-    @property
-    def copy_schema(self) -> pa.Schema:
-        """The columns of a copy: numbers as floats, in the source's order."""
+    def copy_schema(self, wanted: "Wanted") -> pa.Schema:
+        """Return the columns of a copy, in the source's order; numbers are floats or rounded."""
         types = self.frozen.source_types
-        return pa.schema([_field(column, types) for column in self.frozen.schema.shown])
+        return pa.schema(
+            [_field(column, types, wanted.finish) for column in self.frozen.schema.shown]
+        )
 
-    def metadata(self, level: Level) -> dict[str, Any]:
+    def metadata(self, wanted: "Wanted") -> dict[str, Any]:
         """Return what a copy says of itself; nothing in it comes from single rows."""
+        level = wanted.level
         return {
             "dataset": self.dataset,
             "noise": level.noise,
@@ -68,16 +79,18 @@ class Order:
             "version": __version__,
             "noise_format": self.frozen.noise_format,
             "columns": {
-                column.name: describe(column, self.frozen) for column in self.frozen.schema.shown
+                column.name: describe(column, self.frozen, wanted.finish)
+                for column in self.frozen.schema.shown
             },
         }
 
 
-def describe(column: Column, frozen: Frozen) -> dict[str, Any]:
+def describe(column: Column, frozen: Frozen, finish: Finish) -> dict[str, Any]:
     """Return what a recipient needs to know about a column to reckon with its noise."""
     told: dict[str, Any] = {"role": column.role, "unit": column.unit}
     if column.role == PERTURBED:
         told["transform"] = column.transform
+        told |= finish.describe(column.name, frozen.source_types.field(column.name).type)
     if column.role in (PERTURBED, CATEGORY):
         told["missing"] = "hidden" if column.hide_missing else "shown"
     for categories in frozen.categories:
@@ -122,7 +135,9 @@ class _Workshop:
         self._order, self._secrets, self._sinks = order, secrets, sinks
         self._threads = threads
         path = steps(order.noise)
-        self._reading = Reading(path, [order.noise.index(level.noise) for level in order.wanted])
+        self._reading = Reading(
+            path, [order.noise.index(wanted.level.noise) for wanted in order.wanted]
+        )
         self._readers: SimpleQueue[Reader] = SimpleQueue()
         self._writes: list[Future[None]] = []
         columns = len(order.frozen.schema.perturbed)
@@ -166,39 +181,50 @@ class _Workshop:
             write.result()
 
     def _perturb(self, start: int, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
-        frozen = self._order.frozen
+        order, frozen = self._order, self._order.frozen
         group = Group.of(start, table, frozen.schema, self._secrets)
         fingerprint = group.fingerprint(self._secrets)
+        x = fill_missing(frozen.scaled(group.numbers), group.ids, frozen, self._secrets.missing)
         reader = self._readers.get()
         try:
-            numbers = perturb(group, reader, frozen, self._block_rows)
+            numbers = perturb(x, group.ids, reader, frozen, self._block_rows)
         finally:
             self._readers.put(reader)
-        distinct = sorted({level.noise for level in self._order.wanted})
+        distinct = sorted({wanted.level.noise for wanted in order.wanted})
         refreshed = refresh_categories(group, frozen, distinct, self._secrets.noise)
         return fingerprint, [
             _copy_table(
-                self._order,
+                order,
+                wanted,
                 group,
-                numbers.get(self._order.noise.index(level.noise), group.numbers),
-                refreshed[distinct.index(level.noise)],
+                frozen.unscaled(numbers[order.noise.index(wanted.level.noise)]),
+                refreshed[distinct.index(wanted.level.noise)],
             )
-            for level in self._order.wanted
+            for wanted in order.wanted
         ]
 
 
-def perturb(group: Group, reader: Reader, frozen: Frozen, block_rows: int) -> dict[int, Floats]:
-    """Return the perturbed columns (N, rows) of a group for each wanted level, on the grid."""
-    copies: dict[int, Floats] = {}
-    columns, rows = group.numbers.shape
-    if not columns:
-        return copies
-    for start in range(0, rows, block_rows):
-        ids = group.ids[start : start + block_rows]
-        for index, white in reader.white(ids):
-            if index not in copies:
-                copies[index] = np.empty_like(group.numbers)
-            add_on_grid(group.numbers, frozen.factor, white, frozen.grid, copies[index], start)
+def fill_missing(x: Floats, ids: Ids, frozen: Frozen, secret: bytes) -> Floats:
+    """Put a keyed draw from the column's normal law in the place of values missing in secret."""
+    hidden = [frozen.schema.column(name).hide_missing for name in frozen.schema.perturbed]
+    if not any(hidden) or not np.isnan(x[hidden]).any():
+        return x
+    streams = WhiteStreams(secret, [0.0], columns=len(x), rows=len(ids))
+    streams.place(ids)
+    deviation = np.sqrt(np.diag(frozen.covariance))
+    drawn = frozen.mean[:, None] + deviation[:, None] * streams.normals(0.0)
+    return np.where(np.isnan(x) & np.array(hidden)[:, None], drawn, x)
+
+
+def perturb(
+    x: Floats, ids: Ids, reader: Reader, frozen: Frozen, block_rows: int
+) -> dict[int, Floats]:
+    """Return columns x (N, rows) with the noise of each level that is read, on the grid."""
+    columns, rows = x.shape
+    copies = {index: np.empty_like(x) for index in reader.wanted}
+    for start in range(0, rows if columns else 0, block_rows):
+        for index, white in reader.white(ids[start : start + block_rows]):
+            add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start)
     return copies
 
 
@@ -250,23 +276,27 @@ def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int
 
 
 def _copy_table(
-    order: Order, group: Group, numbers: Floats, categories: Mapping[str, pa.Array]
+    order: Order,
+    wanted: Wanted,
+    group: Group,
+    numbers: Floats,
+    categories: Mapping[str, pa.Array],
 ) -> pa.Table:
-    schema = order.frozen.schema
+    schema, types = order.frozen.schema, order.frozen.source_types
     made: dict[str, Any] = {
-        name: pa.array(values, from_pandas=True)
+        name: wanted.finish.apply(name, values, types.field(name).type)
         for name, values in zip(schema.perturbed, numbers, strict=True)
     }
     made |= categories
     names = [column.name for column in schema.shown]
     arrays = [made[name] if name in made else group.table.column(name) for name in names]
-    return pa.table(arrays, names=names).cast(order.copy_schema)
+    return pa.table(arrays, names=names).cast(order.copy_schema(wanted))
 
 
-def _field(column: Any, types: pa.Schema) -> pa.Field:
-    if column.role == PERTURBED:
-        return pa.field(column.name, pa.float64())
+def _field(column: Column, types: pa.Schema, finish: Finish) -> pa.Field:
     type_ = types.field(column.name).type
+    if column.role == PERTURBED:
+        return pa.field(column.name, finish.type_of(column.name, type_))
     return pa.field(column.name, type_.value_type if pa.types.is_dictionary(type_) else type_)
 
 

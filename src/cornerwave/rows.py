@@ -34,6 +34,7 @@ class Secrets:
     row_ids: bytes
     fingerprint: bytes
     texts: bytes
+    missing: bytes
 
     @classmethod
     def of(cls, key: Key) -> "Secrets":
@@ -43,6 +44,7 @@ class Secrets:
             row_ids=key.derive("row ids"),
             fingerprint=key.derive("fingerprint"),
             texts=key.derive("texts"),
+            missing=key.derive("missing"),
         )
 
     def __repr__(self) -> str:
@@ -80,6 +82,19 @@ class Group:
         """Return the fingerprint of these rows."""
         others = [column.bits(secrets.texts, MISSING_BITS) for column in self.encoded.values()]
         return Fingerprint.of(self.ids, [*self.bits(), *others], secrets.fingerprint)
+
+    def category_marks(self, start: int, schema: Schema, secret: bytes) -> Words:
+        """Return sums by which the vault recognises category columns, whatever the dataset.
+
+        Few values in any order say little, so a row's key or position is part of it.
+        """
+        if schema.key is None:
+            ids = position_ids(start, len(self.ids))
+        else:
+            ids = row_ids(_whole(self.table, schema.key), secret, schema.key)
+        names = [name for group in schema.categories for name in group]
+        bits = [column.bits(secret, MISSING_BITS) for column in self.columns_of(names)]
+        return Fingerprint.of(ids, bits, secret, tell_columns_apart=False).sums
 
     def columns_of(self, names: Sequence[str]) -> list[Encoded]:
         """Return some encoded columns."""

@@ -105,6 +105,8 @@ _SIGN = _WORD(0x8000_0000_0000_0000)
 _1, _2, _12, _52, _63, _ZERO = (_WORD(n) for n in (1, 2, 12, 52, 63, 0))
 _EXPONENT_BIAS = 2.0**52 + 1023.0
 _MINUS_2_LN2 = -1.3862943611198906
+_PER_LN2 = 1.4426950408889634
+_LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 _HALF_PI = 1.5707963267948966
 _PI = 3.141592653589793
 
@@ -153,6 +155,18 @@ def minus_2_log(u: Any) -> Any:
     low = (_L0 + _L1 * t) + (_L2 + _L3 * t) * t2
     high = (_L4 + _L5 * t) + _L6 * t2
     return e * _MINUS_2_LN2 + s * (low + high * t4)
+
+
+@_inlined
+def exp_of(t: Any) -> Any:
+    """e^t = 2^k e^r with |r| <= ln(2)/2, for |t| <= 700; beyond, that of the end."""
+    t = min(max(t, -700.0), 700.0)
+    k = np.rint(t * _PER_LN2)
+    r = (t - k * _LN2_HIGH) - k * _LN2_LOW
+    tail = 1.0 + r * (1 / 11 + r * (1 / 132))
+    for n in range(10, 0, -1):
+        tail = 1.0 + (r / n) * tail
+    return tail * _float_of(_WORD(np.int64(k) + 1023) << _52)
 
 
 @_inlined

@@ -50,7 +50,14 @@ class Fingerprint:
     sums: Words
 
     @classmethod
-    def of(cls, ids: Ids, columns: Sequence[Words], secret: bytes) -> "Fingerprint":
+    def of(
+        cls,
+        ids: Ids,
+        columns: Sequence[Words],
+        secret: bytes,
+        *,
+        tell_columns_apart: bool = True,
+    ) -> "Fingerprint":
         """Return the fingerprint of some rows, given 64 bits for each of their values."""
         encipher = BlockFunction(secret)
         masks_room, room, blocks = room_for(CHUNK), room_for(CHUNK), _blocks()
@@ -59,7 +66,8 @@ class Fingerprint:
             part = slice(start, start + CHUNK)
             masks = encipher(ids[part], masks_room).reshape(-1, 2)
             for index, values in enumerate(columns):
-                _fill_blocks(masks, values[part], index, blocks)
+                number = index if tell_columns_apart else 0
+                _fill_blocks(masks, values[part], number, blocks)
                 _add_lanes(encipher(blocks[: len(masks)], room), sums[index])
         return cls(len(ids), sums)
 

@@ -7,6 +7,7 @@ difference away. So it is computed once, written to the ledger exactly, and seal
 import base64
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from cornerwave.moments import Factor, Moments
 from cornerwave.noise.stream import NOISE_FORMAT
 from cornerwave.table.categories import Categories
+from cornerwave.table.scale import Scale
 from cornerwave.table.schema import Column, Schema
 
 Floats = NDArray[np.float64]
@@ -27,16 +29,22 @@ GRID_BITS = 24
 
 @dataclass(frozen=True)
 class Frozen:
-    """A registered table, without a single one of its cells."""
+    """A registered table, without a single one of its cells.
+
+    Moments, factor and grid belong to the perturbed columns on their scales; `missing`
+    names the columns that have missing values and show it.
+    """
 
     schema: Schema
     source_types: pa.Schema
     rows: int
+    scales: tuple[Scale, ...]
     mean: Floats
     covariance: Floats
     factor: Floats
     grid: Floats
     categories: tuple[Categories, ...]
+    missing: tuple[str, ...]
     fingerprint: str
     noise_format: int = NOISE_FORMAT
 
@@ -45,9 +53,11 @@ class Frozen:
         cls,
         schema: Schema,
         source_types: pa.Schema,
+        scales: tuple[Scale, ...],
         moments: Moments,
         factor: Factor,
         categories: tuple[Categories, ...],
+        missing: tuple[str, ...],
         fingerprint: str,
     ) -> "Frozen":
         """Freeze what one pass over the source found."""
@@ -55,13 +65,25 @@ class Frozen:
             schema=schema,
             source_types=source_types,
             rows=moments.rows,
+            scales=scales,
             mean=moments.mean,
             covariance=moments.covariance,
             factor=factor.lower,
             grid=grid_of(moments),
             categories=categories,
+            missing=missing,
             fingerprint=fingerprint,
         )
+
+    def scaled(self, numbers: Floats) -> Floats:
+        """Return perturbed columns (N, rows) on the scales that they are perturbed on."""
+        return on_scales(self.scales, self.schema.perturbed, numbers)
+
+    def unscaled(self, numbers: Floats) -> Floats:
+        """Return columns on their own scale again."""
+        if all(scale.name is None for scale in self.scales):
+            return numbers
+        return np.stack([s.backward(row) for s, row in zip(self.scales, numbers, strict=True)])
 
     def to_json(self) -> str:
         """Return the exact text that is kept and sealed."""
@@ -73,11 +95,13 @@ class Frozen:
                 "min_count": self.schema.min_count,
                 "types": base64.b64encode(self.source_types.serialize()).decode(),
                 "rows": self.rows,
+                "scales": [asdict(scale) for scale in self.scales],
                 "mean": self.mean.tolist(),
                 "covariance": self.covariance.tolist(),
                 "factor": self.factor.tolist(),
                 "grid": self.grid.tolist(),
                 "categories": [categories.to_json() for categories in self.categories],
+                "missing": list(self.missing),
                 "fingerprint": self.fingerprint,
             },
             allow_nan=False,
@@ -104,10 +128,23 @@ class Frozen:
             categories=tuple(Categories.from_json(group) for group in kept["categories"]),
             source_types=types,
             rows=kept["rows"],
+            scales=tuple(
+                Scale(scale["name"], tuple((x, t) for x, t in scale["knots"]))
+                for scale in kept["scales"]
+            ),
+            missing=tuple(kept["missing"]),
             fingerprint=kept["fingerprint"],
             noise_format=kept["noise_format"],
             **arrays,
         )
+
+
+def on_scales(scales: Sequence[Scale], names: Sequence[str], numbers: Floats) -> Floats:
+    """Return columns (N, rows) on their scales; the same array if these are their own."""
+    if all(scale.name is None for scale in scales):
+        return numbers
+    columns = zip(scales, numbers, names, strict=True)
+    return np.stack([scale.forward(row, name) for scale, row, name in columns])
 
 
 def grid_of(moments: Moments) -> Floats:
