@@ -23,6 +23,8 @@ UNUSED_BITS = 31
 
 _PACKED = STATE_BITS // 64
 _MATRIX = 0x9908B0DF
+_BYTE = np.uint64(255)
+_8, _16, _24, _32, _40, _48, _56 = (np.uint64(8 * byte) for byte in range(1, 8))
 
 Words = NDArray[np.uint64]
 
@@ -45,15 +47,17 @@ def equations(places: Any, *, top_bits: Any) -> Words:
     return out
 
 
-def solve(rows: Words, values: Any) -> NDArray[np.uint32] | None:
-    """Return a first state (624,) that fits, or None if the equations contradict.
+def solve(
+    rows: Words, values: Any, *, unknowns: int = STATE_BITS - UNUSED_BITS
+) -> NDArray[np.uint32] | None:
+    """Return the first state (624,), or None if the equations contradict or do not suffice.
 
     rows: (n, 313) from `equations`, used as scratch; values: (n,) of 0 and 1.
     """
     rows[:, _PACKED] = np.asarray(values, dtype=np.uint64)
     pivots = np.empty(STATE_BITS, dtype=np.int64)
     rank = eliminate(rows, pivots)
-    if rows[rank:, _PACKED].any():
+    if rank < unknowns or rows[rank:, _PACKED].any():
         return None
     bits = np.zeros(STATE_BITS, dtype=np.uint8)
     substitute(rows[:rank], pivots[:rank], bits)
@@ -125,6 +129,18 @@ def _fill_table(rows: Any, pivots: Any, first: int, rank: int, word: int, table:
 
 
 @_compiled
+def _clear(row: Any, bits: Any, table: Any, word: int) -> None:
+    """Add to a row the pivot rows of these bits, from the given word on."""
+    t0, t1 = table[0, bits & _BYTE], table[1, bits >> _8 & _BYTE]
+    t2, t3 = table[2, bits >> _16 & _BYTE], table[3, bits >> _24 & _BYTE]
+    t4, t5 = table[4, bits >> _32 & _BYTE], table[5, bits >> _40 & _BYTE]
+    t6, t7 = table[6, bits >> _48 & _BYTE], table[7, bits >> _56]
+    for at in range(word, row.shape[0]):
+        low = t0[at] ^ t1[at] ^ t2[at] ^ t3[at]
+        row[at] ^= low ^ t4[at] ^ t5[at] ^ t6[at] ^ t7[at]
+
+
+@_compiled
 def eliminate(rows: Any, pivots: Any) -> int:
     """Bring packed rows to echelon form in place; return the rank and fill the pivot columns."""
     count, width = rows.shape
@@ -152,12 +168,7 @@ def eliminate(rows: Any, pivots: Any) -> int:
             row += 1
         _fill_table(rows, pivots, first, rank, word, table)
         for below in range(row, count):
-            bits = rows[below, word] & mask
-            for byte in range(8):
-                index = bits >> np.uint64(8 * byte) & np.uint64(255)
-                if index != 0:
-                    for at in range(word, width):
-                        rows[below, at] ^= table[byte, index, at]
+            _clear(rows[below], rows[below, word] & mask, table, word)
     return rank
 
 
