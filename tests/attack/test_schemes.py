@@ -51,7 +51,7 @@ def test_ours_is_the_library_on_a_grid() -> None:
         strict=True,
     ):
         assert np.array_equal(np.round(copy / grid), copy / grid)
-        assert (np.abs(copy - raw) <= grid / 2).all()
+        assert (np.abs(copy - raw) <= grid).all()
 
 
 def test_per_column_noise_is_a_corner_wave_of_diagonal_shape() -> None:

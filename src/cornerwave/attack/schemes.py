@@ -149,8 +149,12 @@ class Ours(Scheme):
         """Return the copies of Algorithm 1, each column on its grid."""
         X = np.asarray(X, dtype=np.float64)
         grid = grid_of(X)
+        step = np.where(grid > 0, grid, 1.0)
+        whole = np.rint(X / step)
         raw = parallel(X, noise=noise, unsafe_seed=unsafe_seed)
-        return [np.round(copy / grid) * grid for copy in raw]
+        # Value and noise each in whole steps, so that the noise's rounding knows no value.
+        rounded = [(whole + np.rint((copy - X) / step)) * step for copy in raw]
+        return [np.where(grid > 0, copy, X) for copy in rounded]
 
     def resorted(
         self, X: Any, *, order: Any, noise: Sequence[float], unsafe_seed: int
@@ -171,14 +175,17 @@ SCHEMES: tuple[Scheme, ...] = (
 
 
 def grid_of(X: Any) -> Floats:
-    """Return the grid of each column: a power of two near 2^-24 of its deviation, (N,).
+    """Return the step of each column's grid, (N,): a power of two; 0 for a constant column.
+
+    Coarser than 2^-24 of the deviation where values are so far out that doubles are.
 
     >>> grid_of(np.array([[0.0], [1.0], [2.0]])) == 2.0**-24
     array([ True])
     """
-    deviation = Moments.of(X).deviation
-    exponent = np.round(np.log2(np.where(deviation > 0, deviation, 1.0)))
-    return np.asarray(2.0 ** (exponent - GRID_BITS))
+    moments = Moments.of(X)
+    fine = np.frexp(moments.deviation)[1] - 1 - GRID_BITS
+    coarse = np.frexp(moments.largest)[1] - 51
+    return np.where(moments.deviation > 0, np.ldexp(1.0, np.maximum(fine, coarse)), 0.0)
 
 
 def _prepared(X: Any) -> tuple[Floats, Floats]:

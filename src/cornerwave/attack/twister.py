@@ -12,9 +12,10 @@ not come from a Mersenne Twister contradict each other, and there is no solution
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from cornerwave.noise.stream import strict
 
 WORDS = 624
 SHIFT = 397
@@ -27,8 +28,6 @@ _BYTE = np.uint64(255)
 _8, _16, _24, _32, _40, _48, _56 = (np.uint64(8 * byte) for byte in range(1, 8))
 
 Words = NDArray[np.uint64]
-
-_compiled = numba.njit(cache=True, error_model="numpy")
 
 
 def equations(places: Any, *, top_bits: Any) -> Words:
@@ -85,7 +84,7 @@ def _tempering() -> NDArray[np.uint32]:
     return masks
 
 
-@_compiled
+@strict
 def _add_bits(word: Any, mask: Any, out: Any) -> None:
     """Add the bits of a word of sums that the mask names."""
     for bit in range(32):
@@ -94,7 +93,7 @@ def _add_bits(word: Any, mask: Any, out: Any) -> None:
                 out[at] ^= word[bit, at]
 
 
-@_compiled
+@strict
 def fill_equations(state: Any, tempering: Any, places: Any, top_bits: Any, out: Any) -> None:
     """Run the twister on sums of bits; write the tempered top bits of the wanted outputs."""
     width = state.shape[2]
@@ -117,7 +116,7 @@ def fill_equations(state: Any, tempering: Any, places: Any, top_bits: Any, out: 
             wanted += 1
 
 
-@_compiled
+@strict
 def _fill_table(rows: Any, pivots: Any, first: int, rank: int, word: int, table: Any) -> None:
     """Fill table[byte, bits] with the sum of the pivot rows of those bits of that byte."""
     table[:, :, word:] = 0
@@ -128,7 +127,7 @@ def _fill_table(rows: Any, pivots: Any, first: int, rank: int, word: int, table:
                 table[byte, bits, word:] ^= rows[pivot, word:]
 
 
-@_compiled
+@strict
 def _clear(row: Any, bits: Any, table: Any, word: int) -> None:
     """Add to a row the pivot rows of these bits, from the given word on."""
     t0, t1 = table[0, bits & _BYTE], table[1, bits >> _8 & _BYTE]
@@ -140,7 +139,7 @@ def _clear(row: Any, bits: Any, table: Any, word: int) -> None:
         row[at] ^= low ^ t4[at] ^ t5[at] ^ t6[at] ^ t7[at]
 
 
-@_compiled
+@strict
 def eliminate(rows: Any, pivots: Any) -> int:
     """Bring packed rows to echelon form in place; return the rank and fill the pivot columns."""
     count, width = rows.shape
@@ -172,7 +171,7 @@ def eliminate(rows: Any, pivots: Any) -> int:
     return rank
 
 
-@_compiled
+@strict
 def substitute(rows: Any, pivots: Any, bits: Any) -> None:
     """Solve an echelon form from the bottom; columns without a pivot are 0."""
     width = rows.shape[1]
