@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.levels import Level
+from cornerwave.noise.grid import add_on_grid
 from cornerwave.noise.path import steps
 from cornerwave.noise.reading import BLOCK_CELLS, Reader, Reading, available_threads
 from cornerwave.noise.refresh import refresh, retention
-from cornerwave.noise.stream import Ids, WhiteStreams, strict
+from cornerwave.noise.stream import Ids, WhiteStreams
 from cornerwave.rows import Group, Secrets, group_rows, numbered
 from cornerwave.table.fingerprint import Fingerprint
 from cornerwave.table.finish import Finish
@@ -245,34 +246,6 @@ def refresh_categories(
         for copy, own in zip(copies, codes, strict=True):
             copy.update(zip(categories.columns, categories.decode(own), strict=True))
     return copies
-
-
-@strict
-def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int) -> None:
-    """Fill out[:, start:] with x + factor @ white, both as whole numbers of grid steps.
-
-    The value in steps is whole, so rounding the noise rounds their sum: a copy on the
-    grid is a function of the raw copy, and its low bits tell nothing. A column with
-    grid 0 is constant and stays as it is.
-    """
-    columns, rows = white.shape
-    for i in range(columns):
-        xi, oi = x[i, start : start + rows], out[i, start : start + rows]
-        step = grid[i]
-        if step == 0.0:
-            for row in range(rows):
-                oi[row] = xi[row]
-            continue
-        per_step = 1.0 / step
-        weight, w = factor[i, 0], white[0]
-        for row in range(rows):
-            oi[row] = weight * w[row]
-        for k in range(1, i + 1):
-            weight, w = factor[i, k], white[k]
-            for row in range(rows):
-                oi[row] += weight * w[row]
-        for row in range(rows):
-            oi[row] = (np.rint(xi[row] * per_step) + np.rint(oi[row] * per_step)) * step
 
 
 def _copy_table(

@@ -3,8 +3,9 @@ import pytest
 
 from cornerwave.algorithms import corner_wave, parallel
 from cornerwave.attack import SCHEMES, Ours, PerColumn
-from cornerwave.attack.schemes import grid_of
 from cornerwave.errors import LevelError
+from cornerwave.moments import Moments
+from cornerwave.noise.grid import grid_of
 
 from .tables import gaussian
 
@@ -44,7 +45,7 @@ def test_a_level_that_cannot_be_is_refused(scheme) -> None:
 
 def test_ours_is_the_library_on_a_grid() -> None:
     X = gaussian(200, np.random.default_rng(1))
-    grid = grid_of(X)
+    grid = grid_of(Moments.of(X))
     for copy, raw in zip(
         Ours().copies(X, noise=NOISE, unsafe_seed=3),
         parallel(X, noise=NOISE, unsafe_seed=3),

@@ -26,11 +26,9 @@ from cornerwave.attack.generator import normals
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
+from cornerwave.noise.grid import grid_of
 
 Floats = NDArray[np.float64]
-
-GRID_BITS = 24
-"""A column of ours lies on a grid of about 2^-24 of its standard deviation."""
 
 
 class Scheme(ABC):
@@ -148,7 +146,7 @@ class Ours(Scheme):
     def copies(self, X: Any, *, noise: Sequence[float], unsafe_seed: int) -> list[Floats]:
         """Return the copies of Algorithm 1, each column on its grid."""
         X = np.asarray(X, dtype=np.float64)
-        grid = grid_of(X)
+        grid = grid_of(Moments.of(X))
         step = np.where(grid > 0, grid, 1.0)
         whole = np.rint(X / step)
         raw = parallel(X, noise=noise, unsafe_seed=unsafe_seed)
@@ -172,20 +170,6 @@ SCHEMES: tuple[Scheme, ...] = (
     Ours(),
 )
 """Every scheme on the bench, ours last."""
-
-
-def grid_of(X: Any) -> Floats:
-    """Return the step of each column's grid, (N,): a power of two; 0 for a constant column.
-
-    Coarser than 2^-24 of the deviation where values are so far out that doubles are.
-
-    >>> grid_of(np.array([[0.0], [1.0], [2.0]])) == 2.0**-24
-    array([ True])
-    """
-    moments = Moments.of(X)
-    fine = np.frexp(moments.deviation)[1] - 1 - GRID_BITS
-    coarse = np.frexp(moments.largest)[1] - 51
-    return np.where(moments.deviation > 0, np.ldexp(1.0, np.maximum(fine, coarse)), 0.0)
 
 
 def _prepared(X: Any) -> tuple[Floats, Floats]:

@@ -6,7 +6,6 @@ difference away. So it is computed once, written to the ledger exactly, and seal
 
 import base64
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,15 +15,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cornerwave.moments import Factor, Moments
+from cornerwave.noise.grid import grid_of
 from cornerwave.noise.stream import NOISE_FORMAT
 from cornerwave.table.categories import Categories
 from cornerwave.table.scale import Scale
 from cornerwave.table.schema import Column, Schema
 
 Floats = NDArray[np.float64]
-
-GRID_BITS = 24
-"""Copies lie on a grid of about 2^-24 of a column's standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -145,20 +142,3 @@ def on_scales(scales: Sequence[Scale], names: Sequence[str], numbers: Floats) ->
         return numbers
     columns = zip(scales, numbers, names, strict=True)
     return np.stack([scale.forward(row, name) for scale, row, name in columns])
-
-
-def grid_of(moments: Moments) -> Floats:
-    """Return the step of each column's grid, a power of two; 0 for a constant column.
-
-    Coarser where values are so far from zero that doubles are: then a value and its
-    noise are both whole numbers of steps that add up exactly.
-    """
-    steps = []
-    for deviation, largest in zip(moments.deviation, moments.largest, strict=True):
-        if deviation == 0:
-            steps.append(0.0)
-            continue
-        fine = math.frexp(deviation)[1] - 1 - GRID_BITS
-        coarse = math.frexp(largest)[1] - 51
-        steps.append(math.ldexp(1.0, max(fine, coarse)))
-    return np.array(steps)

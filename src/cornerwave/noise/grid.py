@@ -1,0 +1,65 @@
+"""The grid that copies lie on, so that their low bits tell nothing (Mironov 2012).
+
+    copy = (rint(x / g) + rint(w / g)) g,   g a power of two, about 2^-24 of the deviation
+
+The value in steps is whole, so rounding the noise rounds their sum: a copy on the grid
+is a function of the raw copy of the table on the grid. g is the same for every level.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.moments import Moments
+from cornerwave.noise.stream import strict
+
+Floats = NDArray[np.float64]
+
+GRID_BITS = 24
+"""Copies lie on a grid of about 2^-24 of a column's standard deviation."""
+
+
+def grid_of(moments: Moments) -> Floats:
+    """Return the step of each column's grid, a power of two; 0 for a constant column.
+
+    Coarser where values are so far from zero that doubles are: then a value and its
+    noise are both whole numbers of steps that add up exactly.
+    """
+    steps = []
+    for deviation, largest in zip(moments.deviation, moments.largest, strict=True):
+        if deviation == 0:
+            steps.append(0.0)
+            continue
+        fine = math.frexp(deviation)[1] - 1 - GRID_BITS
+        coarse = math.frexp(largest)[1] - 51
+        steps.append(math.ldexp(1.0, max(fine, coarse)))
+    return np.array(steps)
+
+
+@strict
+def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int) -> None:
+    """Fill out[:, start:] with x + factor @ white, both as whole numbers of grid steps.
+
+    x, out: (columns, all rows); white: (columns, rows of a block). A column with grid 0
+    is constant and stays as it is.
+    """
+    columns, rows = white.shape
+    for i in range(columns):
+        xi, oi = x[i, start : start + rows], out[i, start : start + rows]
+        step = grid[i]
+        if step == 0.0:
+            for row in range(rows):
+                oi[row] = xi[row]
+            continue
+        per_step = 1.0 / step
+        weight, w = factor[i, 0], white[0]
+        for row in range(rows):
+            oi[row] = weight * w[row]
+        for k in range(1, i + 1):
+            weight, w = factor[i, k], white[k]
+            for row in range(rows):
+                oi[row] += weight * w[row]
+        for row in range(rows):
+            oi[row] = (np.rint(xi[row] * per_step) + np.rint(oi[row] * per_step)) * step
