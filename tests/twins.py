@@ -21,7 +21,7 @@ MASK = 2**64 - 1
 
 def corner_wave_matrix(noise):
     """Covariance of the copies' noise in units of K (Theorem 4): min of the two levels."""
-    return np.array([[min(u, v) for v in noise] for u in noise], dtype=float)
+    return np.minimum.outer(np.array(noise, dtype=float), np.array(noise, dtype=float))
 
 
 def independent_matrix(noise):

@@ -40,8 +40,8 @@ def test_coefficients_are_the_cholesky_rows_of_the_min_matrix(noise):
     assert largest_error(found @ found.T, noise) < ROUNDING
 
 
-@given(st.lists(st.integers(1, 2000), min_size=1, max_size=60, unique=True))
-@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(1, 2000), min_size=1, max_size=40, unique=True))
+@settings(deadline=None, max_examples=10)
 @example(random.Random(1).sample(range(1, 2000), 200))
 def test_coefficients_equal_algorithm_3(hundredths):
     noise = [level / 100 for level in hundredths]
@@ -72,7 +72,7 @@ def test_the_cholesky_row_changes_with_the_order_but_not_the_law():
 
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])
 def test_thousands_of_levels(order):
-    noise = [float(level) for level in np.geomspace(1e-3, 1e3, 2000)]
+    noise = [float(level) for level in np.geomspace(1e-3, 1e3, 1500)]
     if order == "descending":
         noise.reverse()
     elif order == "random":
