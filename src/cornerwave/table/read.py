@@ -15,6 +15,7 @@ import narwhals as nw
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
+from pyarrow.fs import LocalFileSystem
 
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table.csv_types import infer_types
@@ -50,9 +51,7 @@ class Source:
             # Arrow's own words quote cells; they must not be seen, not even as a cause.
             raise SourceError(f"{self.name} cannot be read to its end: it is damaged") from None
         except OSError as error:
-            raise SourceError(
-                f"{self.name} cannot be read: {error.strerror or 'I/O error'}"
-            ) from None
+            raise _unreadable(self.name, error) from None
 
     def groups(self, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
         """Yield tables of exactly `rows` rows, the last one of what is left."""
@@ -73,6 +72,10 @@ class Source:
     def name(self) -> str:
         """What to call it in a message."""
         return self.path.name if self.path else "the frame"
+
+
+def _unreadable(name: str, error: OSError) -> SourceError:
+    return SourceError(f"{name} cannot be read: {error.strerror or 'it is damaged'}")
 
 
 def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> Source:
@@ -112,6 +115,7 @@ def _open_dataset(path: Path, files: list[Path], kind: str) -> Source:
             partition_base_dir=str(path) if path.is_dir() else None,
         )
     except pa.ArrowException:
+        check_distinct(_names_inside(files[0], kind))
         raise SourceError(f"{path.name} is not a {kind} file, or it is damaged") from None
     except OSError:
         raise SourceError(f"{path.name} cannot be read, or is not a {kind} file") from None
@@ -129,6 +133,15 @@ def _open_dataset(path: Path, files: list[Path], kind: str) -> Source:
     return Source(dataset.schema, read, path)
 
 
+def _names_inside(file: Path, kind: str) -> list[str]:
+    """Return the names of a file's columns; none if it cannot be read."""
+    format_ = pads.ParquetFileFormat() if kind == "parquet" else pads.IpcFileFormat()
+    try:
+        return list(format_.inspect(str(file), LocalFileSystem()).names)
+    except (pa.ArrowException, OSError):
+        return []
+
+
 def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:
     if types is None:
         names = _csv_names(path)
@@ -143,7 +156,11 @@ def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:
 
 def _csv_names(path: Path) -> list[str]:
     try:
-        with pacsv.open_csv(path, parse_options=pacsv.ParseOptions(newlines_in_values=True)) as csv:
+        # Rows are none of its business: a malformed one is named by its line when it is read.
+        options = pacsv.ParseOptions(
+            newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+        )
+        with pacsv.open_csv(path, parse_options=options) as csv:
             return list(csv.schema.names)
     except pa.ArrowException:
         raise SourceError(f"{path.name} is empty, malformed or not UTF-8 text") from None
@@ -174,6 +191,8 @@ def _read_csv(
         yield from reader
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise SourceError(_csv_fault(path, broken, str(error))) from None
+    except OSError as error:
+        raise _unreadable(path.name, error) from None
 
 
 def _csv_fault(path: Path, broken: list[int], text: str) -> str:
@@ -189,7 +208,9 @@ def _csv_fault(path: Path, broken: list[int], text: str) -> str:
 def _open_frame(frame: Any) -> Source:
     try:
         table, kind = _arrow_of(frame)
-    except (TypeError, pa.ArrowException):
+    except ColumnError:
+        raise
+    except (TypeError, ValueError, pa.ArrowException):
         raise SourceError(
             f"a {type(frame).__name__} is neither a path nor a table: give a file, or a frame "
             "of pandas, polars, pyarrow or another library that speaks Arrow"
@@ -203,7 +224,14 @@ def _open_frame(frame: Any) -> Source:
 
 def _arrow_of(frame: Any) -> tuple[pa.Table, Any]:
     """Return any frame as an Arrow table, with the library it should go back to."""
-    native = nw.from_native(frame, eager_only=True, pass_through=True)
-    if isinstance(native, nw.DataFrame):
-        return native.to_arrow(), native.implementation
+    try:
+        native = nw.from_native(frame, eager_only=True, pass_through=True)
+        if isinstance(native, nw.DataFrame):
+            return native.to_arrow(), native.implementation
+    except nw.exceptions.DuplicateError:
+        raise ColumnError("more than one column of the frame has the same name") from None
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        raise ColumnError(
+            "a column of the frame mixes kinds of values, or holds numbers beyond 64 bits"
+        ) from None
     return pa.table(frame), nw.Implementation.PYARROW
