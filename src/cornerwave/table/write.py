@@ -32,13 +32,16 @@ class CopyFile:
     def __init__(self, path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
         self.path = path
         self._metadata = metadata
+        self._opened: list[Any] = []
         self._is_csv = not path.name.lower().endswith((*PARQUET, *ARROW))
         with _telling(path):
             _remove_leftovers(path)
             self._descriptor, self._part = _create_hidden(path)
             try:
                 self._file = os.fdopen(os.dup(self._descriptor), "wb")
+                self._opened.append(self._file)
                 self._writer = _writer(self._file, path, _with_metadata(schema, metadata))
+                self._opened.append(self._writer)
             except BaseException:
                 self.discard()
                 raise
@@ -53,6 +56,7 @@ class CopyFile:
         with _telling(self.path):
             self._writer.close()
             self._file.close()
+            self._opened.clear()
             os.fsync(self._descriptor)
 
     def publish(self) -> None:
@@ -68,6 +72,9 @@ class CopyFile:
         """Leave no trace of a copy that was not published."""
         with suppress(OSError):
             self._part.unlink()
+        for opened in reversed(self._opened):
+            with suppress(OSError, ValueError, pa.ArrowException):
+                opened.close()
         with suppress(OSError):
             os.close(self._descriptor)
 
@@ -121,9 +128,11 @@ class _CsvWriter:
         self._csv.write_table(group)
 
     def close(self) -> None:
-        self._csv.close()
-        if isinstance(self._stream, pa.CompressedOutputStream):
-            self._stream.close()
+        try:
+            self._csv.close()
+        finally:
+            if isinstance(self._stream, pa.CompressedOutputStream):
+                self._stream.close()
 
 
 def _with_metadata(schema: pa.Schema, metadata: Mapping[str, Any]) -> pa.Schema:
