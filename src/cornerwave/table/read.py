@@ -87,10 +87,14 @@ def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> So
     if not isinstance(what, str | Path):
         return _open_frame(what)
     path = Path(what).absolute()
-    if not path.exists():
+    try:
+        exists, is_directory = path.exists(), path.is_dir()
+    except OSError as error:
+        raise _unreadable(str(path), error) from None
+    if not exists:
         raise SourceError(f"there is no file {path}")
     name = path.name.lower()
-    if path.is_dir():
+    if is_directory:
         return _open_dataset(path, sorted(path.rglob("*.parquet")), "parquet")
     if name.endswith(PARQUET):
         return _open_dataset(path, [path], "parquet")

@@ -83,11 +83,13 @@ def check_output(path: Path, *, force: bool = False) -> None:
     """Raise OutputError unless a copy can be written to this place."""
     if not path.name.lower().endswith(ENDINGS):
         raise OutputError(f"{path}: the ending must be one of {', '.join(ENDINGS)}")
-    if path.is_dir():
+    with _telling(path):  # a directory that may not be looked into
+        exists, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
+    if is_directory:
         raise OutputExists(f"{path} is a directory")
-    if path.exists() and not force:
+    if exists and not force:
         raise OutputExists(f"{path} exists; choose another name, or --force to replace it")
-    if not path.parent.is_dir():
+    if not has_place:
         raise OutputError(f"there is no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"no permission to write in {path.parent}")
