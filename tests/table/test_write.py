@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -260,38 +261,48 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from cornerwave.errors import OutputError
+import cornerwave.table.read
+from cornerwave.errors import CornerwaveError
 from cornerwave.table.write import CopyFile, check_output
 
+path = Path(sys.argv[1])
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-path = Path(sys.argv[1])
-for attempt in (check_output, lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), {})):
+for attempt in (
+    check_output,
+    lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), {}),
+    cornerwave.table.read.open_source,
+):
     try:
         attempt(path)
-    except OutputError as error:
+    except CornerwaveError as error:
         print(error)
 """
 
 
-def test_no_permission(tmp_path):
-    place = tmp_path / "locked"
-    place.mkdir(mode=0o555)
-    run = subprocess.run(
-        [sys.executable, "-c", AS_NOBODY, str(place / "copy.csv")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = run.stdout.splitlines()
-    if run.returncode and "Permission" in run.stderr:
-        pytest.skip("another user cannot run this Python")
-    assert run.returncode == 0, run.stderr
-    assert len(lines) == 2
-    assert all("no permission" in line for line in lines)
-    assert files(place) == []
+@pytest.mark.parametrize("mode", [0o555, 0o000], ids=["cannot be written", "cannot be entered"])
+def test_no_permission(mode):
+    """Also where root runs the tests: another user makes the attempt."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        place = Path(folder, "locked")
+        place.mkdir()
+        place.chmod(mode)
+        run = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, str(place / "copy.csv")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        place.chmod(0o755)
+        assert run.stderr == ""
+        checked, made, opened = run.stdout.splitlines()
+        assert "no permission" in checked
+        assert "no permission" in made
+        assert ("there is no file" if mode else "Permission denied") in opened
+        assert files(place) == []
 
 
 FULL = """
