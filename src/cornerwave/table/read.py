@@ -51,9 +51,7 @@ class Source:
             # Arrow's own words quote cells; they must not be seen, not even as a cause.
             raise SourceError(f"{self.name} cannot be read to its end: it is damaged") from None
         except OSError as error:
-            raise SourceError(
-                f"{self.name} cannot be read: {error.strerror or 'I/O error'}"
-            ) from None
+            raise _unreadable(self.name, error) from None
 
     def groups(self, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
         """Yield tables of exactly `rows` rows, the last one of what is left."""
@@ -76,6 +74,10 @@ class Source:
         return self.path.name if self.path else "the frame"
 
 
+def _unreadable(name: str, error: OSError) -> SourceError:
+    return SourceError(f"{name} cannot be read: {error.strerror or 'it is damaged'}")
+
+
 def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> Source:
     """Open a path or a frame (pandas, polars, pyarrow, anything that speaks Arrow).
 
@@ -85,10 +87,14 @@ def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> So
     if not isinstance(what, str | Path):
         return _open_frame(what)
     path = Path(what).absolute()
-    if not path.exists():
+    try:
+        exists, is_directory = path.exists(), path.is_dir()
+    except OSError as error:
+        raise _unreadable(str(path), error) from None
+    if not exists:
         raise SourceError(f"there is no file {path}")
     name = path.name.lower()
-    if path.is_dir():
+    if is_directory:
         return _open_parquet(path, sorted(path.rglob("*.parquet")))
     if name.endswith(PARQUET):
         return _open_parquet(path, [path])
@@ -105,6 +111,7 @@ def _open_parquet(path: Path, files: list[Path]) -> Source:
     if not files:
         raise SourceError(f"{path} holds no .parquet file")
     try:
+        check_distinct(papq.read_schema(files[0]).names)
         dataset = pads.dataset(
             [str(file) for file in files],
             format="parquet",
@@ -172,7 +179,11 @@ def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:
 
 def _csv_names(path: Path) -> list[str]:
     try:
-        with pacsv.open_csv(path, parse_options=pacsv.ParseOptions(newlines_in_values=True)) as csv:
+        # Rows are none of its business: a malformed one is named by its line when it is read.
+        options = pacsv.ParseOptions(
+            newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+        )
+        with pacsv.open_csv(path, parse_options=options) as csv:
             return list(csv.schema.names)
     except pa.ArrowException:
         raise SourceError(f"{path.name} is empty, malformed or not UTF-8 text") from None
@@ -203,6 +214,8 @@ def _read_csv(
         yield from reader
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise SourceError(_csv_fault(path, broken, str(error))) from None
+    except OSError as error:
+        raise _unreadable(path.name, error) from None
 
 
 def _csv_fault(path: Path, broken: list[int], text: str) -> str:
@@ -218,7 +231,9 @@ def _csv_fault(path: Path, broken: list[int], text: str) -> str:
 def _open_frame(frame: Any) -> Source:
     try:
         table, kind = _arrow_of(frame)
-    except (TypeError, pa.ArrowException):
+    except ColumnError:
+        raise
+    except (TypeError, ValueError, pa.ArrowException):
         raise SourceError(
             f"a {type(frame).__name__} is neither a path nor a table: give a file, or a frame "
             "of pandas, polars, pyarrow or another library that speaks Arrow"
@@ -232,7 +247,14 @@ def _open_frame(frame: Any) -> Source:
 
 def _arrow_of(frame: Any) -> tuple[pa.Table, Any]:
     """Return any frame as an Arrow table, with the library it should go back to."""
-    native = nw.from_native(frame, eager_only=True, pass_through=True)
-    if isinstance(native, nw.DataFrame):
-        return native.to_arrow(), native.implementation
+    try:
+        native = nw.from_native(frame, eager_only=True, pass_through=True)
+        if isinstance(native, nw.DataFrame):
+            return native.to_arrow(), native.implementation
+    except nw.exceptions.DuplicateError:
+        raise ColumnError("more than one column of the frame has the same name") from None
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        raise ColumnError(
+            "a column of the frame mixes kinds of values, or holds numbers beyond 64 bits"
+        ) from None
     return pa.table(frame), nw.Implementation.PYARROW
