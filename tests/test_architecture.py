@@ -27,6 +27,7 @@ ALLOWED = {
     "rows": NUMERIC | {"table", "vault"},
     "register": NUMERIC | {"table", "vault", "rows"},
     "release": NUMERIC | {"table", "vault", "rows"},
+    "inspection": NUMERIC | {"table"},
     "owner": NUMERIC | {"table", "vault", "rows", "register", "release", "audit"},
 }
 SECRET = {"vault", "owner", "release", "register", "rows"}

@@ -12,7 +12,6 @@ from cornerwave.table import fingerprint as module
 from cornerwave.table.fingerprint import (
     Fingerprint,
     bits_of_floats,
-    bits_of_kept,
     marks,
     row_ids,
 )
@@ -135,35 +134,3 @@ def test_a_key_is_its_text_in_any_type():
         pa.array(["1", "20"]).dictionary_encode(),
     ):
         assert np.array_equal(row_ids(same, SECRET, "k"), text)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array(["a", None, "b", "a"]),
-        pa.array(["a", None, "b", "a"]).dictionary_encode(),
-        pa.array([1, None, 2, 1]),
-        pa.array([1.5, None, 2.0, 1.5]),
-        pa.array([True, None, False, True]),
-        pa.array([b"\xff", None, b"", b"\xff"]),
-        pa.array([1, None, 2, 1], pa.date32()),
-        pa.array([1, None, 2, 1], pa.timestamp("us")),
-        pa.array([1, None, 2, 1], pa.duration("s")),
-    ],
-    ids=lambda values: str(values.type)[:20],
-)
-def test_kept_values_are_told_apart(values):
-    first, missing, second, again = bits_of_kept(values, "c", SECRET).tolist()
-    assert first == again
-    assert len({first, missing, second}) == 3
-    assert bits_of_kept(values.slice(2), "c", SECRET).tolist() == [second, again]
-
-
-def test_a_text_that_looks_missing_is_not():
-    values = pa.array(["", None, "NaN", "null"])
-    assert len(set(bits_of_kept(values, "c", SECRET).tolist())) == 4
-
-
-def test_what_has_no_text_cannot_be_kept():
-    with pytest.raises(ColumnError, match=r"'c': a column of type .* cannot be kept"):
-        bits_of_kept(pa.array([[1], [2]]), "c", SECRET)

@@ -2,7 +2,8 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import ColumnError
-from cornerwave.table.schema import check_distinct, decide
+from cornerwave.table.schema import Choices, check_distinct
+from cornerwave.table.schema import decide as decide_with
 
 SOURCE = pa.schema(
     [
@@ -14,6 +15,10 @@ SOURCE = pa.schema(
         ("tags", pa.list_(pa.string())),
     ]
 )
+
+
+def decide(source, **choices):
+    return decide_with(source, Choices(**choices))
 
 
 def roles(schema):
@@ -53,13 +58,47 @@ def test_a_number_may_be_kept_or_dropped_by_name():
     assert found.kept == ["age", "town"]
 
 
+def test_text_and_booleans_are_categories():
+    source = pa.schema(
+        [
+            ("a", pa.string()),
+            ("b", pa.bool_()),
+            ("c", pa.dictionary(pa.int8(), pa.string())),
+            ("d", pa.int8()),
+            ("e", pa.int8()),
+        ]
+    )
+    found = decide(source, categorical=("d",), together=(("a", "b"),))
+    assert found.categories == [("c",), ("d",), ("a", "b")]
+    assert found.perturbed == ["e"]
+
+
 def test_a_forgotten_column_is_an_error_that_says_what_to_do():
     with pytest.raises(ColumnError) as caught:
-        decide(SOURCE, key="id", drop=["tags"])
-    for word in ("'town' (string)", "--drop 'town'", "--keep 'town'", "--key 'town'"):
+        decide(SOURCE, key="id")
+    for word in ("'tags' (list", "--drop 'tags'", "--keep 'tags'", "--key 'tags'"):
         assert word in str(caught.value)
-    with pytest.raises(ColumnError, match=r"'id' .*'town' .*'tags'"):
-        decide(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"transform": {"wage": "sqrt"}}, "no transform"),
+        ({"transform": {"town": "log1p"}}, "said of a number"),
+        ({"uniform": ("age",)}, "said of a category"),
+        ({"categorical": ("wage",)}, "cannot be a category"),
+        ({"together": (("town",),)}, "at least two"),
+        ({"together": (("town", "id"), ("town", "age"))}, "more than once"),
+        ({"together": (("town", "age"),)}, "said of a category"),
+        ({"together": (("town", "id"),), "uniform": ("town",)}, "own combinations"),
+        ({"hide_missing": ("tags",)}, "number or category"),
+        ({"min_count": -1}, "min-count"),
+    ],
+    ids=str,
+)
+def test_choices_that_do_not_fit(choices, words):
+    with pytest.raises(ColumnError, match=words):
+        decide(SOURCE, drop=("tags",), **choices)
 
 
 @pytest.mark.parametrize("role", ["key", "keep", "drop"])
@@ -78,7 +117,7 @@ def test_kept_and_something_else(roles):
 
 @pytest.mark.parametrize("key", ["wage", "tags"])
 def test_floats_and_lists_are_no_keys(key):
-    with pytest.raises(ColumnError, match=f"{key}: a key must be"):
+    with pytest.raises(ColumnError, match=f"'{key}': a key is"):
         decide(SOURCE, key=key)
 
 
@@ -88,7 +127,7 @@ def test_lists_cannot_be_kept():
 
 
 def test_something_must_be_perturbed():
-    with pytest.raises(ColumnError, match="no numeric column"):
+    with pytest.raises(ColumnError, match="no column to perturb"):
         decide(SOURCE, key="id", keep=["age", "wage", "born", "town"], drop=["tags"])
 
 

@@ -146,7 +146,8 @@ class Ours(Scheme):
     def copies(self, X: Any, *, noise: Sequence[float], unsafe_seed: int) -> list[Floats]:
         """Return the copies of Algorithm 1, each column on its grid."""
         X = np.asarray(X, dtype=np.float64)
-        grid = grid_of(Moments.of(X))
+        moments = Moments.of(X)
+        grid = grid_of(deviation=moments.deviation, largest=moments.largest)
         step = np.where(grid > 0, grid, 1.0)
         whole = np.rint(X / step)
         raw = parallel(X, noise=noise, unsafe_seed=unsafe_seed)

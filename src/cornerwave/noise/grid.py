@@ -6,13 +6,11 @@ The value in steps is whole, so rounding the noise rounds their sum: a copy on t
 is a function of the raw copy of the table on the grid. g is the same for every level.
 """
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cornerwave.moments import Moments
 from cornerwave.noise.stream import strict
 
 Floats = NDArray[np.float64]
@@ -21,21 +19,18 @@ GRID_BITS = 24
 """Copies lie on a grid of about 2^-24 of a column's standard deviation."""
 
 
-def grid_of(moments: Moments) -> Floats:
+def grid_of(*, deviation: Floats, largest: Floats) -> Floats:
     """Return the step of each column's grid, a power of two; 0 for a constant column.
 
-    Coarser where values are so far from zero that doubles are: then a value and its
-    noise are both whole numbers of steps that add up exactly.
+    From its deviation, and coarser where its largest |x| is so far from zero that doubles
+    are: then a value and its noise are whole numbers of steps that add up exactly.
+
+    >>> grid_of(deviation=np.array([1.0, 0.0]), largest=np.array([2.0, 5.0])) == [2**-24, 0]
+    array([ True,  True])
     """
-    steps = []
-    for deviation, largest in zip(moments.deviation, moments.largest, strict=True):
-        if deviation == 0:
-            steps.append(0.0)
-            continue
-        fine = math.frexp(deviation)[1] - 1 - GRID_BITS
-        coarse = math.frexp(largest)[1] - 51
-        steps.append(math.ldexp(1.0, max(fine, coarse)))
-    return np.array(steps)
+    fine = np.frexp(deviation)[1] - 1 - GRID_BITS
+    coarse = np.frexp(largest)[1] - 51
+    return np.where(deviation > 0, np.ldexp(1.0, np.maximum(fine, coarse)), 0.0)
 
 
 @strict

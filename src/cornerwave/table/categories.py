@@ -34,6 +34,7 @@ Tally = Counter[tuple[Any, ...]]
 class Encoded:
     """A column as numbers into its distinct values; -1 is missing."""
 
+    name: str
     codes: NDArray[np.int64]
     values: pa.Array
 
@@ -43,18 +44,21 @@ class Encoded:
         try:
             encoded = _plain(column).dictionary_encode()
         except pa.ArrowException:
-            raise ColumnError(
-                f"{name!r}: a column of type {column.type} cannot leave; drop it"
-            ) from None
+            raise _without_text(name, column.type) from None
         codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
-        return cls(codes.astype(np.int64), encoded.dictionary)
+        return cls(name, codes.astype(np.int64), encoded.dictionary)
 
     def bits(self, secret: bytes, missing: np.uint64) -> Words:
-        """Return 64 bits that stand for each cell."""
-        if len(self.values) == 0:
-            return np.full(len(self.codes), missing, dtype=np.uint64)
-        hashes = np.append(hash_texts(self.values, secret)[:, 0], missing)
-        return np.asarray(hashes[self.codes])
+        """Return 64 bits that stand for each cell. Raises ColumnError for what has no text."""
+        try:
+            hashes = hash_texts(self.values, secret)[:, 0]
+        except pa.ArrowException:
+            raise _without_text(self.name, self.values.type) from None
+        return np.asarray(np.append(hashes, missing)[self.codes])
+
+
+def _without_text(name: str, type_: pa.DataType) -> ColumnError:
+    return ColumnError(f"{name!r}: a column of type {type_} cannot leave; drop it")
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -160,9 +160,11 @@ def _open_arrow(path: Path) -> Source:
 
     try:
         with pa.memory_map(str(path)) as content:
-            return Source(pa.ipc.open_file(content).schema, read, path)
+            schema = pa.ipc.open_file(content).schema
     except (pa.ArrowException, OSError):
         raise SourceError(f"{path.name} cannot be read as an Arrow file, or is damaged") from None
+    check_distinct(schema.names)
+    return Source(schema, read, path)
 
 
 def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:

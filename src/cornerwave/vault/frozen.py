@@ -66,7 +66,7 @@ class Frozen:
             mean=moments.mean,
             covariance=moments.covariance,
             factor=factor.lower,
-            grid=grid_of(moments),
+            grid=grid_of(deviation=moments.deviation, largest=moments.largest),
             categories=categories,
             missing=missing,
             fingerprint=fingerprint,
