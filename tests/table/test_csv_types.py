@@ -63,3 +63,18 @@ def test_late_rows_widen_a_type(one, other, joined):
 def test_no_rows_no_type():
     assert infer() == pa.null()
     assert infer_types(lambda: iter([]), ["a", "b"]) == {"a": pa.null(), "b": pa.null()}
+
+
+@pytest.mark.parametrize(
+    ("cells", "type_"),
+    [
+        (["39", " 40"], pa.int64()),
+        ([" 1.5", "2 "], pa.float64()),
+        (["2020-01-01 00:00:00.123456789", "2020-01-02"], pa.timestamp("ns")),
+        (["9" * 38], pa.decimal128(38, 0)),
+        (["9" * 39, "1"], pa.string()),
+    ],
+)
+def test_spaces_fine_times_and_long_numbers(cells, type_):
+    batch = pa.record_batch({"c": cells})
+    assert infer_types(lambda: iter([batch]), ["c"]) == {"c": type_}

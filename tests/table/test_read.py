@@ -253,7 +253,9 @@ FILLER = b"1,x\n" * 600_000  # more than one block of either reader
 @pytest.mark.parametrize("row", [f"{NUMBER_CANARY}", f"1,{CANARY},3"])
 def test_a_malformed_row_is_named_by_its_line(tmp_path, before, row):
     content = b"a,b\n" + b"1,x\n" * before + row.encode() + b"\n2,y\n"
-    assert f"line {before + 2} has more or fewer fields" in refusal(tmp_path, "t.csv", content)
+    assert f"record {before + 2}, counting the header, has more or fewer fields" in refusal(
+        tmp_path, "t.csv", content
+    )
 
 
 @pytest.mark.parametrize("filler", [b"", FILLER], ids=["early", "late"])

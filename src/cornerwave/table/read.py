@@ -222,7 +222,8 @@ def _read_csv(
 
 def _csv_fault(path: Path, broken: list[int], text: str) -> str:
     if broken:
-        return f"{path.name}: line {broken[0]} has more or fewer fields than the header"
+        where = f"{path.name}: record {broken[0]}, counting the header"
+        return f"{where}, has more or fewer fields than it"
     if "UTF8" in text or "utf-8" in text:
         return f"{path.name} is not UTF-8 text; convert it first (for example with iconv)"
     if "conversion error" in text.lower():
