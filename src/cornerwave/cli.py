@@ -10,6 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -302,6 +303,7 @@ def coalition(
                 "gain": found.gain,
                 "independent_privacy": found.independent_privacy,
                 "independent_gain": found.independent_gain,
+                "best_guess_right": {name: asdict(g) for name, g in found.guesses.items()},
             }
         )
         return
@@ -314,6 +316,15 @@ def coalition(
             ("all together, had the noise been independent", f"{found.independent_privacy:.6g}"),
         ],
     )
+    if found.guesses:
+        _print_table(
+            "how often the best guess of a category is right",
+            ("", "without a copy", "best member", "all together", "had they been independent"),
+            [
+                (name, f"{g.blind:.1%}", f"{g.best:.1%}", f"{g.joint:.1%}", f"{g.independent:.1%}")
+                for name, g in found.guesses.items()
+            ],
+        )
 
 
 @app.command()

@@ -37,7 +37,7 @@ from cornerwave.register import measure
 from cornerwave.release import Order, Wanted, make_copies
 from cornerwave.table.finish import Finish
 from cornerwave.table.read import Source, open_source
-from cornerwave.table.schema import Choices, decide
+from cornerwave.table.schema import MARGINAL, Choices, decide
 from cornerwave.table.schema_file import read_choices
 from cornerwave.table.write import CopyFile, check_output
 from cornerwave.vault.frozen import Frozen
@@ -298,7 +298,12 @@ class Dataset:
             for holding in holdings
             if holding.recipient in recipients
         ]
-        return coalition(members)
+        counts = {
+            "+".join(categories.columns): categories.counts
+            for categories in self.frozen.categories
+            if categories.base == MARGINAL
+        }
+        return coalition(members, counts)
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"
