@@ -63,14 +63,12 @@ def _plain_numbers(array: pa.Array, name: str) -> pa.Array:
     if _types.is_floating(type_):
         return array.cast(pa.float64())
     if _types.is_decimal(type_):
-        return (
-            _checked(array.cast(pa.float64()), name) if type_.scale <= 0 else array.cast("double")
-        )
+        return (_checked(array, name) if type_.scale <= 0 else array).cast(pa.float64())
     if _types.is_integer(type_):
-        return _checked(array.cast(pa.float64(), safe=False), name)
+        return _checked(array, name).cast(pa.float64(), safe=False)
     if _types.is_date(type_):
         return array.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
-    return pc.divide(_checked(_microseconds(array), name), 1e6)
+    return pc.divide(_checked(_microseconds(array), name).cast(pa.float64(), safe=False), 1e6)
 
 
 def _microseconds(array: pa.Array) -> pa.Array:
@@ -81,12 +79,13 @@ def _microseconds(array: pa.Array) -> pa.Array:
         array = array.cast(pa.duration("us"), safe=False)
     else:
         array = array.cast(pa.time64("us"), safe=False)
-    return array.cast(pa.int64()).cast(pa.float64(), safe=False)
+    return array.cast(pa.int64())
 
 
 def _checked(array: pa.Array, name: str) -> pa.Array:
-    largest = pc.max(pc.abs(array)).as_py()
-    if largest is not None and largest > EXACT:
+    # As whole numbers: the float of 2^53 + 1 is 2^53.
+    extremes = [extreme for extreme in pc.min_max(array).as_py().values() if extreme is not None]
+    if any(abs(extreme) > EXACT for extreme in extremes):
         raise ColumnError(
             f"{name!r} holds whole numbers beyond 2^53, which floating point cannot tell apart; "
             "they are likely identifiers: --drop the column, or make it the --key"
