@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cornerwave.errors import CornerwaveError, CornerwaveWarning, LevelError, OutputError
+from cornerwave.errors import (
+    CornerwaveError,
+    CornerwaveWarning,
+    Fault,
+    LevelError,
+    OutputError,
+)
 from cornerwave.version import __version__
 
 if TYPE_CHECKING:
@@ -50,6 +56,9 @@ def main() -> None:
     warnings.simplefilter("always", CornerwaveWarning)
     try:
         app()
+    except Fault as fault:
+        _tell_places(str(fault), fault)
+        sys.exit(FAULT)
     except CornerwaveError as error:
         _say(f"cornerwave: {error}")
         sys.exit(REFUSED)
@@ -57,10 +66,14 @@ def main() -> None:
         sys.exit(0)
     except Exception as error:
         # A message or a local variable may hold a cell: name the kind and the place only.
-        _say(f"cornerwave: internal fault ({type(error).__name__}); please report these places:")
-        for frame in traceback.extract_tb(error.__traceback__):
-            _say(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}")
+        _tell_places(f"internal fault ({type(error).__name__})", error)
         sys.exit(FAULT)
+
+
+def _tell_places(what: str, error: Exception) -> None:
+    _say(f"cornerwave: {what}; please report these places:")
+    for frame in traceback.extract_tb(error.__traceback__):
+        _say(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}")
 
 
 @app.command()

@@ -30,6 +30,7 @@ from cornerwave.errors import (
     VaultError,
     VaultExists,
     VaultMissing,
+    discreet,
 )
 from cornerwave.levels import Level
 from cornerwave.register import measure
@@ -122,13 +123,14 @@ class Vault:
         opened = open_source(source)
         schema = decide(opened.schema, key=key, keep=keep, drop=drop)
         identity = secrets.token_hex(16)
-        found = measure(
-            opened,
-            schema,
-            key=dataset_key(self._key, identity),
-            mark_secret=self._key.derive("marks"),
-            progress=progress,
-        )
+        with discreet():
+            found = measure(
+                opened,
+                schema,
+                key=dataset_key(self._key, identity),
+                mark_secret=self._key.derive("marks"),
+                progress=progress,
+            )
         entry = Entry(
             id=identity,
             name=name,
@@ -338,7 +340,8 @@ def write_all(
 def _releasing(releases: Sequence[Release]) -> Iterator[None]:
     """Leave no trace in the ledger of a release that is refused."""
     try:
-        yield
+        with discreet():
+            yield
     except Exception:
         dataset = releases[0].dataset
         dataset._ledger.take_back(dataset.id, [release.level for release in releases])

@@ -189,7 +189,7 @@ def _csv_fault(path: Path, broken: list[int], text: str) -> str:
 def _open_frame(frame: Any) -> Source:
     try:
         table, kind = _arrow_of(frame)
-    except (TypeError, pa.ArrowException):
+    except Exception:  # whatever a library says may quote a cell
         raise SourceError(
             f"a {type(frame).__name__} is neither a path nor a table: give a file, or a frame "
             "of pandas, polars, pyarrow or another library that speaks Arrow"
