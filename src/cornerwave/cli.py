@@ -296,10 +296,14 @@ def _requests_in(path: Path, name: str) -> list[tuple[str, "Level", Path]]:
         raise LevelError(f"{path} names no copy; write [[copy]] tables with to, privacy and out")
     requests = []
     for number, copy in enumerate(copies, start=1):
+        if not isinstance(copy, dict):
+            raise LevelError(f"{path}, copy {number}: write it as a [[copy]] table")
         if unknown := set(copy) - {"to", "privacy", "noise", "out"}:
             raise LevelError(f"{path}, copy {number}: {sorted(unknown)[0]!r} is not known")
         if not isinstance(copy.get("to"), str):
             raise LevelError(f"{path}, copy {number}: 'to' must name a recipient")
+        if not isinstance(copy.get("out", ""), str):
+            raise LevelError(f"{path}, copy {number}: 'out' must name a file")
         level = Level.of(noise=copy.get("noise"), privacy=copy.get("privacy"))
         given = [path.parent / copy["out"]] if "out" in copy else None
         requests.append((copy["to"], level, *_outputs(name, [copy["to"]], given)))

@@ -142,8 +142,10 @@ def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:
 
 
 def _csv_names(path: Path) -> list[str]:
+    # A broken line is told, with its number, by the pass that reads them all.
+    lenient = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
     try:
-        with pacsv.open_csv(path, parse_options=pacsv.ParseOptions(newlines_in_values=True)) as csv:
+        with pacsv.open_csv(path, parse_options=lenient) as csv:
             return list(csv.schema.names)
     except pa.ArrowException:
         raise SourceError(f"{path.name} is empty, malformed or not UTF-8 text") from None
