@@ -20,6 +20,7 @@ from cornerwave.errors import (
     ColumnError,
     CornerwaveError,
     CornerwaveWarning,
+    Fault,
     LevelError,
     OutputError,
 )
@@ -68,6 +69,9 @@ def main() -> None:
     warnings.simplefilter("always", CornerwaveWarning)
     try:
         app()
+    except Fault as fault:
+        _tell_places(str(fault), fault)
+        sys.exit(FAULT)
     except CornerwaveError as error:
         _say(f"cornerwave: {error}")
         sys.exit(REFUSED)
@@ -75,10 +79,14 @@ def main() -> None:
         sys.exit(0)
     except Exception as error:
         # A message or a local variable may hold a cell: name the kind and the place only.
-        _say(f"cornerwave: internal fault ({type(error).__name__}); please report these places:")
-        for frame in traceback.extract_tb(error.__traceback__):
-            _say(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}")
+        _tell_places(f"internal fault ({type(error).__name__})", error)
         sys.exit(FAULT)
+
+
+def _tell_places(what: str, error: Exception) -> None:
+    _say(f"cornerwave: {what}; please report these places:")
+    for frame in traceback.extract_tb(error.__traceback__):
+        _say(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}")
 
 
 @app.command()
@@ -413,10 +421,14 @@ def _requests_in(path: Path, name: str) -> list[tuple[str, "Level", Path]]:
         raise LevelError(f"{path} names no copy; write [[copy]] tables with to, privacy and out")
     requests = []
     for number, copy in enumerate(copies, start=1):
+        if not isinstance(copy, dict):
+            raise LevelError(f"{path}, copy {number}: write it as a [[copy]] table")
         if unknown := set(copy) - {"to", "privacy", "noise", "out"}:
             raise LevelError(f"{path}, copy {number}: {sorted(unknown)[0]!r} is not known")
         if not isinstance(copy.get("to"), str):
             raise LevelError(f"{path}, copy {number}: 'to' must name a recipient")
+        if not isinstance(copy.get("out", ""), str):
+            raise LevelError(f"{path}, copy {number}: 'out' must name a file")
         level = Level.of(noise=copy.get("noise"), privacy=copy.get("privacy"))
         given = [path.parent / copy["out"]] if "out" in copy else None
         requests.append((copy["to"], level, *_outputs(name, [copy["to"]], given)))

@@ -31,6 +31,7 @@ from cornerwave.errors import (
     VaultError,
     VaultExists,
     VaultMissing,
+    discreet,
 )
 from cornerwave.levels import Level
 from cornerwave.register import measure
@@ -163,13 +164,14 @@ class Vault:
             choices = read_choices(Path(schema), opened.schema.names)
         decided = decide(opened.schema, choices)
         identity = secrets.token_hex(16)
-        found = measure(
-            opened,
-            decided,
-            key=dataset_key(self._key, identity),
-            mark_secret=self._key.derive("marks"),
-            progress=progress,
-        )
+        with discreet():
+            found = measure(
+                opened,
+                decided,
+                key=dataset_key(self._key, identity),
+                mark_secret=self._key.derive("marks"),
+                progress=progress,
+            )
         entry = Entry(
             id=identity,
             name=name,
@@ -241,6 +243,11 @@ class Dataset:
                 )
             self._source = _reopen(self._entry.source, self._entry)
         return self._source
+
+    def _source_places(self) -> list[Path]:
+        """Return where the table lies, and where it lay at registration."""
+        known = (self._entry.source, self._source and self._source.path)
+        return [Path(place).resolve() for place in known if place]
 
     def release(
         self,
@@ -374,11 +381,12 @@ def write_all(
     progress: Progress = _silent,
 ) -> list[Path]:
     """Write several releases of one dataset to files, in one pass over its source."""
+    if not copies:
+        return []
     releases = [release for release, _ in copies]
     paths = [Path(path).absolute() for _, path in copies]
     with _releasing(releases):
-        if len(set(paths)) < len(paths):
-            raise OutputError("two copies are to be written to one file; name a file for each")
+        _check_places(releases[0].dataset, paths)
         for path in paths:
             check_output(path, force=force)
         order = _order(releases)
@@ -396,11 +404,27 @@ def write_all(
     return paths
 
 
+def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
+    """Raise OutputError if two copies would meet in one file, or one in the source."""
+    places = {path.resolve() for path in paths}
+    if len(places) < len(paths):
+        raise OutputError("two copies are to be written to one file; name a file for each")
+    for source in dataset._source_places():
+        for place in places:
+            if source in (place, *place.parents):
+                raise OutputError(
+                    f"{place} is (part of) the registered table itself; write the copy elsewhere"
+                )
+
+
 @contextmanager
 def _releasing(releases: Sequence[Release]) -> Iterator[None]:
     """Leave no trace in the ledger of a release that is refused."""
+    if len({release.dataset.id for release in releases}) > 1:
+        raise OutputError("copies are made in one pass over one dataset; write the others apart")
     try:
-        yield
+        with discreet():
+            yield
     except Exception:
         dataset = releases[0].dataset
         dataset._ledger.take_back(dataset.id, [release.level for release in releases])
@@ -410,7 +434,15 @@ def _releasing(releases: Sequence[Release]) -> Iterator[None]:
 def _confirm(releases: Sequence[Release]) -> None:
     first = releases[0]
     copies = [(release.recipient, release.level) for release in releases]
-    first.dataset._ledger.confirm(first.dataset.id, first.noise, copies)
+    first.dataset._ledger.confirm(first.dataset.id, _joint_noise(releases), copies)
+
+
+def _joint_noise(releases: Sequence[Release]) -> tuple[float, ...]:
+    """Return the order of levels that covers all releases: each has a beginning of it."""
+    longest = max((release.noise for release in releases), key=len)
+    if any(longest[: len(release.noise)] != release.noise for release in releases):
+        raise VaultError("the order of levels has changed meanwhile; release once more")
+    return longest
 
 
 class _Collected:
@@ -446,7 +478,7 @@ def _order(releases: Sequence[Release]) -> Order:
     return Order(
         dataset=first.dataset.id,
         frozen=first.dataset.frozen,
-        noise=first.noise,
+        noise=_joint_noise(releases),
         wanted=tuple(Wanted(release.level, release.finish) for release in releases),
     )
 

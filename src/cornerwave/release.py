@@ -182,6 +182,12 @@ class _Workshop:
             write.result()
 
     def _perturb(self, start: int, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
+        try:
+            return self._perturbed(start, table)
+        except pa.ArrowException:  # its words may quote a cell
+            raise SourceError("a column no longer holds the kind of value it held") from None
+
+    def _perturbed(self, start: int, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
         order, frozen = self._order, self._order.frozen
         group = Group.of(start, table, frozen.schema, self._secrets)
         fingerprint = group.fingerprint(self._secrets)

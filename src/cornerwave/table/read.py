@@ -180,12 +180,10 @@ def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:
 
 
 def _csv_names(path: Path) -> list[str]:
+    # A broken line is told, with its number, by the pass that reads them all.
+    lenient = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
     try:
-        # Rows are none of its business: a malformed one is named by its line when it is read.
-        options = pacsv.ParseOptions(
-            newlines_in_values=True, invalid_row_handler=lambda row: "skip"
-        )
-        with pacsv.open_csv(path, parse_options=options) as csv:
+        with pacsv.open_csv(path, parse_options=lenient) as csv:
             return list(csv.schema.names)
     except pa.ArrowException:
         raise SourceError(f"{path.name} is empty, malformed or not UTF-8 text") from None
@@ -236,7 +234,7 @@ def _open_frame(frame: Any) -> Source:
         table, kind = _arrow_of(frame)
     except ColumnError:
         raise
-    except (TypeError, ValueError, pa.ArrowException):
+    except Exception:  # whatever a library says may quote a cell
         raise SourceError(
             f"a {type(frame).__name__} is neither a path nor a table: give a file, or a frame "
             "of pandas, polars, pyarrow or another library that speaks Arrow"
