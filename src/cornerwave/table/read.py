@@ -131,9 +131,9 @@ def _open_parquet(path: Path, files: list[Path]) -> Source:
 def _read_fragment(
     fragment: Any, schema: pa.Schema, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Read one Parquet file batch by batch; a scanner would run ahead without bound."""
+    """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it."""
     folders = pads.get_partition_keys(fragment.partition_expression)
-    with papq.ParquetFile(fragment.path) as file:
+    with papq.ParquetFile(fragment.path, pre_buffer=False) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=present):
             arrays = [
