@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.owner import Vault
+from cornerwave.table import schema
 
 
 @dataclass(frozen=True)
@@ -115,3 +116,8 @@ def edit_ledger(path: Path, *statements: str) -> None:
             connection.execute(statement)
     finally:
         connection.close()
+
+
+def decide(types: pa.Schema, **choices: Any) -> schema.Schema:
+    """The roles of columns, given the owner's choices by name."""
+    return schema.decide(types, schema.Choices(**choices))

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from conftest import edit_ledger, make_people, state
 from typer.main import get_command
 
 from cornerwave import cli
 from cornerwave.owner import Vault
 from cornerwave.table.write import read_metadata
 from cornerwave.vault.key import Key
+from tests.conftest import edit_ledger, make_people, state
 
 CANARY = "48213"
-COMMANDS = ["init", "register", "release", "ledger", "coalition", "demo"]
+COMMANDS = ["init", "inspect", "register", "release", "ledger", "coalition", "demo"]
 
 
 class Result:
@@ -300,12 +300,20 @@ def csv_of(columns):
 X = [48213.0625, 2, 3]
 BAD_TABLES = {
     "one row": (csv_of({"x": [48213]}), (), "at least 2 rows"),
-    "no numeric column": (csv_of({"x": ["canary48213", "b"]}), ("--keep", "x"), "no numeric"),
-    "undecided column": (csv_of({"x": X, "n": ["48213x", "b", "c"]}), (), "--drop 'n'"),
+    "no numeric column": (
+        csv_of({"x": ["canary48213", "b"]}),
+        ("--keep", "x"),
+        "no column to perturb",
+    ),
+    "telling column": (
+        csv_of({"x": range(30), "n": [f"48213x{i}" for i in range(30)]}),
+        (),
+        "--drop 'n'",
+    ),
     "infinite value": (csv_of({"x": [48213, "inf", 3]}), (), "infinite"),
     "beyond 2^53": (csv_of({"x": [48213, 2**53 + 1, 3]}), (), "beyond 2^53"),
     "far beyond 2^53": (csv_of({"x": [48213, 48213 * 10**20, 3]}), (), "beyond 2^53"),
-    "too many fields": (b"x,y\n1,2\n48213,48213,48213\n", (), "line 3"),
+    "too many fields": (b"x,y\n1,2\n48213,48213,48213\n", (), "record 3"),
     "not UTF-8": (b"x,n\n48213,\xff\xfe48213\n2,b\n", ("--drop", "n"), "not UTF-8"),
     "header not UTF-8": (b"x\xff,n\n48213,1\n2,2\n", (), ""),
     "empty": (b"", (), "empty"),

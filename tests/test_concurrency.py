@@ -12,7 +12,7 @@ import pytest
 from cornerwave.errors import AlreadyRegistered
 from cornerwave.levels import Level
 from cornerwave.owner import Vault
-from cornerwave.release import Order, make_copies
+from cornerwave.release import Order, Wanted, make_copies
 from cornerwave.table.read import open_source
 
 PROCESSES = 16
@@ -94,7 +94,7 @@ def test_all_copies_lie_on_one_path(processes, folder):
         (f"r{path.stem.split('-')[0]}", level) for path, level in made.items()
     }
     # Each copy, made again from the final ledger alone, is the copy that was written.
-    order = Order(dataset.id, dataset.frozen, noise, tuple(map(Level, noise)))
+    order = Order(dataset.id, dataset.frozen, noise, tuple(Wanted(Level(v)) for v in noise))
     sinks = [Collected() for _ in noise]
     make_copies(open_source(folder / "x.parquet"), order, sinks, key=dataset._key)
     again = {v: pa.concat_tables(sink.groups) for v, sink in zip(noise, sinks, strict=True)}

@@ -14,12 +14,12 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from conftest import make_people
 
 from cornerwave.errors import LedgerDamaged, VaultExists
 from cornerwave.levels import Level
 from cornerwave.owner import Vault, write_all
 from cornerwave.table.write import CopyFile, metadata_path
+from tests.conftest import make_people
 
 DRIVER = r"""
 import os, pathlib, shutil, signal, sys

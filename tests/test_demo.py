@@ -22,6 +22,7 @@ def test_the_demo_shows_that_a_coalition_gains_nothing(tmp_path, capsys, monkeyp
     assert {path.name for path in tmp_path.glob("*.parquet")} == {
         "internal-team.parquet",
         "partner.parquet",
+        "people.parquet",
         "public.parquet",
         "university.parquet",
     }

@@ -11,7 +11,6 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from conftest import FRAME_KINDS, edit_ledger, make_people, state
 
 import cornerwave
 from cornerwave.errors import (
@@ -35,6 +34,7 @@ from cornerwave.levels import Level
 from cornerwave.owner import Release, Vault, key_place, vault_place, write_all
 from cornerwave.table.write import read_metadata
 from cornerwave.vault.key import Key
+from tests.conftest import FRAME_KINDS, edit_ledger, make_people, state
 
 FORMATS = ["csv", "csv.gz", "parquet", "arrow"]
 
@@ -223,11 +223,20 @@ class TestFiles:
             "dataset": dataset.id,
             "noise": 4.0,
             "privacy": 0.8,
+            "retention": pytest.approx(0.2**0.5),
             "rows": 300,
             "version": cornerwave.__version__,
             "noise_format": 1,
             "columns": {
-                name: {"role": "perturbed", "unit": None} for name in ("age", "wage", "height")
+                name: {
+                    "role": "perturbed",
+                    "unit": None,
+                    "transform": None,
+                    "rounded": None,
+                    "clipped": None,
+                    "missing": "shown",
+                }
+                for name in ("age", "wage", "height")
             },
         }
 
@@ -470,7 +479,10 @@ class TestRegisteredOnce:
 
 class TestColumns:
     def test_undecided_columns_are_named_with_the_options(self, vault, people, untouched):
-        with untouched(), pytest.raises(ColumnError, match=r"--drop 'id'.*--keep 'id'.*--key 'id'"):
+        with (
+            untouched(),
+            pytest.raises(ColumnError, match=r"--drop 'id'.*--key 'id'.*--categorical 'id'"),
+        ):
             vault.register("people", people)
 
     @pytest.mark.parametrize("role", ["key", "keep", "drop"])
@@ -506,7 +518,8 @@ class TestColumns:
         [
             ([1.0, np.inf, 2.0], "infinite"),
             ([1, 2**53 + 1, 2], "beyond 2\\^53"),
-            (["a", "b", "c"], "no decision"),
+            ([[1], [2], [3]], "no decision"),
+            ([1e-170, 2e-170, 3e-170], "variance vanishes"),
         ],
     )
     def test_columns_that_cannot_be_perturbed(self, vault, column, says, untouched):
@@ -514,7 +527,7 @@ class TestColumns:
             vault.register("x", pa.table({"x": column}))
 
     def test_no_numeric_column_is_refused(self, vault, untouched):
-        with untouched(), pytest.raises(ColumnError, match="no numeric column to perturb"):
+        with untouched(), pytest.raises(ColumnError, match="no column to perturb"):
             vault.register("x", pa.table({"x": ["a", "b"]}), keep=["x"])
 
     def test_a_constant_column_warns_and_stays(self, vault):
@@ -574,7 +587,7 @@ class TestNoCellIsShown:
         "cornerwave.rows.to_floats",
         "cornerwave.release.add_on_grid",
         "cornerwave.release._copy_table",
-        "cornerwave.rows.bits_of_kept",
+        "cornerwave.rows.Encoded.bits",
         "cornerwave.table.write.CopyFile.write",
         "cornerwave.table.write.CopyFile.publish",
     )

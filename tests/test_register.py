@@ -3,15 +3,14 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import make_people
 
 from cornerwave import register
 from cornerwave.errors import ColumnError, SingularCovariance, SourceError
 from cornerwave.moments import Moments
 from cornerwave.register import measure
 from cornerwave.table.read import open_source
-from cornerwave.table.schema import decide
 from cornerwave.vault.key import Key
+from tests.conftest import decide, make_people
 
 KEY = Key.unsafe_from_seed(1)
 

@@ -5,7 +5,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from conftest import make_people
 
 from cornerwave import rows as rows_module
 from cornerwave.errors import SourceChanged
@@ -13,13 +12,14 @@ from cornerwave.levels import Level
 from cornerwave.noise.path import coefficients, steps
 from cornerwave.noise.stream import WhiteStreams
 from cornerwave.register import measure
-from cornerwave.release import Order, make_copies
+from cornerwave.release import Order, Wanted, make_copies
 from cornerwave.rows import Secrets
 from cornerwave.table import read
 from cornerwave.table.read import open_source
-from cornerwave.table.schema import decide
+from cornerwave.table.scale import Scale
 from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
+from tests.conftest import decide, make_people
 
 KEY = Key.unsafe_from_seed(2)
 GOLDEN = [
@@ -68,7 +68,7 @@ def freeze(table, **roles):
 
 
 def copies(source, frozen, noise, wanted, *, key=KEY, **options):
-    order = Order("ab" * 16, frozen, tuple(noise), tuple(Level(v) for v in wanted))
+    order = Order("ab" * 16, frozen, tuple(noise), tuple(Wanted(Level(v)) for v in wanted))
     sinks = [Collected() for _ in wanted]
     types = {column.name: column.type for column in frozen.source_types}
     make_copies(open_source(source, types), order, sinks, key=key, **options)
@@ -86,10 +86,13 @@ def test_golden_copy():
         schema=decide(table.schema),
         source_types=table.schema,
         rows=5,
+        scales=(Scale(), Scale()),
         mean=np.array([2.125, 97.6875]),
         covariance=np.array([[16.0, -32.0], [-32.0, 100.0]]),
         factor=np.array([[4.0, 0.0], [-8.0, 6.0]]),
         grid=np.array([2.0**-22, 2.0**-21]),
+        categories=(),
+        missing=("y",),
         fingerprint="5:5e1aee014115ebbd2ee161786419a21a9e57b7700cbe074ff12a6f8ec77387a6",
     )
     near, far = copies(table, frozen, [4.0, 0.25, 1.0], [0.25, 1.0])
@@ -280,7 +283,7 @@ def test_a_fault_in_a_sink_comes_through(people):
             raise RuntimeError("the sink is full")
 
     frozen = freeze(people, drop=["id"])
-    order = Order("ab" * 16, frozen, (1.0,), (Level(1.0),))
+    order = Order("ab" * 16, frozen, (1.0,), (Wanted(Level(1.0)),))
     with pytest.raises(RuntimeError, match="the sink is full"):
         make_copies(open_source(people), order, [Broken()], key=KEY)
 

@@ -82,8 +82,13 @@ class Vault:
         path = Path(path).absolute()
         if key is not None and key.is_unsafe:
             raise UnsafeKey("a key made from a seed can be guessed; a vault takes none")
-        if any((path / name).exists() for name in (KEY_FILE, LEDGER_FILE)):
+        if (path / LEDGER_FILE).exists():
             raise VaultExists(f"there is a vault in {path} already; it is never replaced")
+        if (path / KEY_FILE).exists():
+            raise VaultExists(
+                f"there is a key in {path} but no ledger. A key is never replaced: restore the "
+                "ledger's latest backup; or, if nothing was ever released, remove the key"
+            )
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if key_file is not None:
@@ -239,7 +244,7 @@ class Dataset:
             if self._entry.source is None:
                 raise SourceError(
                     f"{self.name!r} was registered from a frame in memory; give it again: "
-                    "vault.dataset(name, source=frame)"
+                    "vault.dataset(name, source=frame), or --source FILE"
                 )
             self._source = _reopen(self._entry.source, self._entry)
         return self._source

@@ -21,8 +21,8 @@ def members_of(noise):
 def test_closed_forms_equal_the_matrix_formula(noise):
     found = coalition(members_of(noise))
     distinct = sorted(set(noise))
-    pooled = twins.llse_error(twins.corner_wave_matrix(distinct))
     if np.diff(distinct, prepend=0).min() > 1e-9:  # the twin's inverse needs some room
+        pooled = twins.llse_error(twins.corner_wave_matrix(distinct))
         assert found.joint_privacy == pytest.approx(pooled, rel=1e-6)
     alone = twins.llse_error(twins.independent_matrix(noise))
     assert found.independent_privacy == pytest.approx(alone, rel=1e-6)

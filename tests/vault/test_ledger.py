@@ -3,7 +3,6 @@ import secrets
 import sqlite3
 
 import pytest
-from conftest import edit_ledger, ledger_lines
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from cornerwave.errors import (
 from cornerwave.levels import Level
 from cornerwave.vault.key import Key
 from cornerwave.vault.ledger import Entry, Ledger, middle_first
+from tests.conftest import edit_ledger, ledger_lines
 
 NAMES = iter(range(10**9))
 

@@ -7,6 +7,7 @@ column and is missing in any other.
 """
 
 import base64
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cornerwave.errors import ColumnError, SourceChanged
+from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.refresh import MISSING, Codes, thresholds
 from cornerwave.table.schema import UNIFORM, Schema, listed
 from cornerwave.table.siphash import hash_texts
 
 MOST_CATEGORIES = 1 << 16
+IDENTIFYING = 0.5
+"""A category tells people apart if this share of its values is held by one row alone,"""
+FEW_ROWS = 20
+"""in a table of at least this many rows."""
 OTHER = "(other)"
 
 Tally = Counter[tuple[Any, ...]]
@@ -242,8 +247,32 @@ def _combinations(
 def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
     """Raise ColumnError if a group has more values than a category can have."""
     if len(found) > MOST_CATEGORIES:
-        what = "looks like an identifier" if len(names) == 1 else "has too many combinations"
         raise ColumnError(
-            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows; it "
-            f"{what}. Drop it (--drop), or let it tell the rows apart (--key)"
+            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows, "
+            "too many for a category. Drop it (--drop), or let it tell the rows apart (--key)"
+        )
+
+
+def check_telling(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
+    """Refuse a category that tells people apart; warn of combinations that do.
+
+    Raises ColumnError unless the owner called the column a category in so many words.
+    """
+    present = sum(count for value, count in found.items() if None not in value)
+    alone = sum(count == 1 for value, count in found.items() if None not in value)
+    if present < FEW_ROWS or alone < IDENTIFYING * present:
+        if len(names) > 1 and alone:
+            warnings.warn(
+                f"{listed(names)} together: {alone:,} combinations are held by one row alone "
+                "and point at it wherever they show; --min-count pools them",
+                CornerwaveWarning,
+                stacklevel=3,
+            )
+        return
+    if not all(schema.column(name).declared for name in names):
+        one = names[0]
+        raise ColumnError(
+            f"{listed(names)}: {alone:,} of {present:,} values are held by one row alone, so it "
+            f"tells people apart. Drop it (--drop {one!r}), let it tell the rows apart "
+            f"(--key {one!r}), or call it a category all the same (--categorical {one!r})"
         )

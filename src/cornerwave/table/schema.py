@@ -53,7 +53,10 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the source and what happens to it; `shown` if it is in the copies."""
+    """A column of the source and what happens to it.
+
+    `shown` if it is in the copies; `declared` if the owner called it a category.
+    """
 
     name: str
     type: str
@@ -63,6 +66,7 @@ class Column:
     hide_missing: bool = False
     transform: str | None = None
     base: str = MARGINAL
+    declared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,8 @@ def _column(part: pa.Field, choices: Choices) -> Column:
         if pa.types.is_nested(part.type) or pa.types.is_floating(part.type):
             raise ColumnError(f"{name!r}: a column of type {type_} cannot be a category")
         base = UNIFORM if name in choices.uniform else MARGINAL
-        return Column(name, type_, CATEGORY, hide_missing=hide, base=base)
+        declared = name in choices.categorical
+        return Column(name, type_, CATEGORY, hide_missing=hide, base=base, declared=declared)
     if is_number(part.type):
         transform = choices.transform.get(name)
         unit = unit_of(part.type)

@@ -56,7 +56,9 @@ class Key:
         try:
             text = path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            raise VaultMissing(f"there is no key file {path}") from None
+            raise VaultMissing(
+                f"there is no key file {path}; restore it, or look at CORNERWAVE_KEY_FILE"
+            ) from None
         except (OSError, UnicodeDecodeError):
             raise WrongKey(f"{path} cannot be read as a key file") from None
         try:

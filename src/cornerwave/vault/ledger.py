@@ -127,7 +127,7 @@ class Ledger:
     def open(cls, path: Path, key: Key) -> "Ledger":
         """Open a ledger. Raises LedgerDamaged, or WrongKey before any noise could be made."""
         if not path.is_file():
-            raise LedgerDamaged(f"the ledger {path} is missing; restore it from a backup")
+            raise LedgerDamaged(f"the ledger {path} is missing; restore the latest backup")
         ledger = cls(path, key)
         with ledger._transaction(write=False, check=False) as connection:
             line = connection.execute(sa.select(_vault)).one()
@@ -247,7 +247,7 @@ class Ledger:
             if line.position != position or not key.fits(line.seal, content):
                 raise LedgerDamaged(
                     f"line {position + 1} of the dataset's levels does not fit its seal: the "
-                    "ledger was changed from outside. Restore it from a backup"
+                    "ledger was changed from outside. Restore the latest backup"
                 )
             before = line.seal
         return tuple(line.noise for line in lines)
@@ -291,7 +291,7 @@ class Ledger:
             if not key.fits(line.seal, _holding_content(line.recipient, line.noise, line.since)):
                 raise LedgerDamaged(
                     "a line about who holds a copy does not fit its seal: the ledger was changed "
-                    "from outside. Restore it from a backup"
+                    "from outside. Restore the latest backup"
                 )
         return [Holding(line.recipient, Level(line.noise), line.since) for line in lines]
 
@@ -299,7 +299,7 @@ class Ledger:
         if not self._key_of(line.id).fits(line.seal, _dataset_content(line.id, line.frozen)):
             raise LedgerDamaged(
                 f"the registration of {line.name!r} does not fit its seal: the ledger was changed "
-                "from outside. Restore it from a backup"
+                "from outside. Restore the latest backup"
             )
         return Entry(line.id, line.name, line.source, line.registered_at, line.frozen)
 
@@ -329,7 +329,7 @@ class Ledger:
         if not self._key.fits(seal, _all_lines(connection)):
             raise LedgerDamaged(
                 f"a line of the ledger {self._path} was changed or deleted from outside; "
-                "restore it from a backup"
+                "restore the latest backup"
             )
 
 
@@ -382,7 +382,7 @@ def _told(path: Path, error: sa.exc.DatabaseError) -> VaultError:
         return VaultError(f"the ledger {path} cannot be written: the disk is full")
     if code == sqlite3.SQLITE_IOERR:
         return VaultError(f"the ledger {path} cannot be read or written: I/O error")
-    return LedgerDamaged(f"the ledger {path} is damaged; restore it from a backup")
+    return LedgerDamaged(f"the ledger {path} is damaged; restore the latest backup")
 
 
 def _all_lines(connection: sa.Connection) -> bytes:
