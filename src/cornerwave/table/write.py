@@ -196,6 +196,12 @@ def _telling(path: Path) -> Iterator[None]:
         }
         reason = reasons.get(error.errno or 0, error.strerror or "the system refused")
         raise OutputError(f"{path} cannot be written: {reason}") from None
+    except pa.ArrowException:
+        # Arrow's own words quote cells
+        raise OutputError(
+            f"{path} cannot be written: a column does not fit this kind of file; try another "
+            "ending (.parquet or .arrow)"
+        ) from None
 
 
 def read_metadata(path: Path) -> dict[str, Any] | None:
