@@ -243,10 +243,8 @@ def test_combinations_with_missing_parts_come_back():
 @pytest.mark.parametrize("columns", [2, 31, 33, 40, 70])
 def test_many_columns_together_come_back(columns):
     """Forty questions with yes or no: a product of their numbers does not fit in 64 bits."""
-    rng = np.random.default_rng(columns)
-    table = {f"c{i}": pa.array(rng.integers(0, 2, 50) == 1) for i in range(columns)}
-    table[f"c{columns - 1}"] = pa.array([True, False] * 25)
-    table |= {f"c{i}": pa.array([True] * 50) for i in range(columns - 1) if i % 3}
+    table = {f"c{i}": pa.array([False] + [True] * 9) for i in range(columns - 1)}
+    table["last"] = pa.array([False, True] * 5)  # alone tells nine of the ten rows apart
     assert there_and_back(table) == {name: array.to_pylist() for name, array in table.items()}
 
 
