@@ -70,6 +70,7 @@ class _Seen:
 
     def take(self, table: pa.Table) -> None:
         """Look at some more rows."""
+        table = _without_views(table)
         first = -self._rows % self._stride
         self._sample.append(table.take(np.arange(first, table.num_rows, self._stride)))
         self._rows += table.num_rows
@@ -99,7 +100,8 @@ class _Seen:
 
     def reports(self) -> Iterator[ColumnReport]:
         """Yield what was found, column by column."""
-        sample = pa.concat_tables(self._sample) if self._sample else self._schema.empty_table()
+        nothing = _without_views(self._schema.empty_table())
+        sample = pa.concat_tables([nothing, *self._sample])
         shape = factor(self._moments.covariance)
         collinear = {self._numbers[i] for i in shape.dependent}
         for part in self._schema:
@@ -150,6 +152,14 @@ class _Seen:
             yield "long-tailed: records far out are not hidden; see transform (log1p, rank)"
         if part.name in self._tallies:
             yield from _rare(self._tallies[part.name])
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return text as Arrow can take rows of it."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return table.cast(
+        pa.schema([part.with_type(plain.get(part.type, part.type)) for part in table.schema])
+    )
 
 
 def _rare(tallied: Tally) -> Iterator[str]:
