@@ -124,10 +124,14 @@ def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
 class _CsvWriter:
     def __init__(self, stream: Any, schema: pa.Schema) -> None:
         self._stream = stream
-        self._csv = pacsv.CSVWriter(stream, schema.remove_metadata())
+        # Arrow writes no text views
+        self._schema = pa.schema(
+            [p.with_type(pa.string()) if pa.types.is_string_view(p.type) else p for p in schema]
+        )
+        self._csv = pacsv.CSVWriter(stream, self._schema)
 
     def write_table(self, group: pa.Table) -> None:
-        self._csv.write_table(group)
+        self._csv.write_table(group.cast(self._schema))
 
     def close(self) -> None:
         try:
