@@ -370,6 +370,8 @@ def write_all(
 ) -> list[Path]:
     """Write several releases of one dataset to files, in one pass over its source."""
     releases = [release for release, _ in copies]
+    if len({release.dataset.id for release in releases}) != 1:
+        raise OutputError("copies of one dataset are made in one pass; write others separately")
     paths = [Path(path).absolute() for _, path in copies]
     with _releasing(releases):
         if len(set(paths)) < len(paths):
@@ -403,9 +405,17 @@ def _releasing(releases: Sequence[Release]) -> Iterator[None]:
 
 
 def _confirm(releases: Sequence[Release]) -> None:
-    first = releases[0]
+    dataset = releases[0].dataset
     copies = [(release.recipient, release.level) for release in releases]
-    first.dataset._ledger.confirm(first.dataset.id, first.noise, copies)
+    dataset._ledger.confirm(dataset.id, _latest_noise(releases), copies)
+
+
+def _latest_noise(releases: Sequence[Release]) -> tuple[float, ...]:
+    """Return the levels as the last of some releases found them: levels are only added."""
+    latest = max((release.noise for release in releases), key=len)
+    if any(release.noise != latest[: len(release.noise)] for release in releases):
+        raise VaultError("the order of levels has changed meanwhile; release once more")
+    return latest
 
 
 class _Collected:
@@ -441,7 +451,7 @@ def _order(releases: Sequence[Release]) -> Order:
     return Order(
         dataset=first.dataset.id,
         frozen=first.dataset.frozen,
-        noise=first.noise,
+        noise=_latest_noise(releases),
         wanted=tuple(Wanted(release.level, release.finish) for release in releases),
     )
 
