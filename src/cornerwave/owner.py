@@ -389,6 +389,8 @@ def write_all(
     if not copies:
         return []
     releases = [release for release, _ in copies]
+    if len({release.dataset.id for release in releases}) != 1:
+        raise OutputError("copies of one dataset are made in one pass; write others separately")
     paths = [Path(path).absolute() for _, path in copies]
     with _releasing(releases):
         _check_places(releases[0].dataset, paths)
@@ -437,9 +439,9 @@ def _releasing(releases: Sequence[Release]) -> Iterator[None]:
 
 
 def _confirm(releases: Sequence[Release]) -> None:
-    first = releases[0]
+    dataset = releases[0].dataset
     copies = [(release.recipient, release.level) for release in releases]
-    first.dataset._ledger.confirm(first.dataset.id, _joint_noise(releases), copies)
+    dataset._ledger.confirm(dataset.id, _joint_noise(releases), copies)
 
 
 def _joint_noise(releases: Sequence[Release]) -> tuple[float, ...]:

@@ -96,6 +96,7 @@ def describe(column: Column, frozen: Frozen, finish: Finish) -> dict[str, Any]:
         told["missing"] = "hidden" if column.hide_missing else "shown"
     for categories in frozen.categories:
         if column.name in categories.columns:
+            told["missing"] = "hidden" if categories.hides_missing else "shown"
             told["base"] = categories.base
             told["categories"] = len(categories.counts)
             told["together"] = list(categories.columns) if len(categories.columns) > 1 else None

@@ -68,8 +68,14 @@ def _without_text(name: str, type_: pa.DataType) -> ColumnError:
 
 def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
-        return column.dictionary_decode()
-    return column
+        column = column.dictionary_decode()
+    return column.cast(_value_type(column.type))
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return _value_type(type_.value_type)
+    return pa.large_string() if pa.types.is_string_view(type_) else type_
 
 
 @dataclass(frozen=True)
@@ -142,14 +148,17 @@ class Categories:
 
     def _numbered(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Number combinations of the columns' own codes; unknown ones are pooled, or refused."""
-        radix = np.array([len(values) + 2 for values in self.values], dtype=np.int64)
-        weights = np.concatenate([[1], np.cumprod(radix[:-1])])
-        known = (self.combinations + 2) @ weights
-        order = np.argsort(known)
-        wanted = (rows + 2) @ weights
-        places = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-        found = known[order][places] == wanted
-        codes = np.where(found, order[places], len(known) - 1)
+        known = np.zeros(len(self.combinations), dtype=np.int64)
+        wanted = np.zeros(len(rows), dtype=np.int64)
+        # Column by column, each step numbered anew: a product of all columns would overflow.
+        for own, given, values in zip(self.combinations.T, rows.T, self.values, strict=True):
+            radix = len(values) + 2
+            distinct, known = np.unique(known * radix + own + 2, return_inverse=True)
+            sought = wanted * radix + given + 2
+            places = np.minimum(np.searchsorted(distinct, sought), len(distinct) - 1)
+            wanted = np.where((wanted >= 0) & (distinct[places] == sought), places, -1)
+        found = wanted >= 0
+        codes = np.where(found, np.argsort(known)[wanted], len(known) - 1)
         incomplete = (rows == MISSING).any(axis=1)
         if not self.pooled and not (found | (incomplete & (not self.hides_missing))).all():
             raise SourceChanged(f"{listed(self.columns)}: a value that was not there before")
@@ -176,7 +185,10 @@ def _translated(encoded: Encoded, values: pa.Array) -> NDArray[np.int64]:
     """Return a column's codes into the frozen values; -2 is unknown."""
     if len(encoded.values) == 0:
         return encoded.codes
-    same_type = encoded.values.cast(values.type)
+    try:
+        same_type = encoded.values.cast(values.type)
+    except pa.ArrowException:
+        raise SourceChanged(f"{encoded.name!r}: other kinds of values than before") from None
     places = pc.index_in(same_type, value_set=values).fill_null(_UNKNOWN)
     table = np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
     return np.asarray(table[encoded.codes])
@@ -186,7 +198,7 @@ def tally(columns: Sequence[Encoded]) -> Tally:
     """Count the combinations of some rows."""
     rows = np.stack([encoded.codes for encoded in columns], axis=1)
     distinct, counts = np.unique(rows, axis=0, return_counts=True)
-    values = [[*encoded.values.to_pylist(), None] for encoded in columns]
+    values = [[*_stored(encoded.values).to_pylist(), None] for encoded in columns]
     found: Tally = Counter()
     for combination, count in zip(distinct, counts, strict=True):
         found[tuple(v[code] for v, code in zip(values, combination, strict=True))] = int(count)
@@ -223,23 +235,30 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
     )
 
 
-def _value_type(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
-
-
 def _is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _distinct(ordered: Sequence[tuple[Any, ...]], place: int, kind: pa.DataType) -> pa.Array:
     values = dict.fromkeys(c[place] for c in ordered if c[place] is not None)
-    return pa.array(list(values), type=kind)
+    return pa.array(list(values), type=_stored_type(kind)).view(kind)
+
+
+def _stored(values: pa.Array) -> pa.Array:
+    return values.view(_stored_type(values.type))
+
+
+def _stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return what dates and times are counted as: Python's have a shorter range, and no ns."""
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind
 
 
 def _combinations(
     ordered: Sequence[tuple[Any, ...]], values: Sequence[pa.Array]
 ) -> NDArray[np.int64]:
-    numbers = [{v: i for i, v in enumerate(array.to_pylist())} for array in values]
+    numbers = [{v: i for i, v in enumerate(_stored(array).to_pylist())} for array in values]
     rows = [[n.get(v, MISSING) for n, v in zip(numbers, c, strict=True)] for c in ordered]
     return np.array(rows, dtype=np.int64).reshape(len(ordered), len(values))
 

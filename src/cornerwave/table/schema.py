@@ -169,7 +169,8 @@ def _column(part: pa.Field, choices: Choices) -> Column:
         return Column(name, type_, KEPT)
     hide = name in choices.hide_missing
     if is_category(part.type) or name in choices.categorical:
-        if pa.types.is_nested(part.type) or pa.types.is_floating(part.type):
+        plain = part.type.value_type if pa.types.is_dictionary(part.type) else part.type
+        if pa.types.is_nested(plain) or pa.types.is_floating(plain):
             raise ColumnError(f"{name!r}: a column of type {type_} cannot be a category")
         base = UNIFORM if name in choices.uniform else MARGINAL
         declared = name in choices.categorical

@@ -122,10 +122,14 @@ def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
 class _CsvWriter:
     def __init__(self, stream: Any, schema: pa.Schema) -> None:
         self._stream = stream
-        self._csv = pacsv.CSVWriter(stream, schema.remove_metadata())
+        # Arrow writes no text views
+        self._schema = pa.schema(
+            [p.with_type(pa.string()) if pa.types.is_string_view(p.type) else p for p in schema]
+        )
+        self._csv = pacsv.CSVWriter(stream, self._schema)
 
     def write_table(self, group: pa.Table) -> None:
-        self._csv.write_table(group)
+        self._csv.write_table(group.cast(self._schema))
 
     def close(self) -> None:
         try:
@@ -204,6 +208,12 @@ def _telling(path: Path) -> Iterator[None]:
         }
         reason = reasons.get(error.errno or 0, error.strerror or "the system refused")
         raise OutputError(f"{path} cannot be written: {reason}") from None
+    except pa.ArrowException:
+        # Arrow's own words quote cells
+        raise OutputError(
+            f"{path} cannot be written: a column does not fit this kind of file; try another "
+            "ending (.parquet or .arrow)"
+        ) from None
 
 
 def read_metadata(path: Path) -> dict[str, Any] | None:
