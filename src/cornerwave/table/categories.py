@@ -47,7 +47,7 @@ class Encoded:
     def of(cls, column: pa.Array, name: str) -> "Encoded":
         """Number the distinct values of a column. Raises ColumnError for what has no text."""
         try:
-            encoded = _plain(column).dictionary_encode()
+            encoded = _encoded(column)
         except pa.ArrowException:
             raise _without_text(name, column.type) from None
         codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
@@ -66,10 +66,13 @@ def _without_text(name: str, type_: pa.DataType) -> ColumnError:
     return ColumnError(f"{name!r}: a column of type {type_} cannot leave; drop it")
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    """Return a column with its distinct values apart, as Parquet often has them already."""
     if pa.types.is_dictionary(column.type):
+        if column.dictionary.null_count == 0 and column.type.value_type == pa.string():
+            return column
         column = column.dictionary_decode()
-    return column.cast(_value_type(column.type))
+    return column.cast(_value_type(column.type)).dictionary_encode()
 
 
 def _value_type(type_: pa.DataType) -> pa.DataType:
@@ -102,14 +105,16 @@ class Categories:
 
     def encode(self, columns: Sequence[Encoded]) -> Codes:
         """Return the group's codes of some rows. Raises SourceChanged for an unknown value."""
+        combinations, rows = _combined(columns)
         own = [
-            _translated(encoded, values)
-            for encoded, values in zip(columns, self.values, strict=True)
+            _translated(encoded, values)[codes]
+            for encoded, values, codes in zip(columns, self.values, combinations.T, strict=True)
         ]
-        codes = self._numbered(np.stack(own, axis=1))
+        occur = np.bincount(rows, minlength=len(combinations)) > 0
+        codes = self._numbered(np.stack(own, axis=1), occur)
         if not self.hides_missing:
-            codes[np.any([encoded.codes < 0 for encoded in columns], axis=0)] = MISSING
-        return codes.astype(np.int32)
+            codes[(combinations < 0).any(axis=1)] = MISSING
+        return np.asarray(codes.astype(np.int32)[rows])
 
     def decode(self, codes: Codes) -> list[pa.Array]:
         """Return the columns of the group for codes of some rows."""
@@ -146,7 +151,7 @@ class Categories:
             pooled=kept["pooled"],
         )
 
-    def _numbered(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _numbered(self, rows: NDArray[np.int64], occur: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Number combinations of the columns' own codes; unknown ones are pooled, or refused."""
         known = np.zeros(len(self.combinations), dtype=np.int64)
         wanted = np.zeros(len(rows), dtype=np.int64)
@@ -160,7 +165,8 @@ class Categories:
         found = wanted >= 0
         codes = np.where(found, np.argsort(known)[wanted], len(known) - 1)
         incomplete = (rows == MISSING).any(axis=1)
-        if not self.pooled and not (found | (incomplete & (not self.hides_missing))).all():
+        passes = found | ~occur | (incomplete & (not self.hides_missing))
+        if not self.pooled and not passes.all():
             raise SourceChanged(f"{listed(self.columns)}: a value that was not there before")
         return codes
 
@@ -182,26 +188,39 @@ def _unpacked(text: str) -> pa.Array:
 
 
 def _translated(encoded: Encoded, values: pa.Array) -> NDArray[np.int64]:
-    """Return a column's codes into the frozen values; -2 is unknown."""
-    if len(encoded.values) == 0:
-        return encoded.codes
+    """Return the frozen code of each of a column's values; -2 is unknown, the last is missing."""
     try:
         same_type = encoded.values.cast(values.type)
     except pa.ArrowException:
         raise SourceChanged(f"{encoded.name!r}: other kinds of values than before") from None
     places = pc.index_in(same_type, value_set=values).fill_null(_UNKNOWN)
-    table = np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
-    return np.asarray(table[encoded.codes])
+    return np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
+
+
+def _combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return combinations of the columns' codes, and for each row which of them it holds."""
+    first = columns[0]
+    combinations = np.arange(-1, len(first.values))[:, None]
+    rows = first.codes + 1
+    for encoded in columns[1:]:
+        radix = len(encoded.values) + 1
+        distinct, rows = np.unique(rows * radix + encoded.codes + 1, return_inverse=True)
+        before = combinations[distinct // radix]
+        combinations = np.column_stack([before, distinct % radix - 1])
+    return combinations, rows
 
 
 def tally(columns: Sequence[Encoded]) -> Tally:
     """Count the combinations of some rows."""
-    rows = np.stack([encoded.codes for encoded in columns], axis=1)
-    distinct, counts = np.unique(rows, axis=0, return_counts=True)
+    combinations, rows = _combined(columns)
+    counts = np.bincount(rows, minlength=len(combinations))
+    occur = counts > 0
     values = [[*_stored(encoded.values).to_pylist(), None] for encoded in columns]
     found: Tally = Counter()
-    for combination, count in zip(distinct, counts, strict=True):
-        found[tuple(v[code] for v, code in zip(values, combination, strict=True))] = int(count)
+    for combination, count in zip(
+        combinations[occur].tolist(), counts[occur].tolist(), strict=True
+    ):
+        found[tuple(v[code] for v, code in zip(values, combination, strict=True))] += count
     return found
 
 
