@@ -6,11 +6,11 @@ variance s^2 = v/(1+v) Var(Y), plus step^2/12 where the copy was rounded:
 
     A_ji = P(Y in bin j | X uniform in cell i),   theta_i <- theta_i sum_j n_j/n A_ji / (A theta)_j
 
-Each step raises the likelihood. It stops at the first step that raises the mean
-log-likelihood of a row by less than `tolerance`: the fit goes on to improve only by
-following the copy's own accidents, so stopping early is also what keeps the estimate
-smooth. Deconvolution is slow by nature: how fine a detail can be seen depends on s,
-and hardly on the number of rows.
+Each step raises the likelihood. It stops at the first step that raises the
+log-likelihood of the whole copy by less than `tolerance`: what a further step could
+gain is then less than chance, and following the copy's own accidents is what makes
+such estimates rough. More rows mean more steps and finer detail, but slowly:
+deconvolution from normal noise is logarithmic in the number of rows.
 """
 
 import math
@@ -26,7 +26,8 @@ Floats = NDArray[np.float64]
 
 CELLS = 120
 BINS = 400
-TOLERANCE = 1e-7
+TOLERANCE = 0.005
+"""A step must raise the log-likelihood of the whole copy by this to be followed by another."""
 MOST_STEPS = 20_000
 
 
@@ -106,17 +107,22 @@ def reconstruct(
     points = np.asarray(atoms, dtype=np.float64)
     A = np.hstack([_spread_out(bins, edges, deviation), _point(bins, points, deviation)])
     cells = len(edges) - 1
-    theta, steps, converged = _climb(A, counts / rows, tolerance, most_steps)
+    start = np.concatenate([_share(cells, bool(len(points))), _share(len(points), True)])
+    theta, steps, converged = _climb(A, counts / rows, start, tolerance / rows, most_steps)
     return Distribution(edges, theta[:cells], points, theta[cells:], steps, converged)
 
 
+def _share(parts: int, halved: bool) -> Floats:
+    """Return the start: nothing is known, so atoms, where there are any, get half."""
+    return np.full(parts, (0.5 if halved else 1.0) / max(parts, 1))
+
+
 def _climb(
-    A: Floats, shares: Floats, tolerance: float, most_steps: int
+    A: Floats, shares: Floats, start: Floats, tolerance: float, most_steps: int
 ) -> tuple[Floats, int, bool]:
     seen = shares > 0
     A, shares = A[seen] + np.finfo(float).tiny, shares[seen]
-    theta = np.full(A.shape[1], 1.0 / A.shape[1])
-    before = -math.inf
+    theta, before = start, -math.inf
     for step in range(1, most_steps + 1):
         fit = A @ theta
         likelihood = float(shares @ np.log(fit))
