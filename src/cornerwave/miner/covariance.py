@@ -10,8 +10,10 @@ sample covariance, so given the table S = Cov(Y) is unbiased for (1 + v) K exact
 
 whatever the distribution of X: the noise is normal. A table of n rows adds
 (k_abcd + g_abcd(K)) / n with the fourth cumulant k of X, which is that of Y: normal
-noise has none. Treating the rows of Y as independent and v Cov as known would give
-Var(S_X) / (1 + v)^2 instead of Var(S_X), and intervals that are too short.
+noise has none. (A negative k, which shortens intervals, is believed only where it is
+two standard errors below 0: under much noise it is known badly.) Treating the rows of Y
+as independent and their noise as known would count Var(S_X) / (1 + v)^2 instead of
+Var(S_X), and intervals would be too short.
 """
 
 from collections.abc import Iterable, Sequence
@@ -151,7 +153,11 @@ class _Spread:
         noise = _normal(self.copy, *weights) - _normal(self.original, *weights)
         if self.fourth is None:
             return noise / self.rows
-        table = self._cumulant(both, own, other) + _normal(self.original, both, own, other)
+        cumulant = self._cumulant(both, own, other)
+        # Var(cumulant) = 24/n in one normal column of variance 1, whose S has variance 2/n
+        error = np.sqrt(6 / self.rows) * _normal(self.copy, both, own, other)
+        believed = np.where(cumulant < -2 * error, cumulant, np.maximum(cumulant, 0.0))
+        table = believed + _normal(self.original, both, own, other)
         return (noise + np.maximum(table, 0.0)) / self.rows
 
     def _cumulant(self, both: Floats, own: Floats, other: Floats) -> Floats:

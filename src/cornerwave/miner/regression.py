@@ -92,8 +92,10 @@ def regress(
     """
     fit = _solve(gather(blocks(), [feature.name for feature in features]), features)
     inner = _inner(blocks(), fit)
-    table = inner - _damped(fit, V := _original(inner, fit))
-    S = _semidefinite(table) + (V if of == "population" else 0.0)
+    V = _original(inner, fit)
+    S = _semidefinite(inner - _damped(fit, V))
+    if of == "population":
+        S = S + _semidefinite(V)
     back = np.linalg.inv(fit.C[:-1, :-1])
     outer = np.zeros_like(S)
     outer[0, 0], outer[0, 1:], outer[1:, 1:] = 1.0, -fit.mean[:-1] @ back, back
@@ -178,9 +180,9 @@ def _original(inner: Floats, fit: _Fit) -> Floats:
         return V
     # E_copy[f f' e^2] = k + (1+v)^2 s^2 C and E[f f' psi^2] = k + s^2 C, one cumulant k
     grown = float(growth(columns)[0, 0])
-    V[1:, 1:] = _semidefinite(inner[1:, 1:] * grown**2 - (grown**2 - 1) * V[1:, 1:])
+    V[1:, 1:] = inner[1:, 1:] * grown**2 - (grown**2 - 1) * V[1:, 1:]
     V[0, 1:] = V[1:, 0] = inner[0, 1:] * grown
-    return _semidefinite(V)
+    return V
 
 
 def _damped(fit: _Fit, V: Floats) -> Floats:
