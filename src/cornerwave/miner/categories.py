@@ -31,6 +31,9 @@ from cornerwave.miner.estimate import Estimates, Of, estimates
 Floats = NDArray[np.float64]
 Labels = tuple[Hashable, ...]
 
+MOST_PAIRS = 20_000
+"""Cells of a two-way table; the work for their standard errors grows with the square."""
+
 
 @dataclass(frozen=True)
 class Refresh:
@@ -96,12 +99,9 @@ def frequencies(counts: Floats, labels: Labels, column: Column, of: Of) -> Estim
     shares = counts / rows
     refresh = Refresh.of(column, shares)
     law = refresh.undo(shares)
-    noise = np.array(
-        [
-            _spread(h, shares) - _spread(refresh.expected(h), law)
-            for h in refresh.influences() + refresh.shifts()
-        ]
-    )
+    # h is the indicator over q, and that of an estimated pi, which cancels T^-1, the indicator
+    steep = 1.0 if refresh.is_estimated else 1 / refresh.retention
+    noise = steep**2 * (shares * (1 - shares) - refresh.retention**2 * law * (1 - law))
     return estimates((labels,), law, _total(noise, law, of) / rows)
 
 

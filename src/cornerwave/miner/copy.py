@@ -214,6 +214,11 @@ class Copy:
     def _counts(self, columns: Sequence[Column]) -> tuple[Floats, list[categories.Labels]]:
         found = reading.find_labels(self.source, columns)
         shape = tuple(len(found[column.name]) for column in columns)
+        if len(shape) > 1 and math.prod(shape) > categories.MOST_PAIRS:
+            raise ColumnError(
+                f"{math.prod(shape):,} pairs of categories; a two-way table takes at most "
+                f"{categories.MOST_PAIRS:,}: pool rare values first"
+            )
         counts = np.zeros(math.prod(shape))
         for codes in reading.code_blocks(self.source, columns, found):
             present = codes[(codes >= 0).all(axis=1)]
