@@ -16,20 +16,17 @@ from numpy.typing import NDArray
 
 from cornerwave.errors import ColumnError
 from cornerwave.levels import Level
-from cornerwave.miner import categories, distribution, groups, reading, regression
+from cornerwave.miner import categories, distribution, groups, log_scale, reading, regression
 from cornerwave.miner import covariance as shape
 from cornerwave.miner.columns import LOG1P, Column, columns_of, warn_of_bias
 from cornerwave.miner.distribution import CELLS, TOLERANCE, Distribution
-from cornerwave.miner.estimate import Estimates, Of, check_of
+from cornerwave.miner.estimate import Estimate, Estimates, Of, check_of
 from cornerwave.miner.opening import level_of, metadata_of, table_of
 from cornerwave.miner.regression import Regression
 from cornerwave.moments import Moments
 from cornerwave.table.read import Source, open_source
 
 Floats = NDArray[np.float64]
-
-REACH = 6.0
-"""How many standard deviations from the mean a reconstructed distribution covers."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +77,16 @@ class Copy:
         check_of(of)
         chosen = self._numbers(columns)
         return shape.mean(self._moments(chosen), chosen, of)
+
+    def original_mean(self, column: str, *, of: Of = "population") -> Estimate:
+        """Return the mean of a column on its own scale, also where it was perturbed as log1p."""
+        check_of(of)
+        [chosen] = self._numbers([column])
+        if chosen.transform != LOG1P:
+            return self.mean([column], of=of)[column]
+        blocks = reading.number_blocks(self.source, [chosen])
+        tilted = log_scale.Tilted.of(blocks, self._moments([chosen]))
+        return log_scale.original_mean(tilted, chosen.noise, of)
 
     def covariance(
         self, columns: Sequence[str] | None = None, *, of: Of = "population"
@@ -137,10 +144,12 @@ class Copy:
         [chosen] = self._numbers([column])
         moments = self._moments([chosen])
         there, back = _scale(chosen)
-        low, high = map(there, support) if support else self._reach(chosen, moments)
+        seen = reading.reach(self.source, chosen, moments)
+        low, high = map(there, support) if support else seen
         if not low < high:
-            raise ColumnError(f"{column!r}: the support must have a lower and a higher end")
-        counts, bins = self._histogram(chosen, moments)
+            raise ColumnError(f"{column!r}: constant, or a support with no lower and higher end")
+        bins = np.linspace(*seen, distribution.BINS + 1)
+        counts = reading.histogram(self.source, chosen, bins)
         edges = np.linspace(low, high, cells + 1)
         found = distribution.reconstruct(
             counts,
@@ -226,23 +235,6 @@ class Copy:
             counts += np.bincount(places, minlength=len(counts))
         labels = [tuple(found[column.name].to_pylist()) for column in columns]
         return counts.reshape(shape), labels
-
-    def _reach(self, column: Column, moments: Moments) -> tuple[float, float]:
-        """Return where values of the copy lie, but for the far tails."""
-        low, high = math.inf, -math.inf
-        for block in reading.number_blocks(self.source, [column]):
-            low = min(low, float(np.nanmin(block, initial=math.inf)))
-            high = max(high, float(np.nanmax(block, initial=-math.inf)))
-        middle, reach = moments.mean[0], REACH * moments.deviation[0]
-        return max(low, middle - reach), min(high, middle + reach)
-
-    def _histogram(self, column: Column, moments: Moments) -> tuple[Floats, Floats]:
-        bins = np.linspace(*self._reach(column, moments), distribution.BINS + 1)
-        counts = np.zeros(distribution.BINS)
-        for block in reading.number_blocks(self.source, [column]):
-            values = np.clip(block[~np.isnan(block)], bins[0], bins[-1])
-            counts += np.histogram(values, bins)[0]
-        return counts, bins
 
 
 def _deviation(column: Column, moments: Moments) -> float:

@@ -3,6 +3,7 @@
 A file larger than memory is read in little of it; what asks twice reads twice.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from cornerwave.miner.columns import LOG1P, Column
 from cornerwave.miner.regression import Feature
+from cornerwave.moments import Moments
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
 
@@ -19,6 +21,9 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Dictionaries = Mapping[str, pa.Array]
 """The labels of each category column, in order."""
+
+REACH = 6.0
+"""How many standard deviations from the mean a histogram covers."""
 
 
 def number_blocks(source: Source, columns: Sequence[Column]) -> Iterator[Floats]:
@@ -53,6 +58,25 @@ def feature_blocks(
         }
         block = np.column_stack([_feature(feature, values, labels) for feature in features])
         yield block[~np.isnan(block).any(axis=1)]
+
+
+def reach(source: Source, column: Column, moments: Moments) -> tuple[float, float]:
+    """Return between which numbers a column lies, but for its far tails."""
+    low, high = math.inf, -math.inf
+    for block in number_blocks(source, [column]):
+        low = min(low, float(np.nanmin(block, initial=math.inf)))
+        high = max(high, float(np.nanmax(block, initial=-math.inf)))
+    middle, far = float(moments.mean[0]), REACH * float(moments.deviation[0])
+    return max(low, middle - far), min(high, middle + far)
+
+
+def histogram(source: Source, column: Column, bins: Floats) -> Floats:
+    """Return counts (B,) between `bins` (B + 1,); what lies beyond counts in the last one."""
+    counts = np.zeros(len(bins) - 1)
+    for block in number_blocks(source, [column]):
+        values = np.clip(block[~np.isnan(block)], bins[0], bins[-1])
+        counts += np.histogram(values, bins)[0]
+    return counts
 
 
 def find_labels(source: Source, columns: Sequence[Column]) -> dict[str, pa.Array]:
