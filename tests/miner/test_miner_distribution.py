@@ -3,6 +3,7 @@ import pyarrow as pa
 import pytest
 from miner_world import noisy
 
+from cornerwave.errors import ColumnError
 from cornerwave.miner import Copy, Distribution
 from cornerwave.miner.distribution import reconstruct
 
@@ -119,6 +120,13 @@ def test_a_column_perturbed_as_log1p_comes_back_on_its_own_scale() -> None:
     quarters = [0.25, 0.5, 0.75]
     assert found.quantile(quarters) == pytest.approx(np.quantile(X, quarters), rel=0.1)
     assert np.quantile(Y, quarters) != pytest.approx(np.quantile(X, quarters), rel=0.1)
+
+
+def test_a_constant_column_or_an_empty_support_is_refused() -> None:
+    with pytest.raises(ColumnError, match="constant"):
+        Copy.open(np.ones((5, 1)), noise=1.0).distribution("0")
+    with pytest.raises(ColumnError, match="support"):
+        Copy.open(_bimodal(50, 1), noise=1.0).distribution("0", support=(3, 3))
 
 
 def test_cdf_and_quantile_undo_each_other() -> None:

@@ -60,6 +60,12 @@ class Regression:
 
     `r_squared` is the share of the target's variance that it explains in the original,
     `residual_variance` the variance that it leaves.
+
+    >>> from cornerwave.miner import Copy
+    >>> Y = np.array([[0.0, 1.0], [1.0, 3.0], [2.0, 5.0], [3.0, 7.0]])
+    >>> line = Copy.open(Y, noise=1.0, names=["age", "wage"]).regression("wage", on=["age"])
+    >>> line.coefficients.labels, line.coefficients.value.round(6).tolist(), line.r_squared
+    ((('(intercept)', 'age'),), [1.0, 2.0], 1.0)
     """
 
     target: str
