@@ -59,6 +59,8 @@ def _number(value: float, *, unit: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise LevelError(f"{unit} must be a number, not {type(value).__name__}") from None
+    except OverflowError:
+        raise LevelError(f"{unit} must be a finite number, this one is too large") from None
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -73,13 +75,16 @@ class Level:
 
     noise: float
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", checked_noise(self.noise))
+
     @classmethod
     def of(cls, *, noise: float | None = None, privacy: float | None = None) -> "Level":
         """Make a level from exactly one of its two units."""
         if (noise is None) == (privacy is None):
             raise LevelError("say either noise or privacy, one of the two")
         if noise is not None:
-            return cls(checked_noise(noise))
+            return cls(noise)
         assert privacy is not None
         return cls(noise_of(privacy))
 

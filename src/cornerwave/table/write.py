@@ -33,6 +33,8 @@ class CopyFile:
         self.path = path
         self._metadata = metadata
         self._is_csv = not path.name.lower().endswith((*PARQUET, *ARROW))
+        self._file: Any = None
+        self._writer: Any = None
         with _telling(path):
             _remove_leftovers(path)
             self._descriptor, self._part = _create_hidden(path)
@@ -68,6 +70,9 @@ class CopyFile:
         """Leave no trace of a copy that was not published."""
         with suppress(OSError):
             self._part.unlink()
+        for end in (self._writer, self._file):
+            with suppress(Exception):  # on a full disk even closing fails
+                end.close()
         with suppress(OSError):
             os.close(self._descriptor)
 
@@ -76,11 +81,13 @@ def check_output(path: Path, *, force: bool = False) -> None:
     """Raise OutputError unless a copy can be written to this place."""
     if not path.name.lower().endswith(ENDINGS):
         raise OutputError(f"{path}: the ending must be one of {', '.join(ENDINGS)}")
-    if path.is_dir():
+    with _telling(path):  # a directory that may not be looked into
+        exists, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
+    if is_directory:
         raise OutputExists(f"{path} is a directory")
-    if path.exists() and not force:
+    if exists and not force:
         raise OutputExists(f"{path} exists; choose another name, or --force to replace it")
-    if not path.parent.is_dir():
+    if not has_place:
         raise OutputError(f"there is no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"no permission to write in {path.parent}")
@@ -121,9 +128,11 @@ class _CsvWriter:
         self._csv.write_table(group)
 
     def close(self) -> None:
-        self._csv.close()
-        if isinstance(self._stream, pa.CompressedOutputStream):
-            self._stream.close()
+        try:
+            self._csv.close()
+        finally:
+            if isinstance(self._stream, pa.CompressedOutputStream):
+                self._stream.close()
 
 
 def _with_metadata(schema: pa.Schema, metadata: Mapping[str, Any]) -> pa.Schema:
@@ -131,15 +140,18 @@ def _with_metadata(schema: pa.Schema, metadata: Mapping[str, Any]) -> pa.Schema:
 
 
 def _create_hidden(path: Path) -> tuple[int, Path]:
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process lives
-    return descriptor, part
+    while True:
+        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process lives
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, part
+        os.close(descriptor)  # taken for a leftover before it was locked
 
 
 def _remove_leftovers(path: Path) -> None:
     """Remove hidden files of this copy whose writer is gone."""
-    for part in path.parent.glob(f".{_escaped(path.name)}.*.part"):
+    for part in path.parent.glob(f".{_escaped(path.name)}.{'[0-9a-f]' * 16}.part"):
         with suppress(OSError), part.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
@@ -150,10 +162,17 @@ def _escaped(name: str) -> str:
 
 
 def _write_beside(path: Path, metadata: Mapping[str, Any]) -> None:
-    beside = metadata_path(path)
-    part = beside.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    part.write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-    part.replace(beside)
+    descriptor, part = _create_hidden(path)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(json.dumps(metadata, indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+            part.chmod(0o666 & ~_umask())
+            part.replace(metadata_path(path))
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _sync_directory(directory: Path) -> None:

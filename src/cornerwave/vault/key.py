@@ -100,7 +100,7 @@ class Key:
 
     def fits(self, seal: str, content: bytes) -> bool:
         """Say whether a seal belongs to this content."""
-        return hmac.compare_digest(seal, self.seal(content))
+        return hmac.compare_digest(str(seal).encode(), self.seal(content).encode())
 
     def __repr__(self) -> str:
         return "Key(<secret>)"
