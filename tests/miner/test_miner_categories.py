@@ -190,15 +190,15 @@ def test_columns_refreshed_together_keep_their_association() -> None:
     assert not agrees(pairs(apart), _shares(a, b))
 
 
-def test_together_and_uniform_inverts_the_joint_draw() -> None:
-    P = JOINT
-    columns = tuple(
-        Column(name, False, retention=0.6, base="uniform", categories=m, together=("a", "b"))
-        for name, m in (("a", 3), ("b", 2))
-    )
-    in_copy = 0.6 * P + 0.4 / 6
-    found = two_way(in_copy * 1e6, ((0, 1, 2), (0, 1)), columns, "table")
+def test_together_and_uniform_draws_from_the_combinations_that_occur() -> None:
+    P = np.array([[0.5, 0.0], [0.2, 0.3]])
+    group = {"retention": 0.6, "base": "uniform", "categories": 3}
+    columns = tuple(Column(name, False, together=("a", "b"), **group) for name in "ab")
+    in_copy = 0.6 * P + 0.4 / 3 * (P > 0)
+    found = two_way(in_copy * 1e6, ((0, 1), (0, 1)), columns, "table")
     assert np.allclose(found.value, P)
+    with pytest.raises(ColumnError, match="uniform combinations"):
+        frequencies(in_copy.sum(axis=1), (0, 1), columns[0], "table")
 
 
 def test_missing_categories_are_left_out_or_a_category_of_their_own() -> None:

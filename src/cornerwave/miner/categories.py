@@ -19,7 +19,7 @@ Shares are not forced into [0, 1]: that would bias them.
 """
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,11 @@ class Refresh:
             return cls(column.retention, shares, is_estimated=True)
         if column.base != UNIFORM:
             raise ColumnError(f"{column.name!r}: no such base as {column.base!r}")
+        if column.together:
+            raise ColumnError(
+                f"{column.name!r}: drawn together with others from uniform combinations, which "
+                "leaves no law of its own; ask for the two-way table if there are two of them"
+            )
         if column.categories is None or column.categories < len(shares):
             raise ColumnError(
                 f"{column.name!r}: drawn anew from uniform categories, but the copy does not say "
@@ -112,7 +117,7 @@ def two_way(
     first, second = columns
     rows = _rows(counts, f"{first.name}, {second.name}")
     if second.name in first.together:
-        return _together(counts / rows, rows, labels, columns, of)
+        return _together(counts, labels, columns, of)
     shares = counts / rows
     margins = shares.sum(axis=1), shares.sum(axis=0)
     one, other = Refresh.of(first, margins[0]), Refresh.of(second, margins[1])
@@ -142,25 +147,21 @@ def _pair_influences(
 
 
 def _together(
-    shares: Floats,
-    rows: float,
-    labels: tuple[Labels, Labels],
-    columns: tuple[Column, Column],
-    of: Of,
+    counts: Floats, labels: tuple[Labels, Labels], columns: tuple[Column, Column], of: Of
 ) -> Estimates:
-    """Invert a joint draw: one refresh whose categories are the pairs."""
+    """Invert a joint draw: one refresh whose categories are the combinations that occur."""
     first, second = columns
-    pairs = Column(
-        f"{first.name}, {second.name}",
-        is_number=False,
-        retention=first.retention,
-        base=first.base,
-        categories=(first.categories or 0) * (second.categories or 0) or None,
-    )
-    flat = frequencies(shares.ravel() * rows, tuple(np.ndindex(shares.shape)), pairs, of)
-    return Estimates(
-        labels, flat.value.reshape(shares.shape), flat.standard_error.reshape(shares.shape)
-    )
+    if first.base == UNIFORM and len(first.together) > 2:
+        raise ColumnError(
+            f"{first.name!r}, {second.name!r}: drawn with others from uniform combinations, "
+            "which leaves no law of these two"
+        )
+    occur = counts > 0
+    pairs = replace(first, name=f"{first.name}, {second.name}", together=())
+    found = frequencies(counts[occur], tuple(map(tuple, np.argwhere(occur))), pairs, of)
+    value, error = np.zeros_like(counts), np.zeros_like(counts)
+    value[occur], error[occur] = found.value, found.standard_error
+    return Estimates(labels, value, error)
 
 
 def _spread(h: Floats, law: Floats) -> float:

@@ -27,7 +27,8 @@ class Column:
     """A column of a copy and its perturbation; `rounded` is the step, 0 for none.
 
     A category is drawn anew from `base`, "marginal" or "uniform" over `categories`
-    values, by one joint draw for all columns in `together`.
+    values. Columns in `together` are one category, whose values are the combinations
+    that occur.
     """
 
     name: str
@@ -78,14 +79,16 @@ def _column(
             clipped=bool(known.get("clipped")),
             hides_missing=hides_missing,
         )
+    together = tuple(known.get("together") or ())
     return Column(
         field.name,
         is_number=False,
         retention=retention,
         base=known.get("base") or MARGINAL,
         categories=known.get("categories"),
-        together=tuple(known.get("together") or ()),
-        hides_missing=hides_missing,
+        together=together,
+        # in a joint draw a missing cell is a part of its combination, and drawn like one
+        hides_missing=hides_missing or bool(together),
     )
 
 

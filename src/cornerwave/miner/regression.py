@@ -140,12 +140,8 @@ def scales(features: Sequence[Feature]) -> Floats:
     scale = 1 / np.outer(q, q) / growth(columns)
     for i, one in enumerate(columns):
         for j, other in enumerate(columns):
+            # drawn from their own joint law: Refresh refuses any other
             if other.name in one.together and other.name != one.name:
-                if one.base != MARGINAL:
-                    raise ColumnError(
-                        f"{one.name!r}, {other.name!r}: drawn together from uniform categories; "
-                        "use one of the two"
-                    )
                 scale[i, j] = 1.0
     return np.asarray(scale)
 
