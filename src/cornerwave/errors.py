@@ -115,3 +115,7 @@ class CornerwaveWarning(UserWarning):
 
 class SingularCovariance(CornerwaveWarning):
     """Some columns are constant, or follow from others."""
+
+
+class BiasWarning(CornerwaveWarning):
+    """An estimate from a copy that cannot be made unbiased."""
