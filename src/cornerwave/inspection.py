@@ -70,6 +70,7 @@ class _Seen:
 
     def take(self, table: pa.Table) -> None:
         """Look at some more rows."""
+        table = table.cast(self._schema)
         table = _without_views(table)
         first = -self._rows % self._stride
         self._sample.append(table.take(np.arange(first, table.num_rows, self._stride)))

@@ -389,8 +389,6 @@ def write_all(
     if not copies:
         return []
     releases = [release for release, _ in copies]
-    if len({release.dataset.id for release in releases}) != 1:
-        raise OutputError("copies of one dataset are made in one pass; write others separately")
     paths = [Path(path).absolute() for _, path in copies]
     with _releasing(releases):
         _check_places(releases[0].dataset, paths)

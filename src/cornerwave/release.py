@@ -98,6 +98,7 @@ def describe(column: Column, frozen: Frozen, finish: Finish) -> dict[str, Any]:
         if column.name in categories.columns:
             told["missing"] = "hidden" if categories.hides_missing else "shown"
             told["base"] = categories.base
+            told["pooled"] = categories.pooled
             told["categories"] = len(categories.counts)
             told["together"] = list(categories.columns) if len(categories.columns) > 1 else None
     return told

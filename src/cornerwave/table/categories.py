@@ -285,9 +285,10 @@ def _combinations(
 def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
     """Raise ColumnError if a group has more values than a category can have."""
     if len(found) > MOST_CATEGORIES:
+        what = "looks like an identifier" if len(names) == 1 else "has too many combinations"
         raise ColumnError(
-            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows, "
-            "too many for a category. Drop it (--drop), or let it tell the rows apart (--key)"
+            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows; it "
+            f"{what}. Drop it (--drop), or let it tell the rows apart (--key)"
         )
 
 
