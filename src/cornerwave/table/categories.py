@@ -105,7 +105,7 @@ class Categories:
 
     def encode(self, columns: Sequence[Encoded]) -> Codes:
         """Return the group's codes of some rows. Raises SourceChanged for an unknown value."""
-        combinations, rows = _combined(columns)
+        combinations, rows = combined(columns)
         own = [
             _translated(encoded, values)[codes]
             for encoded, values, codes in zip(columns, self.values, combinations.T, strict=True)
@@ -197,7 +197,7 @@ def _translated(encoded: Encoded, values: pa.Array) -> NDArray[np.int64]:
     return np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
 
 
-def _combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return combinations of the columns' codes, and for each row which of them it holds."""
     first = columns[0]
     combinations = np.arange(-1, len(first.values))[:, None]
@@ -212,7 +212,7 @@ def _combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np
 
 def tally(columns: Sequence[Encoded]) -> Tally:
     """Count the combinations of some rows."""
-    combinations, rows = _combined(columns)
+    combinations, rows = combined(columns)
     counts = np.bincount(rows, minlength=len(combinations))
     occur = counts > 0
     values = [[*_stored(encoded.values).to_pylist(), None] for encoded in columns]
