@@ -376,8 +376,11 @@ def write_all(
     with _releasing(releases):
         if len(set(paths)) < len(paths):
             raise OutputError("two copies are to be written to one file; name a file for each")
+        source = releases[0].dataset.source.path
         for path in paths:
             check_output(path, force=force)
+            if source and path.resolve().is_relative_to(source.resolve()):
+                raise OutputError(f"{path} is the registered table, or part of it; choose another")
         order = _order(releases)
         with ExitStack() as hidden:
             files = []
