@@ -699,3 +699,32 @@ def test_releases_of_two_orders_of_levels_are_not_mixed_up(people, tmp_path):
     with pytest.raises(VaultError, match="release once more"):
         write_all(copies)
     assert people.holdings == []
+
+
+def test_a_copy_never_replaces_its_source(run, tmp_path):
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    papq.write_table(adult(), "adult.parquet")
+    papq.write_table(adult(300, seed=1), folder / "0.parquet")
+    (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
+    before = (tmp_path / "adult.parquet").read_bytes()
+    assert run("register", "file", "adult.parquet")[0] == 0
+    assert run("register", "folder", "parts")[0] == 0
+    for name, out in (
+        ("file", "adult.parquet"),
+        ("file", "link/adult.parquet"),
+        ("folder", "parts/0.parquet"),
+        ("folder", "parts/1.parquet"),
+    ):
+        options = ("--to", "bob", "--privacy", "0.5", "--out", out, "--force")
+        assert "the registered table itself" in refused(run("release", name, *options))
+    assert (tmp_path / "adult.parquet").read_bytes() == before
+    assert [path.name for path in folder.iterdir()] == ["0.parquet"]
+
+
+def test_names_are_shown_on_one_line_and_cannot_colour_a_terminal(run):
+    papq.write_table(pa.table({"a\x1b[31m\nb": numbers()}), "t.parquet")
+    code, _, err = run("register", "t", "t.parquet")
+    assert code == 0
+    assert len(err.splitlines()) == 2
+    assert "\x1b" not in err

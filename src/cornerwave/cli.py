@@ -174,7 +174,8 @@ def _registered(dataset: "Dataset") -> Iterator[str]:
         ("missing values stay missing", frozen.missing),
     ):
         if names:
-            yield f"  {what}: {', '.join(names)}"
+            shown = [name if name.isprintable() else repr(name) for name in names]
+            yield f"  {what}: {', '.join(shown)}"
 
 
 @app.command()

@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 
 from cornerwave.errors import ColumnError
 from cornerwave.moments import Moments, factor
-from cornerwave.table.categories import MOST_CATEGORIES, Encoded, Tally, tally
+from cornerwave.table.categories import (
+    FEW_ROWS,
+    IDENTIFYING,
+    MOST_CATEGORIES,
+    Encoded,
+    Tally,
+    tally,
+)
 from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.read import Source
 from cornerwave.table.schema import check_distinct, is_category
@@ -112,7 +119,7 @@ class _Seen:
             yield ColumnReport(
                 name=part.name,
                 type=str(part.type),
-                do=_proposal(part.type),
+                do=_proposal(part.type, telling=distinct > IDENTIFYING * present >= FEW_ROWS / 2),
                 distinct=distinct,
                 missing=self._missing[part.name] / max(self._rows, 1),
                 warnings=tuple(warnings),
@@ -180,9 +187,10 @@ def _skewness(column: pa.ChunkedArray, name: str) -> float:
     return abs(float((((values - values.mean()) / spread) ** 3).mean())) if spread > 0 else 0.0
 
 
-def _proposal(type_: pa.DataType) -> str:
+def _proposal(type_: pa.DataType, *, telling: bool) -> str:
+    """Propose what to do; a text that tells people apart is for the owner to decide."""
     if is_category(type_):
-        return "category"
+        return "decide" if telling else "category"
     return "perturb" if is_number(type_) else "decide"
 
 

@@ -43,6 +43,7 @@ def test_all_choices(tmp_path):
         key="d",
         keep=("e",),
         drop=("d",),
+        perturb=("a",),
         categorical=("b", "c"),
         together=(("b", "c"),),
         hide_missing=("a",),

@@ -117,15 +117,13 @@ class Cells:
         return np.asarray(1.0 - 2.0 * right + (guesses**2).sum(axis=1))
 
 
-def judge(
-    columns: tuple[str, ...], cells: Cells, *, comparisons: int
-) -> Iterable[Guessed]:
+def judge(columns: tuple[str, ...], cells: Cells, *, comparisons: int) -> Iterable[Guessed]:
     """Yield what every pair of copies, and all together, recover of some columns."""
     copies = cells.shown.shape[1]
     if len(cells.truth) * cells.values > MOST_CELLS or copies < 1:
         return
     singles = [_scores(cells, [i], [i]) for i in range(copies)]
-    sets = list(combinations(range(copies), 2))
+    sets: list[tuple[int, ...]] = list(combinations(range(copies), 2))
     if copies > 2:
         sets.append(tuple(range(copies)))
     for chosen in sets:
@@ -206,7 +204,7 @@ def audit_categories(
 
     `groups` yields, for the same rows, the encoded columns of the source and of each copy.
     """
-    sets = [(name,) for name in columns]
+    sets: list[tuple[str, ...]] = [(name,) for name in columns]
     if len(columns) > 1:
         sets.append(tuple(columns))
     halves = {names: Halves() for names in sets}

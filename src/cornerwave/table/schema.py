@@ -29,6 +29,7 @@ class Choices:
     key: str | None = None
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    perturb: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     uniform: tuple[str, ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
@@ -43,6 +44,7 @@ class Choices:
             *([self.key] if self.key is not None else []),
             *self.keep,
             *self.drop,
+            *self.perturb,
             *self.categorical,
             *self.uniform,
             *(name for group in self.together for name in group),
@@ -213,7 +215,7 @@ def _check_choices(choices: Choices) -> None:
 def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
     together = [name for group in choices.together for name in group]
     _check_role(roles, (CATEGORY,), [*choices.categorical, *choices.uniform, *together], "category")
-    _check_role(roles, (PERTURBED,), list(choices.transform), "number")
+    _check_role(roles, (PERTURBED,), [*choices.perturb, *choices.transform], "number")
     _check_role(roles, (PERTURBED, CATEGORY), choices.hide_missing, "number or category")
     if both := sorted(set(together) & set(choices.uniform)):
         raise ColumnError(f"{listed(both)}: together is drawn from the rows' own combinations")

@@ -61,6 +61,7 @@ def _choices(entries: list[dict[str, Any]], content: dict[str, Any]) -> Choices:
         key=keys[0] if keys else None,
         keep=names(do="keep"),
         drop=names(do="drop") + names(do="key", hidden=True),
+        perturb=names(do="perturb"),
         categorical=names(do="category"),
         uniform=names(base=UNIFORM),
         together=tuple(tuple(group) for group in content.get("together", [])),
