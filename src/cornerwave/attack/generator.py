@@ -1,0 +1,97 @@
+"""Known rows reveal their noise, and their noise the generator that made it.
+
+The scheme that falls draws uniform doubles u = (a 2^26 + b) / 2^53 from MT19937, two
+outputs each, row by row, and adds  sqrt(v) L z  with z = Phi^-1(u), K = L L'. Whoever
+knows some true rows has  z = L^-1 (y - x) / sqrt(v),  thus u to about 40 bits: all 27
+bits of `a` and some of `b`. Enough of these give the state (`twister`), the state
+all the noise, and the noise all the rows.
+
+Against noise from a keyed cryptographic function the same bits contradict each
+other: no state is found and nothing is stripped.
+"""
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.attack.twister import equations, seeded, solve
+from cornerwave.moments import factor
+
+Floats = NDArray[np.float64]
+
+FIRST_BITS, SECOND_BITS = 27, 7
+"""Bits taken of the two outputs behind a double."""
+
+ENOUGH = 750
+"""Doubles that determine the state: 34 equations each, for 19937 bits."""
+
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Stripped:
+    """What the attack came to: the table (T, N) without its noise, or None."""
+
+    estimate: Floats | None
+
+    @property
+    def found(self) -> bool:
+        """Whether a state was found that explains every leaked row."""
+        return self.estimate is not None
+
+
+def strip(copy: Any, *, noise: float, covariance: Any, leaked: Any, truth: Any) -> Stripped:
+    """Recover the state behind a copy's noise from leaked rows, and take the noise off.
+
+    copy: (T, N); noise: v; covariance: K (N, N); leaked: (n,) ascending positions;
+    truth: (n, N). Needs about 750 / N leaked rows. A state counts as found only if it
+    also predicts the noise of every leaked row.
+    """
+    copy, truth = np.asarray(copy, dtype=np.float64), np.asarray(truth, dtype=np.float64)
+    lower = np.sqrt(noise) * factor(covariance).lower
+    leaked = np.asarray(leaked, dtype=np.int64)
+    uniform, slack = _uniforms(copy[leaked], truth, lower)
+    places = leaked[:, None] * copy.shape[1] + np.arange(copy.shape[1])
+    state = _state(places.ravel(), uniform.ravel(), slack.ravel())
+    if state is None:
+        return Stripped(None)
+    predicted = seeded(state).random(copy.shape)
+    if not np.allclose(predicted[leaked], uniform, rtol=0, atol=1e-6):
+        return Stripped(None)
+    return Stripped(copy - normals(predicted) @ lower.T)
+
+
+def normals(uniform: Floats) -> Floats:
+    """Return the normal quantile of each double in [0, 1), shape for shape.
+
+    >>> normals(np.array([0.5])).round(12).tolist()
+    [0.0]
+    """
+    middles = np.clip(uniform + 2.0**-54, 2.0**-54, 1 - 2.0**-53)
+    return np.reshape([_NORMAL.inv_cdf(u) for u in middles.ravel()], uniform.shape)
+
+
+def _uniforms(rows: Floats, truth: Floats, lower: Floats) -> tuple[Floats, Floats]:
+    """Return the uniforms behind known rows, and how far rounding may have moved each."""
+    # Columns in units of their noise, or the inverse of a large one drowns a small one.
+    size = np.sqrt((lower**2).sum(axis=1))
+    scale = np.where(size > 0, size, 1.0)
+    inverse = np.linalg.pinv(lower / scale[:, None]) / scale
+    white = (rows - truth) @ inverse.T
+    slack = (np.abs(rows) + np.abs(truth)) @ np.abs(inverse).T * 2.0**-52 + 2.0**-50
+    return np.reshape([_NORMAL.cdf(z) for z in white.ravel()], white.shape), slack
+
+
+def _state(places: Any, uniform: Floats, slack: Floats) -> NDArray[np.uint32] | None:
+    bits = FIRST_BITS + SECOND_BITS
+    low, high = (np.floor((uniform + side) * 2.0**bits) for side in (-slack, slack))
+    sure = np.flatnonzero((low == high) & (low >= 0) & (low < 2.0**bits))[:ENOUGH]
+    if len(sure) < ENOUGH:
+        return None
+    outputs = 2 * places[sure][:, None] + np.arange(2)
+    rows = equations(outputs.ravel(), top_bits=np.tile([FIRST_BITS, SECOND_BITS], len(sure)))
+    known = low[sure].astype(np.int64)[:, None] >> np.arange(bits - 1, -1, -1) & 1
+    return solve(rows, known.ravel())
