@@ -1,0 +1,183 @@
+"""Source and copies side by side, in blocks of the same rows.
+
+Rows belong together by position, or by a key column. Files are read ahead, each by a
+thread of its own, and never held whole; only a copy whose keys come in another order
+than the source's is brought into memory and sorted.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from cornerwave.errors import ColumnError, SourceError
+from cornerwave.table.numbers import is_number, to_floats
+from cornerwave.table.read import Source, open_source
+from cornerwave.table.write import read_metadata
+
+BLOCK_ROWS = 1 << 16
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A source and its copies, row by row; `columns` are the numeric ones they share.
+
+    `names` calls the copies by the shortest ends of their paths that tell them apart,
+    `noise` is what each says of itself (None where it says nothing), `sorted_copies`
+    are those whose order had to be changed.
+    """
+
+    source: Source
+    copies: tuple[Source, ...]
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    noise: tuple[float | None, ...]
+    sorted_copies: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, source: Any, copies: Sequence[Any], *, key: str | None = None) -> "Aligned":
+        """Open the files or frames; raise SourceError or ColumnError if they do not fit."""
+        truth, opened = open_source(source), [open_source(copy) for copy in copies]
+        names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
+        columns = shared_columns([truth, *opened], key)
+        noise = tuple(stated_noise(copy) for copy in opened)
+        changed: list[str] = []
+        if key is not None:
+            for i, copy in enumerate(opened):
+                if not _same_order(truth, copy, key):
+                    opened[i] = _sorted_like(truth, copy, columns, key)
+                    changed.append(names[i])
+        return cls(truth, tuple(opened), names, columns, noise, tuple(changed))
+
+    def blocks(self) -> Iterator[list[Floats]]:
+        """Yield, for the same rows, the columns (N, rows) of the source and of each copy.
+
+        Raises SourceError where one table ends before another.
+        """
+        yield from blocks([self.source, *self.copies], self.columns)
+
+
+def blocks(sources: Sequence[Source], columns: Sequence[str]) -> Iterator[list[Floats]]:
+    """Yield the same rows of several tables, as (N, rows) each, read ahead by threads."""
+    with ThreadPoolExecutor(len(sources)) as pool:
+        streams = [_ahead(_matrices(source, columns), pool) for source in sources]
+        done = 0
+        for block in zip_longest(*streams):
+            lengths = [0 if part is None else part.shape[1] for part in block]
+            if len(set(lengths)) > 1:
+                raise SourceError(_lengths_differ(sources, done, lengths))
+            done += lengths[0]
+            yield list(block)
+
+
+def shared_columns(sources: Sequence[Source], key: str | None) -> tuple[str, ...]:
+    """Return the numeric columns that all tables have; raise ColumnError if there are none."""
+    first = sources[0]
+    for source in sources:
+        if key is not None and key not in source.schema.names:
+            raise ColumnError(f"{source.name} has no column {key!r} to align the rows by")
+    shared = tuple(
+        field.name
+        for field in first.schema
+        if field.name != key and all(_has_number(source, field.name) for source in sources)
+    )
+    if not shared:
+        raise ColumnError(
+            f"{', '.join(source.name for source in sources)} share no numeric column; "
+            "columns belong together by their names"
+        )
+    return shared
+
+
+def stated_noise(copy: Source) -> float | None:
+    """Return the noise that a copy's metadata states; None if it states none."""
+    if copy.path is None or not copy.path.is_file():
+        return None
+    try:
+        stated = (read_metadata(copy.path) or {}).get("noise")
+        return float(stated) if stated is not None and float(stated) > 0 else None
+    except (OSError, ValueError, TypeError, pa.ArrowException):
+        return None
+
+
+def _has_number(source: Source, name: str) -> bool:
+    return name in source.schema.names and is_number(source.schema.field(name).type)
+
+
+def _matrices(source: Source, columns: Sequence[str]) -> Iterator[Floats]:
+    for group in source.groups(columns, BLOCK_ROWS):
+        matrix = np.empty((len(columns), group.num_rows))
+        for row, name in zip(matrix, columns, strict=True):
+            row[:] = to_floats(_whole(group.column(name)), name)
+        yield matrix
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _ahead(items: Iterator[Floats], pool: ThreadPoolExecutor) -> Iterator[Floats]:
+    """Yield the items while the next one is being made."""
+    coming: Future[Floats | None] = pool.submit(next, items, None)
+    while (item := coming.result()) is not None:
+        coming = pool.submit(next, items, None)
+        yield item
+
+
+def _lengths_differ(sources: Sequence[Source], done: int, lengths: list[int]) -> str:
+    shortest, longest = lengths.index(min(lengths)), lengths.index(max(lengths))
+    return (
+        f"{sources[shortest].name} ends after {done + lengths[shortest]:,} rows, "
+        f"{sources[longest].name} goes on: they are not copies of the same rows"
+    )
+
+
+def _short_names(paths: list[str]) -> tuple[str, ...]:
+    """Return file names, with as many folders as tell different files apart."""
+    for depth in range(1, max(len(Path(path).parts) for path in paths) + 1):
+        names = tuple("/".join(Path(path).parts[-depth:]) for path in paths)
+        if len(set(names)) == len(set(paths)):
+            break
+    return tuple(
+        name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})"
+        for i, name in enumerate(names)
+    )
+
+
+def _same_order(source: Source, copy: Source, key: str) -> bool:
+    pairs = zip_longest(source.groups([key], BLOCK_ROWS), copy.groups([key], BLOCK_ROWS))
+    return all(
+        one is not None and other is not None and _texts(one, key).equals(_texts(other, key))
+        for one, other in pairs
+    )
+
+
+def _texts(table: pa.Table, key: str) -> pa.Array:
+    return pc.cast(_whole(table.column(key)), pa.string())
+
+
+def _sorted_like(source: Source, copy: Source, columns: Sequence[str], key: str) -> Source:
+    """Return the copy with its rows in the source's order, in memory."""
+    table = pa.Table.from_batches(list(copy.batches([*columns, key])))
+    wanted = pa.concat_arrays([_texts(part, key) for part in source.groups([key], BLOCK_ROWS)])
+    held = _texts(table, key)
+    for name, keys in ((source.name, wanted), (copy.name, held)):
+        if len(pc.unique(keys)) < len(keys) or keys.null_count:
+            raise ColumnError(f"{name}: {key!r} repeats or is missing in places; it cannot align")
+    places = pc.index_in(wanted, value_set=held)
+    if places.null_count or len(wanted) != len(held):
+        raise SourceError(
+            f"{copy.name} and {source.name} do not have the same keys in {key!r}: "
+            "they are not copies of the same rows"
+        )
+    frame = open_source(table.take(places).select(list(columns)))
+    return Source(frame.schema, frame.open, copy.path)
