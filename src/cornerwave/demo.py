@@ -59,8 +59,8 @@ def _run(folder: Path) -> None:
     console.print(_table(dataset, copies))
     console.print(
         "\nEach number is the share of the variance that the best linear estimate fails to "
-        "recover. The coalition gets what its best member has; with independent noise it averages the "
-        "noise away."
+        "recover. The coalition gets what its best member has; with independent noise it averages "
+        "the noise away."
     )
 
 

@@ -142,11 +142,15 @@ def _lengths_differ(sources: Sequence[Source], done: int, lengths: list[int]) ->
 
 
 def _short_names(paths: list[str]) -> tuple[str, ...]:
-    """Return file names, with as many folders as tell different files apart."""
-    for depth in range(1, max(len(Path(path).parts) for path in paths) + 1):
-        names = tuple("/".join(Path(path).parts[-depth:]) for path in paths)
-        if len(set(names)) == len(set(paths)):
-            break
+    """Return file names without endings, or as much of the paths as tells them apart.
+
+    >>> _short_names(["a/x.csv", "a/y.csv"]), _short_names(["a/x.csv", "b/x.csv"])
+    (('x', 'y'), ('a/x.csv', 'b/x.csv'))
+    """
+    parts = [Path(path).parts for path in paths]
+    tries = [[Path(path).name.split(".")[0] or path for path in paths]]
+    tries += [["/".join(part[-n:]) for part in parts] for n in range(1, max(map(len, parts)) + 1)]
+    names = next((names for names in tries if len(set(names)) == len(set(paths))), tries[-1])
     return tuple(
         name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})"
         for i, name in enumerate(names)

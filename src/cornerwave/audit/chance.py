@@ -6,15 +6,16 @@ from statistics import NormalDist
 ALPHA = 0.01
 """How often an audit of honest copies may raise an alarm, all its comparisons together."""
 
-FAMILIES = ("mean", "independence", "size", "shape", "corner wave", "level", "outliers", "gain")
-"""The checks that share ALPHA equally; each divides its share by its comparisons."""
+CHECKS = ("mean", "independence", "size", "shape", "corner wave", "level", "outliers")
+FAMILIES = (*CHECKS, "gain", "nonlinear")
+"""What shares ALPHA equally; each divides its share by its comparisons."""
 
 
 def share(comparisons: int) -> float:
     """Return the chance of a false alarm that one of a family's comparisons may take.
 
-    >>> share(10)
-    0.000125
+    >>> round(share(10), 6)
+    0.000111
     """
     return ALPHA / len(FAMILIES) / max(comparisons, 1)
 

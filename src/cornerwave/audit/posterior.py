@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.attack.nonlinear import posterior_mean
 from cornerwave.attack.score import Measured, error, gain
-from cornerwave.audit.chance import ALPHA, FAMILIES
+from cornerwave.audit.chance import share
 from cornerwave.audit.statistics import Statistics
 from cornerwave.audit.watch import SAMPLE_ROWS
 
@@ -44,7 +44,7 @@ def attack_sample(found: Statistics, sample: Floats) -> Posterior | None:
     together = posterior_mean(copies, known=known, reference=reference)
     alone = posterior_mean([copies[best]], known=known.of_copies([best]), reference=reference)
     spread = np.where(found.variance > 0, found.variance, 1.0)
-    confidence = 1 - ALPHA / len(FAMILIES)
+    confidence = 1 - share(1)
     return Posterior(
         rows=len(X),
         alone=error(X, alone, variance=spread, confidence=confidence),

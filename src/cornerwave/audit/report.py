@@ -120,9 +120,9 @@ def interval(gain: float, margin: float) -> str:
     """Write a gain with its margin.
 
     >>> interval(0.0393, 0.002), interval(-1.2e-6, 3e-5)
-    ('0.0393 ± 0.0020', '-0.0000 ± 0.0000')
+    ('0.0393 ± 0.0020', '0.0000 ± 0.0000')
     """
-    return f"{gain:.4f} ± {margin:.4f}"
+    return f"{round(gain, 4) + 0.0:.4f} ± {margin:.4f}"
 
 
 def shown_gains(audit: Audit) -> list[Gain]:
@@ -138,7 +138,7 @@ def failed(audit: Audit, i: int) -> list[str]:
 
 
 def _copies(audit: Audit) -> Section:
-    rows = []
+    rows: Rows = []
     for i, name in enumerate(audit.copies):
         noise, stated = float(audit.found.noise[i]), audit.stated[i]
         rows.append(
@@ -174,7 +174,7 @@ def _columns(audit: Audit) -> Section:
 
 
 def _coalitions(audit: Audit) -> Section:
-    rows = []
+    rows: Rows = []
     for gain in shown_gains(audit):
         at = int(np.argmax(gain.low if gain.gains else gain.gain))
         rows.append(
@@ -184,11 +184,11 @@ def _coalitions(audit: Audit) -> Section:
                 f"{gain.alone[at]:.4f}",
                 f"{gain.together[at]:.4f}",
                 interval(gain.gain[at], gain.margin[at]),
-                "GAINS" if gain.gains else "",
+                "gains" if gain.gains else "no gain",
             )
         )
     title = f"Coalitions, each in the column where it gains most ({len(rows)} of {audit.sets:,})"
-    return title, ("coalition", "column", "best alone", "together", "gain", ""), rows
+    return title, ("coalition", "column", "best alone", "together", "gain", "verdict"), rows
 
 
 def _exposed(audit: Audit) -> Section:
