@@ -117,8 +117,15 @@ def _matrices(source: Source, columns: Sequence[str]) -> Iterator[Floats]:
     for group in source.groups(columns, BLOCK_ROWS):
         matrix = np.empty((len(columns), group.num_rows))
         for row, name in zip(matrix, columns, strict=True):
-            row[:] = to_floats(_whole(group.column(name)), name)
+            row[:] = _floats(_whole(group.column(name)), name)
         yield matrix
+
+
+def _floats(array: pa.Array, name: str) -> Floats:
+    """Return a column as floats with NaN for missing; doubles without a copy."""
+    if array.type == pa.float64() and not array.null_count:
+        return np.asarray(array.to_numpy())
+    return to_floats(array, name)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

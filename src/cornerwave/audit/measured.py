@@ -8,8 +8,9 @@
 It needs no key, no ledger and no metadata, and works on the copies of any tool.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from cornerwave.audit.checks import Check, check_all
 from cornerwave.audit.exposure import Exposed, count_exposed
 from cornerwave.audit.gain import Gain, alarms, hidden, measure_gains
 from cornerwave.audit.posterior import Posterior, attack_sample
-from cornerwave.audit.statistics import Statistics, Sums, groups_for, means
+from cornerwave.audit.statistics import Statistics, Sums, means
 from cornerwave.audit.watch import Watch, Watched
 from cornerwave.errors import SourceError
 
@@ -118,13 +119,12 @@ def _pass_over(aligned: Aligned, progress: Progress) -> tuple[Statistics, Watche
     first = next(stream, None)
     if first is None:
         raise SourceError(f"{aligned.source.name} holds no rows")
-    sums = Sums(means(first[0]), groups=groups_for(first[0].shape[1]))
+    sums = Sums(means(first[0]), copies=len(aligned.copies), rows=first[0].shape[1])
+    watch = Watch(first)
     steps = rounding.steps_of(first[1:])
-    watch: Watch | None = None
-    for block in _then(first, stream):
-        stacked = sums.add(block)
-        watch = watch or Watch(stacked, columns=len(aligned.columns))
-        watch.add(stacked)
+    for block in chain([first], stream):
+        for stacked in sums.add(block):
+            watch.add(stacked)
         steps = rounding.still(steps, block[1:])
         progress(block[0].shape[1])
     found = sums.statistics(steps)
@@ -133,13 +133,7 @@ def _pass_over(aligned: Aligned, progress: Progress) -> tuple[Statistics, Watche
             f"{found.complete:,} rows have a value in every shared column of every file; "
             f"an audit needs {LEAST_ROWS} at least. Leave out columns with many missing values"
         )
-    assert watch is not None
     return found, watch.watched(found)
-
-
-def _then(first: list[Floats], rest: Iterator[list[Floats]]) -> Iterator[list[Floats]]:
-    yield first
-    yield from rest
 
 
 def _kinds(found: Statistics) -> list[str]:

@@ -6,11 +6,13 @@ covariance between copies and the error of any linear estimate on any group:
 
     error of sum_k c_k row_k   =   c' S c / n
 
-Rows enter groups in turn, so that a sorted file makes no group special. Sums are about
-the first block's mean of X and about 0 for D, so that data far from zero lose nothing.
+Rows are dealt out to groups in short runs, so that a sorted file makes no group special.
+Sums are about the first block's mean of X and about 0 for D, so that data far from zero
+lose nothing.
 Rows with a missing value count for K alone, which is the owner's: pair by pair.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,12 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cornerwave.errors import SourceError
 from cornerwave.moments import factor
 
 Floats = NDArray[np.float64]
 
 GROUPS = 64
 LEAST_PER_GROUP = 8
+DEALS = 8
+LONGEST_RUN = 128
+"""A table is dealt out at least DEALS times, in runs of at most so many rows per group."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,11 @@ class Statistics:
     @classmethod
     def of(cls, block: list[Floats]) -> "Statistics":
         """Return the statistics of source and copies, (N, rows) each, held in memory."""
-        sums = Sums(means(block[0]), groups=groups_for(block[0].shape[1]))
-        sums.add(block)
-        return sums.statistics(np.zeros((len(block) - 1, len(block[0]))))
+        columns, rows = block[0].shape
+        sums = Sums(means(block[0]), copies=len(block) - 1, rows=rows)
+        for _ in sums.add(block):
+            pass
+        return sums.statistics(np.zeros((len(block) - 1, columns)))
 
     @property
     def columns(self) -> int:
@@ -136,35 +144,49 @@ class Statistics:
 
 
 class Sums:
-    """The sums on their way: `add` blocks of source and copies, then ask for `statistics`."""
+    """The sums on their way: `add` blocks of source and copies, then ask for `statistics`.
 
-    def __init__(self, shift: Floats, *, groups: int = GROUPS) -> None:
-        self._shift, self._groups = shift, groups
+    `rows` is the size of the first block, or of the table if that is all of it.
+    """
+
+    def __init__(self, shift: Floats, *, copies: int, rows: int) -> None:
+        self._shift = shift
+        self._groups = int(np.clip(rows // LEAST_PER_GROUP, 2, GROUPS))
+        self._run = int(np.clip(rows // (DEALS * self._groups), 1, LONGEST_RUN))
         self._rows = 0
-        self._sums: Floats | None = None
         columns = len(shift)
+        size = (1 + copies) * columns + 1
+        self._sums = np.zeros((self._groups, size, size))
         self._pairs = np.zeros((3, columns, columns))
 
-    def add(self, block: list[Floats]) -> Floats:
-        """Take a block, M+1 times (N, rows); return its complete rows, stacked (P+1, n).
+    def add(self, block: list[Floats]) -> Iterator[Floats]:
+        """Take a block, M+1 times (N, rows); yield its complete rows (groups, P+1, run).
 
-        The last of the stacked rows is 1 for a row and 0 for padding.
+        What is yielded holds only until the next one. Its last entry per row is 1, and 0
+        for padding.
         """
-        self._rows += block[0].shape[1]
-        stacked = stack(block, self._shift, self._groups)
-        sums = _products(stacked)
-        if np.isnan(sums).any():
-            self._pairs += _pairwise(block[0] - self._shift[:, None])
-            stacked = stack(_complete(block), self._shift, self._groups)
-            sums = _products(stacked)
-        else:
+        rows = block[0].shape[1]
+        self._rows += rows
+        stacked = np.zeros((self._groups, self._sums.shape[1], self._run))
+        for start in range(0, rows, self._groups * self._run):
+            self._add(
+                [part[:, start : start + self._groups * self._run] for part in block], stacked
+            )
+            yield stacked
+
+    def _add(self, deal: list[Floats], stacked: Floats) -> None:
+        stack(deal, self._shift, stacked)
+        sums = stacked @ stacked.transpose(0, 2, 1)
+        if np.isfinite(sums).all():
             self._pairs += _pairwise_of(sums.sum(axis=0), len(self._shift))
-        self._sums = sums if self._sums is None else self._sums + sums
-        return stacked.reshape(len(stacked), -1)
+        else:
+            self._pairs += _pairwise(deal[0] - self._shift[:, None])
+            stack(_complete(deal), self._shift, stacked)
+            sums = stacked @ stacked.transpose(0, 2, 1)
+        self._sums += sums
 
     def statistics(self, steps: Floats) -> Statistics:
         """Return what was found."""
-        assert self._sums is not None
         count, linear, cross = self._pairs
         centre = linear / np.maximum(count, 1)
         scatter = cross - count * centre * centre.T
@@ -178,24 +200,20 @@ class Sums:
         )
 
 
-def stack(block: list[Floats], shift: Floats, groups: int) -> Floats:
-    """Return [X - shift, D_1 .. D_M, 1] as (P+1, groups, depth), rows dealt out in turn."""
+def stack(block: list[Floats], shift: Floats, out: Floats) -> None:
+    """Fill out (groups, P+1, run) with [X - shift, D_1 .. D_M, 1] of some rows, run by run."""
+    groups, _, run = out.shape
     columns, rows = block[0].shape
-    depth = -(-rows // groups)
-    stacked = np.empty((len(block) * columns + 1, groups, depth))
-    parts = [_dealt(part, groups, depth) for part in block]
-    np.subtract(parts[0], shift[:, None, None], out=stacked[:columns])
+    if rows < groups * run:
+        block = [np.pad(part, ((0, 0), (0, groups * run - rows))) for part in block]
+    parts = [part.reshape(columns, groups, run).transpose(1, 0, 2) for part in block]
+    np.subtract(parts[0], shift[:, None], out=out[:, :columns])
     for i, part in enumerate(parts[1:], start=1):
-        np.subtract(part, parts[0], out=stacked[i * columns : (i + 1) * columns])
-    stacked[-1] = 1.0
-    if rows < groups * depth:
-        stacked[:, rows - (depth - 1) * groups :, depth - 1] = 0.0
-    return stacked
-
-
-def groups_for(rows: int) -> int:
-    """Return how many groups a table of at least so many rows is dealt out to."""
-    return int(np.clip(rows // LEAST_PER_GROUP, 2, GROUPS))
+        np.subtract(part, parts[0], out=out[:, i * columns : (i + 1) * columns])
+    live = (np.arange(groups * run) < rows).reshape(groups, run)
+    out[:, -1] = live
+    if rows < groups * run:
+        out *= live[:, None]
 
 
 def covariance_of(sums: Floats) -> Floats:
@@ -214,19 +232,10 @@ def whitening(K: Floats) -> Floats:
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None])
 
 
-def _dealt(part: Floats, groups: int, depth: int) -> Floats:
-    columns, rows = part.shape
-    if rows < groups * depth:
-        part = np.pad(part, ((0, 0), (0, groups * depth - rows)))
-    return part.reshape(columns, depth, groups).transpose(0, 2, 1)
-
-
-def _products(stacked: Floats) -> Floats:
-    by_group = stacked.transpose(1, 0, 2)
-    return np.asarray(by_group @ by_group.transpose(0, 2, 1))
-
-
 def _complete(block: list[Floats]) -> list[Floats]:
+    """Return the rows that miss nothing; raise SourceError for an infinite value."""
+    if any(np.isinf(part).any() for part in block):
+        raise SourceError("a column holds infinite values; remove them or make them missing")
     present = ~np.logical_or.reduce([np.isnan(part).any(axis=0) for part in block])
     return [part[:, present] for part in block]
 

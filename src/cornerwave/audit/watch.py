@@ -7,6 +7,7 @@ corrects for what later blocks changed.
 """
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ Floats = NDArray[np.float64]
 CLIPPED = 3.0
 """X enters the check of noise size up to this many standard deviations: no row dominates."""
 
-DENSE_ROWS, THINNED = 1 << 20, 8
+DENSE_ROWS, THINNED = 1 << 18, 8
 """So many rows are all looked at for noise size; of those after them one in THINNED."""
 
 SAMPLE_ROWS = 4096
@@ -47,9 +48,11 @@ class Watched:
 class Watch:
     """Looks at every block after the first one has told it what to expect."""
 
-    def __init__(self, first: Floats, *, columns: int) -> None:
-        self._N, self._M = columns, (len(first) - 1) // columns - 1
-        covariance = covariance_of(first @ first.T)
+    def __init__(self, first: list[Floats]) -> None:
+        self._N, self._M = len(first[0]), len(first) - 1
+        columns = self._N
+        found = Statistics.of(first)
+        covariance = found.covariance
         variance = np.diag(covariance).reshape(1 + self._M, columns)
         self._unit = np.sqrt(np.where(variance[0] > 0, variance[0], 1.0))
         self._order = tuple(np.argsort((variance[1:] / self._unit**2).sum(axis=1), kind="stable"))
@@ -57,20 +60,25 @@ class Watch:
         self._lens = self._make_lens()
         self._reach = np.zeros(self._M)
         self._sizes = np.zeros((self._M + columns + 2,) * 2)
-        self._same = dict.fromkeys(self._alike(first), 0)
-        self._seen, self._sample, self._every = 0, [np.empty((len(first) - 1, 0))], 1
+        self._same = dict.fromkeys(_alike(first), 0)
+        self._seen = self._kept = 0
+        self._every_group = self._every_row = 1
+        self._sample = [np.empty((columns * (1 + self._M), 0))]
 
     def add(self, stacked: Floats) -> None:
-        """Take the complete rows of a block, stacked (P+1, n) with 0 last for padding."""
-        white = self._lens @ stacked[self._N : -1]
-        squares = np.square(white, out=white).reshape(self._M, self._N, -1).sum(axis=1)
-        np.maximum(self._reach, squares.max(axis=1, initial=0.0), out=self._reach)
-        self._add_sizes(stacked, squares)
+        """Take complete rows, (groups, P+1, run) with 0 last for padding."""
+        white = self._lens @ stacked[:, self._N : -1]
+        np.square(white, out=white)
+        groups, _, run = stacked.shape
+        squares = white.reshape(groups, self._M, self._N, run).sum(axis=2)
+        np.maximum(self._reach, squares.max(axis=(0, 2), initial=0.0), out=self._reach)
+        thinned = 1 if self._seen < DENSE_ROWS else THINNED
+        self._add_sizes(stacked[::thinned], squares[::thinned])
         for i, j in self._same:
-            equal = (self._noise(stacked, i) == self._noise(stacked, j)).all(axis=0)
-            self._same[i, j] += int((equal & (stacked[-1] > 0)).sum())
+            equal = (self._noise(stacked, i) == self._noise(stacked, j)).all(axis=1)
+            self._same[i, j] += int((equal & (stacked[:, -1] > 0)).sum())
         self._add_sample(stacked)
-        self._seen += stacked.shape[1]
+        self._seen += groups * run
 
     def watched(self, found: Statistics) -> Watched:
         """Return what was seen, in the light of the final statistics."""
@@ -92,7 +100,7 @@ class Watch:
         )
 
     def _noise(self, stacked: Floats, i: int) -> Floats:
-        return stacked[(1 + i) * self._N : (2 + i) * self._N]
+        return stacked[:, (1 + i) * self._N : (2 + i) * self._N]
 
     def _step(self, covariance: Floats, k: int) -> Floats:
         """Return the covariance of step k, (N, N)."""
@@ -114,33 +122,33 @@ class Watch:
                 lens[k, : axes.shape[1], self._order[k - 1]] -= axes.T
         return lens.reshape(self._M * N, self._M * N)
 
-    def _alike(self, first: Floats) -> list[tuple[int, int]]:
-        present = max(float(first[-1].sum()), 1.0)
-        return [
-            (i, j)
-            for i in range(self._M)
-            for j in range(i + 1, self._M)
-            if self._share_equal(first, i, j, present) > MOSTLY
-        ]
-
-    def _share_equal(self, first: Floats, i: int, j: int, present: float) -> float:
-        equal = (self._noise(first, i) == self._noise(first, j)).all(axis=0)
-        return float((equal & (first[-1] > 0)).sum()) / present
-
     def _add_sizes(self, stacked: Floats, squares: Floats) -> None:
-        thinned = slice(None, None, 1 if self._seen < DENSE_ROWS else THINNED)
-        X, live = stacked[: self._N, thinned] / self._unit[:, None], stacked[-1, thinned]
-        X = np.clip(X, -CLIPPED, CLIPPED)
+        live = stacked[:, -1].ravel() > 0
+        X = stacked[:, : self._N].transpose(1, 0, 2).reshape(self._N, -1)
+        X = np.clip(X / self._unit[:, None], -CLIPPED, CLIPPED)
         away = np.sqrt((X**2).sum(axis=0))
         # the cube root of a chi-square is close to normal
-        rows = np.vstack([np.cbrt(squares[:, thinned]), X, away, np.ones_like(away)])
-        rows = rows if live.all() else rows[:, live > 0]
+        size = np.cbrt(squares.transpose(1, 0, 2).reshape(self._M, -1))
+        rows = np.vstack([size, X, away, np.ones_like(away)])
+        rows = rows if live.all() else rows[:, live]
         self._sizes += rows @ rows.T
 
     def _add_sample(self, stacked: Floats) -> None:
-        rows = stacked[:-1, :: self._every]
-        self._sample.append(rows[:, stacked[-1, :: self._every] > 0])
-        if sum(part.shape[1] for part in self._sample) > 4 * SAMPLE_ROWS:
-            kept = np.hstack(self._sample)
-            thin = -(-kept.shape[1] // (2 * SAMPLE_ROWS))
-            self._sample, self._every = [kept[:, ::thin].copy()], self._every * thin
+        """Keep rows at even distances, ever fewer as more come."""
+        rows = stacked[:: self._every_group, :, :: self._every_row]
+        rows = rows.transpose(1, 0, 2).reshape(stacked.shape[1], -1)
+        self._sample.append(rows[:-1, rows[-1] > 0])
+        self._kept += self._sample[-1].shape[1]
+        if self._kept > 4 * SAMPLE_ROWS:
+            kept = np.hstack(self._sample)[:, ::2].copy()
+            self._sample, self._kept = [kept], kept.shape[1]
+            if 2 * self._every_group <= len(stacked):
+                self._every_group *= 2
+            else:
+                self._every_row *= 2
+
+
+def _alike(first: list[Floats]) -> list[tuple[int, int]]:
+    """Return the pairs of copies that agree in most rows of the first block."""
+    pairs = combinations(range(len(first) - 1), 2)
+    return [(i, j) for i, j in pairs if (first[1 + i] == first[1 + j]).all(axis=0).mean() > MOSTLY]
