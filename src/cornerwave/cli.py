@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cornerwave.errors import CornerwaveError, CornerwaveWarning, LevelError, OutputError
+from cornerwave.errors import (
+    ColumnError,
+    CornerwaveError,
+    CornerwaveWarning,
+    LevelError,
+    OutputError,
+)
 from cornerwave.version import __version__
 
 if TYPE_CHECKING:
     from cornerwave.levels import Level
-    from cornerwave.owner import Vault
+    from cornerwave.owner import Dataset, Vault
 
 app = typer.Typer(
     name="cornerwave",
@@ -46,6 +52,14 @@ class Method(StrEnum):
     pca = "pca"
 
 
+Columns = list[str] | None
+
+
+def _columns(what: str) -> Any:
+    """Return an option that names columns, repeatable."""
+    return typer.Option(metavar="COLUMN", help=f"{what} (repeatable).")
+
+
 VaultOption = Annotated[
     Path | None,
     typer.Option(
@@ -54,6 +68,8 @@ VaultOption = Annotated[
         help="The vault's directory; else CORNERWAVE_VAULT, else .cornerwave here.",
     ),
 ]
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -100,24 +116,94 @@ def register(
         str | None,
         typer.Option(metavar="COLUMN", help="Tells the rows apart, so that their order is free."),
     ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Leave a column out (repeatable).")
+    drop: Annotated[Columns, _columns("Leave a column out")] = None,
+    keep: Annotated[Columns, _columns("Release a column as it is")] = None,
+    categorical: Annotated[
+        Columns, _columns("Treat a column of whole numbers or dates as a category")
     ] = None,
-    keep: Annotated[
+    together: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="Release a column as it is (repeatable)."),
+        typer.Option(metavar="A,B,...", help="Refresh categories as one draw (repeatable)."),
+    ] = None,
+    uniform: Annotated[
+        Columns, _columns("Refresh a category evenly, not from its own frequencies")
+    ] = None,
+    hide_missing: Annotated[Columns, _columns("Hide which values of a column are missing")] = None,
+    transform: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=log1p|rank",
+            help="Perturb on a scale that draws the tail in (repeatable).",
+        ),
+    ] = None,
+    min_count: Annotated[
+        int, typer.Option(metavar="K", help="Pool category values held by fewer than K rows.")
+    ] = 0,
+    schema: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="All choices in a file; `inspect` drafts one."),
     ] = None,
     vault: VaultOption = None,
 ) -> None:
     """Register a table, once, before its first release."""
-    with _progress("Reading") as progress:
-        dataset = _open(vault).register(
-            name, source, key=key, drop=drop or (), keep=keep or (), progress=progress
-        )
-    frozen = dataset.frozen
-    _say(
-        f"Registered {name}: {frozen.rows:,} rows, perturbing {', '.join(frozen.schema.perturbed)}"
+    from cornerwave.table.schema import Choices
+
+    choices = Choices(
+        key=key,
+        keep=tuple(keep or ()),
+        drop=tuple(drop or ()),
+        categorical=tuple(categorical or ()),
+        uniform=tuple(uniform or ()),
+        together=tuple(tuple(group.split(",")) for group in together or ()),
+        hide_missing=tuple(hide_missing or ()),
+        transform=dict(_pair(text, "--transform COLUMN=log1p") for text in transform or ()),
+        min_count=min_count,
     )
+    opened = _open(vault)
+    with _progress("Reading") as progress:
+        dataset = opened.register_as(name, source, choices, schema=schema, progress=progress)
+    for line in _registered(dataset):
+        _say(line)
+
+
+def _registered(dataset: "Dataset") -> Iterator[str]:
+    frozen = dataset.frozen
+    yield f"Registered {dataset.name}: {frozen.rows:,} rows"
+    for what, names in (
+        ("perturbed", frozen.schema.perturbed),
+        ("refreshed", ["+".join(group) for group in frozen.schema.categories]),
+        ("kept as it is", frozen.schema.kept),
+        ("key, released as it is", [c.name for c in frozen.schema.shown if c.role == "key"]),
+        ("missing values stay missing", frozen.missing),
+    ):
+        if names:
+            yield f"  {what}: {', '.join(names)}"
+
+
+@app.command()
+def inspect(
+    source: Annotated[Path, typer.Argument(help="A table, as for `register`.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Write the draft here.")
+    ] = None,
+) -> None:
+    """Look at a table, and draft a schema file for `register`."""
+    from cornerwave.inspection import draft
+    from cornerwave.inspection import inspect as look
+    from cornerwave.table.read import open_source
+
+    text = draft(look(open_source(source)))
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise OutputError(f"{out} exists; choose another name") from None
+    except OSError as error:
+        raise OutputError(f"{out} cannot be written: {error.strerror}") from None
+    _say(f"Wrote {out}; edit it, then: cornerwave register NAME {source} --schema {out}")
 
 
 @app.command()
@@ -145,8 +231,17 @@ def release(
         Path | None,
         typer.Option(metavar="FILE.toml", help="A batch: [[copy]] tables with to, privacy, out."),
     ] = None,
+    round_: Annotated[
+        list[str] | None,
+        typer.Option("--round", metavar="COLUMN", help="Give a column its type back (repeatable)."),
+    ] = None,
+    clip: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=LO:HI", help="Keep a column within bounds (repeatable)."),
+    ] = None,
     source: Annotated[
-        Path | None, typer.Option(help="Where the registered table lies now, if it was moved.")
+        Path | None,
+        typer.Option(metavar="PATH", help="Where the registered table lies now, if it was moved."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     threads: Annotated[
@@ -156,10 +251,14 @@ def release(
 ) -> None:
     """Release copies of a registered table to recipients."""
     from cornerwave.owner import write_all
+    from cornerwave.table.finish import Finish
 
+    finish = Finish(frozenset(round_ or ()), dict(_bounds(text) for text in clip or ()))
     requests = _requests(name, to, privacy, noise, out, levels)
     dataset = _open(vault).dataset(name, source=source)
-    releases = dataset.release_many([(recipient, level) for recipient, level, _ in requests])
+    releases = dataset.release_many(
+        [(recipient, level) for recipient, level, _ in requests], finish=finish
+    )
     copies = [(made, path) for made, (_, _, path) in zip(releases, requests, strict=True)]
     with _progress("Releasing", dataset.frozen.rows) as progress:
         paths = write_all(copies, force=force, threads=threads, progress=progress)
@@ -330,6 +429,25 @@ def _options(
     if version:
         typer.echo(f"cornerwave {__version__}")
         raise typer.Exit
+
+
+def _pair(text: str, example: str) -> tuple[str, str]:
+    name, separator, value = text.rpartition("=")
+    if not separator or not name:
+        raise ColumnError(f"{text!r} is not of the form {example}")
+    return name, value
+
+
+def _bounds(text: str) -> tuple[str, tuple[float | None, float | None]]:
+    example = "--clip COLUMN=LO:HI, with a number or nothing for each bound"
+    name, value = _pair(text, example)
+    low, separator, high = value.partition(":")
+    try:
+        if not separator:
+            raise ValueError
+        return name, (float(low) if low else None, float(high) if high else None)
+    except ValueError:
+        raise ColumnError(f"{text!r} is not of the form {example}") from None
 
 
 def _open(vault: Path | None) -> "Vault":

@@ -59,6 +59,8 @@ def _number(value: float, *, unit: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise LevelError(f"{unit} must be a number, not {type(value).__name__}") from None
+    except OverflowError:
+        raise LevelError(f"{unit} must be a finite number, this one is too large") from None
 
 
 @dataclass(frozen=True, order=True, slots=True)

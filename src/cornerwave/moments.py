@@ -163,6 +163,7 @@ def _semidefinite(correlation: Floats) -> Floats:
         return correlation
     clipped = (vectors * np.maximum(values, 0.0)) @ vectors.T
     size = np.sqrt(np.diag(clipped))
+    size[np.diag(correlation) == 0] = 1.0  # a constant column has nothing to restore
     return np.asarray(clipped / np.outer(size, size))
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from cornerwave.audit.coalition import Coalition, coalition
 from cornerwave.errors import (
+    ColumnError,
     LevelError,
     NoSuchRecipient,
     OutputError,
@@ -33,9 +34,11 @@ from cornerwave.errors import (
 )
 from cornerwave.levels import Level
 from cornerwave.register import measure
-from cornerwave.release import Order, make_copies
+from cornerwave.release import Order, Wanted, make_copies
+from cornerwave.table.finish import Finish
 from cornerwave.table.read import Source, open_source
-from cornerwave.table.schema import decide
+from cornerwave.table.schema import Choices, decide
+from cornerwave.table.schema_file import read_choices
 from cornerwave.table.write import CopyFile, check_output
 from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
@@ -110,21 +113,59 @@ class Vault:
         key: str | None = None,
         keep: Iterable[str] = (),
         drop: Iterable[str] = (),
+        categorical: Iterable[str] = (),
+        uniform: Iterable[str] = (),
+        together: Iterable[Iterable[str]] = (),
+        hide_missing: Iterable[str] = (),
+        transform: Mapping[str, str] | None = None,
+        min_count: int = 0,
+        schema: str | Path | None = None,
         progress: Progress = _silent,
     ) -> "Dataset":
         """Register a table, a file or a frame, and return its dataset.
 
-        Numbers, dates and times are perturbed; every other column must be named in
-        `key`, `keep` or `drop`. Raises SourceError or AlreadyRegistered.
+        Numbers, dates and times are perturbed; text, booleans and `categorical` columns
+        are refreshed, from their own frequencies or evenly if `uniform`, those named
+        `together` as one; values of fewer than `min_count` rows are pooled. Missing
+        values stay so unless the column is in `hide_missing`. `transform` maps columns
+        to 'log1p' or 'rank'. `schema` names a file that says all this instead. Raises
+        SourceError or AlreadyRegistered.
         """
+        choices = Choices(
+            key=key,
+            keep=tuple(keep),
+            drop=tuple(drop),
+            categorical=tuple(categorical),
+            uniform=tuple(uniform),
+            together=tuple(tuple(group) for group in together),
+            hide_missing=tuple(hide_missing),
+            transform=dict(transform or {}),
+            min_count=min_count,
+        )
+        return self.register_as(name, source, choices, schema=schema, progress=progress)
+
+    def register_as(
+        self,
+        name: str,
+        source: Any,
+        choices: Choices,
+        *,
+        schema: str | Path | None = None,
+        progress: Progress = _silent,
+    ) -> "Dataset":
+        """Register a table with choices made as one, or with those in a schema file."""
         _check_name(name, what="a dataset's name")
         self._ledger.refuse_taken(name)
         opened = open_source(source)
-        schema = decide(opened.schema, key=key, keep=keep, drop=drop)
+        if schema is not None:
+            if choices != Choices():
+                raise ColumnError("a schema file says everything; leave out the other choices")
+            choices = read_choices(Path(schema), opened.schema.names)
+        decided = decide(opened.schema, choices)
         identity = secrets.token_hex(16)
         found = measure(
             opened,
-            schema,
+            decided,
             key=dataset_key(self._key, identity),
             mark_secret=self._key.derive("marks"),
             progress=progress,
@@ -202,31 +243,46 @@ class Dataset:
         return self._source
 
     def release(
-        self, *, to: str, privacy: float | None = None, noise: float | None = None
+        self,
+        *,
+        to: str,
+        privacy: float | None = None,
+        noise: float | None = None,
+        round: Iterable[str] = (),
+        clip: Mapping[str, tuple[float | None, float | None]] | None = None,
     ) -> "Release":
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
+
+        After the noise, columns in `round` get the source's type back, and those in
+        `clip` are kept between two bounds.
 
         The level gets its place in the ledger at once; what is returned makes the copy,
         as often as it is asked to, and always the same one. Before anybody can see it,
         the ledger says who holds it.
         """
-        [release] = self.release_many({to: Level.of(noise=noise, privacy=privacy)})
+        level = Level.of(noise=noise, privacy=privacy)
+        [release] = self.release_many({to: level}, finish=Finish(frozenset(round), clip or {}))
         return release
 
     def release_many(
-        self, levels: Mapping[str, Level] | Sequence[tuple[str, Level]]
+        self,
+        levels: Mapping[str, Level] | Sequence[tuple[str, Level]],
+        *,
+        finish: Finish | None = None,
     ) -> list["Release"]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
         `levels` maps recipients to levels, or lists (recipient, level) pairs.
         """
+        finish = finish or Finish()
+        finish.check(self.frozen.schema)
         pairs = list(levels.items() if isinstance(levels, Mapping) else levels)
         if not pairs:
             raise LevelError("no copy was asked for: name a recipient and a level")
         for recipient, _ in pairs:
             _check_name(recipient, what="a recipient's name")
         noise = self._ledger.reserve(self.id, [level for _, level in pairs])
-        return [Release(self, recipient, level, noise) for recipient, level in pairs]
+        return [Release(self, recipient, level, finish, noise) for recipient, level in pairs]
 
     def coalition(self, recipients: Sequence[str]) -> Coalition:
         """Say what these recipients can recover together. Raises NoSuchRecipient."""
@@ -255,6 +311,7 @@ class Release:
     dataset: Dataset
     recipient: str
     level: Level
+    finish: Finish
     noise: tuple[float, ...] = field(repr=False)
 
     def write(
@@ -322,8 +379,8 @@ def write_all(
         order = _order(releases)
         with ExitStack() as hidden:
             files = []
-            for path, level in zip(paths, order.wanted, strict=True):
-                files.append(CopyFile(path, order.copy_schema, order.metadata(level)))
+            for path, wanted in zip(paths, order.wanted, strict=True):
+                files.append(CopyFile(path, order.copy_schema(wanted), order.metadata(wanted)))
                 hidden.callback(files[-1].discard)
             _make(releases, files, threads=threads, progress=progress)
             for file in files:
@@ -385,7 +442,7 @@ def _order(releases: Sequence[Release]) -> Order:
         dataset=first.dataset.id,
         frozen=first.dataset.frozen,
         noise=first.noise,
-        wanted=tuple(release.level for release in releases),
+        wanted=tuple(Wanted(release.level, release.finish) for release in releases),
     )
 
 

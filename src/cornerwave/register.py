@@ -4,6 +4,7 @@ read -> decide -> measure and recognise -> factor -> freeze
 """
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -12,12 +13,16 @@ import numpy as np
 
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
+from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids
-from cornerwave.rows import Group, Secrets, numbered
+from cornerwave.rows import Floats, Group, Secrets, group_rows, numbered
+from cornerwave.table.categories import Tally, check_number, freeze, tally
 from cornerwave.table.fingerprint import Fingerprint, marks
+from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
+from cornerwave.table.scale import Scale, Thinned, rank_scale
 from cornerwave.table.schema import Schema
-from cornerwave.vault.frozen import Frozen
+from cornerwave.vault.frozen import Frozen, on_scales
 from cornerwave.vault.key import Key
 
 IDS_IN_MEMORY = 1 << 23
@@ -45,24 +50,88 @@ def measure(
     Warns about singular columns. Raises SourceError for a table that cannot be perturbed.
     """
     secrets = Secrets.of(key)
-    columns = len(schema.perturbed)
-    moments = Moments.of(np.empty((0, columns)))
-    fingerprint = Fingerprint(0, np.zeros((columns + len(schema.kept), 2), dtype=np.uint64))
-    mark_sums = np.zeros((columns, 2), dtype=np.uint64)
+    scales = find_scales(source, schema)
+    found = _Found.nothing(schema)
     with _Duplicates(schema.key) as duplicates:
         for start, table in numbered(source, schema):
             group = Group.of(start, table, schema, secrets)
-            moments += Moments.of(group.numbers.T)
-            fingerprint += group.fingerprint(schema, secrets)
-            mark_sums += marks(group.bits(), mark_secret)
+            numbers = on_scales(scales, schema.perturbed, group.numbers)
+            found.take(group, numbers, secrets, mark_secret)
+            found.category_marks += group.category_marks(start, schema, mark_secret)
             duplicates.add(group.ids)
             progress(table.num_rows)
         duplicates.check()
-    _check_size(moments, schema)
-    shape = factor(moments.covariance)
+    _check_size(found.moments, schema)
+    shape = factor(found.moments.covariance)
     shape.warn(schema.perturbed)
-    frozen = Frozen.of(schema, source.schema, moments, shape, str(fingerprint))
-    return Registration(frozen, _named_marks(schema, mark_sums, moments))
+    categories = tuple(
+        freeze(names, tallied, schema, source.schema) for names, tallied in found.tallies.items()
+    )
+    frozen = Frozen.of(
+        schema,
+        source.schema,
+        scales,
+        found.moments,
+        shape,
+        categories,
+        found.shows_missing(schema),
+        str(found.fingerprint),
+    )
+    return Registration(frozen, _marks(schema, found))
+
+
+@dataclass
+class _Found:
+    """What has been found in the rows read so far."""
+
+    moments: Moments
+    fingerprint: Fingerprint
+    marks: Words
+    category_marks: Words
+    tallies: dict[tuple[str, ...], Tally]
+
+    @classmethod
+    def nothing(cls, schema: Schema) -> "_Found":
+        columns = len(schema.perturbed)
+        others = len(schema.kept) + sum(map(len, schema.categories))
+        return cls(
+            moments=Moments.of(np.empty((0, columns))),
+            fingerprint=Fingerprint(0, np.zeros((columns + others, 2), dtype=np.uint64)),
+            marks=np.zeros((columns, 2), dtype=np.uint64),
+            category_marks=np.zeros((sum(map(len, schema.categories)), 2), dtype=np.uint64),
+            tallies={names: Counter() for names in schema.categories},
+        )
+
+    def take(self, group: Group, numbers: Floats, secrets: Secrets, mark_secret: bytes) -> None:
+        self.moments += Moments.of(numbers.T)
+        self.fingerprint += group.fingerprint(secrets)
+        self.marks += marks(group.bits(), mark_secret)
+        for names, tallied in self.tallies.items():
+            tallied += tally(group.columns_of(names))
+            check_number(names, tallied, self.moments.rows)
+
+    def shows_missing(self, schema: Schema) -> tuple[str, ...]:
+        """Name the columns that have missing values and do not hide them."""
+        present = zip(schema.perturbed, self.moments.present, strict=True)
+        numbers = [name for name, count in present if count < self.moments.rows]
+        categories = [names[0] for names, tallied in self.tallies.items() if (None,) in tallied]
+        return tuple(
+            name for name in (*numbers, *categories) if not schema.column(name).hide_missing
+        )
+
+
+def find_scales(source: Source, schema: Schema) -> tuple[Scale, ...]:
+    """Return the scale of each perturbed column; reads the table if one is by rank."""
+    names = {name: schema.column(name).transform for name in schema.perturbed}
+    ranked = [name for name, transform in names.items() if transform == "rank"]
+    found: dict[str, Scale] = {}
+    if ranked:
+        sample = Thinned(len(ranked))
+        for table in source.groups(ranked, group_rows(schema)):
+            columns = [table.column(name).combine_chunks() for name in ranked]
+            sample.add([to_floats(c, name) for c, name in zip(columns, ranked, strict=True)])
+        found = {name: rank_scale(sample.column(i), name) for i, name in enumerate(ranked)}
+    return tuple(found.get(name, Scale(transform)) for name, transform in names.items())
 
 
 def _check_size(moments: Moments, schema: Schema) -> None:
@@ -73,14 +142,19 @@ def _check_size(moments: Moments, schema: Schema) -> None:
             raise ColumnError(f"{name!r} has fewer than 2 values; drop it")
 
 
-def _named_marks(
-    schema: Schema, sums: np.ndarray[tuple[int, int], np.dtype[np.uint64]], moments: Moments
-) -> tuple[tuple[str, str], ...]:
-    """Leave out constant columns: two tables may well share one."""
+def _marks(schema: Schema, found: _Found) -> tuple[tuple[str, str], ...]:
+    """Return (mark, column) by which these values would be recognised.
+
+    Constant columns are left out: two tables may well share one.
+    """
+    varies = dict(zip(schema.perturbed, found.moments.deviation > 0, strict=True))
+    for names, tallied in found.tallies.items():
+        for place, name in enumerate(names):
+            varies[name] = len({values[place] for values in tallied}) > 1
+    sums = np.concatenate([found.marks, found.category_marks])
+    marked = zip(varies.items(), sums, strict=True)
     return tuple(
-        (total.astype(">u8").tobytes().hex(), name)
-        for name, total, deviation in zip(schema.perturbed, sums, moments.deviation, strict=True)
-        if deviation > 0
+        (total.astype(">u8").tobytes().hex(), name) for (name, varying), total in marked if varying
     )
 
 

@@ -8,9 +8,9 @@ the registered one.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -20,13 +20,16 @@ from numpy.typing import NDArray
 
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.levels import Level
+from cornerwave.noise.grid import add_on_grid
 from cornerwave.noise.path import steps
 from cornerwave.noise.reading import BLOCK_CELLS, Reader, Reading, available_threads
-from cornerwave.noise.stream import strict
+from cornerwave.noise.refresh import refresh, retention
+from cornerwave.noise.stream import Ids, WhiteStreams
 from cornerwave.rows import Group, Secrets, group_rows, numbered
 from cornerwave.table.fingerprint import Fingerprint
+from cornerwave.table.finish import Finish
 from cornerwave.table.read import Source
-from cornerwave.table.schema import PERTURBED
+from cornerwave.table.schema import CATEGORY, PERTURBED, Column
 from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
 from cornerwave.version import __version__
@@ -42,34 +45,61 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """A copy that is wanted: its level, and what is done to it after the noise."""
+
+    level: Level
+    finish: Finish = field(default_factory=Finish)
+
+
+@dataclass(frozen=True)
 class Order:
     """Which copies to make: the dataset, its levels in ledger order, and those wanted."""
 
     dataset: str
     frozen: Frozen
     noise: tuple[float, ...]
-    wanted: tuple[Level, ...]
+    wanted: tuple["Wanted", ...]
 
-    @property
-    def copy_schema(self) -> pa.Schema:
-        """The columns of a copy: numbers as floats, in the source's order."""
+    def copy_schema(self, wanted: "Wanted") -> pa.Schema:
+        """Return the columns of a copy, in the source's order; numbers are floats or rounded."""
         types = self.frozen.source_types
-        return pa.schema([_field(column, types) for column in self.frozen.schema.shown])
+        return pa.schema(
+            [_field(column, types, wanted.finish) for column in self.frozen.schema.shown]
+        )
 
-    def metadata(self, level: Level) -> dict[str, Any]:
+    def metadata(self, wanted: "Wanted") -> dict[str, Any]:
         """Return what a copy says of itself; nothing in it comes from single rows."""
+        level = wanted.level
         return {
             "dataset": self.dataset,
             "noise": level.noise,
             "privacy": level.privacy,
+            "retention": retention(level.noise),
             "rows": self.frozen.rows,
             "version": __version__,
             "noise_format": self.frozen.noise_format,
             "columns": {
-                column.name: {"role": column.role, "unit": column.unit}
+                column.name: describe(column, self.frozen, wanted.finish)
                 for column in self.frozen.schema.shown
             },
         }
+
+
+def describe(column: Column, frozen: Frozen, finish: Finish) -> dict[str, Any]:
+    """Return what a recipient needs to know about a column to reckon with its noise."""
+    told: dict[str, Any] = {"role": column.role, "unit": column.unit}
+    if column.role == PERTURBED:
+        told["transform"] = column.transform
+        told |= finish.describe(column.name, frozen.source_types.field(column.name).type)
+    if column.role in (PERTURBED, CATEGORY):
+        told["missing"] = "hidden" if column.hide_missing else "shown"
+    for categories in frozen.categories:
+        if column.name in categories.columns:
+            told["base"] = categories.base
+            told["categories"] = len(categories.counts)
+            told["together"] = list(categories.columns) if len(categories.columns) > 1 else None
+    return told
 
 
 def make_copies(
@@ -106,11 +136,15 @@ class _Workshop:
         self._order, self._secrets, self._sinks = order, secrets, sinks
         self._threads = threads
         path = steps(order.noise)
-        self._reading = Reading(path, [order.noise.index(level.noise) for level in order.wanted])
+        self._reading = Reading(
+            path, [order.noise.index(wanted.level.noise) for wanted in order.wanted]
+        )
         self._readers: SimpleQueue[Reader] = SimpleQueue()
         self._writes: list[Future[None]] = []
         columns = len(order.frozen.schema.perturbed)
-        self._block_rows = min(max(1, BLOCK_CELLS // columns), group_rows(order.frozen.schema))
+        self._block_rows = min(
+            max(1, BLOCK_CELLS // max(1, columns)), group_rows(order.frozen.schema)
+        )
         for _ in range(threads):
             self._readers.put(
                 Reader(self._reading, secrets.noise, columns=columns, rows=self._block_rows)
@@ -148,77 +182,95 @@ class _Workshop:
             write.result()
 
     def _perturb(self, start: int, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
-        frozen = self._order.frozen
+        order, frozen = self._order, self._order.frozen
         group = Group.of(start, table, frozen.schema, self._secrets)
-        fingerprint = group.fingerprint(frozen.schema, self._secrets)
+        fingerprint = group.fingerprint(self._secrets)
+        x = fill_missing(frozen.scaled(group.numbers), group.ids, frozen, self._secrets.missing)
         reader = self._readers.get()
         try:
-            copies = perturb(group, reader, frozen, self._block_rows)
+            numbers = perturb(x, group.ids, reader, frozen, self._block_rows)
         finally:
             self._readers.put(reader)
+        distinct = sorted({wanted.level.noise for wanted in order.wanted})
+        refreshed = refresh_categories(group, frozen, distinct, self._secrets.noise)
         return fingerprint, [
-            _copy_table(self._order, group, copies[self._order.noise.index(level.noise)])
-            for level in self._order.wanted
+            _copy_table(
+                order,
+                wanted,
+                group,
+                frozen.unscaled(numbers[order.noise.index(wanted.level.noise)]),
+                refreshed[distinct.index(wanted.level.noise)],
+            )
+            for wanted in order.wanted
         ]
 
 
-def perturb(group: Group, reader: Reader, frozen: Frozen, block_rows: int) -> dict[int, Floats]:
-    """Return the perturbed columns (N, rows) of a group for each wanted level, on the grid."""
-    copies: dict[int, Floats] = {}
-    rows = group.numbers.shape[1]
-    for start in range(0, rows, block_rows):
-        ids = group.ids[start : start + block_rows]
-        for index, white in reader.white(ids):
-            if index not in copies:
-                copies[index] = np.empty_like(group.numbers)
-            add_on_grid(group.numbers, frozen.factor, white, frozen.grid, copies[index], start)
+def fill_missing(x: Floats, ids: Ids, frozen: Frozen, secret: bytes) -> Floats:
+    """Put a keyed draw from the column's normal law in the place of values missing in secret."""
+    hidden = [frozen.schema.column(name).hide_missing for name in frozen.schema.perturbed]
+    if not any(hidden) or not np.isnan(x[hidden]).any():
+        return x
+    streams = WhiteStreams(secret, [0.0], columns=len(x), rows=len(ids))
+    streams.place(ids)
+    deviation = np.sqrt(np.diag(frozen.covariance))
+    drawn = frozen.mean[:, None] + deviation[:, None] * streams.normals(0.0)
+    return np.where(np.isnan(x) & np.array(hidden)[:, None], drawn, x)
+
+
+def perturb(
+    x: Floats, ids: Ids, reader: Reader, frozen: Frozen, block_rows: int
+) -> dict[int, Floats]:
+    """Return columns x (N, rows) with the noise of each level that is read, on the grid."""
+    columns, rows = x.shape
+    copies = {index: np.empty_like(x) for index in reader.wanted}
+    for start in range(0, rows if columns else 0, block_rows):
+        for index, white in reader.white(ids[start : start + block_rows]):
+            add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start)
     return copies
 
 
-@strict
-def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int) -> None:
-    """Fill out[:, start:] with x + factor @ white, both as whole numbers of grid steps.
-
-    The value in steps is whole, so rounding the noise rounds their sum: a copy on the
-    grid is a function of the raw copy, and its low bits tell nothing. A column with
-    grid 0 is constant and stays as it is.
-    """
-    columns, rows = white.shape
-    for i in range(columns):
-        xi, oi = x[i, start : start + rows], out[i, start : start + rows]
-        step = grid[i]
-        if step == 0.0:
-            for row in range(rows):
-                oi[row] = xi[row]
-            continue
-        per_step = 1.0 / step
-        weight, w = factor[i, 0], white[0]
-        for row in range(rows):
-            oi[row] = weight * w[row]
-        for k in range(1, i + 1):
-            weight, w = factor[i, k], white[k]
-            for row in range(rows):
-                oi[row] += weight * w[row]
-        for row in range(rows):
-            oi[row] = (np.rint(xi[row] * per_step) + np.rint(oi[row] * per_step)) * step
+def refresh_categories(
+    group: Group, frozen: Frozen, noise: Sequence[float], key: bytes
+) -> list[dict[str, pa.Array]]:
+    """Return the refreshed category columns of a group, by name, for each noise."""
+    copies: list[dict[str, pa.Array]] = [{} for _ in noise]
+    for place, categories in enumerate(frozen.categories):
+        codes = refresh(
+            categories.encode(group.columns_of(categories.columns)),
+            group.ids,
+            noise=noise,
+            bounds=categories.bounds,
+            key=key,
+            column=place,
+        )
+        for copy, own in zip(copies, codes, strict=True):
+            copy.update(zip(categories.columns, categories.decode(own), strict=True))
+    return copies
 
 
-def _copy_table(order: Order, group: Group, numbers: Floats) -> pa.Table:
-    schema = order.frozen.schema
-    perturbed = dict(zip(schema.perturbed, numbers, strict=True))
-    arrays = [
-        pa.array(perturbed[column.name], from_pandas=True)
-        if column.role == PERTURBED
-        else group.table.column(column.name)
-        for column in schema.shown
-    ]
-    return pa.table(arrays, names=[column.name for column in schema.shown]).cast(order.copy_schema)
+def _copy_table(
+    order: Order,
+    wanted: Wanted,
+    group: Group,
+    numbers: Floats,
+    categories: Mapping[str, pa.Array],
+) -> pa.Table:
+    schema, types = order.frozen.schema, order.frozen.source_types
+    made: dict[str, Any] = {
+        name: wanted.finish.apply(name, values, types.field(name).type)
+        for name, values in zip(schema.perturbed, numbers, strict=True)
+    }
+    made |= categories
+    names = [column.name for column in schema.shown]
+    arrays = [made[name] if name in made else group.table.column(name) for name in names]
+    return pa.table(arrays, names=names).cast(order.copy_schema(wanted))
 
 
-def _field(column: Any, types: pa.Schema) -> pa.Field:
-    if column.role != PERTURBED:
-        return pa.field(column.name, types.field(column.name).type)
-    return pa.field(column.name, pa.float64())
+def _field(column: Column, types: pa.Schema, finish: Finish) -> pa.Field:
+    type_ = types.field(column.name).type
+    if column.role == PERTURBED:
+        return pa.field(column.name, finish.type_of(column.name, type_))
+    return pa.field(column.name, type_.value_type if pa.types.is_dictionary(type_) else type_)
 
 
 def _difference(found: Fingerprint | None, frozen: Frozen) -> str:

@@ -4,7 +4,7 @@ Registration and release read the same table in the same way; what they must agr
 on, to the bit, is here: the rows' ids and the bits that their values are known by.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids, position_ids
-from cornerwave.table.fingerprint import Fingerprint, bits_of_floats, bits_of_kept, row_ids
+from cornerwave.table.categories import Encoded
+from cornerwave.table.fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, row_ids
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
 from cornerwave.table.schema import Schema
@@ -32,7 +33,8 @@ class Secrets:
     noise: bytes
     row_ids: bytes
     fingerprint: bytes
-    kept: bytes
+    texts: bytes
+    missing: bytes
 
     @classmethod
     def of(cls, key: Key) -> "Secrets":
@@ -41,7 +43,8 @@ class Secrets:
             noise=key.derive("noise"),
             row_ids=key.derive("row ids"),
             fingerprint=key.derive("fingerprint"),
-            kept=key.derive("kept"),
+            texts=key.derive("texts"),
+            missing=key.derive("missing"),
         )
 
     def __repr__(self) -> str:
@@ -50,12 +53,12 @@ class Secrets:
 
 @dataclass(frozen=True)
 class Group:
-    """Some consecutive rows: the table itself, and its perturbed columns (N, rows)."""
+    """Some consecutive rows: their table, ids, numbers (N, rows) and encoded categories."""
 
-    start: int
     table: pa.Table
-    numbers: Floats
     ids: Ids
+    numbers: Floats
+    encoded: Mapping[str, Encoded]
 
     @classmethod
     def of(cls, start: int, table: pa.Table, schema: Schema, secrets: Secrets) -> "Group":
@@ -67,21 +70,40 @@ class Group:
             ids = position_ids(start, table.num_rows)
         else:
             ids = row_ids(_whole(table, schema.key), secrets.row_ids, schema.key)
-        return cls(start, table, numbers, ids)
+        others = [*schema.kept, *(name for group in schema.categories for name in group)]
+        encoded = {name: Encoded.of(_whole(table, name), name) for name in others}
+        return cls(table, ids, numbers, encoded)
 
     def bits(self) -> list[Words]:
         """Return the bits of the perturbed values."""
         return [bits_of_floats(column) for column in self.numbers]
 
-    def fingerprint(self, schema: Schema, secrets: Secrets) -> Fingerprint:
+    def fingerprint(self, secrets: Secrets) -> Fingerprint:
         """Return the fingerprint of these rows."""
-        kept = [bits_of_kept(_whole(self.table, name), name, secrets.kept) for name in schema.kept]
-        return Fingerprint.of(self.ids, [*self.bits(), *kept], secrets.fingerprint)
+        others = [column.bits(secrets.texts, MISSING_BITS) for column in self.encoded.values()]
+        return Fingerprint.of(self.ids, [*self.bits(), *others], secrets.fingerprint)
+
+    def category_marks(self, start: int, schema: Schema, secret: bytes) -> Words:
+        """Return sums by which the vault recognises category columns, whatever the dataset.
+
+        Few values in any order say little, so a row's key or position is part of it.
+        """
+        if schema.key is None:
+            ids = position_ids(start, len(self.ids))
+        else:
+            ids = row_ids(_whole(self.table, schema.key), secret, schema.key)
+        names = [name for group in schema.categories for name in group]
+        bits = [column.bits(secret, MISSING_BITS) for column in self.columns_of(names)]
+        return Fingerprint.of(ids, bits, secret, tell_columns_apart=False).sums
+
+    def columns_of(self, names: Sequence[str]) -> list[Encoded]:
+        """Return some encoded columns."""
+        return [self.encoded[name] for name in names]
 
 
 def group_rows(schema: Schema) -> int:
     """Return how many rows make a group: a power of two that depends on the columns alone."""
-    rows = GROUP_CELLS // len(schema.perturbed)
+    rows = GROUP_CELLS // max(1, len(schema.perturbed) + len(schema.categories))
     return max(1024, 1 << max(rows.bit_length() - 1, 0))
 
 

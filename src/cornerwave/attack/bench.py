@@ -74,9 +74,10 @@ def battery(
                     scheme, X, levels, reference, leaked, order, unsafe_seed
                 )
             everyone = [range(len(levels))]
-            for coalition in (levels == tuple(noise) and coalitions) or everyone:
-                held = published[levels].of_copies(list(coalition))
-                scores = _scores(X, attack, held, confidence)
+            held_by = coalitions if coalitions and levels == tuple(noise) else everyone
+            duel = _Duel.of(X, attack, published[levels])
+            for coalition in held_by:
+                scores = duel.scores(list(coalition), confidence)
                 outcomes.append(Outcome(scheme.name, attack.name, tuple(coalition), *scores))
     return outcomes
 
@@ -105,20 +106,36 @@ def _evidence(
     )
 
 
-def _scores(
-    X: Floats, attack: Attack, evidence: Evidence, confidence: float
-) -> tuple[Measured, Measured, Measured]:
-    """Return the errors alone and together, and the gain, on rows that did not leak."""
-    hidden = np.ones(len(X), dtype=bool)
-    hidden[evidence.leaked] = False
-    variance = np.diag(evidence.known.covariance)
-    single = attack.alone or attack.estimate
-    alone = [single(evidence.of_copies([i]))[hidden] for i in range(len(evidence.copies))]
-    truth = X[hidden]
-    best = min(alone, key=lambda estimate: error(truth, estimate, variance=variance).value)
-    together = attack.estimate(evidence)[hidden]
-    return (
-        error(truth, best, variance=variance, confidence=confidence),
-        error(truth, together, variance=variance, confidence=confidence),
-        gain(truth, alone=best, together=together, variance=variance, confidence=confidence),
-    )
+@dataclass(frozen=True)
+class _Duel:
+    """One attack on one scheme: what it makes of each copy alone, on rows that did not leak."""
+
+    truth: Floats
+    variance: Floats
+    hidden: NDArray[np.bool_]
+    attack: Attack
+    evidence: Evidence
+    alone: list[Floats]
+
+    @classmethod
+    def of(cls, X: Floats, attack: Attack, evidence: Evidence) -> "_Duel":
+        hidden = np.ones(len(X), dtype=bool)
+        hidden[evidence.leaked] = False
+        single = attack.alone or attack.estimate
+        alone = [single(evidence.of_copies([i]))[hidden] for i in range(len(evidence.copies))]
+        variance = np.diag(evidence.known.covariance)
+        return cls(X[hidden], variance, hidden, attack, evidence, alone)
+
+    def scores(
+        self, coalition: list[int], confidence: float
+    ) -> tuple[Measured, Measured, Measured]:
+        """Return the error of the best single copy, that of the coalition, and the gain."""
+        units: dict[str, Any] = {"variance": self.variance, "confidence": confidence}
+        errors = {i: error(self.truth, self.alone[i], **units) for i in coalition}
+        best = min(errors, key=lambda i: errors[i].value)
+        together = self.attack.estimate(self.evidence.of_copies(coalition))[self.hidden]
+        return (
+            errors[best],
+            error(self.truth, together, **units),
+            gain(self.truth, alone=self.alone[best], together=together, **units),
+        )

@@ -35,6 +35,9 @@ RANK_TOLERANCE = 1e-12
 NEGLIGIBLE = 1e-9
 """A coefficient below this is the rounding of a zero."""
 
+ROUNDING = 1e-13
+"""A sum below this share of its terms is the rounding of a zero."""
+
 
 @dataclass(frozen=True)
 class Combination:
@@ -77,8 +80,8 @@ def combination(across: Any) -> Combination:
     coefficients[np.abs(coefficients) < NEGLIGIBLE] = 0.0
     coefficients /= coefficients.sum()
     noise = float(coefficients @ across @ coefficients)
-    negligible = noise < RANK_TOLERANCE * np.abs(across).max()
-    return Combination(coefficients, 0.0 if negligible else noise)
+    terms = float(np.abs(coefficients) @ np.abs(across) @ np.abs(coefficients))
+    return Combination(coefficients, noise if noise > ROUNDING * terms else 0.0)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ that all copies are worth and t its noise (`llse.combination`, sufficient for
 Gaussian noise of covariance Sigma (x) S), both measured along the axes of S.
 
 The learned estimate knows no distribution, only rows whose truth leaked; it needs
-scikit-learn, from the extra `cornerwave[attack]`.
+scikit-learn, from the extra `cornerwave[attack]`. It is far from the posterior mean
+when few rows leaked, and another training gives another model: an interval over
+rows (`score`) is that of the model at hand and leaves this spread out.
 """
 
 from collections.abc import Sequence

@@ -26,11 +26,9 @@ from cornerwave.attack.generator import normals
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
+from cornerwave.noise.grid import grid_of
 
 Floats = NDArray[np.float64]
-
-GRID_BITS = 24
-"""A column of ours lies on a grid of about 2^-24 of its standard deviation."""
 
 
 class Scheme(ABC):
@@ -148,9 +146,14 @@ class Ours(Scheme):
     def copies(self, X: Any, *, noise: Sequence[float], unsafe_seed: int) -> list[Floats]:
         """Return the copies of Algorithm 1, each column on its grid."""
         X = np.asarray(X, dtype=np.float64)
-        grid = grid_of(X)
+        moments = Moments.of(X)
+        grid = grid_of(deviation=moments.deviation, largest=moments.largest)
+        step = np.where(grid > 0, grid, 1.0)
+        whole = np.rint(X / step)
         raw = parallel(X, noise=noise, unsafe_seed=unsafe_seed)
-        return [np.round(copy / grid) * grid for copy in raw]
+        # Value and noise each in whole steps, so that the noise's rounding knows no value.
+        rounded = [(whole + np.rint((copy - X) / step)) * step for copy in raw]
+        return [np.where(grid > 0, copy, X) for copy in rounded]
 
     def resorted(
         self, X: Any, *, order: Any, noise: Sequence[float], unsafe_seed: int
@@ -168,17 +171,6 @@ SCHEMES: tuple[Scheme, ...] = (
     Ours(),
 )
 """Every scheme on the bench, ours last."""
-
-
-def grid_of(X: Any) -> Floats:
-    """Return the grid of each column: a power of two near 2^-24 of its deviation, (N,).
-
-    >>> grid_of(np.array([[0.0], [1.0], [2.0]])) == 2.0**-24
-    array([ True])
-    """
-    deviation = Moments.of(X).deviation
-    exponent = np.round(np.log2(np.where(deviation > 0, deviation, 1.0)))
-    return np.asarray(2.0 ** (exponent - GRID_BITS))
 
 
 def _prepared(X: Any) -> tuple[Floats, Floats]:

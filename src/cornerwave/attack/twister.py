@@ -12,9 +12,10 @@ not come from a Mersenne Twister contradict each other, and there is no solution
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from cornerwave.noise.stream import strict
 
 WORDS = 624
 SHIFT = 397
@@ -23,10 +24,10 @@ UNUSED_BITS = 31
 
 _PACKED = STATE_BITS // 64
 _MATRIX = 0x9908B0DF
+_BYTE = np.uint64(255)
+_8, _16, _24, _32, _40, _48, _56 = (np.uint64(8 * byte) for byte in range(1, 8))
 
 Words = NDArray[np.uint64]
-
-_compiled = numba.njit(cache=True, error_model="numpy")
 
 
 def equations(places: Any, *, top_bits: Any) -> Words:
@@ -45,15 +46,17 @@ def equations(places: Any, *, top_bits: Any) -> Words:
     return out
 
 
-def solve(rows: Words, values: Any) -> NDArray[np.uint32] | None:
-    """Return a first state (624,) that fits, or None if the equations contradict.
+def solve(
+    rows: Words, values: Any, *, unknowns: int = STATE_BITS - UNUSED_BITS
+) -> NDArray[np.uint32] | None:
+    """Return the first state (624,), or None if the equations contradict or do not suffice.
 
     rows: (n, 313) from `equations`, used as scratch; values: (n,) of 0 and 1.
     """
     rows[:, _PACKED] = np.asarray(values, dtype=np.uint64)
     pivots = np.empty(STATE_BITS, dtype=np.int64)
     rank = eliminate(rows, pivots)
-    if rows[rank:, _PACKED].any():
+    if rank < unknowns or rows[rank:, _PACKED].any():
         return None
     bits = np.zeros(STATE_BITS, dtype=np.uint8)
     substitute(rows[:rank], pivots[:rank], bits)
@@ -81,7 +84,7 @@ def _tempering() -> NDArray[np.uint32]:
     return masks
 
 
-@_compiled
+@strict
 def _add_bits(word: Any, mask: Any, out: Any) -> None:
     """Add the bits of a word of sums that the mask names."""
     for bit in range(32):
@@ -90,7 +93,7 @@ def _add_bits(word: Any, mask: Any, out: Any) -> None:
                 out[at] ^= word[bit, at]
 
 
-@_compiled
+@strict
 def fill_equations(state: Any, tempering: Any, places: Any, top_bits: Any, out: Any) -> None:
     """Run the twister on sums of bits; write the tempered top bits of the wanted outputs."""
     width = state.shape[2]
@@ -113,7 +116,7 @@ def fill_equations(state: Any, tempering: Any, places: Any, top_bits: Any, out: 
             wanted += 1
 
 
-@_compiled
+@strict
 def _fill_table(rows: Any, pivots: Any, first: int, rank: int, word: int, table: Any) -> None:
     """Fill table[byte, bits] with the sum of the pivot rows of those bits of that byte."""
     table[:, :, word:] = 0
@@ -124,7 +127,19 @@ def _fill_table(rows: Any, pivots: Any, first: int, rank: int, word: int, table:
                 table[byte, bits, word:] ^= rows[pivot, word:]
 
 
-@_compiled
+@strict
+def _clear(row: Any, bits: Any, table: Any, word: int) -> None:
+    """Add to a row the pivot rows of these bits, from the given word on."""
+    t0, t1 = table[0, bits & _BYTE], table[1, bits >> _8 & _BYTE]
+    t2, t3 = table[2, bits >> _16 & _BYTE], table[3, bits >> _24 & _BYTE]
+    t4, t5 = table[4, bits >> _32 & _BYTE], table[5, bits >> _40 & _BYTE]
+    t6, t7 = table[6, bits >> _48 & _BYTE], table[7, bits >> _56]
+    for at in range(word, row.shape[0]):
+        low = t0[at] ^ t1[at] ^ t2[at] ^ t3[at]
+        row[at] ^= low ^ t4[at] ^ t5[at] ^ t6[at] ^ t7[at]
+
+
+@strict
 def eliminate(rows: Any, pivots: Any) -> int:
     """Bring packed rows to echelon form in place; return the rank and fill the pivot columns."""
     count, width = rows.shape
@@ -152,16 +167,11 @@ def eliminate(rows: Any, pivots: Any) -> int:
             row += 1
         _fill_table(rows, pivots, first, rank, word, table)
         for below in range(row, count):
-            bits = rows[below, word] & mask
-            for byte in range(8):
-                index = bits >> np.uint64(8 * byte) & np.uint64(255)
-                if index != 0:
-                    for at in range(word, width):
-                        rows[below, at] ^= table[byte, index, at]
+            _clear(rows[below], rows[below, word] & mask, table, word)
     return rank
 
 
-@_compiled
+@strict
 def substitute(rows: Any, pivots: Any, bits: Any) -> None:
     """Solve an echelon form from the bottom; columns without a pivot are 0."""
     width = rows.shape[1]

@@ -62,6 +62,7 @@ class Reader:
 
     def __init__(self, reading: Reading, key: bytes, *, columns: int, rows: int) -> None:
         self._reading = reading
+        self.wanted = reading.wanted
         self._streams = WhiteStreams(key, reading.noise, columns=columns, rows=rows)
         # The last place is W(0) = 0: index ORIGIN.
         self._levels = np.zeros((reading.places + 1, columns * rows))

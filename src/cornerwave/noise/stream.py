@@ -105,6 +105,8 @@ _SIGN = _WORD(0x8000_0000_0000_0000)
 _1, _2, _12, _52, _63, _ZERO = (_WORD(n) for n in (1, 2, 12, 52, 63, 0))
 _EXPONENT_BIAS = 2.0**52 + 1023.0
 _MINUS_2_LN2 = -1.3862943611198906
+_PER_LN2 = 1.4426950408889634
+_LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 _HALF_PI = 1.5707963267948966
 _PI = 3.141592653589793
 
@@ -140,9 +142,8 @@ def _bits_of(_context: Any, _value: Any) -> Any:
 
 
 @_inlined
-def _radius(word: Any) -> Any:
-    """sqrt(-2 log u), with u the top 52 bits of the word, in (0, 1]."""
-    u = 2.0 - _float_of((word >> _12) | _ONE)
+def minus_2_log(u: Any) -> Any:
+    """-2 log u of a positive normal double."""
     # u = m 2^e with sqrt(1/2) <= m < sqrt(2)
     shifted = _bits_of(u) + (_ONE - _HALF_SQRT2)
     m = _float_of((shifted & _FRACTION) + _HALF_SQRT2)
@@ -153,7 +154,30 @@ def _radius(word: Any) -> Any:
     t4 = t2 * t2
     low = (_L0 + _L1 * t) + (_L2 + _L3 * t) * t2
     high = (_L4 + _L5 * t) + _L6 * t2
-    return math.sqrt(e * _MINUS_2_LN2 + s * (low + high * t4))
+    return e * _MINUS_2_LN2 + s * (low + high * t4)
+
+
+@_inlined
+def exp_of(t: Any) -> Any:
+    """e^t = 2^k e^r with |r| <= ln(2)/2, for |t| <= 700; beyond, that of the end."""
+    t = min(max(t, -700.0), 700.0)
+    k = np.rint(t * _PER_LN2)
+    r = (t - k * _LN2_HIGH) - k * _LN2_LOW
+    tail = 1.0 + r * (1 / 11 + r * (1 / 132))
+    for n in range(10, 0, -1):
+        tail = 1.0 + (r / n) * tail
+    return tail * _float_of(_WORD(np.int64(k) + 1023) << _52)
+
+
+@_inlined
+def unit_of(word: Any) -> Any:
+    """A number in (0, 1] from the top 52 bits of a word."""
+    return 2.0 - _float_of((word >> _12) | _ONE)
+
+
+@_inlined
+def _radius(word: Any) -> Any:
+    return math.sqrt(minus_2_log(unit_of(word)))
 
 
 @_inlined

@@ -16,14 +16,22 @@ import pyarrow.csv as pacsv
 NULL, TEXT = pa.null(), pa.string()
 INTEGER, LONG, FLOAT, BOOLEAN = pa.int64(), pa.decimal128(38, 0), pa.float64(), pa.bool_()
 DATE, TIMESTAMP, ZONED = pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC")
+FINE, FINE_ZONED = pa.timestamp("ns"), pa.timestamp("ns", tz="UTC")
 
-_NARROWEST_FIRST = (INTEGER, LONG, FLOAT, BOOLEAN, DATE, TIMESTAMP, ZONED)
+_NARROWEST_FIRST = (INTEGER, LONG, FLOAT, BOOLEAN, DATE, TIMESTAMP, ZONED, FINE, FINE_ZONED)
+_TRIMMED = (INTEGER, FLOAT)
+"""Types whose values the reader takes with spaces around them, as in `39, 40`."""
 _WIDER = {
     (INTEGER, LONG): LONG,
     (INTEGER, FLOAT): FLOAT,
     (LONG, FLOAT): FLOAT,
     (DATE, TIMESTAMP): TIMESTAMP,
+    (DATE, FINE): FINE,
+    (TIMESTAMP, FINE): FINE,
+    (ZONED, FINE_ZONED): FINE_ZONED,
 }
+_TOO_LONG = r"^\s*[+-]?[0-9]{39,}\s*$"
+"""Whole numbers that Arrow's longest decimal cannot hold, and silently wraps."""
 _NULL_SPELLINGS = pa.array(pacsv.ConvertOptions().null_values)
 
 
@@ -44,6 +52,8 @@ def _narrowest(text: pa.Array) -> pa.DataType:
     values = values.drop_null()
     if len(values) == 0:
         return NULL
+    if pc.any(pc.match_substring_regex(values, _TOO_LONG)).as_py():
+        return TEXT
     for type_ in _NARROWEST_FIRST:
         if _fits(values, type_):
             return type_
@@ -52,7 +62,7 @@ def _narrowest(text: pa.Array) -> pa.DataType:
 
 def _fits(values: pa.Array, type_: pa.DataType) -> bool:
     try:
-        pc.cast(values, type_)
+        pc.cast(pc.utf8_trim_whitespace(values) if type_ in _TRIMMED else values, type_)
     except pa.ArrowInvalid:
         return False
     return True

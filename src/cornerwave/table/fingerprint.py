@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from cornerwave.errors import ColumnError
 from cornerwave.noise.cipher import BlockFunction, Words, room_for
 from cornerwave.noise.stream import Ids, strict
-from cornerwave.table.numbers import to_floats
 from cornerwave.table.siphash import hash_texts
 
 CHUNK = 8192
 """Rows that are enciphered at once: enough to be worth the call, few enough for the cache."""
 
-_MISSING = np.uint64(0x7FF8_0000_0000_0000)  # every NaN, whatever its payload
+MISSING_BITS = np.uint64(0x7FF8_0000_0000_0000)  # every NaN, whatever its payload
 
 
 def row_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
@@ -51,7 +50,14 @@ class Fingerprint:
     sums: Words
 
     @classmethod
-    def of(cls, ids: Ids, columns: Sequence[Words], secret: bytes) -> "Fingerprint":
+    def of(
+        cls,
+        ids: Ids,
+        columns: Sequence[Words],
+        secret: bytes,
+        *,
+        tell_columns_apart: bool = True,
+    ) -> "Fingerprint":
         """Return the fingerprint of some rows, given 64 bits for each of their values."""
         encipher = BlockFunction(secret)
         masks_room, room, blocks = room_for(CHUNK), room_for(CHUNK), _blocks()
@@ -60,7 +66,8 @@ class Fingerprint:
             part = slice(start, start + CHUNK)
             masks = encipher(ids[part], masks_room).reshape(-1, 2)
             for index, values in enumerate(columns):
-                _fill_blocks(masks, values[part], index, blocks)
+                number = index if tell_columns_apart else 0
+                _fill_blocks(masks, values[part], number, blocks)
                 _add_lanes(encipher(blocks[: len(masks)], room), sums[index])
         return cls(len(ids), sums)
 
@@ -109,18 +116,4 @@ def bits_of_floats(values: NDArray[np.float64]) -> Words:
     """Return the bits of a column of floats, with one pattern for all that is missing."""
     bits = values.view(np.uint64)
     missing = np.isnan(values)
-    return np.where(missing, _MISSING, bits) if missing.any() else bits
-
-
-def bits_of_kept(values: pa.Array, name: str, secret: bytes) -> Words:
-    """Return 64 bits that stand for each value of a kept column."""
-    if pa.types.is_floating(values.type):
-        return bits_of_floats(to_floats(values, name))
-    try:
-        hashes = hash_texts(values, secret)
-    except pa.ArrowException:
-        raise ColumnError(
-            f"{name!r}: a column of type {values.type} cannot be kept; drop it"
-        ) from None
-    present = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
-    return np.where(present, hashes[:, 0], _MISSING)
+    return np.where(missing, MISSING_BITS, bits) if missing.any() else bits

@@ -63,11 +63,9 @@ def _plain_numbers(array: pa.Array, name: str) -> pa.Array:
     if _types.is_floating(type_):
         return array.cast(pa.float64())
     if _types.is_decimal(type_):
-        return (
-            _checked(array.cast(pa.float64()), name) if type_.scale <= 0 else array.cast("double")
-        )
+        return _checked(array, name) if type_.scale <= 0 else array.cast(pa.float64())
     if _types.is_integer(type_):
-        return _checked(array.cast(pa.float64(), safe=False), name)
+        return _checked(array, name)
     if _types.is_date(type_):
         return array.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
     return pc.divide(_checked(_microseconds(array), name), 1e6)
@@ -81,17 +79,18 @@ def _microseconds(array: pa.Array) -> pa.Array:
         array = array.cast(pa.duration("us"), safe=False)
     else:
         array = array.cast(pa.time64("us"), safe=False)
-    return array.cast(pa.int64()).cast(pa.float64(), safe=False)
+    return array.cast(pa.int64())
 
 
-def _checked(array: pa.Array, name: str) -> pa.Array:
-    largest = pc.max(pc.abs(array)).as_py()
-    if largest is not None and largest > EXACT:
+def _checked(whole: pa.Array, name: str) -> pa.Array:
+    """Return whole numbers as floats. They are compared before: 2^53 + 1 is 2^53 afterwards."""
+    ends = pc.min_max(whole).as_py()
+    if ends["min"] is not None and not -EXACT <= ends["min"] <= ends["max"] <= EXACT:
         raise ColumnError(
             f"{name!r} holds whole numbers beyond 2^53, which floating point cannot tell apart; "
             "they are likely identifiers: --drop the column, or make it the --key"
         )
-    return array
+    return whole.cast(pa.float64(), safe=False)
 
 
 def _value_type(type_: pa.DataType) -> pa.DataType:

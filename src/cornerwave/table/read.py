@@ -15,6 +15,7 @@ import narwhals as nw
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
+import pyarrow.parquet as papq
 
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table.csv_types import infer_types
@@ -50,9 +51,7 @@ class Source:
             # Arrow's own words quote cells; they must not be seen, not even as a cause.
             raise SourceError(f"{self.name} cannot be read to its end: it is damaged") from None
         except OSError as error:
-            raise SourceError(
-                f"{self.name} cannot be read: {error.strerror or 'I/O error'}"
-            ) from None
+            raise _unreadable(self.name, error) from None
 
     def groups(self, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
         """Yield tables of exactly `rows` rows, the last one of what is left."""
@@ -75,6 +74,10 @@ class Source:
         return self.path.name if self.path else "the frame"
 
 
+def _unreadable(name: str, error: OSError) -> SourceError:
+    return SourceError(f"{name} cannot be read: {error.strerror or 'it is damaged'}")
+
+
 def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> Source:
     """Open a path or a frame (pandas, polars, pyarrow, anything that speaks Arrow).
 
@@ -84,15 +87,19 @@ def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> So
     if not isinstance(what, str | Path):
         return _open_frame(what)
     path = Path(what).absolute()
-    if not path.exists():
+    try:
+        exists, is_directory = path.exists(), path.is_dir()
+    except OSError as error:
+        raise _unreadable(str(path), error) from None
+    if not exists:
         raise SourceError(f"there is no file {path}")
     name = path.name.lower()
-    if path.is_dir():
-        return _open_dataset(path, sorted(path.rglob("*.parquet")), "parquet")
+    if is_directory:
+        return _open_parquet(path, sorted(path.rglob("*.parquet")))
     if name.endswith(PARQUET):
-        return _open_dataset(path, [path], "parquet")
+        return _open_parquet(path, [path])
     if name.endswith(ARROW):
-        return _open_dataset(path, [path], "ipc")
+        return _open_arrow(path)
     if name.endswith(CSV):
         return _open_csv(path, types)
     raise SourceError(
@@ -100,33 +107,64 @@ def open_source(what: Any, types: Mapping[str, pa.DataType] | None = None) -> So
     )
 
 
-def _open_dataset(path: Path, files: list[Path], kind: str) -> Source:
+def _open_parquet(path: Path, files: list[Path]) -> Source:
     if not files:
         raise SourceError(f"{path} holds no .parquet file")
-    partitioning = pads.partitioning(flavor="hive") if path.is_dir() else None
     try:
+        check_distinct(papq.read_schema(files[0]).names)
         dataset = pads.dataset(
             [str(file) for file in files],
-            format=kind,
-            partitioning=partitioning,
+            format="parquet",
+            partitioning=pads.partitioning(flavor="hive") if path.is_dir() else None,
             partition_base_dir=str(path) if path.is_dir() else None,
         )
-    except pa.ArrowException:
-        raise SourceError(f"{path.name} is not a {kind} file, or it is damaged") from None
-    except OSError:
-        raise SourceError(f"{path.name} cannot be read, or is not a {kind} file") from None
+    except (pa.ArrowException, OSError):
+        raise SourceError(f"{path.name} cannot be read as Parquet, or is damaged") from None
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return iter(
-            dataset.to_batches(
-                columns=list(columns),
-                batch_size=BATCH_ROWS,
-                batch_readahead=4,
-                fragment_readahead=1,
-            )
-        )
+        for fragment in dataset.get_fragments():
+            yield from _read_fragment(fragment, dataset.schema, columns)
 
     return Source(dataset.schema, read, path)
+
+
+def _read_fragment(
+    fragment: Any, schema: pa.Schema, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Read one Parquet file batch by batch; a scanner would run ahead without bound."""
+    folders = pads.get_partition_keys(fragment.partition_expression)
+    with papq.ParquetFile(fragment.path) as file:
+        present = [name for name in columns if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=present):
+            arrays = [
+                batch.column(name).cast(schema.field(name).type)
+                if name in present
+                else _repeated(folders.get(name), batch.num_rows, schema.field(name).type)
+                for name in columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _repeated(value: Any, rows: int, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(type_):
+        return pa.repeat(pa.scalar(value, type_.value_type), rows).dictionary_encode().cast(type_)
+    return pa.repeat(pa.scalar(value, type_), rows)
+
+
+def _open_arrow(path: Path) -> Source:
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(str(path)) as content:
+            file = pa.ipc.open_file(content)
+            for index in range(file.num_record_batches):
+                yield file.get_batch(index).select(list(columns))
+
+    try:
+        with pa.memory_map(str(path)) as content:
+            schema = pa.ipc.open_file(content).schema
+    except (pa.ArrowException, OSError):
+        raise SourceError(f"{path.name} cannot be read as an Arrow file, or is damaged") from None
+    check_distinct(schema.names)
+    return Source(schema, read, path)
 
 
 def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:
@@ -143,7 +181,11 @@ def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:
 
 def _csv_names(path: Path) -> list[str]:
     try:
-        with pacsv.open_csv(path, parse_options=pacsv.ParseOptions(newlines_in_values=True)) as csv:
+        # Rows are none of its business: a malformed one is named by its line when it is read.
+        options = pacsv.ParseOptions(
+            newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+        )
+        with pacsv.open_csv(path, parse_options=options) as csv:
             return list(csv.schema.names)
     except pa.ArrowException:
         raise SourceError(f"{path.name} is empty, malformed or not UTF-8 text") from None
@@ -174,11 +216,14 @@ def _read_csv(
         yield from reader
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise SourceError(_csv_fault(path, broken, str(error))) from None
+    except OSError as error:
+        raise _unreadable(path.name, error) from None
 
 
 def _csv_fault(path: Path, broken: list[int], text: str) -> str:
     if broken:
-        return f"{path.name}: line {broken[0]} has more or fewer fields than the header"
+        where = f"{path.name}: record {broken[0]}, counting the header"
+        return f"{where}, has more or fewer fields than it"
     if "UTF8" in text or "utf-8" in text:
         return f"{path.name} is not UTF-8 text; convert it first (for example with iconv)"
     if "conversion error" in text.lower():
@@ -189,7 +234,9 @@ def _csv_fault(path: Path, broken: list[int], text: str) -> str:
 def _open_frame(frame: Any) -> Source:
     try:
         table, kind = _arrow_of(frame)
-    except (TypeError, pa.ArrowException):
+    except ColumnError:
+        raise
+    except (TypeError, ValueError, pa.ArrowException):
         raise SourceError(
             f"a {type(frame).__name__} is neither a path nor a table: give a file, or a frame "
             "of pandas, polars, pyarrow or another library that speaks Arrow"
@@ -203,7 +250,14 @@ def _open_frame(frame: Any) -> Source:
 
 def _arrow_of(frame: Any) -> tuple[pa.Table, Any]:
     """Return any frame as an Arrow table, with the library it should go back to."""
-    native = nw.from_native(frame, eager_only=True, pass_through=True)
-    if isinstance(native, nw.DataFrame):
-        return native.to_arrow(), native.implementation
+    try:
+        native = nw.from_native(frame, eager_only=True, pass_through=True)
+        if isinstance(native, nw.DataFrame):
+            return native.to_arrow(), native.implementation
+    except nw.exceptions.DuplicateError:
+        raise ColumnError("more than one column of the frame has the same name") from None
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        raise ColumnError(
+            "a column of the frame mixes kinds of values, or holds numbers beyond 64 bits"
+        ) from None
     return pa.table(frame), nw.Implementation.PYARROW

@@ -39,6 +39,7 @@ def _is_bytes(type_: pa.DataType) -> bool:
         pa.types.is_binary(type_)
         or pa.types.is_large_binary(type_)
         or pa.types.is_fixed_size_binary(type_)
+        or pa.types.is_binary_view(type_)
     )
 
 

@@ -32,13 +32,16 @@ class CopyFile:
     def __init__(self, path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
         self.path = path
         self._metadata = metadata
+        self._opened: list[Any] = []
         self._is_csv = not path.name.lower().endswith((*PARQUET, *ARROW))
         with _telling(path):
             _remove_leftovers(path)
             self._descriptor, self._part = _create_hidden(path)
             try:
                 self._file = os.fdopen(os.dup(self._descriptor), "wb")
+                self._opened.append(self._file)
                 self._writer = _writer(self._file, path, _with_metadata(schema, metadata))
+                self._opened.append(self._writer)
             except BaseException:
                 self.discard()
                 raise
@@ -53,6 +56,7 @@ class CopyFile:
         with _telling(self.path):
             self._writer.close()
             self._file.close()
+            self._opened.clear()
             os.fsync(self._descriptor)
 
     def publish(self) -> None:
@@ -68,6 +72,9 @@ class CopyFile:
         """Leave no trace of a copy that was not published."""
         with suppress(OSError):
             self._part.unlink()
+        for opened in reversed(self._opened):
+            with suppress(OSError, ValueError, pa.ArrowException):
+                opened.close()
         with suppress(OSError):
             os.close(self._descriptor)
 
@@ -76,11 +83,13 @@ def check_output(path: Path, *, force: bool = False) -> None:
     """Raise OutputError unless a copy can be written to this place."""
     if not path.name.lower().endswith(ENDINGS):
         raise OutputError(f"{path}: the ending must be one of {', '.join(ENDINGS)}")
-    if path.is_dir():
+    with _telling(path):  # a directory that may not be looked into
+        exists, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
+    if is_directory:
         raise OutputExists(f"{path} is a directory")
-    if path.exists() and not force:
+    if exists and not force:
         raise OutputExists(f"{path} exists; choose another name, or --force to replace it")
-    if not path.parent.is_dir():
+    if not has_place:
         raise OutputError(f"there is no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"no permission to write in {path.parent}")
@@ -121,9 +130,11 @@ class _CsvWriter:
         self._csv.write_table(group)
 
     def close(self) -> None:
-        self._csv.close()
-        if isinstance(self._stream, pa.CompressedOutputStream):
-            self._stream.close()
+        try:
+            self._csv.close()
+        finally:
+            if isinstance(self._stream, pa.CompressedOutputStream):
+                self._stream.close()
 
 
 def _with_metadata(schema: pa.Schema, metadata: Mapping[str, Any]) -> pa.Schema:

@@ -6,7 +6,7 @@ difference away. So it is computed once, written to the ledger exactly, and seal
 
 import base64
 import json
-import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,26 +15,33 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cornerwave.moments import Factor, Moments
+from cornerwave.noise.grid import grid_of
 from cornerwave.noise.stream import NOISE_FORMAT
+from cornerwave.table.categories import Categories
+from cornerwave.table.scale import Scale
 from cornerwave.table.schema import Column, Schema
 
 Floats = NDArray[np.float64]
 
-GRID_BITS = 24
-"""Copies lie on a grid of about 2^-24 of a column's standard deviation."""
-
 
 @dataclass(frozen=True)
 class Frozen:
-    """A registered table, without a single one of its cells."""
+    """A registered table, without a single one of its cells.
+
+    Moments, factor and grid belong to the perturbed columns on their scales; `missing`
+    names the columns that have missing values and show it.
+    """
 
     schema: Schema
     source_types: pa.Schema
     rows: int
+    scales: tuple[Scale, ...]
     mean: Floats
     covariance: Floats
     factor: Floats
     grid: Floats
+    categories: tuple[Categories, ...]
+    missing: tuple[str, ...]
     fingerprint: str
     noise_format: int = NOISE_FORMAT
 
@@ -43,8 +50,11 @@ class Frozen:
         cls,
         schema: Schema,
         source_types: pa.Schema,
+        scales: tuple[Scale, ...],
         moments: Moments,
         factor: Factor,
+        categories: tuple[Categories, ...],
+        missing: tuple[str, ...],
         fingerprint: str,
     ) -> "Frozen":
         """Freeze what one pass over the source found."""
@@ -52,12 +62,25 @@ class Frozen:
             schema=schema,
             source_types=source_types,
             rows=moments.rows,
+            scales=scales,
             mean=moments.mean,
             covariance=moments.covariance,
             factor=factor.lower,
-            grid=grid_of(moments),
+            grid=grid_of(deviation=moments.deviation, largest=moments.largest),
+            categories=categories,
+            missing=missing,
             fingerprint=fingerprint,
         )
+
+    def scaled(self, numbers: Floats) -> Floats:
+        """Return perturbed columns (N, rows) on the scales that they are perturbed on."""
+        return on_scales(self.scales, self.schema.perturbed, numbers)
+
+    def unscaled(self, numbers: Floats) -> Floats:
+        """Return columns on their own scale again."""
+        if all(scale.name is None for scale in self.scales):
+            return numbers
+        return np.stack([s.backward(row) for s, row in zip(self.scales, numbers, strict=True)])
 
     def to_json(self) -> str:
         """Return the exact text that is kept and sealed."""
@@ -65,12 +88,17 @@ class Frozen:
             {
                 "noise_format": self.noise_format,
                 "columns": [asdict(column) for column in self.schema.columns],
+                "together": [list(group) for group in self.schema.together],
+                "min_count": self.schema.min_count,
                 "types": base64.b64encode(self.source_types.serialize()).decode(),
                 "rows": self.rows,
+                "scales": [asdict(scale) for scale in self.scales],
                 "mean": self.mean.tolist(),
                 "covariance": self.covariance.tolist(),
                 "factor": self.factor.tolist(),
                 "grid": self.grid.tolist(),
+                "categories": [categories.to_json() for categories in self.categories],
+                "missing": list(self.missing),
                 "fingerprint": self.fingerprint,
             },
             allow_nan=False,
@@ -84,29 +112,33 @@ class Frozen:
             name: np.array(kept[name], dtype=np.float64)
             for name in ("mean", "covariance", "factor", "grid")
         }
+        columns = len(arrays["mean"])
+        arrays["covariance"] = arrays["covariance"].reshape(columns, columns)
+        arrays["factor"] = arrays["factor"].reshape(columns, columns)
         types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept["types"])))
         return cls(
-            schema=Schema(tuple(Column(**column) for column in kept["columns"])),
+            schema=Schema(
+                columns=tuple(Column(**column) for column in kept["columns"]),
+                together=tuple(tuple(group) for group in kept["together"]),
+                min_count=kept["min_count"],
+            ),
+            categories=tuple(Categories.from_json(group) for group in kept["categories"]),
             source_types=types,
             rows=kept["rows"],
+            scales=tuple(
+                Scale(scale["name"], tuple((x, t) for x, t in scale["knots"]))
+                for scale in kept["scales"]
+            ),
+            missing=tuple(kept["missing"]),
             fingerprint=kept["fingerprint"],
             noise_format=kept["noise_format"],
             **arrays,
         )
 
 
-def grid_of(moments: Moments) -> Floats:
-    """Return the step of each column's grid, a power of two; 0 for a constant column.
-
-    Coarser where values are so far from zero that doubles are: then a value and its
-    noise are both whole numbers of steps that add up exactly.
-    """
-    steps = []
-    for deviation, largest in zip(moments.deviation, moments.largest, strict=True):
-        if deviation == 0:
-            steps.append(0.0)
-            continue
-        fine = math.frexp(deviation)[1] - 1 - GRID_BITS
-        coarse = math.frexp(largest)[1] - 51
-        steps.append(math.ldexp(1.0, max(fine, coarse)))
-    return np.array(steps)
+def on_scales(scales: Sequence[Scale], names: Sequence[str], numbers: Floats) -> Floats:
+    """Return columns (N, rows) on their scales; the same array if these are their own."""
+    if all(scale.name is None for scale in scales):
+        return numbers
+    columns = zip(scales, numbers, names, strict=True)
+    return np.stack([scale.forward(row, name) for scale, row, name in columns])

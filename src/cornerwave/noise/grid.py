@@ -1,0 +1,60 @@
+"""The grid that copies lie on, so that their low bits tell nothing (Mironov 2012).
+
+    copy = (rint(x / g) + rint(w / g)) g,   g a power of two, about 2^-24 of the deviation
+
+The value in steps is whole, so rounding the noise rounds their sum: a copy on the grid
+is a function of the raw copy of the table on the grid. g is the same for every level.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.noise.stream import strict
+
+Floats = NDArray[np.float64]
+
+GRID_BITS = 24
+"""Copies lie on a grid of about 2^-24 of a column's standard deviation."""
+
+
+def grid_of(*, deviation: Floats, largest: Floats) -> Floats:
+    """Return the step of each column's grid, a power of two; 0 for a constant column.
+
+    From its deviation, and coarser where its largest |x| is so far from zero that doubles
+    are: then a value and its noise are whole numbers of steps that add up exactly.
+
+    >>> grid_of(deviation=np.array([1.0, 0.0]), largest=np.array([2.0, 5.0])) == [2**-24, 0]
+    array([ True,  True])
+    """
+    fine = np.frexp(deviation)[1] - 1 - GRID_BITS
+    coarse = np.frexp(largest)[1] - 51
+    return np.where(deviation > 0, np.ldexp(1.0, np.maximum(fine, coarse)), 0.0)
+
+
+@strict
+def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int) -> None:
+    """Fill out[:, start:] with x + factor @ white, both as whole numbers of grid steps.
+
+    x, out: (columns, all rows); white: (columns, rows of a block). A column with grid 0
+    is constant and stays as it is.
+    """
+    columns, rows = white.shape
+    for i in range(columns):
+        xi, oi = x[i, start : start + rows], out[i, start : start + rows]
+        step = grid[i]
+        if step == 0.0:
+            for row in range(rows):
+                oi[row] = xi[row]
+            continue
+        per_step = 1.0 / step
+        weight, w = factor[i, 0], white[0]
+        for row in range(rows):
+            oi[row] = weight * w[row]
+        for k in range(1, i + 1):
+            weight, w = factor[i, k], white[k]
+            for row in range(rows):
+                oi[row] += weight * w[row]
+        for row in range(rows):
+            oi[row] = (np.rint(xi[row] * per_step) + np.rint(oi[row] * per_step)) * step

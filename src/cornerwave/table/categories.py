@@ -1,0 +1,249 @@
+"""The values of category columns, by number, and how often each occurs.
+
+A group of columns that is refreshed together is one category column whose values are
+the combinations that occur; a missing cell is part of its combination. Values held by
+fewer than `min_count` rows are pooled into one, which is called '(other)' in a text
+column and is missing in any other.
+"""
+
+import base64
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from cornerwave.errors import ColumnError, SourceChanged
+from cornerwave.noise.cipher import Words
+from cornerwave.noise.refresh import MISSING, Codes, thresholds
+from cornerwave.table.schema import UNIFORM, Schema, listed
+from cornerwave.table.siphash import hash_texts
+
+MOST_CATEGORIES = 1 << 16
+OTHER = "(other)"
+
+Tally = Counter[tuple[Any, ...]]
+"""How many rows hold each combination of values; None is missing."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A column as numbers into its distinct values; -1 is missing."""
+
+    name: str
+    codes: NDArray[np.int64]
+    values: pa.Array
+
+    @classmethod
+    def of(cls, column: pa.Array, name: str) -> "Encoded":
+        """Number the distinct values of a column. Raises ColumnError for what has no text."""
+        try:
+            encoded = _plain(column).dictionary_encode()
+        except pa.ArrowException:
+            raise _without_text(name, column.type) from None
+        codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
+        return cls(name, codes.astype(np.int64), encoded.dictionary)
+
+    def bits(self, secret: bytes, missing: np.uint64) -> Words:
+        """Return 64 bits that stand for each cell. Raises ColumnError for what has no text."""
+        try:
+            hashes = hash_texts(self.values, secret)[:, 0]
+        except pa.ArrowException:
+            raise _without_text(self.name, self.values.type) from None
+        return np.asarray(np.append(hashes, missing)[self.codes])
+
+
+def _without_text(name: str, type_: pa.DataType) -> ColumnError:
+    return ColumnError(f"{name!r}: a column of type {type_} cannot leave; drop it")
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
+    return column
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The frozen values of a group of columns.
+
+    `values[c]` are the distinct values of column c; `combinations` (m, columns) number
+    the m values of the group, -1 for missing within; `counts` say how often each occurs.
+    The last one stands for all that were pooled if `pooled`.
+    """
+
+    columns: tuple[str, ...]
+    values: tuple[pa.Array, ...]
+    combinations: NDArray[np.int64]
+    counts: tuple[int, ...]
+    base: str
+    hides_missing: bool
+    pooled: bool
+
+    @property
+    def bounds(self) -> Words:
+        """The bounds that a draw from pi is compared with."""
+        return thresholds([1] * len(self.counts) if self.base == UNIFORM else self.counts)
+
+    def encode(self, columns: Sequence[Encoded]) -> Codes:
+        """Return the group's codes of some rows. Raises SourceChanged for an unknown value."""
+        own = [
+            _translated(encoded, values)
+            for encoded, values in zip(columns, self.values, strict=True)
+        ]
+        codes = self._numbered(np.stack(own, axis=1))
+        if not self.hides_missing:
+            codes[np.any([encoded.codes < 0 for encoded in columns], axis=0)] = MISSING
+        return codes.astype(np.int32)
+
+    def decode(self, codes: Codes) -> list[pa.Array]:
+        """Return the columns of the group for codes of some rows."""
+        combinations = np.vstack([self.combinations, np.full(len(self.columns), MISSING)])
+        arrays = []
+        for own, values in zip(combinations[codes].T, self.values, strict=True):
+            arrays.append(values.take(pa.array(own, mask=own < 0)))
+        return arrays
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept in the ledger."""
+        return {
+            "columns": list(self.columns),
+            "values": [_packed(values) for values in self.values],
+            "combinations": self.combinations.tolist(),
+            "counts": list(self.counts),
+            "base": self.base,
+            "hides_missing": self.hides_missing,
+            "pooled": self.pooled,
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> "Categories":
+        """Return what `to_json` wrote."""
+        columns = tuple(kept["columns"])
+        combinations = np.array(kept["combinations"], dtype=np.int64).reshape(-1, len(columns))
+        return cls(
+            columns=columns,
+            values=tuple(_unpacked(text) for text in kept["values"]),
+            combinations=combinations,
+            counts=tuple(kept["counts"]),
+            base=kept["base"],
+            hides_missing=kept["hides_missing"],
+            pooled=kept["pooled"],
+        )
+
+    def _numbered(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Number combinations of the columns' own codes; unknown ones are pooled, or refused."""
+        radix = np.array([len(values) + 2 for values in self.values], dtype=np.int64)
+        weights = np.concatenate([[1], np.cumprod(radix[:-1])])
+        known = (self.combinations + 2) @ weights
+        order = np.argsort(known)
+        wanted = (rows + 2) @ weights
+        places = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+        found = known[order][places] == wanted
+        codes = np.where(found, order[places], len(known) - 1)
+        incomplete = (rows == MISSING).any(axis=1)
+        if not self.pooled and not (found | (incomplete & (not self.hides_missing))).all():
+            raise SourceChanged(f"{listed(self.columns)}: a value that was not there before")
+        return codes
+
+
+_UNKNOWN = -2
+
+
+def _packed(values: pa.Array) -> str:
+    batch = pa.record_batch([values], names=["values"])
+    with pa.BufferOutputStream() as stream:
+        with pa.ipc.new_stream(stream, batch.schema) as writer:
+            writer.write_batch(batch)
+        return base64.b64encode(stream.getvalue()).decode()
+
+
+def _unpacked(text: str) -> pa.Array:
+    with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))) as reader:
+        return reader.read_all().column("values").combine_chunks()
+
+
+def _translated(encoded: Encoded, values: pa.Array) -> NDArray[np.int64]:
+    """Return a column's codes into the frozen values; -2 is unknown."""
+    if len(encoded.values) == 0:
+        return encoded.codes
+    same_type = encoded.values.cast(values.type)
+    places = pc.index_in(same_type, value_set=values).fill_null(_UNKNOWN)
+    table = np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
+    return np.asarray(table[encoded.codes])
+
+
+def tally(columns: Sequence[Encoded]) -> Tally:
+    """Count the combinations of some rows."""
+    rows = np.stack([encoded.codes for encoded in columns], axis=1)
+    distinct, counts = np.unique(rows, axis=0, return_counts=True)
+    values = [[*encoded.values.to_pylist(), None] for encoded in columns]
+    found: Tally = Counter()
+    for combination, count in zip(distinct, counts, strict=True):
+        found[tuple(v[code] for v, code in zip(values, combination, strict=True))] = int(count)
+    return found
+
+
+def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schema) -> Categories:
+    """Fix the values of a group of columns and how often they occur.
+
+    Raises ColumnError if there is nothing to draw from.
+    """
+    hides = len(names) > 1 or schema.column(names[0]).hide_missing
+    counted = {c: n for c, n in found.items() if hides or None not in c}
+    if not counted:
+        raise ColumnError(f"{listed(names)}: no values at all; drop it")
+    kinds = [_value_type(types.field(name).type) for name in names]
+    other = tuple(OTHER if _is_text(kind) else None for kind in kinds)
+    frequent = {c: n for c, n in counted.items() if n >= schema.min_count and c != other}
+    pooled = sum(counted.values()) - sum(frequent.values())
+    ordered = sorted(frequent, key=lambda c: (-frequent[c], tuple(map(str, c))))
+    counts = [frequent[c] for c in ordered]
+    if pooled:
+        ordered.append(other)
+        counts.append(pooled)
+    values = tuple(_distinct(ordered, place, kind) for place, kind in enumerate(kinds))
+    return Categories(
+        columns=names,
+        values=values,
+        combinations=_combinations(ordered, values),
+        counts=tuple(counts),
+        base=schema.column(names[0]).base,
+        hides_missing=hides,
+        pooled=bool(pooled),
+    )
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
+def _distinct(ordered: Sequence[tuple[Any, ...]], place: int, kind: pa.DataType) -> pa.Array:
+    values = dict.fromkeys(c[place] for c in ordered if c[place] is not None)
+    return pa.array(list(values), type=kind)
+
+
+def _combinations(
+    ordered: Sequence[tuple[Any, ...]], values: Sequence[pa.Array]
+) -> NDArray[np.int64]:
+    numbers = [{v: i for i, v in enumerate(array.to_pylist())} for array in values]
+    rows = [[n.get(v, MISSING) for n, v in zip(numbers, c, strict=True)] for c in ordered]
+    return np.array(rows, dtype=np.int64).reshape(len(ordered), len(values))
+
+
+def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
+    """Raise ColumnError if a group has more values than a category can have."""
+    if len(found) > MOST_CATEGORIES:
+        what = "looks like an identifier" if len(names) == 1 else "has too many combinations"
+        raise ColumnError(
+            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows; it "
+            f"{what}. Drop it (--drop), or let it tell the rows apart (--key)"
+        )

@@ -1,0 +1,139 @@
+"""The scale on which a column is perturbed: its own, or one that draws its tail in.
+
+    own     t = x
+    log1p   t = log(1 + x)                        back: x = exp(t) - 1
+    rank    t = normal score of x's rank          back: the quantile function
+
+On its own scale a record far out in the tail is not hidden by noise of the
+population's size. On a transformed scale it is hidden in proportion. The knots of the
+rank scale are averages over equal shares of the rows, so no cell stands in them.
+Both directions use strict arithmetic: the same bits on every machine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.errors import ColumnError
+from cornerwave.noise.stream import exp_of, minus_2_log, strict
+
+Floats = NDArray[np.float64]
+
+KNOTS = 255
+ROWS_PER_KNOT = 10
+SAMPLE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a column is transformed before the noise, and back after it."""
+
+    name: str | None = None
+    knots: tuple[tuple[float, float], ...] = ()
+
+    def forward(self, x: Floats, column: str) -> Floats:
+        """Return x on this scale; NaN stays. Raises ColumnError for what it cannot take."""
+        if self.name is None:
+            return x
+        out = np.empty_like(x)
+        if self.name == "log1p":
+            if (x <= -1).any():
+                raise ColumnError(f"{column!r}: log1p needs values above -1; use rank instead")
+            _log1p(x, out)
+        else:
+            values, scores = self._increasing()
+            _interpolate(x, values, scores, out)
+        return out
+
+    def backward(self, t: Floats) -> Floats:
+        """Return t on the column's own scale."""
+        if self.name is None:
+            return t
+        out = np.empty_like(t)
+        if self.name == "log1p":
+            _expm1(t, out)
+        else:
+            values, scores = np.array(self.knots).T
+            _interpolate(t, np.ascontiguousarray(scores), np.ascontiguousarray(values), out)
+        return out
+
+    def _increasing(self) -> tuple[Floats, Floats]:
+        """Return the knots with one score for each value: the middle of those it spans."""
+        values, scores = np.array(self.knots).T
+        distinct, which = np.unique(values, return_inverse=True)
+        return distinct, np.bincount(which, scores) / np.bincount(which)
+
+
+def rank_scale(sample: Floats, column: str) -> Scale:
+    """Return the rank scale of a column from a sample of its values. Raises ColumnError."""
+    values = np.sort(sample[~np.isnan(sample)])
+    knots = min(KNOTS, len(values) // ROWS_PER_KNOT)
+    if knots < 2:
+        raise ColumnError(f"{column!r}: rank needs at least {2 * ROWS_PER_KNOT} values")
+    means = [float(part.mean()) for part in np.array_split(values, knots)]
+    scores = [NormalDist().inv_cdf((k + 0.5) / knots) for k in range(knots)]
+    if means[0] == means[-1]:
+        raise ColumnError(f"{column!r}: constant, or nearly so; rank cannot order it")
+    return Scale("rank", tuple(zip(means, scores, strict=True)))
+
+
+class Thinned:
+    """Some values of each column, evenly spread over a table of unknown length."""
+
+    def __init__(self, columns: int) -> None:
+        self._parts: list[list[Floats]] = [[] for _ in range(columns)]
+        self._stride, self._seen = 1, 0
+
+    def add(self, columns: Sequence[Floats]) -> None:
+        """Take every stride-th row."""
+        first = -self._seen % self._stride
+        for parts, column in zip(self._parts, columns, strict=True):
+            parts.append(column[first :: self._stride].copy())
+        self._seen += len(columns[0])
+        while self._seen // self._stride > SAMPLE:
+            self._parts = [[self.column(i)[::2]] for i in range(len(self._parts))]
+            self._stride *= 2
+
+    def column(self, index: int) -> Floats:
+        """Return what was kept of a column."""
+        return np.concatenate(self._parts[index])
+
+
+@strict
+def _log1p(x: Any, out: Any) -> None:
+    for i in range(x.shape[0]):
+        # minus_2_log takes no NaN
+        out[i] = x[i] if np.isnan(x[i]) else -0.5 * minus_2_log(1.0 + x[i])
+
+
+@strict
+def _expm1(t: Any, out: Any) -> None:
+    for i in range(t.shape[0]):
+        out[i] = t[i] if np.isnan(t[i]) else exp_of(t[i]) - 1.0
+
+
+@strict
+def _interpolate(x: Any, at: Any, values: Any, out: Any) -> None:
+    """Fill out with the line through (at, values) at x; flat beyond its ends."""
+    last = at.shape[0] - 1
+    for i in range(x.shape[0]):
+        if np.isnan(x[i]):
+            out[i] = x[i]
+        elif x[i] <= at[0]:
+            out[i] = values[0]
+        elif x[i] >= at[last]:
+            out[i] = values[last]
+        else:
+            low, high = 0, last
+            while high - low > 1:
+                middle = (low + high) // 2
+                if x[i] < at[middle]:
+                    high = middle
+                else:
+                    low = middle
+            share = (x[i] - at[low]) / (at[high] - at[low])
+            out[i] = values[low] + share * (values[high] - values[low])

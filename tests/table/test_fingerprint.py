@@ -1,0 +1,136 @@
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cornerwave.errors import ColumnError
+from cornerwave.noise.stream import position_ids
+from cornerwave.table import fingerprint as module
+from cornerwave.table.fingerprint import (
+    Fingerprint,
+    bits_of_floats,
+    marks,
+    row_ids,
+)
+from tests import twins
+
+SECRET = bytes(range(32))
+GOLDEN = "3:8aa6ac36e1d4389827ffb5183bb5020d"
+WORDS = st.integers(0, 2**64 - 1)
+TABLES = st.integers(1, 8).flatmap(
+    lambda rows: st.lists(
+        st.lists(WORDS, min_size=rows, max_size=rows).map(lambda c: np.array(c, dtype=np.uint64)),
+        min_size=1,
+        max_size=3,
+    )
+)
+
+
+def of(columns, ids=None, start=0):
+    ids = position_ids(start, len(columns[0])) if ids is None else ids
+    return Fingerprint.of(ids, columns, SECRET)
+
+
+def key_ids(count):
+    return row_ids(pa.array([f"k{number}" for number in range(count)]), SECRET, "k")
+
+
+@given(TABLES)
+@settings(deadline=None)
+def test_equals_the_twin(columns):
+    for ids in (position_ids(3, len(columns[0])), key_ids(len(columns[0]))):
+        assert np.array_equal(of(columns, ids).sums, twins.fingerprint_sums(ids, columns, SECRET))
+    assert np.array_equal(marks(columns, SECRET), twins.mark_sums(columns, SECRET))
+
+
+@given(TABLES, st.data())
+@settings(deadline=None)
+def test_parts_add_up_however_a_table_is_cut(columns, data):
+    rows = len(columns[0])
+    cuts = [0, *sorted(data.draw(st.lists(st.integers(0, rows), max_size=3))), rows]
+    total = Fingerprint(0, np.zeros((len(columns), 2), dtype=np.uint64))
+    total_marks = np.zeros((len(columns), 2), dtype=np.uint64)
+    for start, stop in itertools.pairwise(cuts):
+        part = [column[start:stop] for column in columns]
+        total = total + of(part, start=start)
+        total_marks += marks(part, SECRET)
+    assert str(total) == str(of(columns))
+    assert np.array_equal(total_marks, marks(columns, SECRET))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 10, 8192])
+def test_the_size_of_a_chunk_does_not_matter(monkeypatch, chunk):
+    columns = [np.arange(10, dtype=np.uint64), np.arange(10, 20, dtype=np.uint64)]
+    expected, expected_marks = str(of(columns)), marks(columns, SECRET)
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    assert str(of(columns)) == expected
+    assert np.array_equal(marks(columns, SECRET), expected_marks)
+
+
+@given(TABLES, st.data())
+@settings(deadline=None)
+def test_any_one_cell_changes_it(columns, data):
+    column = data.draw(st.integers(0, len(columns) - 1))
+    row = data.draw(st.integers(0, len(columns[0]) - 1))
+    bit = data.draw(st.integers(0, 63))
+    changed = [values.copy() for values in columns]
+    changed[column][row] ^= np.uint64(1 << bit)
+    for ids in (None, key_ids(len(columns[0]))):
+        assert str(of(changed, ids)) != str(of(columns, ids))
+    assert not np.array_equal(marks(changed, SECRET), marks(columns, SECRET))
+
+
+def test_order_counts_with_positions_and_not_with_keys():
+    columns = [np.array([1, 2, 3, 4], dtype=np.uint64), np.array([5, 6, 7, 8], dtype=np.uint64)]
+    order = np.array([2, 0, 3, 1])
+    shuffled = [column[order] for column in columns]
+    assert str(of(shuffled)) != str(of(columns))
+    assert str(of(shuffled, key_ids(4)[order])) == str(of(columns, key_ids(4)))
+    assert str(of(shuffled, key_ids(4))) != str(of(columns, key_ids(4)))
+    assert np.array_equal(marks(shuffled, SECRET), marks(columns, SECRET))
+
+
+def test_swapped_columns_and_one_more_row_change_it():
+    a, b = np.array([1, 2], dtype=np.uint64), np.array([3, 4], dtype=np.uint64)
+    assert str(of([a, b])) != str(of([b, a]))
+    more = np.array([1, 2, 0], dtype=np.uint64)
+    assert str(of([a])) != str(of([more]))
+    assert np.array_equal(marks([a, b], SECRET)[::-1], marks([b, a], SECRET))
+
+
+def test_another_secret_gives_another():
+    column = [np.array([1, 2], dtype=np.uint64)]
+    ids = position_ids(0, 2)
+    assert str(Fingerprint.of(ids, column, SECRET)) != str(Fingerprint.of(ids, column, bytes(32)))
+    assert not np.array_equal(marks(column, SECRET), marks(column, bytes(32)))
+
+
+def test_the_text_is_golden():
+    """It stands in ledgers: any change of it makes every registered table a changed one."""
+    column = np.array([0.0, 1.5, np.nan]).view(np.uint64)
+    assert str(of([column])) == GOLDEN
+
+
+def test_every_nan_is_one_missing_value():
+    payloads = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001], dtype="u8")
+    assert len(set(bits_of_floats(payloads.view(float)).tolist())) == 1
+    plain = np.array([1.0, 2.0])
+    assert np.array_equal(bits_of_floats(plain), plain.view(np.uint64))
+
+
+def test_missing_keys_are_refused_without_saying_more():
+    with pytest.raises(ColumnError, match="'k' has 2 missing values"):
+        row_ids(pa.array(["CANARY", None, None]), SECRET, "k")
+
+
+def test_a_key_is_its_text_in_any_type():
+    text = row_ids(pa.array(["1", "20"]), SECRET, "k")
+    for same in (
+        pa.array([1, 20]),
+        pa.array([1, 20], pa.uint8()),
+        pa.array(["1", "20"]).dictionary_encode(),
+    ):
+        assert np.array_equal(row_ids(same, SECRET, "k"), text)

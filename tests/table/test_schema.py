@@ -1,0 +1,146 @@
+import pyarrow as pa
+import pytest
+
+from cornerwave.errors import ColumnError
+from cornerwave.table.schema import Choices, check_distinct
+from cornerwave.table.schema import decide as decide_with
+
+SOURCE = pa.schema(
+    [
+        ("id", pa.string()),
+        ("age", pa.int64()),
+        ("wage", pa.float64()),
+        ("born", pa.date32()),
+        ("town", pa.string()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+
+
+def decide(source, **choices):
+    return decide_with(source, Choices(**choices))
+
+
+def roles(schema):
+    return {column.name: column.role for column in schema.columns}
+
+
+def test_every_column_has_one_role():
+    found = decide(SOURCE, key="id", keep=["town"], drop=["tags"])
+    assert roles(found) == {
+        "id": "key",
+        "age": "perturbed",
+        "wage": "perturbed",
+        "born": "perturbed",
+        "town": "kept",
+        "tags": "dropped",
+    }
+    assert found.perturbed == ["age", "wage", "born"]
+    assert found.kept == ["town"]
+    assert found.key == "id"
+    assert found.used == ["id", "age", "wage", "born", "town"]
+    assert [column.name for column in found.shown] == found.used
+    assert {column.name: column.unit for column in found.columns if column.unit} == {
+        "born": "days since 1970-01-01"
+    }
+
+
+def test_a_key_can_be_hidden_and_still_tell_rows_apart():
+    found = decide(SOURCE, key="id", keep=["town"], drop=["tags", "id"])
+    assert found.key == "id"
+    assert "id" in found.used
+    assert "id" not in [column.name for column in found.shown]
+
+
+def test_a_number_may_be_kept_or_dropped_by_name():
+    found = decide(SOURCE, key="id", keep=["town", "age"], drop=["tags", "born"])
+    assert found.perturbed == ["wage"]
+    assert found.kept == ["age", "town"]
+
+
+def test_text_and_booleans_are_categories():
+    source = pa.schema(
+        [
+            ("a", pa.string()),
+            ("b", pa.bool_()),
+            ("c", pa.dictionary(pa.int8(), pa.string())),
+            ("d", pa.int8()),
+            ("e", pa.int8()),
+        ]
+    )
+    found = decide(source, categorical=("d",), together=(("a", "b"),))
+    assert found.categories == [("c",), ("d",), ("a", "b")]
+    assert found.perturbed == ["e"]
+
+
+def test_a_forgotten_column_is_an_error_that_says_what_to_do():
+    with pytest.raises(ColumnError) as caught:
+        decide(SOURCE, key="id")
+    for word in ("'tags' (list", "--drop 'tags'", "--keep 'tags'", "--key 'tags'"):
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"transform": {"wage": "sqrt"}}, "no transform"),
+        ({"transform": {"town": "log1p"}}, "said of a number"),
+        ({"uniform": ("age",)}, "said of a category"),
+        ({"categorical": ("wage",)}, "cannot be a category"),
+        ({"together": (("town",),)}, "at least two"),
+        ({"together": (("town", "id"), ("town", "age"))}, "more than once"),
+        ({"together": (("town", "age"),)}, "said of a category"),
+        ({"together": (("town", "id"),), "uniform": ("town",)}, "own combinations"),
+        ({"hide_missing": ("tags",)}, "number or category"),
+        ({"min_count": -1}, "min-count"),
+    ],
+    ids=str,
+)
+def test_choices_that_do_not_fit(choices, words):
+    with pytest.raises(ColumnError, match=words):
+        decide(SOURCE, drop=("tags",), **choices)
+
+
+@pytest.mark.parametrize("role", ["key", "keep", "drop"])
+def test_a_name_that_is_not_there(role):
+    with pytest.raises(ColumnError, match="no column 'nonsense'; the table has 'id', 'age'"):
+        decide(SOURCE, **{role: "nonsense" if role == "key" else ["nonsense"]})
+
+
+@pytest.mark.parametrize(
+    "roles", [{"key": "id", "keep": ["id"]}, {"keep": ["town"], "drop": ["town"]}], ids=str
+)
+def test_kept_and_something_else(roles):
+    with pytest.raises(ColumnError, match="kept and something else"):
+        decide(SOURCE, **roles)
+
+
+@pytest.mark.parametrize("key", ["wage", "tags"])
+def test_floats_and_lists_are_no_keys(key):
+    with pytest.raises(ColumnError, match=f"'{key}': a key is"):
+        decide(SOURCE, key=key)
+
+
+def test_lists_cannot_be_kept():
+    with pytest.raises(ColumnError, match="nested"):
+        decide(SOURCE, key="id", keep=["town", "tags"])
+
+
+def test_something_must_be_perturbed():
+    with pytest.raises(ColumnError, match="no column to perturb"):
+        decide(SOURCE, key="id", keep=["age", "wage", "born", "town"], drop=["tags"])
+
+
+def test_names_must_be_distinct():
+    with pytest.raises(ColumnError, match="'a', 'b': more than one"):
+        check_distinct(["b", "a", "a", "b", "c"])
+    with pytest.raises(ColumnError, match="more than one column"):
+        decide(pa.schema([("a", pa.int8()), ("a", pa.int8())]))
+    check_distinct(["a", "b", "A"])
+
+
+def test_a_list_of_many_names_is_cut_short():
+    wide = pa.schema([(f"c{number}", pa.int8()) for number in range(1000)])
+    with pytest.raises(ColumnError, match="and 980 more") as caught:
+        decide(wide, drop=["nonsense"])
+    assert len(str(caught.value)) < 500

@@ -1,0 +1,376 @@
+import fcntl
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as papq
+import pytest
+
+from cornerwave.errors import OutputError, OutputExists
+from cornerwave.table.read import open_source
+from cornerwave.table.write import (
+    CopyFile,
+    _telling,
+    check_output,
+    metadata_path,
+    parquet_settings,
+    read_metadata,
+)
+
+ENDINGS = ["csv", "csv.gz", "parquet", "pq", "arrow", "feather", "ipc"]
+METADATA = {"dataset": "d", "noise": 0.1, "rows": 3, "columns": {"ä": {"role": "perturbed"}}}
+TABLE = pa.table({"a": [1.5, 2.25, None], "b": ["x", 'y, "z"', "é\n"]})
+
+
+@pytest.fixture(params=ENDINGS)
+def path(request, tmp_path):
+    return tmp_path / f"copy.{request.param}"
+
+
+def finished(path, table=TABLE):
+    copy = CopyFile(path, table.schema, METADATA)
+    for start in range(len(table)):
+        copy.write(table.slice(start, 1))
+    copy.finish()
+    return copy
+
+
+def publish(path, table=TABLE):
+    copy = finished(path, table)
+    copy.publish()
+    copy.discard()
+
+
+def files(folder):
+    return sorted(file.name for file in folder.iterdir())
+
+
+def visible(folder):
+    return [name for name in files(folder) if not name.startswith(".")]
+
+
+def test_what_was_written_is_read_again(path):
+    publish(path)
+    source = open_source(path)
+    found = pa.concat_tables(source.groups(["a", "b"], 2))
+    assert found.to_pydict() == TABLE.to_pydict()
+    beside = [metadata_path(path).name] if ".csv" in path.name else []
+    assert files(path.parent) == [path.name, *beside]
+
+
+def test_metadata_round_trip(path):
+    publish(path)
+    assert read_metadata(path) == METADATA
+    if ".csv" in path.name:
+        assert json.loads(metadata_path(path).read_text("utf-8")) == METADATA
+        metadata_path(path).unlink()
+        assert read_metadata(path) is None
+
+
+def test_a_file_that_says_nothing_of_itself(tmp_path):
+    papq.write_table(TABLE, tmp_path / "t.parquet")
+    with pa.ipc.new_file(tmp_path / "t.arrow", TABLE.schema) as file:
+        file.write_table(TABLE)
+    pacsv.write_csv(TABLE, tmp_path / "t.csv")
+    assert [read_metadata(tmp_path / f"t.{e}") for e in ("parquet", "arrow", "csv")] == [None] * 3
+
+
+def test_nothing_is_visible_before_it_is_published(path):
+    copy = CopyFile(path, TABLE.schema, METADATA)
+    assert visible(path.parent) == []
+    [hidden] = path.parent.iterdir()
+    assert hidden.stat().st_mode & 0o777 == 0o600
+    copy.write(TABLE)
+    assert visible(path.parent) == []
+    copy.finish()
+    assert visible(path.parent) == []
+    copy.publish()
+    assert path.name in visible(path.parent)
+    copy.discard()
+    assert path.exists()
+    assert not [name for name in files(path.parent) if name.startswith(".")]
+
+
+@pytest.mark.parametrize("stage", ["opened", "written", "finished"])
+def test_a_discarded_copy_leaves_nothing(path, stage):
+    copy = CopyFile(path, TABLE.schema, METADATA)
+    if stage != "opened":
+        copy.write(TABLE)
+    if stage == "finished":
+        copy.finish()
+    copy.discard()
+    assert files(path.parent) == []
+
+
+def test_an_old_copy_stays_whole_until_the_new_one_is(path):
+    publish(path)
+    before = path.read_bytes()
+    copy = finished(path, TABLE.slice(1))
+    assert path.read_bytes() == before
+    copy.publish()
+    copy.discard()
+    assert path.read_bytes() != before
+    assert pa.concat_tables(open_source(path).groups(["a"], 9)).num_rows == 2
+
+
+def test_permissions_are_those_of_any_new_file(path):
+    old = os.umask(0o027)
+    try:
+        publish(path)
+    finally:
+        os.umask(old)
+    assert path.stat().st_mode & 0o777 == 0o640
+    if ".csv" in path.name:
+        assert metadata_path(path).stat().st_mode & 0o777 == 0o640
+
+
+def test_the_bytes_are_a_function_of_the_table(tmp_path):
+    for ending in ENDINGS:
+        one, other = tmp_path / f"one.{ending}", tmp_path / f"other.{ending}"
+        publish(one)
+        publish(other)
+        assert one.read_bytes() == other.read_bytes(), ending
+
+
+def test_a_compressed_csv_is_the_csv(tmp_path):
+    publish(tmp_path / "t.csv")
+    publish(tmp_path / "t.csv.gz")
+    assert (
+        gzip.decompress((tmp_path / "t.csv.gz").read_bytes()) == (tmp_path / "t.csv").read_bytes()
+    )
+
+
+def test_floats_lie_side_by_side_in_parquet(tmp_path):
+    publish(tmp_path / "t.parquet")
+    group = papq.ParquetFile(tmp_path / "t.parquet").metadata.row_group(0)
+    assert "BYTE_STREAM_SPLIT" in group.column(0).encodings
+    assert group.column(0).compression == "ZSTD"
+    assert parquet_settings(TABLE.schema)["use_dictionary"] == ["b"]
+
+
+# --- leftovers --------------------------------------------------------------------------
+
+
+def test_leftovers_of_dead_writers_are_removed(path):
+    dead = path.with_name(f".{path.name}.0123456789abcdef.part")
+    dead.write_bytes(b"half a copy")
+    unrelated = path.with_name(f".other-{path.name}.0123456789abcdef.part")
+    unrelated.write_bytes(b"somebody else's")
+    publish(path)
+    assert not dead.exists()
+    assert unrelated.exists()
+
+
+def test_a_live_writer_is_left_alone(path):
+    first = CopyFile(path, TABLE.schema, METADATA)
+    first.write(TABLE)
+    publish(path, TABLE.slice(2))
+    first.finish()
+    first.publish()
+    first.discard()
+    assert pa.concat_tables(open_source(path).groups(["a"], 9)).num_rows == 3
+
+
+def test_a_locked_part_of_another_process_is_left_alone(path):
+    part = path.with_name(f".{path.name}.fedcba9876543210.part")
+    with part.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        publish(path)
+        assert part.exists()
+    publish(path)
+    assert not part.exists()
+
+
+@pytest.mark.parametrize("name", ["a[1]*?.csv", "spaces and ünïcode.parquet", "[x].arrow"])
+def test_names_that_look_like_patterns(tmp_path, name):
+    path = tmp_path / name
+    dead = path.with_name(f".{name}.0123456789abcdef.part")
+    dead.touch()
+    other = path.with_name(".a1xx.csv.0123456789abcdef.part")
+    other.touch()
+    publish(path)
+    assert not dead.exists()
+    assert other.exists()
+    assert read_metadata(path) == METADATA
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+import pyarrow as pa
+from cornerwave.table.write import CopyFile
+
+table = pa.table({"a": [1.0, 2.0]})
+copy = CopyFile(Path(sys.argv[1]), table.schema, {})
+copy.write(table)
+if sys.argv[2] == "finished":
+    copy.finish()
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "stage"), [("csv", "written"), ("parquet", "written"), ("csv.gz", "finished")]
+)
+def test_a_killed_writer_leaves_nothing_visible_and_the_next_cleans_up(tmp_path, ending, stage):
+    path = tmp_path / f"copy.{ending}"
+    run = subprocess.run([sys.executable, "-c", KILLED, str(path), stage], check=False)
+    assert run.returncode == -9
+    assert visible(path.parent) == []
+    assert len(files(path.parent)) == 1
+    publish(path)
+    assert all(not name.startswith(".") for name in files(path.parent))
+
+
+# --- what is refused --------------------------------------------------------------------
+
+
+def test_where_a_copy_can_be_written(path):
+    check_output(path)
+    path.touch()
+    with pytest.raises(OutputExists, match="--force"):
+        check_output(path)
+    check_output(path, force=True)
+    assert issubclass(OutputExists, FileExistsError)
+
+
+@pytest.mark.parametrize("name", ["copy.txt", "copy", "copy.csv.bz2", "csv"])
+def test_other_endings_are_refused(tmp_path, name):
+    with pytest.raises(OutputError, match="ending must be one of"):
+        check_output(tmp_path / name)
+
+
+def test_directories_are_refused(path):
+    path.mkdir()
+    for force in (False, True):
+        with pytest.raises(OutputExists, match="is a directory"):
+            check_output(path, force=force)
+    with pytest.raises(OutputError, match="no directory"):
+        check_output(path.parent / "nowhere" / path.name)
+    with pytest.raises(OutputError, match="cannot be written"):
+        CopyFile(path.parent / "nowhere" / path.name, TABLE.schema, METADATA)
+
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+import pyarrow as pa
+import cornerwave.table.read
+from cornerwave.errors import CornerwaveError
+from cornerwave.table.write import CopyFile, check_output
+
+path = Path(sys.argv[1])
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+for attempt in (
+    check_output,
+    lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), {}),
+    cornerwave.table.read.open_source,
+):
+    try:
+        attempt(path)
+    except CornerwaveError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("mode", [0o555, 0o000], ids=["cannot be written", "cannot be entered"])
+def test_no_permission(mode):
+    """Also where root runs the tests: another user makes the attempt."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        place = Path(folder, "locked")
+        place.mkdir()
+        place.chmod(mode)
+        run = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, str(place / "copy.csv")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        place.chmod(0o755)
+        assert run.stderr == ""
+        checked, made, opened = run.stdout.splitlines()
+        assert "no permission" in checked
+        assert "no permission" in made
+        assert ("there is no file" if mode else "Permission denied") in opened
+        assert files(place) == []
+
+
+FULL = """
+import os, resource, sys
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+from cornerwave.errors import OutputError
+from cornerwave.table.write import CopyFile
+
+path = Path(sys.argv[1])
+table = pa.table({"a": np.random.default_rng(0).standard_normal(200_000)})
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+copy = None
+try:
+    copy = CopyFile(path, table.schema, {})
+    copy.write(table)
+    copy.finish()
+    copy.publish()
+except OutputError as error:
+    print(error)
+finally:
+    if copy:
+        copy.discard()
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "limit"),
+    [
+        ("csv", 100_000),
+        ("csv.gz", 100_000),
+        ("parquet", 100_000),
+        ("arrow", 100_000),
+        ("arrow", 10),
+    ],
+)
+def test_a_full_disk_leaves_nothing(tmp_path, ending, limit):
+    path = tmp_path / f"copy.{ending}"
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FULL, str(path), str(limit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == (
+        f"{path} cannot be written: the file would be larger than allowed"
+    )
+    assert run.stderr == ""
+    assert files(path.parent) == []
+
+
+def test_a_disk_that_is_really_full():
+    """/dev/full says what a full disk says; the message is the one an owner would see."""
+
+    def fill():
+        with Path("/dev/full").open("wb", buffering=0) as file:
+            file.write(b"x")
+
+    with pytest.raises(OutputError, match="the disk is full"), _telling(Path("copy.csv")):
+        fill()
+
+
+def test_descriptors_are_given_back(path):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        publish(path)
+        copy = finished(path)
+        copy.discard()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1

@@ -1,0 +1,193 @@
+"""Naive twins: the paper's formulas and textbook definitions, written out plainly.
+
+The product may be clever; what it is compared with here may not. Nothing in this
+file imports the product.
+"""
+
+import hashlib
+import hmac
+import math
+import struct
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, modes
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+
+MASK = 2**64 - 1
+
+
+# --- the paper's algebra ----------------------------------------------------------------
+
+
+def corner_wave_matrix(noise):
+    """Covariance of the copies' noise in units of K (Theorem 4): min of the two levels."""
+    return np.minimum.outer(np.array(noise, dtype=float), np.array(noise, dtype=float))
+
+
+def independent_matrix(noise):
+    """What must fall: noise of its own for each copy."""
+    return np.diag(np.array(noise, dtype=float))
+
+
+def scaled_matrix(noise):
+    """What must fall: one noise, multiplied by each copy's deviation."""
+    deviation = np.sqrt(np.array(noise, dtype=float))
+    return np.outer(deviation, deviation)
+
+
+def llse_weights(sigma):
+    """w = (11' + Sigma)^-1 1: how much of each copy the best linear estimate takes."""
+    ones = np.ones(len(sigma))
+    return np.linalg.solve(np.outer(ones, ones) + sigma, ones)
+
+
+def llse_error(sigma):
+    """The share of X's variance that stays hidden from all copies together: 1 - w'1."""
+    return 1 - llse_weights(sigma).sum()
+
+
+def algorithm_3(existing, new, K=((1.0,),)):
+    """Mean operator and covariance of new noise given existing noise, by matrix inverse."""
+    K = np.array(K)
+    levels = [*existing, *new]
+    K_z = np.kron(corner_wave_matrix(levels), K)
+    size = len(existing) * len(K)
+    K_old, K_new, K_cross = K_z[:size, :size], K_z[size:, size:], K_z[size:, :size]
+    mean = K_cross @ np.linalg.inv(K_old)
+    return mean, K_new - mean @ K_cross.T
+
+
+def algorithm_3_coefficients(noise):
+    """Rows on fresh white noise when every level is asked for on its own, by Algorithm 3."""
+    rows = np.zeros((len(noise), len(noise)))
+    for j in range(len(noise)):
+        if j == 0:
+            rows[0, 0] = math.sqrt(noise[0])
+            continue
+        mean, variance = algorithm_3(noise[:j], [noise[j]])
+        rows[j] = mean[0] @ rows[:j]
+        rows[j, j] = math.sqrt(variance[0, 0])
+    return rows
+
+
+# --- white noise ------------------------------------------------------------------------
+
+
+def stream_key(key, level):
+    """HKDF-Expand (RFC 5869) with SHA-256, one block of output."""
+    info = b"cornerwave/1/white" + struct.pack("<d", level)
+    return hmac.new(key, info + b"\x01", hashlib.sha256).digest()
+
+
+def aes_words(key, low, high):
+    """Two 64-bit words: AES-256 of one block given as two little-endian words."""
+    aes = Cipher(AES256(key), modes.ECB()).encryptor()
+    return struct.unpack("<QQ", aes.update(struct.pack("<QQ", low, high)))
+
+
+def normals(key, level, ids, columns):
+    """Box-Muller with the library's log, cos and sin, cell by cell; shape (columns, rows)."""
+    secret = stream_key(key, level)
+    out = np.empty((columns, len(ids)))
+    for row, (low, high) in enumerate(ids):
+        for pair in range((columns + 1) // 2):
+            radius_word, angle_word = aes_words(secret, int(low), int(high) ^ pair)
+            u = 1.0 - (radius_word >> 12) / 2**52
+            radius = math.sqrt(-2 * math.log(u))
+            if 2 * pair + 1 == columns:
+                angle = ((angle_word >> 12) / 2**52 - 0.5) * math.pi
+                out[2 * pair, row] = radius * math.sin(angle)
+                continue
+            within = ((angle_word >> 10) % 2**52) / 2**52 - 0.5
+            angle = within * math.pi / 2
+            angle += math.pi / 2 * (angle_word >> 63) + math.pi * ((angle_word >> 62) & 1)
+            out[2 * pair, row] = radius * math.cos(angle)
+            out[2 * pair + 1, row] = radius * math.sin(angle)
+    return out
+
+
+# --- moments ----------------------------------------------------------------------------
+
+
+def two_pass_moments(X):
+    """Mean per column and pairwise covariance over the rows that have both columns."""
+    X = np.asarray(X, dtype=float)
+    columns = X.shape[1]
+    mean = np.zeros(columns)
+    covariance = np.zeros((columns, columns))
+    for i in range(columns):
+        present = X[~np.isnan(X[:, i]), i]
+        mean[i] = math.fsum(present) / max(len(present), 1)
+        for j in range(columns):
+            both = X[~np.isnan(X[:, i]) & ~np.isnan(X[:, j])]
+            if len(both) >= 2:
+                a = both[:, i] - math.fsum(both[:, i]) / len(both)
+                b = both[:, j] - math.fsum(both[:, j]) / len(both)
+                covariance[i, j] = math.fsum(a * b) / (len(both) - 1)
+    return mean, covariance
+
+
+# --- hashes -----------------------------------------------------------------------------
+
+
+def siphash_128(key, text):
+    """SipHash-2-4 with 128 bits of output, on Python's whole numbers."""
+    k0, k1 = struct.unpack("<QQ", key[:16])
+    v = [
+        0x736F6D6570736575 ^ k0,
+        0x646F72616E646F6D ^ k1 ^ 0xEE,
+        0x6C7967656E657261 ^ k0,
+        0x7465646279746573 ^ k1,
+    ]
+
+    def turn(word, by):
+        return ((word << by) | (word >> (64 - by))) & MASK
+
+    def rounds(count):
+        for _ in range(count):
+            v[0] = (v[0] + v[1]) & MASK
+            v[1] = turn(v[1], 13) ^ v[0]
+            v[0] = turn(v[0], 32)
+            v[2] = (v[2] + v[3]) & MASK
+            v[3] = turn(v[3], 16) ^ v[2]
+            v[0] = (v[0] + v[3]) & MASK
+            v[3] = turn(v[3], 21) ^ v[0]
+            v[2] = (v[2] + v[1]) & MASK
+            v[1] = turn(v[1], 17) ^ v[2]
+            v[2] = turn(v[2], 32)
+
+    whole = len(text) // 8 * 8
+    words = [word for (word,) in struct.iter_unpack("<Q", text[:whole])]
+    words.append(int.from_bytes(text[whole:], "little") | (len(text) % 256) << 56)
+    for word in words:
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    rounds(4)
+    low = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    rounds(4)
+    return low, v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def fingerprint_sums(ids, columns, secret):
+    """Sum over rows of CBC-MAC(row id, (value, column)), lane by lane."""
+    sums = []
+    for index, values in enumerate(columns):
+        total = [0, 0]
+        for (low, high), value in zip(ids, values, strict=True):
+            mask = aes_words(secret, int(low), int(high))
+            image = aes_words(secret, mask[0] ^ int(value), mask[1] ^ index)
+            total = [(t + lane) & MASK for t, lane in zip(total, image, strict=True)]
+        sums.append(total)
+    return np.array(sums, dtype=np.uint64)
+
+
+def mark_sums(columns, secret):
+    """Sum over rows of the cipher of each value, lane by lane."""
+    sums = []
+    for values in columns:
+        images = [aes_words(secret, int(value), 0) for value in values]
+        sums.append([sum(image[lane] for image in images) & MASK for lane in (0, 1)])
+    return np.array(sums, dtype=np.uint64)
