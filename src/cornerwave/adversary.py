@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from cornerwave.attack import filtering, nonlinear
 from cornerwave.attack.knowledge import Knowledge
-from cornerwave.audit.alignment import Aligned, blocks
+from cornerwave.audit.alignment import Aligned
 from cornerwave.audit.statistics import covariance_of, means, whitening
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.levels import checked_noise
@@ -84,7 +84,7 @@ def attack(
     with _output(out, aligned.columns, method) as write:
         for block in held.blocks():
             estimate = everybody(block[1:])
-            write(estimate)
+            write(aligned.unscaled(estimate))
             if truth is not None:
                 score.add(block[0], one([block[1 + best[0]]]), estimate)
             else:
@@ -109,7 +109,7 @@ def learn(aligned: Aligned, noise: Sequence[float]) -> Knowledge:
     N, M = len(aligned.columns), len(noise)
     sums: Any = 0.0
     shift: Floats | None = None
-    for block in blocks(aligned.copies, aligned.columns):
+    for block in aligned.blocks_of(aligned.copies):
         rows = np.vstack(block)
         shift = means(rows) if shift is None else shift
         rows = np.vstack([rows - shift[:, None], np.ones(rows.shape[1])])

@@ -5,9 +5,9 @@ thread of its own, and never held whole; only a copy whose keys come in another 
 than the source's is brought into memory and sorted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,8 @@ class Aligned:
 
     `names` calls the copies by the shortest ends of their paths that tell them apart,
     `noise` is what each says of itself (None where it says nothing), `sorted_copies`
-    are those whose order had to be changed.
+    are those whose order had to be changed. `logarithmic` columns were perturbed on the
+    scale log(1+x) and are compared on it; `left_out` ones cannot be compared, and why.
     """
 
     source: Source
@@ -42,34 +43,56 @@ class Aligned:
     columns: tuple[str, ...]
     noise: tuple[float | None, ...]
     sorted_copies: tuple[str, ...] = ()
+    logarithmic: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Any, copies: Sequence[Any], *, key: str | None = None) -> "Aligned":
         """Open the files or frames; raise SourceError or ColumnError if they do not fit."""
         truth, opened = open_source(source), [open_source(copy) for copy in copies]
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
-        columns = shared_columns([truth, *opened], key)
-        noise = tuple(stated_noise(copy) for copy in opened)
+        stated = [metadata_of(copy) for copy in opened]
+        shared = shared_columns([truth, *opened], key)
+        left_out = {name: why for name in shared if (why := _not_comparable(stated, name))}
+        columns = tuple(name for name in shared if name not in left_out)
+        if not columns:
+            raise ColumnError(f"no column is left: {left_out[shared[0]]}")
+        noise = tuple(_stated_noise(told) for told in stated)
         changed: list[str] = []
         if key is not None:
             for i, copy in enumerate(opened):
                 if not _same_order(truth, copy, key):
                     opened[i] = _sorted_like(truth, copy, columns, key)
                     changed.append(names[i])
-        return cls(truth, tuple(opened), names, columns, noise, tuple(changed))
+        logarithmic = tuple(name for name in columns if "log1p" in _told(stated, name, "transform"))
+        return cls(
+            truth, tuple(opened), names, columns, noise, tuple(changed), logarithmic, left_out
+        )
 
     def blocks(self) -> Iterator[list[Floats]]:
         """Yield, for the same rows, the columns (N, rows) of the source and of each copy.
 
         Raises SourceError where one table ends before another.
         """
-        yield from blocks([self.source, *self.copies], self.columns)
+        yield from self.blocks_of([self.source, *self.copies])
+
+    def blocks_of(self, sources: Sequence[Source]) -> Iterator[list[Floats]]:
+        """Yield the same of some of the tables, each read ahead by a thread of its own."""
+        yield from _blocks(sources, self.columns, self.logarithmic)
+
+    def unscaled(self, rows: Floats) -> Floats:
+        """Return rows (n, N) as the tables have them, off the logarithmic scale."""
+        if not self.logarithmic:
+            return rows
+        where = [name in self.logarithmic for name in self.columns]
+        return np.where(where, np.expm1(np.where(where, rows, 0.0)), rows)
 
 
-def blocks(sources: Sequence[Source], columns: Sequence[str]) -> Iterator[list[Floats]]:
-    """Yield the same rows of several tables, as (N, rows) each, read ahead by threads."""
+def _blocks(
+    sources: Sequence[Source], columns: Sequence[str], logarithmic: Sequence[str]
+) -> Iterator[list[Floats]]:
     with ThreadPoolExecutor(len(sources)) as pool:
-        streams = [_ahead(_matrices(source, columns), pool) for source in sources]
+        streams = [_ahead(_matrices(source, columns, logarithmic), pool) for source in sources]
         done = 0
         for block in zip_longest(*streams):
             lengths = [0 if part is None else part.shape[1] for part in block]
@@ -98,26 +121,52 @@ def shared_columns(sources: Sequence[Source], key: str | None) -> tuple[str, ...
     return shared
 
 
-def stated_noise(copy: Source) -> float | None:
-    """Return the noise that a copy's metadata states; None if it states none."""
+def metadata_of(copy: Source) -> Mapping[str, Any]:
+    """Return what a copy says of itself; nothing if it says nothing that can be read."""
     if copy.path is None or not copy.path.is_file():
-        return None
+        return {}
     try:
-        stated = (read_metadata(copy.path) or {}).get("noise")
-        return float(stated) if stated is not None and float(stated) > 0 else None
+        return read_metadata(copy.path) or {}
     except (OSError, ValueError, TypeError, pa.ArrowException):
-        return None
+        return {}
+
+
+def _stated_noise(told: Mapping[str, Any]) -> float | None:
+    noise = told.get("noise")
+    return float(noise) if isinstance(noise, int | float) and noise > 0 else None
+
+
+def _told(stated: Sequence[Mapping[str, Any]], name: str, what: str) -> list[Any]:
+    """Return what each copy that says anything of a column says of it."""
+    columns = [told.get("columns") for told in stated]
+    own = [each.get(name) for each in columns if isinstance(each, Mapping)]
+    return [each.get(what) for each in own if isinstance(each, Mapping)]
+
+
+def _not_comparable(stated: Sequence[Mapping[str, Any]], name: str) -> str | None:
+    """Say why the noise of a column cannot be had as copy minus source, if it cannot."""
+    if "category" in _told(stated, name, "role"):
+        return f"{name} is a category, refreshed instead of perturbed"
+    if "rank" in _told(stated, name, "transform"):
+        return f"{name} was perturbed on the scale of its ranks, which a copy does not hold"
+    if any(_told(stated, name, "clipped")):
+        return f"{name} was clipped, which cuts its noise off"
+    return None
 
 
 def _has_number(source: Source, name: str) -> bool:
     return name in source.schema.names and is_number(source.schema.field(name).type)
 
 
-def _matrices(source: Source, columns: Sequence[str]) -> Iterator[Floats]:
+def _matrices(
+    source: Source, columns: Sequence[str], logarithmic: Sequence[str]
+) -> Iterator[Floats]:
     for group in source.groups(columns, BLOCK_ROWS):
         matrix = np.empty((len(columns), group.num_rows))
         for row, name in zip(matrix, columns, strict=True):
             row[:] = _floats(_whole(group.column(name)), name)
+            if name in logarithmic:
+                np.log1p(row, out=row)
         yield matrix
 
 

@@ -8,7 +8,7 @@
 It needs no key, no ledger and no metadata, and works on the copies of any tool.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cornerwave.audit import rounding
-from cornerwave.audit.alignment import Aligned, blocks
+from cornerwave.audit.alignment import Aligned
 from cornerwave.audit.checks import Check, check_all
 from cornerwave.audit.exposure import Exposed, count_exposed
 from cornerwave.audit.gain import Gain, alarms, hidden, measure_gains
@@ -48,6 +48,8 @@ class Audit:
     constant: tuple[str, ...]
     bare: tuple[str, ...]
     sorted_copies: tuple[str, ...]
+    logarithmic: tuple[str, ...]
+    left_out: Mapping[str, str]
     stated: tuple[float | None, ...]
     found: Statistics
     checks: tuple[Check, ...]
@@ -103,6 +105,8 @@ def audit(
         constant=_of_kind(aligned, kinds, "constant"),
         bare=tuple(c for c in _of_kind(aligned, kinds, "bare") if len(used) < len(kinds)),
         sorted_copies=aligned.sorted_copies,
+        logarithmic=aligned.logarithmic,
+        left_out=aligned.left_out,
         stated=aligned.noise,
         found=judged,
         checks=tuple(check_all(judged, watched, aligned.noise, aligned.columns, used)),
@@ -148,9 +152,8 @@ def _of_kind(aligned: Aligned, kinds: list[str], kind: str) -> tuple[str, ...]:
 
 
 def _expose(aligned: Aligned, found: Statistics, used: list[int]) -> Exposed:
-    names = [aligned.columns[n] for n in used]
     return count_exposed(
-        (block[0] for block in blocks([aligned.source], names)),
+        (block[0][used] for block in aligned.blocks_of([aligned.source])),
         rows=found.rows,
         mean=found.mean,
         variance=found.variance,

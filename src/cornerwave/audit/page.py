@@ -64,13 +64,13 @@ def render(audit: Audit) -> str:
         _faults(audit),
         "<h2>What stays hidden</h2>",
         '<p class="hint">Share of each column’s variance that the best linear estimate cannot '
-        'recover:<span class="key dot"></span>from one copy<span class="key all"></span>from all '
+        'recover:<span class="key dot"></span>from one copy, by its number<span class="key all"></span>from all '
         'copies together<span class="key gap"></span>gained by colluding. A coalition that gains '
         "nothing sits on its best copy.</p>",
         _scrolling(picture.ladder(audit)),
         _table(columns),
         "<h2>The copies</h2>",
-        _table(copies),
+        _table(_numbered(copies)),
         "<h2>Checks</h2>",
         '<p class="hint">How far each came towards its limit; a full red bar is beyond it. '
         f"An audit of honest copies fails any of them once in {round(1 / ALPHA)} times.</p>",
@@ -124,6 +124,11 @@ def _table(section: Section) -> str:
 def _cell(text: str) -> str:
     kind = ' class="fault"' if text == "gains" else ""
     return f"<td{kind}>{escape(text)}</td>"
+
+
+def _numbered(section: Section) -> Section:
+    title, header, rows = section
+    return title, header, [(f"{i} {row[0]}", *row[1:]) for i, row in enumerate(rows, start=1)]
 
 
 def _hint(section: Section) -> str:

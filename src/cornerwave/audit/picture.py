@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from html import escape
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cornerwave.audit.chance import CHECKS
 from cornerwave.audit.gain import Gain
 from cornerwave.audit.measured import Audit
 
+Floats = NDArray[np.float64]
+
 WIDTH, LEFT, RIGHT = 960, 190, 150
+NEAR = 16
 LADDER_COLUMNS = 24
 """So many columns are drawn, those with the largest gain first."""
 
@@ -38,7 +42,9 @@ def checks(audit: Audit) -> str:
     ]
     for i, copy in enumerate(audit.copies):
         y = top + step * i
-        parts.append(f'<text x="{LEFT - 14}" y="{y + 19}" class="end">{_short(copy)}</text>')
+        parts.append(
+            f'<text x="{LEFT - 14}" y="{y + 19}" class="end">{i + 1} {_short(copy)}</text>'
+        )
         for k, name in enumerate(CHECKS):
             parts.append(_cell(audit, i, name, LEFT + width * k, y, width))
     return _svg(height, "How far each check came towards its limit", parts)
@@ -79,17 +85,32 @@ def _rung(audit: Audit, whole: Gain | None, n: int, y: float) -> str:
         parts.append(f'<path d="{_diamond(together, y)}" class="{kind}"/>')
         words = f"gain {max(whole.gain[n], 0):.3f}" if gains else "no gain"
         parts.append(f'<text x="{WIDTH - RIGHT + 20}" y="{y + 5}" class="{kind}">{words}</text>')
-    for i, share in enumerate(audit.singles[:, n]):
-        title = f"{audit.copies[i]}: {share:.4f}"
+    parts += [_dots(audit, audit.singles[:, n], y)]
+    return "".join(parts)
+
+
+def _dots(audit: Audit, shares: Floats, y: float) -> str:
+    """Draw the copies, by number; those that sit on each other share a label."""
+    parts, labels = [], []
+    for i in np.argsort(shares, kind="stable"):
+        x = _x(float(shares[i]))
+        title = f"{audit.copies[i]}: {shares[i]:.4f}"
         parts.append(
-            f'<circle cx="{_x(share):.1f}" cy="{y}" r="6" class="dot">'
+            f'<circle cx="{x:.1f}" cy="{y}" r="6" class="dot">'
             f"<title>{escape(title)}</title></circle>"
         )
+        if labels and x - labels[-1][0] < NEAR:
+            labels[-1] = (labels[-1][0], f"{labels[-1][1]},{i + 1}")
+        else:
+            labels.append((x, f"{i + 1}"))
+    parts += [
+        f'<text x="{x:.1f}" y="{y - 14}" class="small mid">{text}</text>' for x, text in labels
+    ]
     return "".join(parts)
 
 
 def _diamond(x: float, y: float) -> str:
-    return f"M{x:.1f} {y - 12}l12 12l-12 12l-12 -12z"
+    return f"M{x:.1f} {y - 11}l11 11l-11 11l-11 -11z"
 
 
 def _cell(audit: Audit, i: int, name: str, x: float, y: float, width: float) -> str:

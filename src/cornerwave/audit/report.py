@@ -24,7 +24,7 @@ def verdict(audit: Audit) -> str:
         worst = audit.alarms[0]
         if worst.perfect:
             return f"{_together(audit, worst)} have the table: nothing stays hidden from them."
-        at = int(np.argmax(worst.gain))
+        at = int(np.argmax(worst.low))
         return (
             f"{_together(audit, worst)} gain by colluding: {worst.together[at]:.3f} of "
             f"{audit.columns[at]} stays hidden from them, {worst.alone[at]:.3f} from "
@@ -66,6 +66,9 @@ def notes(audit: Audit) -> list[str]:
         lines.append(f"in every copy as in the source: {', '.join(audit.bare)}")
     if audit.constant:
         lines.append(f"constant, so left out: {', '.join(audit.constant)}")
+    if audit.logarithmic:
+        lines.append(f"compared on the scale log(1+x): {', '.join(audit.logarithmic)}")
+    lines += [f"left out: {why}" for why in audit.left_out.values()]
     if audit.sorted_copies:
         lines.append(f"rows in another order, aligned by key: {', '.join(audit.sorted_copies)}")
     if audit.found.complete < audit.found.rows:
@@ -96,6 +99,8 @@ def as_json(audit: Audit) -> dict[str, Any]:
         "columns": list(audit.columns),
         "constant_columns": list(audit.constant),
         "unperturbed_columns": list(audit.bare),
+        "logarithmic_columns": list(audit.logarithmic),
+        "left_out_columns": dict(audit.left_out),
         "copies": [_copy_json(audit, i) for i in range(found.copies)],
         "noise_across_copies": found.across.tolist(),
         "checks": [
@@ -176,7 +181,7 @@ def _columns(audit: Audit) -> Section:
 def _coalitions(audit: Audit) -> Section:
     rows: Rows = []
     for gain in shown_gains(audit):
-        at = int(np.argmax(gain.low if gain.gains else gain.gain))
+        at = int(np.argmax(gain.low))
         rows.append(
             (
                 " + ".join(_names(audit, gain.members)),

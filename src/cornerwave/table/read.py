@@ -133,7 +133,7 @@ def _read_fragment(
 ) -> Iterator[pa.RecordBatch]:
     """Read one Parquet file batch by batch; a scanner would run ahead without bound."""
     folders = pads.get_partition_keys(fragment.partition_expression)
-    with papq.ParquetFile(fragment.path) as file:
+    with papq.ParquetFile(fragment.path, pre_buffer=False) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=present):
             arrays = [
