@@ -91,7 +91,8 @@ def _rung(audit: Audit, whole: Gain | None, n: int, y: float) -> str:
 
 def _dots(audit: Audit, shares: Floats, y: float) -> str:
     """Draw the copies, by number; those that sit on each other share a label."""
-    parts, labels = [], []
+    parts: list[str] = []
+    labels: list[tuple[float, str]] = []
     for i in np.argsort(shares, kind="stable"):
         x = _x(float(shares[i]))
         title = f"{audit.copies[i]}: {shares[i]:.4f}"
