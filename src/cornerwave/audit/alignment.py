@@ -171,9 +171,11 @@ def _matrices(
 
 
 def _floats(array: pa.Array, name: str) -> Floats:
-    """Return a column as floats with NaN for missing; doubles without a copy."""
+    """Return a column as floats with NaN for missing; whole columns of doubles at once."""
     if array.type == pa.float64() and not array.null_count:
-        return np.asarray(array.to_numpy())
+        values: Floats = array.to_numpy()
+        if np.isfinite(np.dot(values, values)):
+            return values
     return to_floats(array, name)
 
 

@@ -65,7 +65,8 @@ def render(audit: Audit) -> str:
         "<h2>What stays hidden</h2>",
         '<p class="hint">Share of each column’s variance that the best linear estimate cannot '
         'recover:<span class="key dot"></span>from one copy, by its number'
-        '<span class="key all"></span>from all copies together<span class="key gap"></span>gained by colluding. A coalition that gains '
+        '<span class="key all"></span>from all copies together'
+        '<span class="key gap"></span>gained by colluding. A coalition that gains '
         "nothing sits on its best copy.</p>",
         _scrolling(picture.ladder(audit)),
         _table(columns),

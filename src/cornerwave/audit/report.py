@@ -1,5 +1,6 @@
 """The audit in words, as tables for a terminal, and as JSON. No cell of a table is in it."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -122,12 +123,13 @@ def as_json(audit: Audit) -> dict[str, Any]:
 
 
 def interval(gain: float, margin: float) -> str:
-    """Write a gain with its margin.
+    """Write a gain with its margin, to the margin's second digit.
 
-    >>> interval(0.0393, 0.002), interval(-1.2e-6, 3e-5)
-    ('0.0393 ± 0.0020', '0.0000 ± 0.0000')
+    >>> interval(0.0393, 0.0021), interval(-1.2e-6, 3.1e-5)
+    ('0.0393 ± 0.0021', '-0.000001 ± 0.000031')
     """
-    return f"{round(gain, 4) + 0.0:.4f} ± {margin:.4f}"
+    digits = 4 if margin <= 0 else min(max(1 - math.floor(math.log10(margin)), 4), 9)
+    return f"{round(gain, digits) + 0.0:.{digits}f} ± {margin:.{digits}f}"
 
 
 def shown_gains(audit: Audit) -> list[Gain]:

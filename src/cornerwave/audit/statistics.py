@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cornerwave.errors import SourceError
 from cornerwave.moments import factor
 
 Floats = NDArray[np.float64]
@@ -233,9 +232,6 @@ def whitening(K: Floats) -> Floats:
 
 
 def _complete(block: list[Floats]) -> list[Floats]:
-    """Return the rows that miss nothing; raise SourceError for an infinite value."""
-    if any(np.isinf(part).any() for part in block):
-        raise SourceError("a column holds infinite values; remove them or make them missing")
     present = ~np.logical_or.reduce([np.isnan(part).any(axis=0) for part in block])
     return [part[:, present] for part in block]
 
