@@ -33,16 +33,15 @@ class Done:
 def command(*arguments: object, folder: Path) -> Done:
     """Run the command as a terminal would, in this process."""
     out, err = io.StringIO(), io.StringIO()
-    given = ["cornerwave", *map(str, arguments)]
-    with (
-        redirect_stdout(out),
-        redirect_stderr(err),
-        chdir(folder),
-        pytest.MonkeyPatch.context() as patch,
-        pytest.raises(SystemExit) as end,
-    ):
-        patch.setattr(sys, "argv", given)
-        cli.main()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["cornerwave", *map(str, arguments)])
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            chdir(folder),
+            pytest.raises(SystemExit) as end,
+        ):
+            cli.main()
     return Done(int(end.value.code or 0), out.getvalue(), err.getvalue())
 
 

@@ -174,7 +174,9 @@ def _floats(array: pa.Array, name: str) -> Floats:
     """Return a column as floats with NaN for missing; whole columns of doubles at once."""
     if array.type == pa.float64() and not array.null_count:
         values: Floats = array.to_numpy()
-        if np.isfinite(np.dot(values, values)):
+        with np.errstate(invalid="ignore", over="ignore"):
+            whole = bool(np.isfinite(values.sum()))
+        if whole:
             return values
     return to_floats(array, name)
 
