@@ -52,3 +52,17 @@ def normal_distance_score(samples):
     steps = np.arange(n + 1) / n
     distance = max((expected - steps[:-1]).max(), (steps[1:] - expected).max())
     return float(distance / math.sqrt(math.log(2 / ALPHA) / (2 * n)))
+
+
+def worst_cell_score(counts, expected):
+    """Return how far counts are from their expectation, in units of the bound, cell by cell.
+
+    Bernstein's inequality, for every n: a binomial count is farther than t from its
+    expectation with probability at most 2 exp(-t^2 / (2 variance + 2 t / 3)).
+    """
+    counts, expected = np.ravel(counts), np.ravel(expected)
+    n = counts.sum()
+    variance = expected * (1 - expected / n)
+    log = math.log(2 * len(counts) / ALPHA)
+    bound = log / 3 + np.sqrt(log**2 / 9 + 2 * log * variance)
+    return float((np.abs(counts - expected) / bound).max())

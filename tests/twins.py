@@ -191,3 +191,62 @@ def mark_sums(columns, secret):
         images = [aes_words(secret, int(value), 0) for value in values]
         sums.append([sum(image[lane] for image in images) & MASK for lane in (0, 1)])
     return np.array(sums, dtype=np.uint64)
+
+
+# --- categories -------------------------------------------------------------------------
+
+
+def refresh_key(key, column, event):
+    """HKDF-Expand (RFC 5869) with SHA-256, one block of output."""
+    info = b"cornerwave/1/refresh" + struct.pack("<II", column, event)
+    return hmac.new(key, info + b"\x01", hashlib.sha256).digest()
+
+
+def refreshed(key, column, row_id, code, noise, counts):
+    """One cell's copy at one noise: events in the time s = -ln q until q's own time."""
+    if code < 0:
+        return code
+    horizon, time, event = 0.5 * math.log1p(noise), 0.0, 0
+    total = sum(counts)
+    while True:
+        a, b = aes_words(refresh_key(key, column, event), int(row_id[0]), int(row_id[1]))
+        time -= math.log(1.0 - (a >> 12) / 2**52)
+        if time > horizon:
+            return code
+        reached = 0
+        for value, count in enumerate(counts):
+            reached += count
+            if b < reached * 2**64 // total or value == len(counts) - 1:
+                code = value
+                break
+        event += 1
+
+
+def refresh_matrix(q, pi):
+    """P(copy at retention q | value): kept with probability q, else a draw from pi."""
+    return q * np.eye(len(pi)) + (1 - q) * np.outer(np.ones(len(pi)), pi)
+
+
+def refresh_joint(prior, q_better, q_worse, pi):
+    """P(X, better copy, worse copy) of the Markov chain X -> better -> worse."""
+    better = refresh_matrix(q_better, pi)
+    further = refresh_matrix(q_worse / q_better, pi)
+    return prior[:, None, None] * better[:, :, None] * further[None, :, :]
+
+
+def shared_uniform_joint(prior, q_better, q_worse, pi):
+    """What must fall: one U and one R per cell; the copy at q is X if U < q, else R."""
+    size = len(pi)
+    joint = np.zeros((size, size, size))
+    for x in range(size):
+        for r in range(size):
+            joint[x, x, x] += prior[x] * pi[r] * q_worse
+            joint[x, x, r] += prior[x] * pi[r] * (q_better - q_worse)
+            joint[x, r, r] += prior[x] * pi[r] * (1 - q_better)
+    return joint
+
+
+def independent_refresh_joint(prior, q_better, q_worse, pi):
+    """What must fall: events of its own for each copy."""
+    better, worse = refresh_matrix(q_better, pi), refresh_matrix(q_worse, pi)
+    return prior[:, None, None] * better[:, :, None] * worse[:, None, :]

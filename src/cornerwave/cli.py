@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from cornerwave.errors import (
     ColumnError,
     CornerwaveError,
     CornerwaveWarning,
+    Fault,
     LevelError,
     OutputError,
 )
@@ -79,6 +81,9 @@ def main() -> None:
     warnings.simplefilter("always", CornerwaveWarning)
     try:
         app()
+    except Fault as fault:
+        _tell_places(str(fault), fault)
+        sys.exit(FAULT)
     except CornerwaveError as error:
         _say(f"cornerwave: {error}")
         sys.exit(REFUSED)
@@ -86,10 +91,14 @@ def main() -> None:
         sys.exit(0)
     except Exception as error:
         # A message or a local variable may hold a cell: name the kind and the place only.
-        _say(f"cornerwave: internal fault ({type(error).__name__}); please report these places:")
-        for frame in traceback.extract_tb(error.__traceback__):
-            _say(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}")
+        _tell_places(f"internal fault ({type(error).__name__})", error)
         sys.exit(FAULT)
+
+
+def _tell_places(what: str, error: Exception) -> None:
+    _say(f"cornerwave: {what}; please report these places:")
+    for frame in traceback.extract_tb(error.__traceback__):
+        _say(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}")
 
 
 @app.command()
@@ -314,6 +323,7 @@ def coalition(
                 "gain": found.gain,
                 "independent_privacy": found.independent_privacy,
                 "independent_gain": found.independent_gain,
+                "best_guess_right": {name: asdict(g) for name, g in found.guesses.items()},
             }
         )
         return
@@ -326,6 +336,15 @@ def coalition(
             ("all together, had the noise been independent", f"{found.independent_privacy:.6g}"),
         ],
     )
+    if found.guesses:
+        _print_table(
+            "how often the best guess of a category is right",
+            ("", "without a copy", "best member", "all together", "had they been independent"),
+            [
+                (name, f"{g.blind:.1%}", f"{g.best:.1%}", f"{g.joint:.1%}", f"{g.independent:.1%}")
+                for name, g in found.guesses.items()
+            ],
+        )
 
 
 @app.command()
@@ -496,10 +515,14 @@ def _requests_in(path: Path, name: str) -> list[tuple[str, "Level", Path]]:
         raise LevelError(f"{path} names no copy; write [[copy]] tables with to, privacy and out")
     requests = []
     for number, copy in enumerate(copies, start=1):
+        if not isinstance(copy, dict):
+            raise LevelError(f"{path}, copy {number}: write it as a [[copy]] table")
         if unknown := set(copy) - {"to", "privacy", "noise", "out"}:
             raise LevelError(f"{path}, copy {number}: {sorted(unknown)[0]!r} is not known")
         if not isinstance(copy.get("to"), str):
             raise LevelError(f"{path}, copy {number}: 'to' must name a recipient")
+        if not isinstance(copy.get("out", ""), str):
+            raise LevelError(f"{path}, copy {number}: 'out' must name a file")
         level = Level.of(noise=copy.get("noise"), privacy=copy.get("privacy"))
         given = [path.parent / copy["out"]] if "out" in copy else None
         requests.append((copy["to"], level, *_outputs(name, [copy["to"]], given)))

@@ -14,12 +14,16 @@
     │   ├── WrongKey        (PermissionError)
     │   ├── UnsafeKey       (ValueError)
     │   └── LedgerDamaged
-    └── OutputError         (OSError)            the copy cannot be written
-        └── OutputExists    (FileExistsError)
+    ├── OutputError         (OSError)            the copy cannot be written
+    │   └── OutputExists    (FileExistsError)
+    └── Fault               (RuntimeError)       a fault of Cornerwave itself
 
 A message says what was given, what is allowed and what to do next. It never
 quotes a cell of a table or a byte of a key.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class CornerwaveError(Exception):
@@ -89,9 +93,29 @@ class OutputExists(OutputError, FileExistsError):
     """There is a file in that place already."""
 
 
+class Fault(CornerwaveError, RuntimeError):
+    """A fault of Cornerwave itself: its kind and its place, without its words."""
+
+
+@contextmanager
+def discreet() -> Iterator[None]:
+    """Turn any other error into a Fault: its words may quote a cell, its place does not."""
+    try:
+        yield
+    except CornerwaveError:
+        raise
+    except Exception as error:
+        fault = Fault(f"internal fault ({type(error).__name__})")
+        raise fault.with_traceback(error.__traceback__) from None
+
+
 class CornerwaveWarning(UserWarning):
     """Something the owner should know, and decide about."""
 
 
 class SingularCovariance(CornerwaveWarning):
     """Some columns are constant, or follow from others."""
+
+
+class BiasWarning(CornerwaveWarning):
+    """An estimate from a copy that cannot be made unbiased."""

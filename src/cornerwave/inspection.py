@@ -70,6 +70,7 @@ class _Seen:
 
     def take(self, table: pa.Table) -> None:
         """Look at some more rows."""
+        table = _without_views(table)
         first = -self._rows % self._stride
         self._sample.append(table.take(np.arange(first, table.num_rows, self._stride)))
         self._rows += table.num_rows
@@ -99,13 +100,14 @@ class _Seen:
 
     def reports(self) -> Iterator[ColumnReport]:
         """Yield what was found, column by column."""
-        sample = pa.concat_tables(self._sample) if self._sample else self._schema.empty_table()
+        nothing = _without_views(self._schema.empty_table())
+        sample = pa.concat_tables([nothing, *self._sample])
         shape = factor(self._moments.covariance)
         collinear = {self._numbers[i] for i in shape.dependent}
         for part in self._schema:
             column = sample.column(part.name)
-            distinct = self._distinct(part.name, column)
-            warnings = self._warnings(part, column, distinct, collinear)
+            distinct, present = self._distinct(part.name, column)
+            warnings = self._warnings(part, column, distinct, present, collinear)
             yield ColumnReport(
                 name=part.name,
                 type=str(part.type),
@@ -115,20 +117,28 @@ class _Seen:
                 warnings=tuple(warnings),
             )
 
-    def _distinct(self, name: str, column: pa.ChunkedArray) -> int:
-        if name in self._tallies:
-            return len([value for value in self._tallies[name] if value != (None,)])
+    def _distinct(self, name: str, column: pa.ChunkedArray) -> tuple[int, int]:
+        """Return how many different values there are, and among how many; of the sample if many."""
+        if name in self._tallies and len(self._tallies[name]) <= MOST_CATEGORIES:
+            distinct = len([value for value in self._tallies[name] if value != (None,)])
+            return distinct, self._rows - self._missing[name]
+        present = len(column) - column.null_count
         try:
-            return int(pc.count_distinct(column, mode="only_valid").as_py())
-        except pa.ArrowException:
-            return 0
+            plain = Encoded.of(column.combine_chunks(), name).values
+            return int(pc.count_distinct(plain, mode="only_valid").as_py()), present
+        except (pa.ArrowException, ColumnError):
+            return 0, present
 
     def _warnings(
-        self, part: pa.Field, column: pa.ChunkedArray, distinct: int, collinear: set[str]
+        self,
+        part: pa.Field,
+        column: pa.ChunkedArray,
+        distinct: int,
+        present: int,
+        collinear: set[str],
     ) -> Iterator[str]:
         if part.name in self._refused:
             yield self._refused[part.name]
-        present = len(column) - column.null_count
         whole = pa.types.is_integer(part.type) or is_category(part.type)
         if whole and present > 20 and distinct >= present:
             yield "looks like an identifier: every value is different; drop it, or make it the key"
@@ -142,6 +152,14 @@ class _Seen:
             yield "long-tailed: records far out are not hidden; see transform (log1p, rank)"
         if part.name in self._tallies:
             yield from _rare(self._tallies[part.name])
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return text as Arrow can take rows of it."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return table.cast(
+        pa.schema([part.with_type(plain.get(part.type, part.type)) for part in table.schema])
+    )
 
 
 def _rare(tallied: Tally) -> Iterator[str]:
@@ -180,7 +198,8 @@ def draft(reports: Sequence[ColumnReport]) -> str:
             "[[column]]",
             f"name = {_quoted(report.name)}",
             f"do = {_quoted(report.do)}    # perturb, category, key, keep or drop",
-            f"# {report.type}, {report.distinct:,} different values, {report.missing:.1%} missing",
+            f"# {_quoted(report.type)[1:-1]}, {report.distinct:,} different values, "
+            f"{report.missing:.1%} missing",
             *(f"# note: {warning}" for warning in report.warnings),
         ]
     return "\n".join(lines) + "\n"

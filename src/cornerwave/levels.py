@@ -75,13 +75,16 @@ class Level:
 
     noise: float
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", checked_noise(self.noise))
+
     @classmethod
     def of(cls, *, noise: float | None = None, privacy: float | None = None) -> "Level":
         """Make a level from exactly one of its two units."""
         if (noise is None) == (privacy is None):
             raise LevelError("say either noise or privacy, one of the two")
         if noise is not None:
-            return cls(checked_noise(noise))
+            return cls(noise)
         assert privacy is not None
         return cls(noise_of(privacy))
 

@@ -31,7 +31,7 @@ class Moments:
 
     For N columns, all N x N: entry (i, j) of `count` is the number of rows that have
     both columns, of `centre` the mean of column i over these rows, of `scatter` the
-    sum of products of the two deviations. `largest` is the largest |x| per column.
+    sum of products of the two deviations. `lowest` and `highest` are per column.
 
     >>> X = np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 1.0]])
     >>> both = Moments.of(X[:1]) + Moments.of(X[1:])
@@ -43,7 +43,8 @@ class Moments:
     count: Floats
     centre: Floats
     scatter: Floats
-    largest: Floats
+    lowest: Floats
+    highest: Floats
 
     @classmethod
     def of(cls, X: Any) -> "Moments":
@@ -66,7 +67,8 @@ class Moments:
             count=count,
             centre=np.where(count > 0, shift[:, None] + offset, 0.0),
             scatter=deviation.T @ deviation - count * offset * offset.T,
-            largest=np.abs(np.where(present, X, 0.0)).max(axis=0, initial=0.0),
+            lowest=np.where(present, X, np.inf).min(axis=0, initial=np.inf),
+            highest=np.where(present, X, -np.inf).max(axis=0, initial=-np.inf),
         )
 
     def __add__(self, other: "Moments") -> "Moments":
@@ -78,13 +80,20 @@ class Moments:
             count=count,
             centre=self.centre + share * apart,
             scatter=self.scatter + other.scatter + self.count * share * apart * apart.T,
-            largest=np.maximum(self.largest, other.largest),
+            lowest=np.minimum(self.lowest, other.lowest),
+            highest=np.maximum(self.highest, other.highest),
         )
 
     @property
     def present(self) -> NDArray[np.int64]:
         """How many rows have a value, per column."""
         return np.diag(self.count).astype(np.int64)
+
+    @property
+    def largest(self) -> Floats:
+        """The largest |x| of each column, 0 if it has no value."""
+        ends = np.maximum(np.abs(self.lowest), np.abs(self.highest))
+        return np.where(np.isfinite(ends), ends, 0.0)
 
     @property
     def mean(self) -> Floats:

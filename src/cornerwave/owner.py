@@ -31,13 +31,14 @@ from cornerwave.errors import (
     VaultError,
     VaultExists,
     VaultMissing,
+    discreet,
 )
 from cornerwave.levels import Level
 from cornerwave.register import measure
 from cornerwave.release import Order, Wanted, make_copies
 from cornerwave.table.finish import Finish
 from cornerwave.table.read import Source, open_source
-from cornerwave.table.schema import Choices, decide
+from cornerwave.table.schema import MARGINAL, Choices, decide
 from cornerwave.table.schema_file import read_choices
 from cornerwave.table.write import CopyFile, check_output
 from cornerwave.vault.frozen import Frozen
@@ -81,8 +82,13 @@ class Vault:
         path = Path(path).absolute()
         if key is not None and key.is_unsafe:
             raise UnsafeKey("a key made from a seed can be guessed; a vault takes none")
-        if any((path / name).exists() for name in (KEY_FILE, LEDGER_FILE)):
+        if (path / LEDGER_FILE).exists():
             raise VaultExists(f"there is a vault in {path} already; it is never replaced")
+        if (path / KEY_FILE).exists():
+            raise VaultExists(
+                f"there is a key in {path} but no ledger. A key is never replaced: restore the "
+                "ledger's latest backup; or, if nothing was ever released, remove the key"
+            )
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if key_file is not None:
@@ -163,13 +169,14 @@ class Vault:
             choices = read_choices(Path(schema), opened.schema.names)
         decided = decide(opened.schema, choices)
         identity = secrets.token_hex(16)
-        found = measure(
-            opened,
-            decided,
-            key=dataset_key(self._key, identity),
-            mark_secret=self._key.derive("marks"),
-            progress=progress,
-        )
+        with discreet():
+            found = measure(
+                opened,
+                decided,
+                key=dataset_key(self._key, identity),
+                mark_secret=self._key.derive("marks"),
+                progress=progress,
+            )
         entry = Entry(
             id=identity,
             name=name,
@@ -237,10 +244,15 @@ class Dataset:
             if self._entry.source is None:
                 raise SourceError(
                     f"{self.name!r} was registered from a frame in memory; give it again: "
-                    "vault.dataset(name, source=frame)"
+                    "vault.dataset(name, source=frame), or --source FILE"
                 )
             self._source = _reopen(self._entry.source, self._entry)
         return self._source
+
+    def _source_places(self) -> list[Path]:
+        """Return where the table lies, and where it lay at registration."""
+        known = (self._entry.source, self._source and self._source.path)
+        return [Path(place).resolve() for place in known if place]
 
     def release(
         self,
@@ -298,7 +310,12 @@ class Dataset:
             for holding in holdings
             if holding.recipient in recipients
         ]
-        return coalition(members)
+        counts = {
+            "+".join(categories.columns): categories.counts
+            for categories in self.frozen.categories
+            if categories.base == MARGINAL
+        }
+        return coalition(members, counts)
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"
@@ -369,11 +386,14 @@ def write_all(
     progress: Progress = _silent,
 ) -> list[Path]:
     """Write several releases of one dataset to files, in one pass over its source."""
+    if not copies:
+        return []
     releases = [release for release, _ in copies]
+    if len({release.dataset.id for release in releases}) != 1:
+        raise OutputError("copies of one dataset are made in one pass; write others separately")
     paths = [Path(path).absolute() for _, path in copies]
     with _releasing(releases):
-        if len(set(paths)) < len(paths):
-            raise OutputError("two copies are to be written to one file; name a file for each")
+        _check_places(releases[0].dataset, paths)
         for path in paths:
             check_output(path, force=force)
         order = _order(releases)
@@ -391,11 +411,27 @@ def write_all(
     return paths
 
 
+def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
+    """Raise OutputError if two copies would meet in one file, or one in the source."""
+    places = {path.resolve() for path in paths}
+    if len(places) < len(paths):
+        raise OutputError("two copies are to be written to one file; name a file for each")
+    for source in dataset._source_places():
+        for place in places:
+            if source in (place, *place.parents):
+                raise OutputError(
+                    f"{place} is (part of) the registered table itself; write the copy elsewhere"
+                )
+
+
 @contextmanager
 def _releasing(releases: Sequence[Release]) -> Iterator[None]:
     """Leave no trace in the ledger of a release that is refused."""
+    if len({release.dataset.id for release in releases}) > 1:
+        raise OutputError("copies are made in one pass over one dataset; write the others apart")
     try:
-        yield
+        with discreet():
+            yield
     except Exception:
         dataset = releases[0].dataset
         dataset._ledger.take_back(dataset.id, [release.level for release in releases])
@@ -403,9 +439,17 @@ def _releasing(releases: Sequence[Release]) -> Iterator[None]:
 
 
 def _confirm(releases: Sequence[Release]) -> None:
-    first = releases[0]
+    dataset = releases[0].dataset
     copies = [(release.recipient, release.level) for release in releases]
-    first.dataset._ledger.confirm(first.dataset.id, first.noise, copies)
+    dataset._ledger.confirm(dataset.id, _joint_noise(releases), copies)
+
+
+def _joint_noise(releases: Sequence[Release]) -> tuple[float, ...]:
+    """Return the order of levels that covers all releases: each has a beginning of it."""
+    longest = max((release.noise for release in releases), key=len)
+    if any(longest[: len(release.noise)] != release.noise for release in releases):
+        raise VaultError("the order of levels has changed meanwhile; release once more")
+    return longest
 
 
 class _Collected:
@@ -441,7 +485,7 @@ def _order(releases: Sequence[Release]) -> Order:
     return Order(
         dataset=first.dataset.id,
         frozen=first.dataset.frozen,
-        noise=first.noise,
+        noise=_joint_noise(releases),
         wanted=tuple(Wanted(release.level, release.finish) for release in releases),
     )
 

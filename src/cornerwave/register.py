@@ -16,7 +16,7 @@ from cornerwave.moments import Moments, factor
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids
 from cornerwave.rows import Floats, Group, Secrets, group_rows, numbered
-from cornerwave.table.categories import Tally, check_number, freeze, tally
+from cornerwave.table.categories import Tally, check_number, check_telling, freeze, tally
 from cornerwave.table.fingerprint import Fingerprint, marks
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
@@ -62,6 +62,8 @@ def measure(
             progress(table.num_rows)
         duplicates.check()
     _check_size(found.moments, schema)
+    for names, tallied in found.tallies.items():
+        check_telling(names, tallied, schema)
     shape = factor(found.moments.covariance)
     shape.warn(schema.perturbed)
     categories = tuple(
@@ -140,6 +142,12 @@ def _check_size(moments: Moments, schema: Schema) -> None:
     for name, present in zip(schema.perturbed, moments.present, strict=True):
         if present < 2:
             raise ColumnError(f"{name!r} has fewer than 2 values; drop it")
+    vanishing = (moments.deviation == 0) & (moments.lowest < moments.highest)
+    for name in np.array(schema.perturbed)[vanishing]:
+        raise ColumnError(
+            f"{str(name)!r}: values so close together that their variance vanishes in floating "
+            "point, and noise with it; multiply them, or drop the column"
+        )
 
 
 def _marks(schema: Schema, found: _Found) -> tuple[tuple[str, str], ...]:

@@ -96,6 +96,7 @@ def describe(column: Column, frozen: Frozen, finish: Finish) -> dict[str, Any]:
         told["missing"] = "hidden" if column.hide_missing else "shown"
     for categories in frozen.categories:
         if column.name in categories.columns:
+            told["missing"] = "hidden" if categories.hides_missing else "shown"
             told["base"] = categories.base
             told["categories"] = len(categories.counts)
             told["together"] = list(categories.columns) if len(categories.columns) > 1 else None
@@ -182,6 +183,12 @@ class _Workshop:
             write.result()
 
     def _perturb(self, start: int, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
+        try:
+            return self._perturbed(start, table)
+        except pa.ArrowException:  # its words may quote a cell
+            raise SourceError("a column no longer holds the kind of value it held") from None
+
+    def _perturbed(self, start: int, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
         order, frozen = self._order, self._order.frozen
         group = Group.of(start, table, frozen.schema, self._secrets)
         fingerprint = group.fingerprint(self._secrets)

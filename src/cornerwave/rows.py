@@ -117,4 +117,8 @@ def numbered(source: Source, schema: Schema) -> Iterator[tuple[int, pa.Table]]:
 
 def _whole(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return column.combine_chunks()

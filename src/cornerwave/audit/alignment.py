@@ -226,7 +226,7 @@ def _same_order(source: Source, copy: Source, key: str) -> bool:
 
 
 def _texts(table: pa.Table, key: str) -> pa.Array:
-    return pc.cast(_whole(table.column(key)), pa.string())
+    return _whole(pc.cast(table.column(key), pa.string()))
 
 
 def _sorted_like(source: Source, copy: Source, columns: Sequence[str], key: str) -> Source:

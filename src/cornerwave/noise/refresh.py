@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
 from cornerwave.noise.cipher import BlockFunction, Words, room_for
-from cornerwave.noise.stream import KEY_BYTES, Ids, minus_2_log, strict, unit_of
+from cornerwave.noise.stream import KEY_BYTES, Ids, exp_of, minus_2_log, strict, unit_of
 
 Codes = NDArray[np.int32]
 """Categories by number; -1 is missing, and stays so."""
@@ -134,10 +134,15 @@ def _apply_events(words: Any, active: Any, times: Any, bounds: Any, horizons: An
     Moves the rows that stay active to the front of `active` and returns how many.
     """
     latest = horizons.max()
+    # Most first events come too late: no logarithm is needed to see that.
+    late = exp_of(-0.5 * latest) * (1.0 - 1e-9)
     staying = 0
     for index in range(active.shape[0]):
         row = active[index]
-        time = times[row] + minus_2_log(unit_of(words[2 * index]))
+        unit = unit_of(words[2 * index])
+        if unit < late:
+            continue
+        time = times[row] + minus_2_log(unit)
         times[row] = time
         if time > latest:
             continue

@@ -7,6 +7,7 @@ column and is missing in any other.
 """
 
 import base64
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cornerwave.errors import ColumnError, SourceChanged
+from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.refresh import MISSING, Codes, thresholds
 from cornerwave.table.schema import UNIFORM, Schema, listed
 from cornerwave.table.siphash import hash_texts
 
 MOST_CATEGORIES = 1 << 16
+IDENTIFYING = 0.5
+"""A category tells people apart if this share of its values is held by one row alone,"""
+FEW_ROWS = 20
+"""in a table of at least this many rows."""
 OTHER = "(other)"
 
 Tally = Counter[tuple[Any, ...]]
@@ -42,7 +47,7 @@ class Encoded:
     def of(cls, column: pa.Array, name: str) -> "Encoded":
         """Number the distinct values of a column. Raises ColumnError for what has no text."""
         try:
-            encoded = _plain(column).dictionary_encode()
+            encoded = _encoded(column)
         except pa.ArrowException:
             raise _without_text(name, column.type) from None
         codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
@@ -61,10 +66,19 @@ def _without_text(name: str, type_: pa.DataType) -> ColumnError:
     return ColumnError(f"{name!r}: a column of type {type_} cannot leave; drop it")
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    """Return a column with its distinct values apart, as Parquet often has them already."""
     if pa.types.is_dictionary(column.type):
-        return column.dictionary_decode()
-    return column
+        if column.dictionary.null_count == 0 and column.type.value_type == pa.string():
+            return column
+        column = column.dictionary_decode()
+    return column.cast(_value_type(column.type)).dictionary_encode()
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return _value_type(type_.value_type)
+    return pa.large_string() if pa.types.is_string_view(type_) else type_
 
 
 @dataclass(frozen=True)
@@ -91,14 +105,16 @@ class Categories:
 
     def encode(self, columns: Sequence[Encoded]) -> Codes:
         """Return the group's codes of some rows. Raises SourceChanged for an unknown value."""
+        combinations, rows = _combined(columns)
         own = [
-            _translated(encoded, values)
-            for encoded, values in zip(columns, self.values, strict=True)
+            _translated(encoded, values)[codes]
+            for encoded, values, codes in zip(columns, self.values, combinations.T, strict=True)
         ]
-        codes = self._numbered(np.stack(own, axis=1))
+        occur = np.bincount(rows, minlength=len(combinations)) > 0
+        codes = self._numbered(np.stack(own, axis=1), occur)
         if not self.hides_missing:
-            codes[np.any([encoded.codes < 0 for encoded in columns], axis=0)] = MISSING
-        return codes.astype(np.int32)
+            codes[(combinations < 0).any(axis=1)] = MISSING
+        return np.asarray(codes.astype(np.int32)[rows])
 
     def decode(self, codes: Codes) -> list[pa.Array]:
         """Return the columns of the group for codes of some rows."""
@@ -135,18 +151,22 @@ class Categories:
             pooled=kept["pooled"],
         )
 
-    def _numbered(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _numbered(self, rows: NDArray[np.int64], occur: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Number combinations of the columns' own codes; unknown ones are pooled, or refused."""
-        radix = np.array([len(values) + 2 for values in self.values], dtype=np.int64)
-        weights = np.concatenate([[1], np.cumprod(radix[:-1])])
-        known = (self.combinations + 2) @ weights
-        order = np.argsort(known)
-        wanted = (rows + 2) @ weights
-        places = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-        found = known[order][places] == wanted
-        codes = np.where(found, order[places], len(known) - 1)
+        known = np.zeros(len(self.combinations), dtype=np.int64)
+        wanted = np.zeros(len(rows), dtype=np.int64)
+        # Column by column, each step numbered anew: a product of all columns would overflow.
+        for own, given, values in zip(self.combinations.T, rows.T, self.values, strict=True):
+            radix = len(values) + 2
+            distinct, known = np.unique(known * radix + own + 2, return_inverse=True)
+            sought = wanted * radix + given + 2
+            places = np.minimum(np.searchsorted(distinct, sought), len(distinct) - 1)
+            wanted = np.where((wanted >= 0) & (distinct[places] == sought), places, -1)
+        found = wanted >= 0
+        codes = np.where(found, np.argsort(known)[wanted], len(known) - 1)
         incomplete = (rows == MISSING).any(axis=1)
-        if not self.pooled and not (found | (incomplete & (not self.hides_missing))).all():
+        passes = found | ~occur | (incomplete & (not self.hides_missing))
+        if not self.pooled and not passes.all():
             raise SourceChanged(f"{listed(self.columns)}: a value that was not there before")
         return codes
 
@@ -168,23 +188,39 @@ def _unpacked(text: str) -> pa.Array:
 
 
 def _translated(encoded: Encoded, values: pa.Array) -> NDArray[np.int64]:
-    """Return a column's codes into the frozen values; -2 is unknown."""
-    if len(encoded.values) == 0:
-        return encoded.codes
-    same_type = encoded.values.cast(values.type)
+    """Return the frozen code of each of a column's values; -2 is unknown, the last is missing."""
+    try:
+        same_type = encoded.values.cast(values.type)
+    except pa.ArrowException:
+        raise SourceChanged(f"{encoded.name!r}: other kinds of values than before") from None
     places = pc.index_in(same_type, value_set=values).fill_null(_UNKNOWN)
-    table = np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
-    return np.asarray(table[encoded.codes])
+    return np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
+
+
+def _combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return combinations of the columns' codes, and for each row which of them it holds."""
+    first = columns[0]
+    combinations = np.arange(-1, len(first.values))[:, None]
+    rows = first.codes + 1
+    for encoded in columns[1:]:
+        radix = len(encoded.values) + 1
+        distinct, rows = np.unique(rows * radix + encoded.codes + 1, return_inverse=True)
+        before = combinations[distinct // radix]
+        combinations = np.column_stack([before, distinct % radix - 1])
+    return combinations, rows
 
 
 def tally(columns: Sequence[Encoded]) -> Tally:
     """Count the combinations of some rows."""
-    rows = np.stack([encoded.codes for encoded in columns], axis=1)
-    distinct, counts = np.unique(rows, axis=0, return_counts=True)
-    values = [[*encoded.values.to_pylist(), None] for encoded in columns]
+    combinations, rows = _combined(columns)
+    counts = np.bincount(rows, minlength=len(combinations))
+    occur = counts > 0
+    values = [[*_stored(encoded.values).to_pylist(), None] for encoded in columns]
     found: Tally = Counter()
-    for combination, count in zip(distinct, counts, strict=True):
-        found[tuple(v[code] for v, code in zip(values, combination, strict=True))] = int(count)
+    for combination, count in zip(
+        combinations[occur].tolist(), counts[occur].tolist(), strict=True
+    ):
+        found[tuple(v[code] for v, code in zip(values, combination, strict=True))] += count
     return found
 
 
@@ -218,23 +254,30 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
     )
 
 
-def _value_type(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
-
-
 def _is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _distinct(ordered: Sequence[tuple[Any, ...]], place: int, kind: pa.DataType) -> pa.Array:
     values = dict.fromkeys(c[place] for c in ordered if c[place] is not None)
-    return pa.array(list(values), type=kind)
+    return pa.array(list(values), type=_stored_type(kind)).view(kind)
+
+
+def _stored(values: pa.Array) -> pa.Array:
+    return values.view(_stored_type(values.type))
+
+
+def _stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return what dates and times are counted as: Python's have a shorter range, and no ns."""
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind
 
 
 def _combinations(
     ordered: Sequence[tuple[Any, ...]], values: Sequence[pa.Array]
 ) -> NDArray[np.int64]:
-    numbers = [{v: i for i, v in enumerate(array.to_pylist())} for array in values]
+    numbers = [{v: i for i, v in enumerate(_stored(array).to_pylist())} for array in values]
     rows = [[n.get(v, MISSING) for n, v in zip(numbers, c, strict=True)] for c in ordered]
     return np.array(rows, dtype=np.int64).reshape(len(ordered), len(values))
 
@@ -242,8 +285,32 @@ def _combinations(
 def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
     """Raise ColumnError if a group has more values than a category can have."""
     if len(found) > MOST_CATEGORIES:
-        what = "looks like an identifier" if len(names) == 1 else "has too many combinations"
         raise ColumnError(
-            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows; it "
-            f"{what}. Drop it (--drop), or let it tell the rows apart (--key)"
+            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows, "
+            "too many for a category. Drop it (--drop), or let it tell the rows apart (--key)"
+        )
+
+
+def check_telling(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
+    """Refuse a category that tells people apart; warn of combinations that do.
+
+    Raises ColumnError unless the owner called the column a category in so many words.
+    """
+    present = sum(count for value, count in found.items() if None not in value)
+    alone = sum(count == 1 for value, count in found.items() if None not in value)
+    if present < FEW_ROWS or alone < IDENTIFYING * present:
+        if len(names) > 1 and alone:
+            warnings.warn(
+                f"{listed(names)} together: {alone:,} combinations are held by one row alone "
+                "and point at it wherever they show; --min-count pools them",
+                CornerwaveWarning,
+                stacklevel=3,
+            )
+        return
+    if not all(schema.column(name).declared for name in names):
+        one = names[0]
+        raise ColumnError(
+            f"{listed(names)}: {alone:,} of {present:,} values are held by one row alone, so it "
+            f"tells people apart. Drop it (--drop {one!r}), let it tell the rows apart "
+            f"(--key {one!r}), or call it a category all the same (--categorical {one!r})"
         )

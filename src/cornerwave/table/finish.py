@@ -6,6 +6,7 @@ copies never says more than the raw copy at the least noise in the set.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ class Finish:
                 f"{listed(schema.perturbed)}"
             )
         for name, (low, high) in self.clip.items():
+            if any(bound is not None and not np.isfinite(bound) for bound in (low, high)):
+                raise ColumnError(f"{name!r}: clip takes finite bounds; leave one out to open it")
             if low is not None and high is not None and low > high:
                 raise ColumnError(
                     f"{name!r}: clipped from {low:g} to {high:g}; say the lower first"
@@ -79,16 +82,18 @@ def _value_type(type_: pa.DataType) -> pa.DataType:
 def _typed(values: Floats, type_: pa.DataType) -> pa.Array:
     """Round floats to the nearest value of a type; what lies beyond it goes to its end."""
     if _types.is_floating(type_):
-        return pa.array(values, from_pandas=True).cast(type_)
+        largest = float(np.finfo(type_.to_pandas_dtype()).max)
+        return pa.array(np.clip(values, -largest, largest), from_pandas=True).cast(type_)
     if _types.is_integer(type_):
         bounds = np.iinfo(type_.to_pandas_dtype())
-        return _whole(values, int(bounds.min), int(bounds.max), pa.int64()).cast(type_)
+        return _whole(values, int(bounds.min), int(bounds.max), type_)
     if _types.is_decimal(type_):
         return _decimals(values, type_)
     if _types.is_date(type_):
         days = _whole(values, -(2**31), 2**31 - 1, pa.int32())
         return days.cast(pa.date32()).cast(type_)
     per_second = _PER_SECOND[type_.unit]
+    values = np.clip(values, -1e19, 1e19)  # beyond every type, and far from an overflow
     if _types.is_time(type_):
         whole = _whole(values * per_second, 0, 86400 * per_second - 1, pa.int64())
         return whole.cast(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(type_)
@@ -104,12 +109,21 @@ def _whole(values: Floats, low: int, high: int, type_: pa.DataType) -> pa.Array:
     missing = np.isnan(values)
     # the largest double that is not above the bound
     top = float(high) if float(high) <= high else np.nextafter(float(high), 0)
-    rounded = np.clip(np.rint(np.where(missing, 0.0, values)), low, top).astype(np.int64)
-    return pa.array(rounded, mask=missing).cast(type_)
+    rounded = np.clip(np.rint(np.where(missing, 0.0, values)), low, top)
+    whole = rounded.astype(np.uint64 if low == 0 else np.int64)
+    return pa.array(whole, mask=missing).cast(type_)
 
 
 def _decimals(values: Floats, type_: pa.DataType) -> pa.Array:
-    limit = 10.0 ** (type_.precision - type_.scale) * (1 - 2.0**-50)
+    limit = _largest_decimal(type_)
     clipped = np.clip(values, -limit, limit)
     rounded = pc.round(pa.array(clipped, from_pandas=True), ndigits=type_.scale)
     return rounded.cast(type_, safe=False)
+
+
+def _largest_decimal(type_: pa.DataType) -> float:
+    """Return the largest double that is rounded to a value of the type, not beyond it."""
+    step = Fraction(10) ** -type_.scale
+    largest = (10**type_.precision - 1) * step
+    limit = float(largest)
+    return limit if limit < largest + step / 2 else float(np.nextafter(limit, 0))

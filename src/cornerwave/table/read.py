@@ -24,6 +24,8 @@ from cornerwave.table.schema import check_distinct
 BATCH_ROWS = 1 << 16
 CSV_BLOCK_BYTES = 1 << 23
 
+_ENCODED_TEXT = pa.dictionary(pa.int32(), pa.string())
+
 PARQUET, ARROW, CSV = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".csv", ".csv.gz")
 ENDINGS = (*CSV, *PARQUET, *ARROW)
 
@@ -131,13 +133,14 @@ def _open_parquet(path: Path, files: list[Path]) -> Source:
 def _read_fragment(
     fragment: Any, schema: pa.Schema, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Read one Parquet file batch by batch; a scanner would run ahead without bound."""
+    """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it."""
     folders = pads.get_partition_keys(fragment.partition_expression)
-    with papq.ParquetFile(fragment.path, pre_buffer=False) as file:
+    texts = [name for name in columns if schema.field(name).type == pa.string()]
+    with papq.ParquetFile(fragment.path, pre_buffer=False, read_dictionary=texts) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=present):
             arrays = [
-                batch.column(name).cast(schema.field(name).type)
+                _as(batch.column(name), schema.field(name).type)
                 if name in present
                 else _repeated(folders.get(name), batch.num_rows, schema.field(name).type)
                 for name in columns
@@ -145,10 +148,22 @@ def _read_fragment(
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
+def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return a column as a type; text may keep its distinct values apart, which is quicker."""
+    if type_ == pa.string():
+        return array if pa.types.is_dictionary(array.type) else array.cast(_ENCODED_TEXT)
+    return array.cast(type_)
+
+
 def _repeated(value: Any, rows: int, type_: pa.DataType) -> pa.Array:
-    if pa.types.is_dictionary(type_):
-        return pa.repeat(pa.scalar(value, type_.value_type), rows).dictionary_encode().cast(type_)
+    if type_ == pa.string() or pa.types.is_dictionary(type_):
+        encoded = pa.repeat(pa.scalar(value, _plain(type_)), rows).dictionary_encode()
+        return encoded if type_ == pa.string() else encoded.cast(type_)
     return pa.repeat(pa.scalar(value, type_), rows)
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def _open_arrow(path: Path) -> Source:
@@ -180,12 +195,10 @@ def _open_csv(path: Path, types: Mapping[str, pa.DataType] | None) -> Source:
 
 
 def _csv_names(path: Path) -> list[str]:
+    # A broken line is told, with its number, by the pass that reads them all.
+    lenient = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
     try:
-        # Rows are none of its business: a malformed one is named by its line when it is read.
-        options = pacsv.ParseOptions(
-            newlines_in_values=True, invalid_row_handler=lambda row: "skip"
-        )
-        with pacsv.open_csv(path, parse_options=options) as csv:
+        with pacsv.open_csv(path, parse_options=lenient) as csv:
             return list(csv.schema.names)
     except pa.ArrowException:
         raise SourceError(f"{path.name} is empty, malformed or not UTF-8 text") from None
@@ -236,7 +249,7 @@ def _open_frame(frame: Any) -> Source:
         table, kind = _arrow_of(frame)
     except ColumnError:
         raise
-    except (TypeError, ValueError, pa.ArrowException):
+    except Exception:  # whatever a library says may quote a cell
         raise SourceError(
             f"a {type(frame).__name__} is neither a path nor a table: give a file, or a frame "
             "of pandas, polars, pyarrow or another library that speaks Arrow"

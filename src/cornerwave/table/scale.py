@@ -74,7 +74,10 @@ def rank_scale(sample: Floats, column: str) -> Scale:
     knots = min(KNOTS, len(values) // ROWS_PER_KNOT)
     if knots < 2:
         raise ColumnError(f"{column!r}: rank needs at least {2 * ROWS_PER_KNOT} values")
-    means = [float(part.mean()) for part in np.array_split(values, knots)]
+    # the mean of equal values, reckoned in floating point, may lie beside them
+    means = [
+        float(np.clip(part.mean(), part[0], part[-1])) for part in np.array_split(values, knots)
+    ]
     scores = [NormalDist().inv_cdf((k + 0.5) / knots) for k in range(knots)]
     if means[0] == means[-1]:
         raise ColumnError(f"{column!r}: constant, or nearly so; rank cannot order it")

@@ -53,7 +53,10 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the source and what happens to it; `shown` if it is in the copies."""
+    """A column of the source and what happens to it.
+
+    `shown` if it is in the copies; `declared` if the owner called it a category.
+    """
 
     name: str
     type: str
@@ -63,6 +66,7 @@ class Column:
     hide_missing: bool = False
     transform: str | None = None
     base: str = MARGINAL
+    declared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +169,12 @@ def _column(part: pa.Field, choices: Choices) -> Column:
         return Column(name, type_, KEPT)
     hide = name in choices.hide_missing
     if is_category(part.type) or name in choices.categorical:
-        if pa.types.is_nested(part.type) or pa.types.is_floating(part.type):
+        plain = part.type.value_type if pa.types.is_dictionary(part.type) else part.type
+        if pa.types.is_nested(plain) or pa.types.is_floating(plain):
             raise ColumnError(f"{name!r}: a column of type {type_} cannot be a category")
         base = UNIFORM if name in choices.uniform else MARGINAL
-        return Column(name, type_, CATEGORY, hide_missing=hide, base=base)
+        declared = name in choices.categorical
+        return Column(name, type_, CATEGORY, hide_missing=hide, base=base, declared=declared)
     if is_number(part.type):
         transform = choices.transform.get(name)
         unit = unit_of(part.type)

@@ -15,6 +15,7 @@ Every column of the source must stand there: nothing is released without a decis
 """
 
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,10 @@ def read_choices(path: Path, columns: Sequence[str]) -> Choices:
         raise ColumnError(f"{path.name}: write columns as [[column]] tables")
     for entry in entries:
         _check_entry(entry, path)
+    _check_whole_table(content, path)
     named = [entry["name"] for entry in entries]
+    if repeated := sorted(name for name, count in Counter(named).items() if count > 1):
+        raise ColumnError(f"{path.name} has more than one decision for {listed(repeated)}")
     if missing := [name for name in columns if name not in named]:
         raise ColumnError(f"{path.name} has no decision for {listed(missing)}")
     return _choices(entries, content)
@@ -75,6 +79,17 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise ColumnError(f"{path.name} is not TOML: {error}") from None
 
 
+def _check_whole_table(content: dict[str, Any], path: Path) -> None:
+    min_count, together = content.get("min_count", 0), content.get("together", [])
+    if type(min_count) is not int or min_count < 0:
+        raise ColumnError(f"{path.name}: min_count is a number of rows, 0 or more")
+    if not isinstance(together, list) or not all(
+        isinstance(group, list) and all(isinstance(name, str) for name in group)
+        for group in together
+    ):
+        raise ColumnError(f'{path.name}: together lists lists of names, as in [["a", "b"]]')
+
+
 def _check_entry(entry: dict[str, Any], path: Path) -> None:
     if not isinstance(entry.get("name"), str):
         raise ColumnError(f"{path.name}: a [[column]] without a name")
@@ -87,3 +102,8 @@ def _check_entry(entry: dict[str, Any], path: Path) -> None:
         raise ColumnError(f"{where}: transform is one of {', '.join(TRANSFORMS)}")
     if entry.get("base") not in (None, "marginal", UNIFORM):
         raise ColumnError(f"{where}: base is marginal or uniform")
+    for option in ("hide_missing", "hidden"):
+        if not isinstance(entry.get(option, False), bool):
+            raise ColumnError(f"{where}: {option} is true or false, without quotes")
+    if entry.get("hidden") and entry["do"] != "key":
+        raise ColumnError(f'{where}: hidden is for a key; to leave a column out, say do = "drop"')

@@ -32,16 +32,15 @@ class CopyFile:
     def __init__(self, path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
         self.path = path
         self._metadata = metadata
-        self._opened: list[Any] = []
         self._is_csv = not path.name.lower().endswith((*PARQUET, *ARROW))
+        self._file: Any = None
+        self._writer: Any = None
         with _telling(path):
             _remove_leftovers(path)
             self._descriptor, self._part = _create_hidden(path)
             try:
                 self._file = os.fdopen(os.dup(self._descriptor), "wb")
-                self._opened.append(self._file)
                 self._writer = _writer(self._file, path, _with_metadata(schema, metadata))
-                self._opened.append(self._writer)
             except BaseException:
                 self.discard()
                 raise
@@ -56,7 +55,6 @@ class CopyFile:
         with _telling(self.path):
             self._writer.close()
             self._file.close()
-            self._opened.clear()
             os.fsync(self._descriptor)
 
     def publish(self) -> None:
@@ -72,9 +70,9 @@ class CopyFile:
         """Leave no trace of a copy that was not published."""
         with suppress(OSError):
             self._part.unlink()
-        for opened in reversed(self._opened):
-            with suppress(OSError, ValueError, pa.ArrowException):
-                opened.close()
+        for end in (self._writer, self._file):
+            with suppress(Exception):  # on a full disk even closing fails
+                end.close()
         with suppress(OSError):
             os.close(self._descriptor)
 
@@ -124,10 +122,14 @@ def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
 class _CsvWriter:
     def __init__(self, stream: Any, schema: pa.Schema) -> None:
         self._stream = stream
-        self._csv = pacsv.CSVWriter(stream, schema.remove_metadata())
+        # Arrow writes no text views
+        self._schema = pa.schema(
+            [p.with_type(pa.string()) if pa.types.is_string_view(p.type) else p for p in schema]
+        )
+        self._csv = pacsv.CSVWriter(stream, self._schema)
 
     def write_table(self, group: pa.Table) -> None:
-        self._csv.write_table(group)
+        self._csv.write_table(group.cast(self._schema))
 
     def close(self) -> None:
         try:
@@ -142,15 +144,18 @@ def _with_metadata(schema: pa.Schema, metadata: Mapping[str, Any]) -> pa.Schema:
 
 
 def _create_hidden(path: Path) -> tuple[int, Path]:
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process lives
-    return descriptor, part
+    while True:
+        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process lives
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, part
+        os.close(descriptor)  # taken for a leftover before it was locked
 
 
 def _remove_leftovers(path: Path) -> None:
     """Remove hidden files of this copy whose writer is gone."""
-    for part in path.parent.glob(f".{_escaped(path.name)}.*.part"):
+    for part in path.parent.glob(f".{_escaped(path.name)}.{'[0-9a-f]' * 16}.part"):
         with suppress(OSError), part.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
@@ -161,10 +166,17 @@ def _escaped(name: str) -> str:
 
 
 def _write_beside(path: Path, metadata: Mapping[str, Any]) -> None:
-    beside = metadata_path(path)
-    part = beside.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    part.write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-    part.replace(beside)
+    descriptor, part = _create_hidden(path)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(json.dumps(metadata, indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+            part.chmod(0o666 & ~_umask())
+            part.replace(metadata_path(path))
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _sync_directory(directory: Path) -> None:
@@ -196,6 +208,12 @@ def _telling(path: Path) -> Iterator[None]:
         }
         reason = reasons.get(error.errno or 0, error.strerror or "the system refused")
         raise OutputError(f"{path} cannot be written: {reason}") from None
+    except pa.ArrowException:
+        # Arrow's own words quote cells
+        raise OutputError(
+            f"{path} cannot be written: a column does not fit this kind of file; try another "
+            "ending (.parquet or .arrow)"
+        ) from None
 
 
 def read_metadata(path: Path) -> dict[str, Any] | None:

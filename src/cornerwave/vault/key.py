@@ -56,7 +56,9 @@ class Key:
         try:
             text = path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            raise VaultMissing(f"there is no key file {path}") from None
+            raise VaultMissing(
+                f"there is no key file {path}; restore it, or look at CORNERWAVE_KEY_FILE"
+            ) from None
         except (OSError, UnicodeDecodeError):
             raise WrongKey(f"{path} cannot be read as a key file") from None
         try:
@@ -100,7 +102,7 @@ class Key:
 
     def fits(self, seal: str, content: bytes) -> bool:
         """Say whether a seal belongs to this content."""
-        return hmac.compare_digest(seal, self.seal(content))
+        return hmac.compare_digest(str(seal).encode(), self.seal(content).encode())
 
     def __repr__(self) -> str:
         return "Key(<secret>)"

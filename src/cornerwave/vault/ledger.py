@@ -9,6 +9,9 @@ A release is two short transactions: before its noise is made, its levels get th
 place in the order (reserve); before a byte of it is visible, its holdings are written
 (confirm). Lines are added and never changed. A level that nobody holds may be taken
 back while it is the last; an unread level harms nobody.
+
+One more seal, on the vault's line, covers every line there is: without it a line could
+be deleted from outside, and the order of the levels would begin anew.
 """
 
 import json
@@ -36,6 +39,7 @@ _vault = sa.Table(
     sa.Column("format", sa.Integer, nullable=False),
     sa.Column("key_check", sa.String(64), nullable=False),
     sa.Column("made_at", sa.String(32), nullable=False),
+    sa.Column("seal", sa.String(64), nullable=False),
 )
 _dataset = sa.Table(
     "dataset",
@@ -110,11 +114,11 @@ class Ledger:
     def create(cls, path: Path, key: Key) -> "Ledger":
         """Make an empty ledger that belongs to a key."""
         ledger = cls(path, key)
-        with ledger._transaction() as connection:
+        with ledger._transaction(check=False) as connection:
             _tables.create_all(connection)
             connection.execute(
                 _vault.insert().values(
-                    format=LEDGER_FORMAT, key_check=_check_value(key), made_at=_now()
+                    format=LEDGER_FORMAT, key_check=_check_value(key), made_at=_now(), seal=""
                 )
             )
         return ledger
@@ -123,9 +127,9 @@ class Ledger:
     def open(cls, path: Path, key: Key) -> "Ledger":
         """Open a ledger. Raises LedgerDamaged, or WrongKey before any noise could be made."""
         if not path.is_file():
-            raise LedgerDamaged(f"the ledger {path} is missing; restore it from a backup")
+            raise LedgerDamaged(f"the ledger {path} is missing; restore the latest backup")
         ledger = cls(path, key)
-        with ledger._transaction(write=False) as connection:
+        with ledger._transaction(write=False, check=False) as connection:
             line = connection.execute(sa.select(_vault)).one()
         if line.format != LEDGER_FORMAT:
             raise LedgerDamaged(
@@ -243,7 +247,7 @@ class Ledger:
             if line.position != position or not key.fits(line.seal, content):
                 raise LedgerDamaged(
                     f"line {position + 1} of the dataset's levels does not fit its seal: the "
-                    "ledger was changed from outside. Restore it from a backup"
+                    "ledger was changed from outside. Restore the latest backup"
                 )
             before = line.seal
         return tuple(line.noise for line in lines)
@@ -287,7 +291,7 @@ class Ledger:
             if not key.fits(line.seal, _holding_content(line.recipient, line.noise, line.since)):
                 raise LedgerDamaged(
                     "a line about who holds a copy does not fit its seal: the ledger was changed "
-                    "from outside. Restore it from a backup"
+                    "from outside. Restore the latest backup"
                 )
         return [Holding(line.recipient, Level(line.noise), line.since) for line in lines]
 
@@ -295,7 +299,7 @@ class Ledger:
         if not self._key_of(line.id).fits(line.seal, _dataset_content(line.id, line.frozen)):
             raise LedgerDamaged(
                 f"the registration of {line.name!r} does not fit its seal: the ledger was changed "
-                "from outside. Restore it from a backup"
+                "from outside. Restore the latest backup"
             )
         return Entry(line.id, line.name, line.source, line.registered_at, line.frozen)
 
@@ -303,17 +307,30 @@ class Ledger:
         return dataset_key(self._key, dataset)
 
     @contextmanager
-    def _transaction(self, *, write: bool = True) -> Iterator[sa.Connection]:
+    def _transaction(self, *, write: bool = True, check: bool = True) -> Iterator[sa.Connection]:
         """Run one transaction; writers wait for each other, so that lines have one order."""
         try:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+                if check:
+                    self._check_all(connection)
                 yield connection
+                if write:
+                    seal = self._key.seal(_all_lines(connection))
+                    connection.execute(_vault.update().values(seal=seal))
                 connection.commit()
         except sa.exc.DatabaseError as error:
             raise _told(self._path, error) from None
-        except sa.exc.NoResultFound:
+        except sa.exc.InvalidRequestError:
             raise LedgerDamaged(f"the ledger {self._path} is empty or damaged") from None
+
+    def _check_all(self, connection: sa.Connection) -> None:
+        seal = connection.execute(sa.select(_vault.c.seal)).scalar_one()
+        if not self._key.fits(seal, _all_lines(connection)):
+            raise LedgerDamaged(
+                f"a line of the ledger {self._path} was changed or deleted from outside; "
+                "restore the latest backup"
+            )
 
 
 def dataset_key(key: Key, dataset: str) -> Key:
@@ -365,7 +382,17 @@ def _told(path: Path, error: sa.exc.DatabaseError) -> VaultError:
         return VaultError(f"the ledger {path} cannot be written: the disk is full")
     if code == sqlite3.SQLITE_IOERR:
         return VaultError(f"the ledger {path} cannot be read or written: I/O error")
-    return LedgerDamaged(f"the ledger {path} is damaged; restore it from a backup")
+    return LedgerDamaged(f"the ledger {path} is damaged; restore the latest backup")
+
+
+def _all_lines(connection: sa.Connection) -> bytes:
+    """Return the content of every table, as the database holds it, in an order of its own."""
+    lines = []
+    for table in _tables.sorted_tables:
+        names = ", ".join(f'"{c.name}"' for c in table.c if c is not _vault.c.seal)
+        found = connection.exec_driver_sql(f"SELECT {names} FROM {table.name}")  # noqa: S608
+        lines += sorted(ascii((table.name, *line)) for line in found)
+    return "\n".join(lines).encode()
 
 
 def _check_value(key: Key) -> str:

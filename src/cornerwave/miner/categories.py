@@ -1,0 +1,181 @@
+"""Frequencies and two-way tables of the original, by inverting the refresh of categories.
+
+A cell keeps its value with probability q, else it is a draw from pi:
+
+    P_copy = T P,   T = q I + (1 - q) pi 1',   T^-1 = (I - (1 - q) pi 1') / q
+
+and two columns refreshed one by one have P_copy(a, b) = T_A P T_B'. Columns refreshed
+together are kept or replaced as one: P_copy = q P + (1 - q) pi_joint. With the base
+"marginal", pi is the table's own law, joint where the draw is joint, and the copy's
+frequencies already estimate it.
+
+An estimate is a mean over the copy's rows of an influence h, a function of the cell.
+Given the table its variance is that of the noise alone, so with P and T at hand
+
+    n Var(estimate | table) = E_copy[h^2] - E_P[(T'h)^2],   T'h = E[h | original cell]
+
+and the population's adds P(1 - P) / n, the sampling error of the table's own share.
+Shares are not forced into [0, 1]: that would bias them.
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.errors import ColumnError
+from cornerwave.miner.columns import MARGINAL, UNIFORM, Column
+from cornerwave.miner.estimate import Estimates, Of, estimates
+
+Floats = NDArray[np.float64]
+Labels = tuple[Hashable, ...]
+
+MOST_PAIRS = 20_000
+"""Cells of a two-way table; the work for their standard errors grows with the square."""
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """How the cells of one column came about; `base` is pi over the labels seen.
+
+    >>> half = Refresh(0.5, np.array([0.5, 0.5]), is_estimated=False)
+    >>> half.undo(np.array([0.75, 0.25])), half.expected(np.array([1.0, 0.0]))
+    (array([1., 0.]), array([0.75, 0.25]))
+    """
+
+    retention: float
+    base: Floats
+    is_estimated: bool
+    """Whether pi is the copy's own frequencies, so that their error counts."""
+
+    @classmethod
+    def of(cls, column: Column, shares: Floats) -> "Refresh":
+        """Return the refresh of a column whose copy has these shares (1-D, sum 1).
+
+        Raises ColumnError if the base is uniform over an unknown number of values.
+        """
+        if column.base == MARGINAL or column.retention == 1.0:
+            return cls(column.retention, shares, is_estimated=True)
+        if column.base != UNIFORM:
+            raise ColumnError(f"{column.name!r}: no such base as {column.base!r}")
+        if column.together:
+            raise ColumnError(
+                f"{column.name!r}: drawn together with others from uniform combinations, which "
+                "leaves no law of its own; ask for the two-way table if there are two of them"
+            )
+        if column.categories is None or column.categories < len(shares):
+            raise ColumnError(
+                f"{column.name!r}: drawn anew from uniform categories, but the copy does not say "
+                "how many; give metadata with 'categories'"
+            )
+        return cls(
+            column.retention,
+            np.full(len(shares), 1.0 / column.categories),
+            is_estimated=False,
+        )
+
+    def undo(self, law: Floats) -> Floats:
+        """Apply T^-1 along the first axis."""
+        total = law.sum(axis=0)
+        return np.asarray(
+            (law - (1 - self.retention) * np.multiply.outer(self.base, total)) / self.retention
+        )
+
+    def expected(self, function: Floats) -> Floats:
+        """Apply T': the mean of a function of the copy's cell (first axis), given the original."""
+        drawn = np.tensordot(self.base, function, axes=1)
+        return np.asarray(self.retention * function + (1 - self.retention) * drawn)
+
+    def influences(self) -> Floats:
+        """Return T^-1 (m, m): row a is the influence of the share of a, pi held fixed."""
+        count = len(self.base)
+        return self.undo(np.eye(count))
+
+    def shifts(self) -> Floats:
+        """Return (m, m) what an estimated pi adds: it moves with the copy's own shares."""
+        weight = (1 - self.retention) / self.retention if self.is_estimated else 0.0
+        return -weight * np.eye(len(self.base))
+
+
+def frequencies(counts: Floats, labels: Labels, column: Column, of: Of) -> Estimates:
+    """Return the share of each category, from counts (m,) in the copy."""
+    rows = _rows(counts, column.name)
+    shares = counts / rows
+    refresh = Refresh.of(column, shares)
+    law = refresh.undo(shares)
+    # h is the indicator over q, and that of an estimated pi, which cancels T^-1, the indicator
+    steep = 1.0 if refresh.is_estimated else 1 / refresh.retention
+    noise = steep**2 * (shares * (1 - shares) - refresh.retention**2 * law * (1 - law))
+    return estimates((labels,), law, _total(noise, law, of) / rows)
+
+
+def two_way(
+    counts: Floats, labels: tuple[Labels, Labels], columns: tuple[Column, Column], of: Of
+) -> Estimates:
+    """Return the share of each pair of categories, from counts (m_A, m_B) in the copy."""
+    first, second = columns
+    rows = _rows(counts, f"{first.name}, {second.name}")
+    if second.name in first.together:
+        return _together(counts, labels, columns, of)
+    shares = counts / rows
+    margins = shares.sum(axis=1), shares.sum(axis=0)
+    one, other = Refresh.of(first, margins[0]), Refresh.of(second, margins[1])
+    law = other.undo(one.undo(shares).T).T
+    noise = np.empty_like(law)
+    for h, (a, b) in zip(_pair_influences(one, other, margins), np.ndindex(law.shape), strict=True):
+        given = other.expected(one.expected(h).T).T
+        noise[a, b] = _spread(h, shares) - _spread(given, law)
+    return estimates(labels, law, _total(noise, law, of) / rows)
+
+
+def _pair_influences(
+    one: Refresh, other: Refresh, margins: tuple[Floats, Floats]
+) -> Iterator[Floats]:
+    """Yield h (m_A, m_B) of the share of each pair (a, b).
+
+    A known pi makes the estimate linear: h is the product of the columns' own influences.
+    An estimated pi_A moves with the copy's margin, and P(a, b) by -(1-q)/q P(b) times it.
+    """
+    first, second = one.influences(), other.influences()
+    shares = one.undo(margins[0]), other.undo(margins[1])
+    shift = one.shifts(), other.shifts()
+    for a in range(len(first)):
+        for b in range(len(second)):
+            h = np.outer(first[a], second[b])
+            yield h + shift[0][a][:, None] * shares[1][b] + shares[0][a] * shift[1][b]
+
+
+def _together(
+    counts: Floats, labels: tuple[Labels, Labels], columns: tuple[Column, Column], of: Of
+) -> Estimates:
+    """Invert a joint draw: one refresh whose categories are the combinations that occur."""
+    first, second = columns
+    if first.base == UNIFORM and len(first.together) > 2:
+        raise ColumnError(
+            f"{first.name!r}, {second.name!r}: drawn with others from uniform combinations, "
+            "which leaves no law of these two"
+        )
+    occur = counts > 0
+    pairs = replace(first, name=f"{first.name}, {second.name}", together=())
+    found = frequencies(counts[occur], tuple(map(tuple, np.argwhere(occur))), pairs, of)
+    value, error = np.zeros_like(counts), np.zeros_like(counts)
+    value[occur], error[occur] = found.value, found.standard_error
+    return Estimates(labels, value, error)
+
+
+def _spread(h: Floats, law: Floats) -> float:
+    """Return the variance of h under a law; law (any shape) sums to 1."""
+    return float((h**2 * law).sum() - (h * law).sum() ** 2)
+
+
+def _total(noise: Floats, law: Floats, of: Of) -> Floats:
+    noise = np.maximum(noise, 0.0)
+    return noise if of == "table" else noise + np.maximum(law * (1 - law), 0.0)
+
+
+def _rows(counts: Floats, name: str) -> float:
+    rows = float(counts.sum())
+    if rows < 1:
+        raise ColumnError(f"{name!r}: no row has a value")
+    return rows

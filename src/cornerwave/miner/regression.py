@@ -1,0 +1,240 @@
+"""Linear regression on a copy: coefficients of the original, with standard errors.
+
+Numbers alone: b = K_ff^-1 K_fz, and the copy's covariance is (1 + v) K, so both sides
+grow by one factor that cancels. Noise shaped like K leaves coefficients as they are;
+independent noise per column would shrink them.
+
+Categories enter by their indicators d (the first label is the reference). With
+retention q the copy's covariances are those of the original times
+
+    number, number  1 + v      number, indicator  q      indicators of two columns  q_A q_B
+
+(1 for two columns drawn together from their own joint law), and within a column
+Cov = diag(P) - P P' with P from `categories`. Undo each, then solve: C_ff b = C_fz.
+
+Standard errors. Let psi = f (z - b'f) be the original's influence, V its variance, and
+u the same from the copy's rows with each product scaled as above. Given the original
+row, E[u_j] = (1 - p_j) psi_j, p_j = v/(1+v) for a perturbed predictor of a perturbed
+target and 0 otherwise: K is the table's own, and moves with it. So
+
+    n Cov(C b | table) = Var(u) - (1 - p_j) V_jk (1 - p_k),      population: V more
+
+V is exact for numbers alone, by fourth cumulants, so the residual's variance may depend
+on the predictors. With categories it is taken as s^2 C, as in ordinary regression.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.errors import ColumnError
+from cornerwave.miner.categories import Labels, Refresh
+from cornerwave.miner.columns import MARGINAL, Column
+from cornerwave.miner.covariance import gather, growth
+from cornerwave.miner.estimate import Estimates, Of
+from cornerwave.moments import RANK_TOLERANCE, Moments
+
+Floats = NDArray[np.float64]
+
+INTERCEPT = "(intercept)"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column of the design: a number, or the indicator of a category's label."""
+
+    column: Column
+    label: object = None
+
+    @property
+    def name(self) -> str:
+        """What its coefficient is called."""
+        return self.column.name if self.column.is_number else f"{self.column.name}={self.label}"
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A fitted line; `coefficients` begin with the intercept.
+
+    `r_squared` is the share of the target's variance that it explains in the original,
+    `residual_variance` the variance that it leaves.
+
+    >>> from cornerwave.miner import Copy
+    >>> Y = np.array([[0.0, 1.0], [1.0, 3.0], [2.0, 5.0], [3.0, 7.0]])
+    >>> line = Copy.open(Y, noise=1.0, names=["age", "wage"]).regression("wage", on=["age"])
+    >>> line.coefficients.labels, line.coefficients.value.round(6).tolist(), line.r_squared
+    ((('(intercept)', 'age'),), [1.0, 2.0], 1.0)
+    """
+
+    target: str
+    coefficients: Estimates
+    r_squared: float
+    residual_variance: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class _Fit:
+    features: Sequence[Feature]
+    moments: Moments
+    mean: Floats
+    C: Floats
+    scale: Floats
+    slopes: Floats
+
+    @property
+    def residual_variance(self) -> float:
+        return max(float(self.C[-1, -1] - self.slopes @ self.C[:-1, -1]), 0.0)
+
+
+def regress(
+    blocks: Callable[[], Iterator[Floats]], features: Sequence[Feature], of: Of
+) -> Regression:
+    """Fit the last feature on the others; `blocks` yields rows (., features), none missing.
+
+    Raises ColumnError if the predictors cannot be told apart.
+    """
+    fit = _solve(gather(blocks(), [feature.name for feature in features]), features)
+    inner = _inner(blocks(), fit)
+    V = _original(inner, fit)
+    S = _semidefinite(inner - _damped(fit, V))
+    if of == "population":
+        S = S + _semidefinite(V)
+    back = np.linalg.inv(fit.C[:-1, :-1])
+    outer = np.zeros_like(S)
+    outer[0, 0], outer[0, 1:], outer[1:, 1:] = 1.0, -fit.mean[:-1] @ back, back
+    spread = outer @ S @ outer.T / fit.moments.rows
+    intercept = fit.mean[-1] - fit.slopes @ fit.mean[:-1]
+    target = features[-1].name
+    names = (INTERCEPT, *(feature.name for feature in features[:-1]))
+    error = np.sqrt(np.maximum(np.diag(spread), 0.0))
+    coefficients = Estimates((names,), np.concatenate([[intercept], fit.slopes]), error)
+    explained = 1 - fit.residual_variance / fit.C[-1, -1] if fit.C[-1, -1] > 0 else 0.0
+    return Regression(
+        target, coefficients, float(explained), fit.residual_variance, fit.moments.rows
+    )
+
+
+def _solve(moments: Moments, features: Sequence[Feature]) -> _Fit:
+    scale = scales(features)
+    mean = moments.mean.copy()
+    steps = np.array([feature.column.rounded for feature in features])
+    C = (moments.covariance - np.diag(steps**2 / 12)) * scale
+    for members in _by_column(features):
+        refresh = Refresh.of(features[members[0]].column, _with_rest(mean[members]))
+        mean[members] = refresh.undo(_with_rest(mean[members]))[:-1]
+        C[np.ix_(members, members)] = np.diag(mean[members]) - np.outer(
+            mean[members], mean[members]
+        )
+    _check_rank(C[:-1, :-1])
+    slopes = np.asarray(np.linalg.solve(C[:-1, :-1], C[:-1, -1]), dtype=np.float64)
+    return _Fit(features, moments, mean, C, scale, slopes)
+
+
+def scales(features: Sequence[Feature]) -> Floats:
+    """Return by what each covariance of the copy is multiplied to be the original's."""
+    columns = [feature.column for feature in features]
+    q = np.array([column.retention for column in columns])
+    scale = 1 / np.outer(q, q) / growth(columns)
+    for i, one in enumerate(columns):
+        for j, other in enumerate(columns):
+            # drawn from their own joint law: Refresh refuses any other
+            if other.name in one.together and other.name != one.name:
+                scale[i, j] = 1.0
+    return np.asarray(scale)
+
+
+def _inner(blocks: Iterator[Floats], fit: _Fit) -> Floats:
+    """Return Var(u) over the copy's rows, the intercept first."""
+    moments = Moments.of(np.empty((0, len(fit.features))))
+    for block in blocks:
+        moments = moments + Moments.of(_influence(block, fit))
+    return moments.covariance
+
+
+def _influence(block: Floats, fit: _Fit) -> Floats:
+    """Return u (rows, 1 + predictors): of the mean residual, then of C_fz - C_ff b."""
+    centred = block - fit.moments.mean
+    weights = np.append(-fit.slopes, 1.0)
+    u = centred * (centred @ (fit.scale * weights[:, None]))
+    alone = centred.copy()
+    for members in _by_column(fit.features):
+        column = fit.features[members[0]].column
+        if column.base != MARGINAL:
+            alone[:, members] /= column.retention
+        within = fit.scale[np.ix_(members, members)] * weights[members][:, None]
+        u[:, members] -= centred[:, members] * (centred[:, members] @ within)
+        # d(diag P - P P') b
+        P, b, d = fit.mean[members], weights[members], alone[:, members]
+        u[:, members] += d * b - d * (P @ b) - np.outer(d @ b, P)
+    return np.column_stack([alone @ weights, u[:, :-1]])
+
+
+def _original(inner: Floats, fit: _Fit) -> Floats:
+    """Return V, the variance of psi in the original, the intercept first."""
+    columns = [feature.column for feature in fit.features]
+    left = fit.residual_variance
+    V = np.zeros_like(inner)
+    V[0, 0], V[1:, 1:] = left, left * fit.C[:-1, :-1]
+    if not all(column.noise for column in columns):
+        return V
+    # E_copy[f f' e^2] = k + (1+v)^2 s^2 C and E[f f' psi^2] = k + s^2 C, one cumulant k
+    grown = float(growth(columns)[0, 0])
+    V[1:, 1:] = inner[1:, 1:] * grown**2 - (grown**2 - 1) * V[1:, 1:]
+    V[0, 1:] = V[1:, 0] = inner[0, 1:] * grown
+    return V
+
+
+def _damped(fit: _Fit, V: Floats) -> Floats:
+    columns = [feature.column for feature in fit.features]
+    noise = np.array([column.noise for column in columns])
+    privacy = noise / (1 + noise) * (noise[-1] > 0)
+    keeps = np.append(1.0, 1 - privacy[:-1])
+    return np.asarray(V * np.outer(keeps, keeps))
+
+
+def _by_column(features: Sequence[Feature]) -> list[list[int]]:
+    """Return the places of the indicators of each category column."""
+    places: dict[str, list[int]] = {}
+    for place, feature in enumerate(features):
+        if not feature.column.is_number:
+            places.setdefault(feature.column.name, []).append(place)
+    return list(places.values())
+
+
+def _with_rest(shares: Floats) -> Floats:
+    return np.append(shares, 1 - shares.sum())
+
+
+def _semidefinite(matrix: Floats) -> Floats:
+    """Return the matrix with what sampling error made negative set to 0."""
+    size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
+    clipped = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return np.asarray(clipped * np.outer(size, size))
+
+
+def _check_rank(C: Floats) -> None:
+    size = np.sqrt(np.maximum(np.diag(C), 0.0))
+    if not (size > 0).all() or np.linalg.eigvalsh(C / np.outer(size, size))[0] <= RANK_TOLERANCE:
+        raise ColumnError(
+            "the predictors cannot be told apart: one is constant, follows from the others, or "
+            "the copy is too small or too noisy; leave some out"
+        )
+
+
+def design(columns: Sequence[Column], labels: Callable[[str], Labels]) -> list[Feature]:
+    """Return the features of these columns; a category's first label is the reference."""
+    features: list[Feature] = []
+    for column in columns:
+        if column.is_number:
+            features.append(Feature(column))
+            continue
+        known = labels(column.name)
+        if len(known) < 2:
+            raise ColumnError(f"{column.name!r}: a predictor needs at least two categories")
+        features += [Feature(column, label) for label in known[1:]]
+    return features

@@ -1,0 +1,123 @@
+"""Fixtures that more than one module of tests uses."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from cornerwave.owner import Vault
+from cornerwave.table import schema
+
+
+@dataclass(frozen=True)
+class FrameKind:
+    """A library of frames: its class, and the way from and to Arrow."""
+
+    type: type
+    of: Callable[[pa.Table], Any]
+    to_arrow: Callable[[Any], pa.Table]
+
+
+FRAME_KINDS = {
+    "pandas": FrameKind(
+        pd.DataFrame,
+        lambda table: table.to_pandas(),
+        lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    ),
+    "polars": FrameKind(pl.DataFrame, pl.from_arrow, lambda frame: frame.to_arrow()),
+    "pyarrow": FrameKind(pa.Table, lambda table: table, lambda table: table),
+}
+
+
+@pytest.fixture(params=FRAME_KINDS)
+def frame_kind(request: pytest.FixtureRequest) -> FrameKind:
+    return FRAME_KINDS[request.param]
+
+
+@pytest.fixture(autouse=True)
+def _no_vault_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CORNERWAVE_VAULT", raising=False)
+    monkeypatch.delenv("CORNERWAVE_KEY_FILE", raising=False)
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Vault:
+    return Vault.create(tmp_path / ".cornerwave")
+
+
+@pytest.fixture
+def people() -> pa.Table:
+    return make_people(300)
+
+
+def make_people(rows: int) -> pa.Table:
+    """A table with whole numbers, decimals with gaps, and an identifier for each row."""
+    random = np.random.default_rng(7)
+    age = random.integers(18, 90, rows)
+    wage = np.round(300 + 25.5 * age + random.normal(0, 400, rows), 2)
+    height = pa.array(np.round(random.normal(170, 9, rows), 1), mask=random.random(rows) < 0.05)
+    return pa.table(
+        {"id": [f"p{row}" for row in range(rows)], "age": age, "wage": wage}
+    ).add_column(3, "height", height)
+
+
+@pytest.fixture
+def untouched(tmp_path: Path) -> Callable[[], Any]:
+    """A context in which no file may appear, vanish or change, and no line of the ledger."""
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        before = state(tmp_path)
+        yield
+        assert state(tmp_path) == before
+
+    return context
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """Every file below a folder, hidden ones too; of a ledger its lines."""
+    return {
+        str(path.relative_to(folder)): _content(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _content(path: Path) -> Any:
+    if path.name != "ledger.db":
+        return path.read_bytes()
+    try:
+        return ledger_lines(path)
+    except sqlite3.DatabaseError:
+        return path.read_bytes()
+
+
+def ledger_lines(path: Path) -> list[str]:
+    connection = sqlite3.connect(path)
+    try:
+        return list(connection.iterdump())
+    finally:
+        connection.close()
+
+
+def edit_ledger(path: Path, *statements: str) -> None:
+    """Change a ledger from outside, as nobody should."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        for statement in statements:
+            connection.execute(statement)
+    finally:
+        connection.close()
+
+
+def decide(types: pa.Schema, **choices: Any) -> schema.Schema:
+    """The roles of columns, given the owner's choices by name."""
+    return schema.decide(types, schema.Choices(**choices))

@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from miner_world import agrees, coverage, covers, noisy
+
+from cornerwave.miner import Column, Copy, Estimates
+from cornerwave.miner.covariance import growth, undo
+
+NAMES = ["a", "b", "c"]
+MIX = np.array([[1.0, 0.0, 0.0], [0.8, 0.6, 0.0], [-0.5, 0.4, 1.2]])
+
+
+def _table(rows: int, seed: int) -> np.ndarray:
+    """Three correlated columns, one of them skewed."""
+    rng = np.random.default_rng(seed)
+    white = np.column_stack([rng.gamma(4.0, 0.5, rows) - 2, rng.normal(size=(rows, 2))])
+    return 10 + white @ MIX.T
+
+
+def _copy(X: np.ndarray, noise: float, seed: int) -> Copy:
+    return Copy.open(noisy(X, noise=noise, seed=seed), noise=noise, names=NAMES)
+
+
+def _population() -> np.ndarray:
+    return MIX @ MIX.T
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0, 4.0])
+def test_mean_covariance_and_correlation_of_a_known_table(noise: float) -> None:
+    X = _table(100_000, seed=1)
+    copy = _copy(X, noise, seed=2)
+    assert agrees(copy.mean(of="table"), X.mean(axis=0))
+    assert agrees(copy.mean(), np.full(3, 10.0))
+    assert agrees(copy.covariance(of="table"), np.cov(X.T))
+    assert agrees(copy.covariance(), _population())
+    assert agrees(copy.correlation(of="table"), np.corrcoef(X.T))
+    # the naive estimate ignores the noise
+    found = copy.covariance(of="table")
+    raw = Estimates(found.labels, found.value * (1 + noise), found.standard_error)
+    assert not agrees(raw, np.cov(X.T))
+
+
+def _truth(of: str, table: np.ndarray, population: np.ndarray) -> np.ndarray:
+    return table if of == "table" else population
+
+
+@pytest.mark.parametrize("of", ["table", "population"])
+def test_intervals_of_means_cover(of: str) -> None:
+    def one(seed: int) -> tuple[Estimates, np.ndarray]:
+        X = _table(300, seed)
+        return _copy(X, 1.0, seed).mean(of=of), _truth(of, X.mean(axis=0), np.full(3, 10.0))
+
+    assert covers(coverage(one, 300), 300)
+
+
+@pytest.mark.parametrize("of", ["table", "population"])
+def test_intervals_of_covariances_and_correlations_cover(of: str) -> None:
+    noise, tables = 4.0, 400
+    scale = np.sqrt(np.diag(_population()))
+
+    def both(seed: int) -> tuple[Estimates, np.ndarray]:
+        X = _table(1000, seed)
+        copy = _copy(X, noise, seed)
+        K, r = copy.covariance(of=of), copy.correlation(of=of)
+        upper = np.triu_indices(3, 1)
+        merged = Estimates(
+            ((),),
+            np.concatenate([K.value[np.triu_indices(3)], r.value[upper]]),
+            np.concatenate([K.standard_error[np.triu_indices(3)], r.standard_error[upper]]),
+        )
+        truth = _truth(of, np.cov(X.T), _population())
+        correlation = _truth(of, np.corrcoef(X.T), _population() / np.outer(scale, scale))
+        return merged, np.concatenate([truth[np.triu_indices(3)], correlation[upper]])
+
+    assert covers(coverage(both, tables), tables)
+
+
+def test_treating_the_copy_as_independent_rows_of_known_noise_gives_too_short_intervals() -> None:
+    noise, tables = 4.0, 400
+
+    def naive(seed: int) -> tuple[Estimates, np.ndarray]:
+        X = np.random.default_rng(seed).normal(size=(500, 1))
+        Y = noisy(X, noise=noise, seed=seed)
+        error = np.std((Y - Y.mean()) ** 2) / np.sqrt(len(Y)) / (1 + noise)
+        return Estimates(((),), Y.var(axis=0) / (1 + noise), np.array([error])), np.ones(1)
+
+    def ours(seed: int) -> tuple[Estimates, np.ndarray]:
+        X = np.random.default_rng(seed).normal(size=(500, 1))
+        found = Copy.open(noisy(X, noise=noise, seed=seed), noise=noise).covariance()
+        return Estimates(((),), found.value[0], found.standard_error[0]), np.ones(1)
+
+    assert covers(coverage(ours, tables), tables)
+    assert not covers(coverage(naive, tables), tables)
+
+
+def test_missing_values_are_left_out_pair_by_pair() -> None:
+    X = _table(60_000, seed=3)
+    Y = noisy(X, noise=1.0, seed=4)
+    gone = np.random.default_rng(5).random(X.shape) < 0.2
+    X, Y = np.where(gone, np.nan, X), np.where(gone, np.nan, Y)
+    copy = Copy.open(Y, noise=1.0, names=NAMES)
+    both = ~np.isnan(X[:, :2]).any(axis=1)
+    assert agrees(copy.mean(of="table"), np.nanmean(X, axis=0))
+    [[_, found], _] = copy.covariance(["a", "b"], of="table").value
+    error = copy.covariance(of="table")["a", "b"].standard_error
+    assert abs(found - np.cov(X[both, :2].T)[0, 1]) < 5 * error
+
+
+def test_a_kept_column_has_no_noise_and_its_covariances_do_not_grow() -> None:
+    X = _table(50_000, seed=6)
+    Y = X.copy()
+    Y[:, :2] = noisy(X[:, :2], noise=2.0, seed=7)
+    said = {"noise": 2.0, "columns": {"c": {"role": "kept"}}}
+    copy = Copy.open(Y, metadata=said, names=NAMES)
+    assert copy.mean(of="table")["c"].standard_error == pytest.approx(0.0, abs=1e-9)
+    assert agrees(copy.covariance(of="table"), np.cov(X.T))
+    assert agrees(copy.correlation(of="table"), np.corrcoef(X.T))
+
+
+def test_rounding_is_taken_out_of_the_variance() -> None:
+    X = _table(200_000, seed=8)
+    step = 2.0
+    Y = np.round(noisy(X, noise=1.0, seed=9) / step) * step
+    columns = {name: {"role": "perturbed", "rounded": step} for name in NAMES}
+    told = Copy.open(Y, metadata={"noise": 1.0, "columns": columns}, names=NAMES)
+    assert agrees(told.covariance(of="table"), np.cov(X.T))
+    assert not agrees(Copy.open(Y, noise=1.0, names=NAMES).covariance(of="table"), np.cov(X.T))
+
+
+@given(noise=st.floats(0.01, 100), kept=st.lists(st.booleans(), min_size=3, max_size=3))
+def test_undo_inverts_the_growth_of_covariances(noise: float, kept: list[bool]) -> None:
+    columns = [Column(str(i), True, 0.0 if keep else noise) for i, keep in enumerate(kept)]
+    K = _population()
+    perturbed = ~np.array(kept)
+    C = K + noise * K * np.outer(perturbed, perturbed)
+    assert np.allclose(undo(C, columns), K)
+    assert np.allclose(C, K * growth(columns))
+
+
+def test_a_constant_column_has_no_correlation() -> None:
+    Y = np.column_stack([np.ones(10), np.arange(10.0)])
+    found = Copy.open(Y, noise=1.0).correlation()
+    assert np.isnan(found["0", "1"].value)
+    assert found["1", "1"].value == 1.0

@@ -1,0 +1,254 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pyarrow.parquet as papq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cornerwave
+from cornerwave.errors import ColumnError
+from cornerwave.moments import Moments
+from cornerwave.table import scale as module
+from cornerwave.table.scale import KNOTS, ROWS_PER_KNOT, Scale, Thinned, rank_scale
+
+LOG = Scale("log1p")
+PEOPLE = Path(cornerwave.__file__).parent / "data" / "people.parquet"
+
+REPORT = """
+import hashlib
+import numpy as np
+from cornerwave.table.scale import Scale, rank_scale
+x = np.random.default_rng(0).lognormal(3, 4, 30011)
+for scale in (Scale("log1p"), rank_scale(x, "c")):
+    t = scale.forward(x, "c")
+    back = scale.backward(t * 1.5 - 2)
+    print(hashlib.sha256(t.tobytes()).hexdigest(), hashlib.sha256(back.tobytes()).hexdigest())
+"""
+
+
+def floats(values):
+    return np.array(values, dtype=float)
+
+
+# --- its own scale, and log1p ---------------------------------------------------------------
+
+
+def test_its_own_scale_changes_nothing():
+    x = floats([-1e300, np.nan, 5.0])
+    assert Scale().forward(x, "c") is x
+    assert Scale().backward(x) is x
+
+
+@given(st.lists(st.floats(-0.999999, 1e300), min_size=1, max_size=30))
+@settings(deadline=None)
+def test_log1p_is_near_the_library_and_comes_back(values):
+    x = floats(values)
+    t = LOG.forward(x, "c")
+    assert np.abs(t - np.log1p(x)).max() < 1e-10
+    back = LOG.backward(t)
+    assert (np.abs(back - x) <= 1e-9 * (1 + np.abs(x))).all()
+
+
+@given(st.lists(st.floats(-690, 690), min_size=1, max_size=30))
+@settings(deadline=None)
+def test_the_way_back_is_near_the_library(values):
+    t = floats(values)
+    assert (np.abs(LOG.backward(t) - np.expm1(t)) <= 1e-13 * (1 + np.exp(t))).all()
+
+
+@pytest.mark.parametrize("decades", [(-12, 0), (0, 8), (8, 300)])
+def test_log1p_is_monotone(decades):
+    x = np.concatenate([np.logspace(*decades, 20_001), 2.0 ** np.arange(-30, 31)])
+    x = np.sort(np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, 0)]))
+    assert (np.diff(LOG.forward(x, "c")) >= -1e-13 * np.log1p(x[1:])).all()
+    t = np.linspace(-30, 690, 100_001)
+    assert (np.diff(LOG.backward(t)) > 0).all()
+
+
+def test_far_out_the_way_back_stays_finite():
+    found = LOG.backward(floats([1e9, 701.0, 700.0, -1e9, np.nan]))
+    assert np.isfinite(found[:4]).all()
+    assert found[0] == found[1] == found[2]
+    assert found[3] == -1.0
+    assert np.isnan(found[4])
+
+
+def test_zero_and_missing_stay():
+    t = LOG.forward(floats([0.0, np.nan]), "c")
+    assert t[0] == 0.0
+    assert np.isnan(t[1])
+
+
+def test_log1p_needs_values_above_minus_one():
+    LOG.forward(floats([np.nextafter(-1.0, 0)]), "c")
+    for bad in (-1.0, -37.125):
+        with pytest.raises(ColumnError, match="'c': log1p needs values above -1; use rank") as e:
+            LOG.forward(floats([1.0, bad]), "c")
+        assert "37" not in str(e.value)
+
+
+# --- rank -----------------------------------------------------------------------------------
+
+
+def test_the_knots_are_averages_of_equal_shares_at_normal_scores():
+    x = np.random.default_rng(0).permutation(np.arange(2550.0))
+    scale = rank_scale(x, "c")
+    assert len(scale.knots) == KNOTS
+    means = np.arange(2550.0).reshape(KNOTS, -1).mean(axis=1)
+    scores = [NormalDist().inv_cdf((k + 0.5) / KNOTS) for k in range(KNOTS)]
+    assert np.array_equal(scale.knots, np.stack([means, scores], axis=1))
+
+
+@given(st.integers(0, 2**32), st.integers(2 * ROWS_PER_KNOT, 3000))
+@settings(deadline=None, max_examples=40)
+def test_no_cell_stands_in_a_knot(seed, rows):
+    x = np.random.default_rng(seed).lognormal(0, 3, rows)
+    knots = {value for value, _ in rank_scale(x, "c").knots}
+    assert not knots & set(x.tolist())
+    assert x.min() < min(knots)
+    assert max(knots) < x.max()
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.1, 0.3, -7.7, 1e6, np.nan]), min_size=40, max_size=400),
+)
+@settings(deadline=None, max_examples=60)
+def test_ties_are_in_order_and_come_back(values):
+    """Equal values have one knot value: their mean in floating point may be beside them."""
+    x = floats(values)
+    try:
+        scale = rank_scale(x, "c")
+    except ColumnError:
+        return
+    means = [value for value, _ in scale.knots]
+    assert means == sorted(means)
+    t = scale.forward(x, "c")
+    assert (np.isnan(t) == np.isnan(x)).all()
+    order = np.argsort(x[~np.isnan(x)], kind="stable")
+    assert (np.diff(t[~np.isnan(x)][order]) >= 0).all()
+
+
+def test_a_third_of_zeros():
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random(10_000) < 0.36, 0.0, rng.lognormal(10, 1, 10_000))
+    scale = rank_scale(x, "c")
+    t = scale.forward(x, "c")
+    zero = t[x == 0]
+    assert (zero == zero[0]).all()
+    # the middle of the scores that the zeros span
+    assert zero[0] == pytest.approx(
+        np.mean([score for value, score in scale.knots if value == 0.0]), abs=1e-12
+    )
+    assert (scale.backward(zero) == 0).all()
+    share = (x[x > 0] - scale.backward(t[x > 0])) / x[x > 0]
+    assert np.median(np.abs(share)) < 1e-9  # lines go both ways
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e300])
+@pytest.mark.parametrize("rows", [20, 1000, 1005, 2551])
+def test_a_constant_column_has_no_ranks(value, rows):
+    with pytest.raises(ColumnError, match="'c': constant, or nearly so; rank cannot order it"):
+        rank_scale(np.full(rows, value), "c")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 19])
+def test_a_few_values_have_no_ranks(rows):
+    sample = np.concatenate([np.arange(float(rows)), np.full(50, np.nan)])
+    with pytest.raises(ColumnError, match="'c': rank needs at least 20 values"):
+        rank_scale(sample, "c")
+    assert len(rank_scale(np.arange(20.0), "c").knots) == 2
+
+
+def test_rank_goes_both_ways_and_ends_at_the_outermost_knots():
+    x = np.random.default_rng(1).lognormal(0, 2, 5000)
+    scale = rank_scale(x, "c")
+    values, scores = np.array(scale.knots).T
+    within = x[(x > values[0]) & (x < values[-1])]
+    assert np.allclose(scale.backward(scale.forward(within, "c")), within, rtol=1e-9)
+    assert scale.forward(floats([-1e9, 1e9]), "c").tolist() == [scores[0], scores[-1]]
+    assert scale.backward(floats([-99, 99])).tolist() == [values[0], values[-1]]
+    assert np.isnan(scale.forward(floats([np.nan]), "c"))[0]
+    grid = np.linspace(-4, 4, 10_001)
+    assert (np.diff(scale.backward(grid)) >= 0).all()
+    assert (np.diff(scale.forward(np.sort(x), "c")) >= 0).all()
+
+
+def test_on_the_rank_scale_a_column_is_nearly_normal():
+    x = np.random.default_rng(1).lognormal(0, 2, 50_000)
+    t = rank_scale(x, "c").forward(x, "c")
+    assert abs(t.mean()) < 0.02
+    assert abs(t.std() - 1) < 0.03
+
+
+# --- a sample of a table of unknown length ----------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_the_sample_does_not_depend_on_the_chunks(monkeypatch, size):
+    monkeypatch.setattr(module, "SAMPLE", 50)
+    sample = Thinned(2)
+    x = np.arange(1000.0)
+    for start in range(0, 1000, size):
+        part = x[start : start + size]
+        sample.add([part, -part])
+    found = sample.column(0)
+    assert np.array_equal(sample.column(1), -found)
+    assert np.array_equal(found, x[:: int(found[1])])  # evenly spread, from the first row on
+    assert 25 <= len(found) <= 64
+
+
+def test_a_short_table_is_taken_whole():
+    sample = Thinned(1)
+    sample.add([np.arange(5.0)])
+    sample.add([np.arange(5.0, 9.0)])
+    assert sample.column(0).tolist() == list(range(9))
+
+
+# --- the same bits everywhere -----------------------------------------------------------------
+
+
+def test_bit_identical_on_a_plain_processor(tmp_path):
+    def report(**settings):
+        return subprocess.run(
+            [sys.executable, "-c", REPORT],
+            env=os.environ | settings,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    here = report()
+    assert len(here.splitlines()) == 2
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    assert report(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache) == here
+
+
+def test_the_kernels_are_strict():
+    for kernel in (module._log1p, module._expm1, module._interpolate):
+        assert not kernel.targetoptions.get("fastmath")
+        assert kernel.targetoptions["error_model"] == "numpy"
+
+
+# --- what it is for -----------------------------------------------------------------------------
+
+
+def exposed(t, noise):
+    """Rows farther out than the largest that a normal column of this many rows would have."""
+    moments = Moments.of(t[:, None])
+    bound = NormalDist().inv_cdf(1 - 0.5 / len(t))
+    reach = bound * float(moments.deviation[0]) * (1 + noise) ** 0.5
+    return int((np.abs(t - moments.mean[0]) > reach).sum())
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+def test_the_tail_of_wages_is_exposed_on_its_own_scale_and_not_on_the_others(noise):
+    wage = papq.read_table(PEOPLE).column("wage").to_numpy().astype(float)
+    own = exposed(wage, noise)
+    assert own > 20
+    assert exposed(LOG.forward(wage, "wage"), noise) <= own // 20
+    assert exposed(rank_scale(wage, "wage").forward(wage, "wage"), noise) == 0

@@ -1,0 +1,517 @@
+import base64
+import gzip
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from typer.main import get_command
+
+from cornerwave import cli
+from cornerwave.owner import Vault
+from cornerwave.table.write import read_metadata
+from cornerwave.vault.key import Key
+from tests.conftest import edit_ledger, make_people, state
+
+CANARY = "48213"
+COMMANDS = ["init", "inspect", "register", "release", "ledger", "coalition", "demo"]
+
+
+class Result:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def all(self):
+        return self.out + self.err
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capfd):
+    """Run the command line's own main in this process, from a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["cornerwave", *map(str, arguments)])
+        capfd.readouterr()
+        with warnings.catch_warnings(), pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capfd.readouterr()
+        return Result(stop.value.code or 0, out, err)
+
+    return call
+
+
+def canary_table(rows=40):
+    """People, of whom one has a wage and a name that must never be told."""
+    table = make_people(rows)
+    wage, ids = table["wage"].to_pylist(), table["id"].to_pylist()
+    wage[7], ids[7] = float(f"{CANARY}.0625"), f"canary{CANARY}"
+    return table.set_column(2, "wage", pa.array(wage)).set_column(0, "id", pa.array(ids))
+
+
+@pytest.fixture
+def people_csv(tmp_path):
+    path = tmp_path / "people.csv"
+    pa.csv.write_csv(canary_table(), path)
+    return path
+
+
+@pytest.fixture
+def registered(run, people_csv):
+    assert run("init").code == 0
+    assert run("register", "people", people_csv, "--drop", "id").code == 0
+    return run
+
+
+def refused(run, tmp_path, *arguments, says):
+    """One line, exit code 2, nothing written, nothing told."""
+    before = state(tmp_path)
+    result = run(*arguments)
+    assert result.code == 2, result.all
+    assert result.out == ""
+    [line] = result.err.splitlines()
+    assert line.startswith("cornerwave: ")
+    assert says in line
+    assert CANARY not in result.all
+    assert state(tmp_path) == before
+    return line
+
+
+RELEASE = ("release", "people", "--to", "ann", "--privacy", "0.5")
+
+
+class TestHelp:
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_every_command_and_option_has_help(self, run, command):
+        result = run(command, "--help")
+        assert result.code == 0
+        found = get_command(cli.app).commands[command]
+        assert found.help
+        for parameter in found.params:
+            assert getattr(parameter, "help", None), parameter.name
+            for option in parameter.opts:
+                if option.startswith("--"):
+                    assert option in result.out
+
+    def test_all_commands_are_listed(self, run):
+        assert sorted(get_command(cli.app).commands) == sorted(COMMANDS)
+        result = run("--help")
+        assert all(command in result.out for command in COMMANDS)
+
+    def test_version(self, run):
+        assert run("--version").out.startswith("cornerwave ")
+
+    def test_a_wrong_option_is_code_2(self, run):
+        assert run("release", "--nonsense").code == 2
+
+    def test_help_imports_nothing_heavy(self):
+        script = (
+            "import sys, cornerwave.cli; "
+            "heavy = {'numpy', 'numba', 'pyarrow', 'sqlalchemy', 'cryptography', 'narwhals'}; "
+            "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+        )
+        subprocess.run([sys.executable, "-c", script], check=True)
+
+
+class TestInit:
+    def test_makes_a_vault_and_never_replaces_it(self, run, tmp_path):
+        result = run("init")
+        assert result.code == 0
+        assert "Keep a copy in a safe place" in result.err
+        assert (tmp_path / ".cornerwave" / "key").stat().st_mode & 0o777 == 0o600
+        secret = (tmp_path / ".cornerwave" / "key").read_text().split(":")[1].strip()
+        assert secret not in result.all
+        refused(run, tmp_path, "init", says="never replaced")
+
+    def test_place_by_option_and_environment(self, run, tmp_path, monkeypatch):
+        assert run("init", "--vault", tmp_path / "one").code == 0
+        monkeypatch.setenv("CORNERWAVE_VAULT", str(tmp_path / "two"))
+        assert run("init").code == 0
+        assert (tmp_path / "one" / "ledger.db").exists()
+        assert (tmp_path / "two" / "ledger.db").exists()
+        assert not (tmp_path / ".cornerwave").exists()
+
+    def test_key_by_environment(self, run, tmp_path, monkeypatch, people_csv):
+        Key.generate().write(tmp_path / "secret")
+        monkeypatch.setenv("CORNERWAVE_KEY_FILE", str(tmp_path / "secret"))
+        assert run("init").code == 0
+        assert not (tmp_path / ".cornerwave" / "key").exists()
+        assert run("register", "people", people_csv, "--drop", "id").code == 0
+        monkeypatch.delenv("CORNERWAVE_KEY_FILE")
+        refused(run, tmp_path, *RELEASE, says="no key file")
+
+
+class TestRelease:
+    def test_default_name_and_quiet_progress(self, registered, tmp_path):
+        result = registered(*RELEASE)
+        assert result.code == 0
+        assert result.out == ""
+        [line] = result.err.splitlines()
+        assert "people-ann.parquet: for ann, privacy 0.5" in line
+        assert read_metadata(tmp_path / "people-ann.parquet")["noise"] == 1.0
+
+    def test_pairs_in_one_pass(self, registered, tmp_path):
+        pairs = ("--to", "ann", "--privacy", "0.2", "--to", "bob", "--privacy", "0.8")
+        outs = ("--out", tmp_path / "a.csv", "--out", tmp_path / "b.csv.gz")
+        assert registered("release", "people", *pairs, *outs).code == 0
+        assert read_metadata(tmp_path / "a.csv")["noise"] == 0.25
+        assert read_metadata(tmp_path / "b.csv.gz")["privacy"] == 0.8
+        assert gzip.decompress((tmp_path / "b.csv.gz").read_bytes()).startswith(b'"age"')
+
+    def test_a_directory_for_all(self, registered, tmp_path):
+        (tmp_path / "out").mkdir()
+        pairs = ("--to", "ann", "--noise", "1", "--to", "bob", "--noise", "2")
+        assert registered("release", "people", *pairs, "--out", tmp_path / "out").code == 0
+        names = sorted(path.name for path in (tmp_path / "out").iterdir())
+        assert names == ["people-ann.parquet", "people-bob.parquet"]
+
+    def test_levels_from_a_file(self, registered, tmp_path):
+        (tmp_path / "batch.toml").write_text(
+            '[[copy]]\nto = "ann"\nprivacy = 0.5\n'
+            '[[copy]]\nto = "bob"\nnoise = 4\nout = "b.arrow"\n'
+        )
+        assert registered("release", "people", "--levels", tmp_path / "batch.toml").code == 0
+        assert read_metadata(tmp_path / "people-ann.parquet")["noise"] == 1.0
+        assert read_metadata(tmp_path / "b.arrow")["noise"] == 4.0
+
+    def test_again_with_force_is_the_same_file(self, registered, tmp_path):
+        registered(*RELEASE)
+        first = (tmp_path / "people-ann.parquet").read_bytes()
+        assert registered(*RELEASE, "--force", "--threads", "1").code == 0
+        assert (tmp_path / "people-ann.parquet").read_bytes() == first
+
+    def test_from_where_the_table_lies_now(self, registered, tmp_path, people_csv):
+        registered(*RELEASE)
+        people_csv.rename(tmp_path / "moved.csv")
+        again = (*RELEASE, "--out", tmp_path / "again.parquet")
+        refused(registered, tmp_path, *again, says="there is no file")
+        assert registered(*again, "--source", tmp_path / "moved.csv").code == 0
+        first = (tmp_path / "people-ann.parquet").read_bytes()
+        assert (tmp_path / "again.parquet").read_bytes() == first
+
+
+class TestReports:
+    @pytest.fixture
+    def released(self, registered):
+        for to, noise in [("ann", 1), ("bob", 4), ("cyd", 0.5)]:
+            assert registered("release", "people", "--to", to, "--noise", noise).code == 0
+        return registered
+
+    def test_ledger(self, released):
+        [found] = json.loads(released("ledger", "--json").out)
+        assert found["name"] == "people"
+        assert found["levels"] == [1.0, 4.0, 0.5]
+        assert [(h["recipient"], h["noise"]) for h in found["holdings"]] == [
+            ("cyd", 0.5),
+            ("ann", 1.0),
+            ("bob", 4.0),
+        ]
+        assert found["holdings"][1]["privacy"] == 0.5
+        assert json.loads(released("ledger", "people", "--json").out) == [found]
+        table = released("ledger", "people").out
+        assert all(word in table for word in ("people: 40 rows", "ann", "0.8", "since"))
+
+    def test_an_empty_ledger(self, run):
+        run("init")
+        assert "Register a table" in run("ledger").err
+        assert json.loads(run("ledger", "--json").out) == []
+
+    def test_coalition(self, released):
+        found = json.loads(released("coalition", "people", "ann", "bob", "--json").out)
+        assert found["recipients"] == ["ann", "bob"]
+        assert found["best_member"] == "ann"
+        assert found["joint_privacy"] == found["best_privacy"] == 0.5
+        assert found["gain"] == 0
+        assert found["independent_privacy"] == pytest.approx(1 / (1 + 1 / 1 + 1 / 4))
+        table = released("coalition", "people", "ann", "bob").out
+        assert "best member alone (ann)" in table
+        assert "0.444444" in table
+
+    def test_strangers(self, released, tmp_path):
+        says = "not released to 'eve'; it has ann, bob, cyd"
+        refused(released, tmp_path, "coalition", "people", "ann", "eve", says=says)
+
+
+def changed_cell(table):
+    wage = table["wage"].to_pylist()
+    wage[3] += 0.01
+    return table.set_column(2, "wage", pa.array(wage))
+
+
+def swapped(table):
+    rows = list(range(table.num_rows))
+    rows[0], rows[1] = rows[1], rows[0]
+    return table.take(rows)
+
+
+CHANGES = {
+    "a cell": (changed_cell, "a value differs, or rows changed places"),
+    "one row more": (lambda t: pa.concat_tables([t, t.slice(3, 1)]), "41 rows, 40 were"),
+    "one row fewer": (lambda t: t.slice(1), "39 rows, 40 were"),
+    "rows swapped": (swapped, "a value differs, or rows changed places"),
+    "a column gone": (lambda t: t.drop(["wage"]), "not the table that was registered"),
+    "text for numbers": (
+        lambda t: t.set_column(1, "age", pa.array([f"canary{CANARY}"] * 40)),
+        "no longer holds the kind of value",
+    ),
+}
+
+
+class TestChangedSource:
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_is_refused(self, registered, tmp_path, people_csv, change):
+        assert registered(*RELEASE).code == 0
+        alter, says = CHANGES[change]
+        pa.csv.write_csv(alter(canary_table()), people_csv)
+        out = ("--out", tmp_path / "new.csv")
+        refused(registered, tmp_path, *RELEASE, *out, says=says)
+        other = ("release", "people", "--to", "bob", "--noise", "3", *out)
+        refused(registered, tmp_path, *other, says=says)
+
+    def test_with_a_key_order_is_free_and_values_are_not(self, run, tmp_path, people_csv):
+        run("init")
+        assert run("register", "people", people_csv, "--key", "id").code == 0
+        assert run(*RELEASE, "--out", "1.parquet").code == 0
+        pa.csv.write_csv(swapped(canary_table()), people_csv)
+        assert run(*RELEASE, "--out", "2.parquet").code == 0
+        one, two = (pa.parquet.read_table(tmp_path / f"{n}.parquet") for n in (1, 2))
+        assert not one.equals(two)
+        assert one.sort_by("id").equals(two.sort_by("id"))
+        pa.csv.write_csv(changed_cell(canary_table()), people_csv)
+        refused(run, tmp_path, *RELEASE, "--out", "3.parquet", says="a value differs")
+
+
+def csv_of(columns):
+    header, *rows = [list(columns), *zip(*columns.values(), strict=True)]
+    return "\n".join(",".join(map(str, row)) for row in [header, *rows]).encode() + b"\n"
+
+
+X = [48213.0625, 2, 3]
+BAD_TABLES = {
+    "one row": (csv_of({"x": [48213]}), (), "at least 2 rows"),
+    "no numeric column": (
+        csv_of({"x": ["canary48213", "b"]}),
+        ("--keep", "x"),
+        "no column to perturb",
+    ),
+    "telling column": (
+        csv_of({"x": range(30), "n": [f"48213x{i}" for i in range(30)]}),
+        (),
+        "--drop 'n'",
+    ),
+    "infinite value": (csv_of({"x": [48213, "inf", 3]}), (), "infinite"),
+    "beyond 2^53": (csv_of({"x": [48213, 2**53 + 1, 3]}), (), "beyond 2^53"),
+    "far beyond 2^53": (csv_of({"x": [48213, 48213 * 10**20, 3]}), (), "beyond 2^53"),
+    "too many fields": (b"x,y\n1,2\n48213,48213,48213\n", (), "record 3"),
+    "not UTF-8": (b"x,n\n48213,\xff\xfe48213\n2,b\n", ("--drop", "n"), "not UTF-8"),
+    "header not UTF-8": (b"x\xff,n\n48213,1\n2,2\n", (), ""),
+    "empty": (b"", (), "empty"),
+    "header alone": (b"x,y\n", (), ""),
+    "unknown column": (csv_of({"x": X}), ("--drop", "nobody"), "no column 'nobody'"),
+    "repeated column": (b"x,x\n48213,2\n3,4\n", (), "more than one column"),
+    "duplicate keys": (csv_of({"k": ["48213k"] * 2 + ["c"], "x": X}), ("--key", "k"), "not unique"),
+    "missing keys": (csv_of({"k": [48213, "", 5], "x": X}), ("--key", "k"), "1 missing"),
+}
+
+
+class TestBadTables:
+    @pytest.mark.parametrize("what", BAD_TABLES)
+    def test_is_refused(self, run, tmp_path, what):
+        run("init")
+        content, options, says = BAD_TABLES[what]
+        (tmp_path / "bad.csv").write_bytes(content)
+        refused(run, tmp_path, "register", "bad", "bad.csv", *options, says=says)
+
+    @pytest.mark.parametrize("name", ["bad.parquet", "bad.arrow", "bad.csv.gz", "bad.txt"])
+    def test_garbage_is_refused(self, run, tmp_path, name):
+        run("init")
+        (tmp_path / name).write_bytes(b"canary48213 " * 100)
+        refused(run, tmp_path, "register", "bad", name, says=name)
+
+    def test_the_same_table_twice(self, registered, tmp_path, people_csv):
+        shutil.copy(people_csv, tmp_path / "copy.csv")
+        options = ("copy.csv", "--drop", "id")
+        refused(registered, tmp_path, "register", "again", *options, says="could average")
+        refused(registered, tmp_path, "register", "people", *options, says="another name")
+
+
+BAD_REQUESTS = {
+    "privacy 0": (("--to", "a", "--privacy", "0"), "strictly between 0 and 1"),
+    "privacy 1": (("--to", "a", "--privacy", "1"), "strictly between 0 and 1"),
+    "privacy nan": (("--to", "a", "--privacy", "nan"), "strictly between 0 and 1"),
+    "noise 0": (("--to", "a", "--noise", "0"), "greater than 0"),
+    "noise -1": (("--to", "a", "--noise", "-1"), "greater than 0"),
+    "noise nan": (("--to", "a", "--noise", "nan"), "finite"),
+    "noise inf": (("--to", "a", "--noise", "inf"), "finite"),
+    "no level": (("--to", "a"), "--privacy P"),
+    "no recipient": (("--privacy", "0.5"), "--to RECIPIENT"),
+    "both units": (("--to", "a", "--privacy", "0.5", "--noise", "1"), "--levels"),
+    "unpaired": (("--to", "a", "--to", "b", "--noise", "1"), "give each --to"),
+    "strange recipient": (("--to", "../a", "--noise", "1"), "name a file with --out"),
+    "wrong ending": (("--to", "a", "--noise", "1", "--out", "a.txt"), "ending"),
+    "no folder": (("--to", "a", "--noise", "1", "--out", "no/a.csv"), "no directory"),
+    "same file": (("--to", "a", "--noise", "1", "--to", "a", "--noise", "2"), "a file for each"),
+    "existing file": (("--to", "a", "--noise", "1", "--out", "taken.csv"), "--force"),
+    "the source": (("--to", "a", "--noise", "1", "--out", "people.csv", "--force"), "itself"),
+}
+BAD_BATCHES = {
+    "not TOML": "[[copy]\n",
+    "nothing": "",
+    "no table": "copy = 5\n",
+    "no tables": "copy = [1, 2]\n",
+    "unknown word": '[[copy]]\nto = "a"\nnoise = 1\ncolour = "red"\n',
+    "no recipient": "[[copy]]\nnoise = 1\n",
+    "no level": '[[copy]]\nto = "a"\n',
+    "text level": '[[copy]]\nto = "a"\nnoise = "much"\n',
+    "strange out": '[[copy]]\nto = "a"\nnoise = 1\nout = 5\n',
+}
+
+
+class TestBadRequests:
+    @pytest.mark.parametrize("what", BAD_REQUESTS)
+    def test_is_refused(self, registered, tmp_path, what):
+        (tmp_path / "taken.csv").touch()
+        arguments, says = BAD_REQUESTS[what]
+        refused(registered, tmp_path, "release", "people", *arguments, says=says)
+
+    @pytest.mark.parametrize("what", BAD_BATCHES)
+    def test_a_bad_batch_is_refused(self, registered, tmp_path, what):
+        (tmp_path / "batch.toml").write_text(BAD_BATCHES[what])
+        arguments = ("release", "people", "--levels", "batch.toml")
+        refused(registered, tmp_path, *arguments, says="")
+
+    def test_unknown_dataset(self, registered, tmp_path):
+        says = "no dataset 'poeple'; it has people"
+        refused(registered, tmp_path, "release", "poeple", *RELEASE[2:], says=says)
+        refused(registered, tmp_path, "ledger", "poeple", says=says)
+        refused(registered, tmp_path, "coalition", "poeple", "ann", says=says)
+
+
+class TestBadVaults:
+    def test_missing(self, run, tmp_path):
+        for arguments in (RELEASE, ("ledger",), ("coalition", "people", "ann")):
+            refused(run, tmp_path, *arguments, says="cornerwave init")
+
+    @pytest.mark.parametrize("damage", [b"", b"garbage", b"cornerwave-key-1:" + b"A" * 9])
+    def test_key_damaged(self, registered, tmp_path, damage):
+        (tmp_path / ".cornerwave" / "key").write_bytes(damage)
+        refused(registered, tmp_path, *RELEASE, says="not a Cornerwave key file")
+
+    def test_wrong_key(self, registered, tmp_path):
+        (tmp_path / ".cornerwave" / "key").unlink()
+        Key.generate().write(tmp_path / ".cornerwave" / "key")
+        refused(registered, tmp_path, *RELEASE, says="does not belong to this ledger")
+
+    @pytest.mark.parametrize("keep", [0, 100, 5000])
+    def test_ledger_truncated(self, registered, tmp_path, keep):
+        path = tmp_path / ".cornerwave" / "ledger.db"
+        path.write_bytes(path.read_bytes()[:keep])
+        refused(registered, tmp_path, *RELEASE, says="ledger")
+
+    def test_ledger_missing(self, registered, tmp_path):
+        (tmp_path / ".cornerwave" / "ledger.db").unlink()
+        refused(registered, tmp_path, *RELEASE, says="missing; restore")
+
+    @pytest.mark.parametrize("edit", ["DELETE FROM level", "UPDATE holding SET recipient = 'x'"])
+    def test_ledger_edited(self, registered, tmp_path, edit):
+        registered(*RELEASE)
+        edit_ledger(tmp_path / ".cornerwave" / "ledger.db", edit)
+        refused(registered, tmp_path, *RELEASE, "--force", says="backup")
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_no_permission(self, registered, tmp_path):
+        (tmp_path / "closed").mkdir(mode=0o500)
+        out = ("--out", tmp_path / "closed" / "a.csv")
+        refused(registered, tmp_path, *RELEASE, *out, says="no permission")
+
+
+def process(tmp_path, *arguments, script=None, **options):
+    """Run the command in a process of its own, as a user does."""
+    command = ["-c", script] if script else ["-c", "from cornerwave.cli import main; main()"]
+    return subprocess.run(
+        [sys.executable, *command, *map(str, arguments)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_full_disk_leaves_nothing(run, tmp_path, ending):
+    x = np.random.default_rng(0).standard_normal((20_000, 2))
+    pa.parquet.write_table(pa.table({"a": x[:, 0], "b": x[:, 1]}), tmp_path / "big.parquet")
+    run("init")
+    run("register", "people", "big.parquet")
+    before = state(tmp_path)
+
+    def little_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    result = process(tmp_path, *RELEASE, "--out", f"a.{ending}", preexec_fn=little_room)
+    assert result.returncode == 2, result.stderr
+    [line] = result.stderr.splitlines()
+    assert "cannot be written: the file would be larger than allowed" in line
+    assert state(tmp_path) == before
+
+
+FAULT = """
+import sys
+from importlib import import_module
+import cornerwave.owner, cornerwave.cli
+home, name = sys.argv.pop(1).rsplit(":")
+def fault(*args, **kwargs):
+    raise {error}("canary48213.0625")
+target = import_module(home)
+*owners, name = name.split(".")
+for owner in owners:
+    target = getattr(target, owner)
+setattr(target, name, fault)
+cornerwave.cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("seam", "error"),
+    [
+        ("cornerwave.rows:to_floats", "ValueError"),
+        ("cornerwave.release:_copy_table", "KeyError"),
+        ("cornerwave.table.read:_read_csv", "RuntimeError"),
+        ("cornerwave.vault.ledger:Ledger.reserve", "ZeroDivisionError"),
+        ("cornerwave.owner:Vault.open", "ValueError"),
+    ],
+)
+def test_a_fault_tells_its_place_and_nothing_else(registered, tmp_path, seam, error):
+    before = state(tmp_path)
+    secret = (tmp_path / ".cornerwave" / "key").read_text().split(":")[1].strip()
+    result = process(tmp_path, seam, *RELEASE, script=FAULT.format(error=error))
+    assert result.returncode == 3
+    assert f"internal fault ({error}); please report these places:" in result.stderr
+    told = result.stdout + result.stderr
+    assert CANARY not in told
+    assert secret not in told
+    assert base64.b64decode(secret).hex() not in told
+    assert state(tmp_path) == before
+
+
+def test_the_installed_command_runs(tmp_path, people_csv):
+    command = shutil.which("cornerwave", path=Path(sys.executable).parent)
+    assert command
+    for arguments in (["init"], ["register", "people", "people.csv", "--drop", "id"]):
+        done = subprocess.run(
+            [command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == ""
+        assert "\x1b" not in done.stderr
+    assert Vault.open(tmp_path / ".cornerwave").dataset("people").noise == ()

@@ -1,0 +1,244 @@
+"""Kill -9 at every step of a release, and see what is left.
+
+A driver process loads everything once and forks: child k runs the release and kills
+itself at the k-th event, where an event is the moment before or after each step that
+touches a file or the ledger. Then another child runs the release again.
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from cornerwave.errors import LedgerDamaged, VaultExists
+from cornerwave.levels import Level
+from cornerwave.owner import Vault, write_all
+from cornerwave.table.write import CopyFile, metadata_path
+from tests.conftest import make_people
+
+DRIVER = r"""
+import os, pathlib, shutil, signal, sys
+import fcntl, sqlite3
+from pathlib import Path
+
+import sqlalchemy
+
+import cornerwave.owner as owner
+from cornerwave.levels import Level
+from cornerwave.owner import Vault, write_all
+from cornerwave.table import write
+from cornerwave.vault.ledger import Ledger
+
+SEAMS = [
+    (Ledger, "reserve"), (Ledger, "confirm"), (Ledger, "take_back"),
+    (write.CopyFile, "__init__"), (write.CopyFile, "write"), (write.CopyFile, "finish"),
+    (write.CopyFile, "publish"), (write.CopyFile, "discard"),
+    (write, "_write_beside"), (write, "_create_hidden"), (write, "_remove_leftovers"),
+    (write, "_sync_directory"), (owner, "make_copies"),
+    (os, "fsync"), (fcntl, "flock"), (sqlalchemy.Connection, "commit"),
+    (pathlib.Path, "replace"), (pathlib.Path, "chmod"), (pathlib.Path, "unlink"),
+]
+
+
+def arm(kill_at, log):
+    count = 0
+
+    def event(name):
+        nonlocal count
+        count += 1
+        if count == kill_at:
+            os.write(log, name.encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for home, name in SEAMS:
+        def wrap(original, name):
+            def wrapped(*args, **kwargs):
+                event("before " + name)
+                result = original(*args, **kwargs)
+                event("after " + name)
+                return result
+            return wrapped
+        setattr(home, name, wrap(getattr(home, name), name))
+
+
+def release(folder, ending, force=False):
+    dataset = Vault.open(folder / ".cornerwave").dataset("people")
+    releases = dataset.release_many({"ann": Level(0.5), "bob": Level(2.0)})
+    copies = [(r, folder / f"{r.recipient}.{ending}") for r in releases]
+    write_all(copies, threads=1, force=force)
+
+
+def forked(work):
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+def main(backup, out, ending, every):
+    # Compiled code is loaded once, here, and not by every child.
+    shutil.copytree(backup, out / "0" / "killed")
+    release(out / "0" / "killed", ending)
+    shutil.rmtree(out / "0")
+    k = 1
+    while True:
+        killed, retried = out / str(k) / "killed", out / str(k) / "retried"
+        shutil.copytree(backup, killed)
+        log = os.open(out / str(k) / "where", os.O_CREAT | os.O_WRONLY)
+
+        def crash():
+            arm(k, log)
+            release(killed, ending)
+
+        status = forked(crash)
+        os.close(log)
+        if status == 0:
+            shutil.rmtree(out / str(k))
+            return
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+        shutil.copytree(killed, retried)
+        status = forked(lambda: release(retried, ending, force=True))
+        assert status == 0, status
+        k += every
+
+
+main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+"""
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def backup(tmp_path):
+    """A vault with a registered table, whose ledger has one level before the killed release."""
+    folder = tmp_path / "backup"
+    folder.mkdir()
+    source = tmp_path / "people.parquet"
+    pyarrow.parquet.write_table(make_people(50), source)
+    dataset = Vault.create(folder / ".cornerwave").register("people", source, drop=["id"])
+    dataset.release(to="zoe", noise=1.0).to_arrow()
+    return folder
+
+
+def expected(backup, tmp_path, ending):
+    """The right copies, from an uninterrupted run over the same vault."""
+    folder = tmp_path / "uninterrupted"
+    shutil.copytree(backup, folder)
+    dataset = Vault.open(folder / ".cornerwave").dataset("people")
+    copies = {}
+    releases = dataset.release_many({"ann": Level(0.5), "bob": Level(2.0)})
+    for path in write_all([(r, folder / f"{r.recipient}.{ending}") for r in releases]):
+        copies[path.name] = digest(path)
+        if metadata_path(path).exists():
+            copies[metadata_path(path).name] = digest(metadata_path(path))
+    return copies, dataset.noise
+
+
+def visible(folder):
+    return {path.name: digest(path) for path in folder.iterdir() if not path.name.startswith(".")}
+
+
+def hidden(folder):
+    return [path.name for path in folder.iterdir() if path.name.endswith(".part")]
+
+
+def crash_everywhere(backup, tmp_path, ending, every=1):
+    out = tmp_path / "crashes"
+    out.mkdir()
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DRIVER, backup, out, ending, str(every)],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    return sorted(out.iterdir(), key=lambda path: int(path.name))
+
+
+@pytest.mark.parametrize(
+    ("ending", "every"),
+    [("parquet", 1), ("csv", 3), pytest.param("csv", 1, marks=pytest.mark.slow)],
+)
+def test_a_release_killed_anywhere_is_whole_or_not_there(backup, tmp_path, ending, every):
+    right, noise = expected(backup, tmp_path, ending)
+    crashes = crash_everywhere(backup, tmp_path, ending, every)
+    places = [(crash / "where").read_text() for crash in crashes]
+    seen = {"nothing": 0, "something": 0, "hidden": 0}
+    for crash, place in zip(crashes, places, strict=True):
+        # What is visible is right, and the ledger covers it.
+        shown = visible(crash / "killed")
+        assert shown.items() <= right.items(), place
+        dataset = Vault.open(crash / "killed" / ".cornerwave").dataset("people")
+        holders = {h.recipient for h in dataset.holdings}
+        assert {name.split(".")[0] for name in shown} <= holders, place
+        assert dataset.noise == noise[: len(dataset.noise)], place
+        # The next run makes the same copies, and clears up.
+        assert visible(crash / "retried") == right, place
+        assert hidden(crash / "retried") == [], place
+        dataset = Vault.open(crash / "retried" / ".cornerwave").dataset("people")
+        assert dataset.noise == noise, place
+        assert {h.recipient for h in dataset.holdings} == {"ann", "bob", "zoe"}, place
+        seen["something" if shown else "nothing"] += 1
+        seen["hidden"] += bool(hidden(crash / "killed"))
+    # The net was cast over all of it.
+    assert min(seen.values()) > 3, seen
+    if every > 1:
+        return
+    for step in ("reserve", "confirm", "write", "finish", "publish", "fsync", "replace", "commit"):
+        assert {f"before {step}", f"after {step}"} <= set(places)
+
+
+def test_the_net_catches_a_release_that_shows_before_it_records(backup, tmp_path, monkeypatch):
+    """The negative control: confirm after publish, and a killed run shows what no line covers."""
+    wrong = DRIVER.replace(
+        "main(Path(",
+        """
+def backwards(releases):
+    pass
+
+owner._confirm = backwards
+main(Path(""",
+    )
+    monkeypatch.setitem(globals(), "DRIVER", wrong)
+    crashes = crash_everywhere(backup, tmp_path, "parquet", every=9)
+    uncovered = 0
+    for crash in crashes:
+        dataset = Vault.open(crash / "killed" / ".cornerwave").dataset("people")
+        holders = {h.recipient for h in dataset.holdings}
+        uncovered += not {n.split(".")[0] for n in visible(crash / "killed")} <= holders
+    assert uncovered
+
+
+def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
+    schema = pa.schema([("x", pa.float64())])
+    dead = tmp_path / f".copy.csv.{'0' * 16}.part"
+    dead.touch()
+    living = tmp_path / f".copy.csv.{'1' * 16}.part"
+    strange = tmp_path / ".copy.csv.mine.part"
+    strange.touch()
+    with living.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        CopyFile(tmp_path / "copy.csv", schema, {}).discard()
+        assert sorted(p.name for p in tmp_path.iterdir()) == [living.name, strange.name]
+
+
+def test_a_killed_init_leaves_no_vault_that_seems_whole(tmp_path):
+    """A key without a ledger is refused by open, and never replaced by create."""
+    Vault.create(tmp_path / "v")
+    (tmp_path / "v" / "ledger.db").unlink()
+    with pytest.raises(LedgerDamaged, match="missing"):
+        Vault.open(tmp_path / "v")
+    with pytest.raises(VaultExists):
+        Vault.create(tmp_path / "v")
+    assert [path.name for path in (tmp_path / "v").iterdir()] == ["key"]

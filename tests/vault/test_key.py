@@ -1,0 +1,139 @@
+import base64
+import copy
+import pickle
+import stat
+import traceback
+
+import pytest
+
+from cornerwave.errors import CornerwaveWarning, UnsafeKey, VaultExists, VaultMissing, WrongKey
+from cornerwave.vault.key import Key
+
+SECRET = bytes(range(100, 132))
+
+
+def spellings(secret: bytes) -> list[str]:
+    return [secret.hex(), base64.b64encode(secret).decode(), repr(secret)[2:-1], str(list(secret))]
+
+
+def test_fresh_keys_differ():
+    assert len({Key.generate().derive("check") for _ in range(20)}) == 20
+
+
+def test_derivation_is_pinned_for_ever():
+    # If this changes, no old copy can be made again.
+    key = Key(bytes(range(32)))
+    assert key.derive("noise").hex() == (
+        "50e9514407860565393180685affda067c914c613090b4efbc2a9a5f6d3cfaf6"
+    )
+    assert key.child("dataset", bytes(16)).derive("noise").hex() == (
+        "683803e55f42e8b03286caf64c6bad836ee504659987e696ddbb93d7eccc63d1"
+    )
+
+
+def test_purposes_and_contexts_are_apart():
+    key = Key(SECRET)
+    derived = [key.derive("noise"), key.derive("row ids"), key.derive("noise", b"x")]
+    derived += [
+        key.child("dataset", b"a").derive("noise"),
+        key.child("dataset", b"b").derive("noise"),
+    ]
+    assert len(set(derived)) == len(derived)
+
+
+def test_file_round_trip_is_for_the_owner_alone(tmp_path):
+    path = tmp_path / "key"
+    Key(SECRET).write(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert Key.read(path).derive("check") == Key(SECRET).derive("check")
+
+
+def test_a_key_file_is_never_replaced(tmp_path):
+    path = tmp_path / "key"
+    Key(SECRET).write(path)
+    before = path.read_bytes()
+    with pytest.raises(VaultExists, match="never replaced"):
+        Key.generate().write(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
+def test_a_key_that_others_can_read_warns(tmp_path, mode):
+    path = tmp_path / "key"
+    Key(SECRET).write(path)
+    path.chmod(mode)
+    with pytest.warns(CornerwaveWarning, match="chmod 600"):
+        Key.read(path)
+
+
+def damaged_files() -> dict[str, bytes]:
+    good = b"cornerwave-key-1:" + base64.b64encode(SECRET) + b"\n"
+    return {
+        "empty": b"",
+        "cut": good[:-9],
+        "without prefix": good.removeprefix(b"cornerwave-key-1:"),
+        "of another format": good.replace(b"key-1", b"key-2"),
+        "with a strange letter": good.replace(b"=", b"*"),
+        "not text": b"\xff\xfe" + good,
+        "too long": b"cornerwave-key-1:" + base64.b64encode(SECRET + b"!") + b"\n",
+    }
+
+
+@pytest.mark.parametrize("damage", damaged_files())
+def test_a_damaged_key_file_is_refused_without_a_word_of_it(tmp_path, damage):
+    path = tmp_path / "key"
+    path.write_bytes(damaged_files()[damage])
+    path.chmod(0o600)
+    with pytest.raises(WrongKey, match="key file") as refusal:
+        Key.read(path)
+    told = "".join(traceback.format_exception(refusal.value))
+    assert base64.b64encode(SECRET)[:12].decode() not in told
+    assert not any(spelling in told for spelling in spellings(SECRET))
+
+
+def test_a_missing_key_file_is_named(tmp_path):
+    with pytest.raises(VaultMissing, match="no key file"):
+        Key.read(tmp_path / "key")
+
+
+@pytest.mark.parametrize("size", [0, 16, 31, 33])
+def test_a_key_has_256_bits(size):
+    with pytest.raises(UnsafeKey, match="32 bytes"):
+        Key(bytes(size))
+
+
+def test_a_key_never_shows_itself():
+    key = Key(SECRET)
+    shown = [repr(key), str(key), f"{key}", f"{key!r:>40}", repr([key]), repr({"key": key})]
+    shown.append("{}".format(key.child("dataset", b"x")))
+    for text in shown:
+        assert not any(spelling in text for spelling in spellings(SECRET))
+        assert "<secret>" in text
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_key_is_not_pickled(protocol):
+    with pytest.raises(TypeError, match="not pickled") as refusal:
+        pickle.dumps(Key(SECRET), protocol)
+    assert not any(spelling in str(refusal.value) for spelling in spellings(SECRET))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_a_key_is_not_copied(duplicate):
+    with pytest.raises(TypeError, match="not pickled"):
+        duplicate(Key(SECRET))
+
+
+def test_a_seeded_key_and_its_children_say_so():
+    assert Key.unsafe_from_seed(1).is_unsafe
+    assert Key.unsafe_from_seed(1).child("dataset", b"x").is_unsafe
+    assert Key.unsafe_from_seed(1).derive("noise") == Key.unsafe_from_seed(1).derive("noise")
+    assert not Key.generate().is_unsafe
+
+
+def test_a_seal_fits_its_content_and_key_alone():
+    seal = Key(SECRET).seal(b"content")
+    assert Key(SECRET).fits(seal, b"content")
+    assert not Key(SECRET).fits(seal, b"content!")
+    assert not Key.generate().fits(seal, b"content")
+    assert not Key(SECRET).fits("", b"content")
