@@ -4,8 +4,8 @@ Each figure is the best of several alternating runs of both sides: machines are 
 and noisy, and the best run is the one that was disturbed least.
 
     python benchmarks/run.py            everything
-    python benchmarks/run.py memory     one part: start, arrays, demand, paper, files, mixed, memory,
-                                        audit
+    python benchmarks/run.py memory     one part: start, arrays, demand, paper, files, mixed,
+                                        memory, audit
 """
 
 import os
