@@ -4,7 +4,8 @@ Each figure is the best of several alternating runs of both sides: machines are 
 and noisy, and the best run is the one that was disturbed least.
 
     python benchmarks/run.py            everything
-    python benchmarks/run.py memory     one part: start, arrays, demand, paper, files, mixed, memory
+    python benchmarks/run.py memory     one part: start, arrays, demand, paper, files, mixed,
+                                        memory, audit
 """
 
 import os
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 
 from cornerwave.algorithms import on_demand, parallel
+from cornerwave.audit import measured
 from cornerwave.levels import Level
 from cornerwave.noise.path import steps
 from cornerwave.noise.reading import Reading
@@ -201,7 +203,7 @@ def memory() -> None:
             folder = Path(name)
             make_table(folder / "source.parquet", rows)
             Vault.create(folder / "vault").register("bench", folder / "source.parquet")
-            runs = [_release_in_process(folder) for _ in range(3)]
+            runs = [_in_process("_release", folder) for _ in range(3)]
             found[rows] = tuple(map(min, zip(*runs, strict=True)))
     (small_time, small), (large_time, large) = found.values()
     show("peak memory of that release at 1e7 rows, MB", f"{small / 1e6:.0f}", "< 1000")
@@ -210,12 +212,35 @@ def memory() -> None:
     show("time, 4e7 / 1e7 rows", f"{large_time / small_time:.2f}", "<= 4.2")
 
 
-def _release_in_process(folder: Path) -> tuple[float, float]:
-    command = [sys.executable, __file__, "_release", str(folder)]
+def _in_process(part: str, folder: Path) -> tuple[float, float]:
+    command = [sys.executable, __file__, part, str(folder)]
     seconds, peak = subprocess.run(
         command, check=True, capture_output=True, text=True
     ).stdout.split()
     return float(seconds), float(peak)
+
+
+def read_four(folder: Path) -> None:
+    for name in ("source", *LEVELS):
+        papq.read_table(folder / f"{name}.parquet")
+
+
+def audit_three(folder: Path) -> None:
+    copies = [folder / f"{name}.parquet" for name in LEVELS]
+    assert measured.audit(folder / "source.parquet", copies).clean
+
+
+def audit() -> None:
+    """Audit three copies of 1e7 x 4 in fresh processes, against reading the four files."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_table(folder / "source.parquet", 10_000_000)
+        Vault.create(folder / "vault").register("bench", folder / "source.parquet")
+        release_three(folder)
+        runs = [(*_in_process("_read", folder), *_in_process("_audit", folder)) for _ in range(5)]
+    read, _, took, peak = (min(found) for found in zip(*runs, strict=True))
+    show("audit of 3 copies of 1e7 x 4, time / pyarrow's reads", f"{took / read:.2f}", "<= 3")
+    show("peak memory of that audit, MB", f"{peak / 1e6:.0f}", "< 1000")
 
 
 def start() -> None:
@@ -238,12 +263,15 @@ PARTS = {
     "files": files,
     "mixed": mixed,
     "memory": memory,
+    "audit": audit,
 }
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["_release"]:
+    inside = {"_release": release_three, "_read": read_four, "_audit": audit_three}
+    if sys.argv[1:2] and sys.argv[1] in inside:
+        work = inside[sys.argv[1]]
         began = time.perf_counter()
-        release_three(Path(sys.argv[2]))
+        work(Path(sys.argv[2]))
         took = time.perf_counter() - began
         print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     else:

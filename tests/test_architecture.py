@@ -23,6 +23,7 @@ ALLOWED = {
     "algorithms": NUMERIC,
     "table": NUMERIC,
     "audit": NUMERIC | {"table", "attack", "miner"},
+    "adversary": NUMERIC | {"table", "attack", "audit"},
     "vault": NUMERIC | {"table"},
     "rows": NUMERIC | {"table", "vault"},
     "register": NUMERIC | {"table", "vault", "rows"},
@@ -31,7 +32,7 @@ ALLOWED = {
     "owner": NUMERIC | {"table", "vault", "rows", "register", "release", "audit"},
 }
 SECRET = {"vault", "owner", "release", "register", "rows"}
-NEVER = {"attack": SECRET, "miner": SECRET, "audit": SECRET}
+NEVER = {"attack": SECRET, "miner": SECRET, "audit": SECRET, "adversary": SECRET}
 
 
 def room_of(path):

@@ -1,7 +1,7 @@
 """The command line. It imports what a command needs when the command runs.
 
-Exit codes: 0 done; 2 refused, with one line that says why; 3 a fault of Cornerwave
-itself, with the place but never the values.
+Exit codes: 0 done; 1 an audit found something; 2 refused, with one line that says why;
+3 a fault of Cornerwave itself, with the place but never the values.
 """
 
 import json
@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +41,18 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich help takes longer to import than to read
 )
 
-REFUSED, FAULT = 2, 3
+FOUND, REFUSED, FAULT = 1, 2, 3
+
+
+class Method(StrEnum):
+    """How `attack` estimates the original."""
+
+    llse = "llse"
+    bayes = "bayes"
+    learned = "learned"
+    spectral = "spectral"
+    pca = "pca"
+
 
 Columns = list[str] | None
 
@@ -337,6 +349,88 @@ def coalition(
 
 
 @app.command()
+def audit(
+    source: Annotated[Path, typer.Argument(help="The original table.")],
+    copies: Annotated[list[Path], typer.Argument(help="Copies of it, made by any tool.")],
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Aligns the rows; by default their position does."),
+    ] = None,
+    as_json: JsonOption = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as one web page too.")
+    ] = None,
+) -> None:
+    """Attack copies of a table, check their noise, and say what a coalition gains."""
+    from cornerwave.audit.measured import audit as run
+    from cornerwave.audit.report import as_json as to_json
+    from cornerwave.audit.report import findings, sections, verdict
+
+    with _progress("Auditing") as progress:
+        found = run(source, copies, key=key, progress=progress)
+    if html is not None:
+        from cornerwave.audit.page import render
+
+        _write_text(html, render(found))
+    if as_json:
+        _print_json(to_json(found))
+    else:
+        for section in sections(found):
+            _print_table(*section)
+        for line in [*findings(found), verdict(found)]:
+            typer.echo(line)
+    if not found.clean:
+        raise typer.Exit(FOUND)
+
+
+@app.command()
+def attack(
+    copies: Annotated[list[Path], typer.Argument(help="The copies that the coalition holds.")],
+    noise: Annotated[
+        list[float] | None,
+        typer.Option(metavar="V", help="Noise of each copy, in order; else from their metadata."),
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(metavar="SOURCE", help="The original, to print the errors.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Aligns the rows; by default their position does."),
+    ] = None,
+    method: Annotated[
+        Method, typer.Option(help="bayes and learned take known rows from --truth.")
+    ] = Method.llse,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the estimate: .csv, .csv.gz, .parquet, .arrow."),
+    ] = None,
+) -> None:
+    """Play the adversary: estimate the original from copies."""
+    from cornerwave.adversary import attack as run
+
+    with _progress("Attacking") as progress:
+        found = run(
+            copies, noise=noise, truth=truth, key=key, method=method, out=out, progress=progress
+        )
+    weights = [
+        (name, f"{v:.6g}", "–" if weight is None else f"{weight:.4f}")
+        for name, v, weight in zip(found.copies, found.noise, found.weights, strict=True)
+    ]
+    _print_table(f"{method.value}, {found.rows:,} rows", ("copy", "noise", "weight"), weights)
+    if found.together is not None and found.alone is not None:
+        errors = [
+            (name, f"{alone:.4f}", f"{together:.4f}")
+            for name, alone, together in zip(
+                found.columns, found.alone, found.together, strict=True
+            )
+        ]
+        title = "Error, share of variance"
+        _print_table(title, ("column", f"{found.best} alone", "all together"), errors)
+    if out is not None:
+        _say(f"{out}: the estimate of {', '.join(found.columns)}")
+
+
+@app.command()
 def demo(
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Work here, and leave everything there.")
@@ -468,6 +562,13 @@ def _dataset_json(dataset: Any) -> dict[str, Any]:
             for holding in dataset.holdings
         ],
     }
+
+
+def _write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _print_json(value: Any) -> None:

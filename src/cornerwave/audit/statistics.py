@@ -1,0 +1,260 @@
+"""What one pass over source and copies keeps: enough for every check and every attack.
+
+With D_i = Y_i - X, each row is the vector [X, D_1 .. D_M, 1]. The sums of products of
+its entries, for each of GROUPS groups of rows, determine the noise of every copy, its
+covariance between copies and the error of any linear estimate on any group:
+
+    error of sum_k c_k row_k   =   c' S c / n
+
+Rows are dealt out to groups in short runs, so that a sorted file makes no group special.
+Sums are about the first block's mean of X and about 0 for D, so that data far from zero
+lose nothing.
+Rows with a missing value count for K alone, which is the owner's: pair by pair.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.moments import factor
+
+Floats = NDArray[np.float64]
+
+GROUPS = 64
+LEAST_PER_GROUP = 8
+DEALS = 8
+LONGEST_RUN = 128
+"""A table is dealt out at least DEALS times, in runs of at most so many rows per group."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sums over complete rows, (G, P+1, P+1) with P = N (1 + M), and K from all rows.
+
+    `mean` and `K` are those of X as an owner would freeze them, `steps` (M, N) the
+    coarse grids that copies lie on.
+
+    >>> X = np.random.default_rng(1).normal(size=(1, 1000))
+    >>> found = Statistics.of([X, X + 0.5])
+    >>> found.noise_means.round(6).tolist(), found.across.round(6).tolist()
+    ([[0.5]], [[0.0]])
+    """
+
+    rows: int
+    sums: Floats
+    mean: Floats
+    K: Floats
+    steps: Floats
+
+    @classmethod
+    def of(cls, block: list[Floats]) -> "Statistics":
+        """Return the statistics of source and copies, (N, rows) each, held in memory."""
+        columns, rows = block[0].shape
+        sums = Sums(means(block[0]), copies=len(block) - 1, rows=rows)
+        for _ in sums.add(block):
+            pass
+        return sums.statistics(np.zeros((len(block) - 1, columns)))
+
+    @property
+    def columns(self) -> int:
+        """N, the number of columns."""
+        return len(self.K)
+
+    @property
+    def copies(self) -> int:
+        """M, the number of copies."""
+        return int(self.sums.shape[1] - 1) // self.columns - 1
+
+    @cached_property
+    def total(self) -> Floats:
+        """The sums over all groups, (P+1, P+1)."""
+        return np.asarray(self.sums.sum(axis=0))
+
+    @property
+    def complete(self) -> int:
+        """How many rows have every value."""
+        return round(float(self.total[-1, -1]))
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """The covariance of [X, D_1 .. D_M] over complete rows, (P, P)."""
+        return covariance_of(self.total)
+
+    @property
+    def noise_means(self) -> Floats:
+        """The mean of each D_i, (M, N)."""
+        centre = self.total[-1, :-1] / max(self.complete, 1)
+        return np.asarray(centre[self.columns :].reshape(self.copies, self.columns))
+
+    @cached_property
+    def whitening(self) -> Floats:
+        """A (N, rank) with A'KA = I."""
+        lower = factor(self.K).lower
+        return whitening(lower @ lower.T)
+
+    @cached_property
+    def whitened(self) -> Floats:
+        """Covariances along the axes of K, (1 + M, 1 + M, rank, rank); 0 stands for X."""
+        N, parts = self.columns, 1 + self.copies
+        blocks = self.covariance.reshape(parts, N, parts, N).transpose(0, 2, 1, 3)
+        return np.asarray(self.whitening.T @ blocks @ self.whitening)
+
+    @cached_property
+    def rounding(self) -> Floats:
+        """What rounding added to the whitened covariance of each D_i, (M, rank, rank)."""
+        A = self.whitening
+        return np.stack([A.T @ (A * (steps**2 / 12)[:, None]) for steps in self.steps])
+
+    @cached_property
+    def across(self) -> Floats:
+        """Sigma (M, M): noise covariance between copies as multiples of K, unrounded."""
+        blocks = self.whitened[1:, 1:]
+        across = np.trace(blocks, axis1=2, axis2=3)
+        across = across - np.diag(np.trace(self.rounding, axis1=1, axis2=2))
+        return np.asarray(across / max(self.whitening.shape[1], 1))
+
+    @property
+    def noise(self) -> Floats:
+        """The noise of each copy, (M,)."""
+        return np.maximum(np.diag(self.across), 0.0)
+
+    @property
+    def variance(self) -> Floats:
+        """The variance of each column of X, (N,)."""
+        return np.diag(self.K)
+
+    def select(self, *, copies: Any, columns: Any) -> "Statistics":
+        """Return the statistics of some copies and columns, by their indices."""
+        copies, columns = np.asarray(copies, dtype=int), np.asarray(columns, dtype=int)
+        parts = np.concatenate([[0], 1 + copies])
+        cells = (parts[:, None] * self.columns + columns).ravel()
+        cells = np.append(cells, self.sums.shape[1] - 1)
+        return replace(
+            self,
+            sums=self.sums[:, cells][:, :, cells],
+            mean=self.mean[columns],
+            K=self.K[np.ix_(columns, columns)],
+            steps=self.steps[np.ix_(copies, columns)],
+        )
+
+
+class Sums:
+    """The sums on their way: `add` blocks of source and copies, then ask for `statistics`.
+
+    `rows` is the size of the first block, or of the table if that is all of it.
+    """
+
+    def __init__(self, shift: Floats, *, copies: int, rows: int) -> None:
+        self._shift = shift
+        self._groups = int(np.clip(rows // LEAST_PER_GROUP, 2, GROUPS))
+        self._run = int(np.clip(rows // (DEALS * self._groups), 1, LONGEST_RUN))
+        self._rows = 0
+        columns = len(shift)
+        size = (1 + copies) * columns + 1
+        self._sums = np.zeros((self._groups, size, size))
+        self._pairs = np.zeros((3, columns, columns))
+
+    def add(self, block: list[Floats]) -> Iterator[Floats]:
+        """Take a block, M+1 times (N, rows); yield its complete rows (groups, P+1, run).
+
+        What is yielded holds only until the next one. Its last entry per row is 1, and 0
+        for padding.
+        """
+        rows = block[0].shape[1]
+        self._rows += rows
+        stacked = np.zeros((self._groups, self._sums.shape[1], self._run))
+        for start in range(0, rows, self._groups * self._run):
+            self._add(
+                [part[:, start : start + self._groups * self._run] for part in block], stacked
+            )
+            yield stacked
+
+    def _add(self, deal: list[Floats], stacked: Floats) -> None:
+        stack(deal, self._shift, stacked)
+        sums = stacked @ stacked.transpose(0, 2, 1)
+        if np.isfinite(sums).all():
+            self._pairs += _pairwise_of(sums.sum(axis=0), len(self._shift))
+        else:
+            self._pairs += _pairwise(deal[0] - self._shift[:, None])
+            stack(_complete(deal), self._shift, stacked)
+            sums = stacked @ stacked.transpose(0, 2, 1)
+        self._sums += sums
+
+    def statistics(self, steps: Floats) -> Statistics:
+        """Return what was found."""
+        count, linear, cross = self._pairs
+        centre = linear / np.maximum(count, 1)
+        scatter = cross - count * centre * centre.T
+        K = scatter / np.maximum(count - 1, 1)
+        return Statistics(
+            rows=self._rows,
+            sums=self._sums,
+            mean=self._shift + np.diag(centre),
+            K=_without_rounding((K + K.T) / 2, np.diag(cross) / np.maximum(np.diag(count), 1)),
+            steps=steps,
+        )
+
+
+def stack(block: list[Floats], shift: Floats, out: Floats) -> None:
+    """Fill out (groups, P+1, run) with [X - shift, D_1 .. D_M, 1] of some rows, run by run."""
+    groups, _, run = out.shape
+    columns, rows = block[0].shape
+    if rows < groups * run:
+        block = [np.pad(part, ((0, 0), (0, groups * run - rows))) for part in block]
+    parts = [part.reshape(columns, groups, run).transpose(1, 0, 2) for part in block]
+    np.subtract(parts[0], shift[:, None], out=out[:, :columns])
+    for i, part in enumerate(parts[1:], start=1):
+        np.subtract(part, parts[0], out=out[:, i * columns : (i + 1) * columns])
+    live = (np.arange(groups * run) < rows).reshape(groups, run)
+    out[:, -1] = live
+    if rows < groups * run:
+        out *= live[:, None]
+
+
+def covariance_of(sums: Floats) -> Floats:
+    """Return covariances from sums (..., P+1, P+1) whose last entry is the count."""
+    count = sums[..., -1:, -1:]
+    totals = sums[..., :-1, -1:]
+    centred = sums[..., :-1, :-1] - totals * np.swapaxes(totals, -1, -2) / np.maximum(count, 1)
+    return np.asarray(centred / np.maximum(count - 1, 1))
+
+
+def whitening(K: Floats) -> Floats:
+    """Return A (N, rank) with A'KA = I; directions without variance are left out."""
+    scale = np.sqrt(np.where(np.diag(K) > 0, np.diag(K), 1.0))
+    values, vectors = np.linalg.eigh(K / np.outer(scale, scale))
+    kept = values > 1e-10 * values.max(initial=0.0)
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None])
+
+
+def _complete(block: list[Floats]) -> list[Floats]:
+    present = ~np.logical_or.reduce([np.isnan(part).any(axis=0) for part in block])
+    return [part[:, present] for part in block]
+
+
+def _pairwise(X: Floats) -> Floats:
+    known = (~np.isnan(X)).astype(np.float64)
+    filled = np.nan_to_num(X)
+    return np.stack([known @ known.T, filled @ known.T, filled @ filled.T])
+
+
+def _pairwise_of(total: Floats, columns: int) -> Floats:
+    count = np.full((columns, columns), total[-1, -1])
+    linear = np.repeat(total[:columns, -1:], columns, axis=1)
+    return np.stack([count, linear, total[:columns, :columns]])
+
+
+def _without_rounding(K: Floats, squares: Floats) -> Floats:
+    """Return K with variances that are rounding of a constant set to 0."""
+    constant = np.diag(K) <= 1e-14 * squares
+    return np.where(constant[:, None] | constant, 0.0, K)
+
+
+def means(X: Floats) -> Floats:
+    """Return the mean of each row of X (N, rows) over what is not missing, (N,)."""
+    present = ~np.isnan(X)
+    return np.asarray(np.where(present, X, 0.0).sum(axis=1) / np.maximum(present.sum(axis=1), 1))

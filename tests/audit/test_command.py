@@ -1,0 +1,189 @@
+"""The two commands: exit codes, JSON, the page, and no cell of a table anywhere."""
+
+import io
+import json
+import re
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as papq
+import pytest
+
+from cornerwave import cli
+from cornerwave.levels import Level
+from cornerwave.owner import Vault, write_all
+from tests.audit.releases import frame, gaussian, independent
+
+LEVELS = {"low": Level(0.25), "high": Level(4.0)}
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def command(*arguments: object, folder: Path) -> Done:
+    """Run the command as a terminal would, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["cornerwave", *map(str, arguments)])
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            chdir(folder),
+            pytest.raises(SystemExit) as end,
+        ):
+            cli.main()
+    return Done(int(end.value.code or 0), out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source, two of our copies of it, and two with noise of their own."""
+    folder = tmp_path_factory.mktemp("audit")
+    X = gaussian(5000)
+    papq.write_table(frame(X), folder / "source.parquet")
+    dataset = Vault.create(folder / "vault").register("people", folder / "source.parquet")
+    releases = dataset.release_many(LEVELS)
+    write_all([(made, folder / f"{made.recipient}.parquet") for made in releases])
+    for i, copy in enumerate(independent(X, [1.0, 2.0])):
+        papq.write_table(frame(copy), folder / f"alone{i}.parquet")
+    return folder
+
+
+def test_honest_copies_exit_0_and_say_so(folder: Path) -> None:
+    done = command("audit", "source.parquet", "low.parquet", "high.parquet", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing is gained by colluding" in done.stdout
+
+
+def test_a_coalition_that_gains_exits_1_and_is_named(folder: Path) -> None:
+    done = command("audit", "source.parquet", "alone0.parquet", "alone1.parquet", folder=folder)
+    assert done.returncode == 1
+    assert "alone0 and alone1 gain by colluding" in done.stdout
+
+
+def test_json_holds_everything_and_is_documented(folder: Path) -> None:
+    names = ("low.parquet", "high.parquet", "alone0.parquet")
+    done = command("audit", "source.parquet", *names, "--json", folder=folder)
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert [copy["stated_noise"] for copy in report["copies"]] == [0.25, 4.0, None]
+    assert len(report["coalitions"]) == report["coalitions_attacked"] == 4
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    for name in {*report, *report["copies"][0], *report["checks"][0], *report["coalitions"][0]}:
+        assert f"`{name}`" in page, f"{name} is not in docs/audit.md"
+
+
+def test_the_page_stands_alone_and_shows_no_cell(folder: Path) -> None:
+    names = ("low.parquet", "high.parquet", "alone0.parquet")
+    command("audit", "source.parquet", *names, "--html", "audit.html", folder=folder)
+    page = (folder / "audit.html").read_text(encoding="utf-8")
+    HTMLParser().feed(page)
+    assert "prefers-color-scheme: dark" in page
+    assert not re.search(r"(src|href)=|url\(|@import|<script", page)
+    cells = papq.read_table(folder / "source.parquet").column("age").to_pylist()
+    assert not any(f"{cell:.4f}" in page for cell in cells)
+
+
+def test_a_wrong_level_in_the_metadata_is_caught(folder: Path) -> None:
+    table = papq.read_table(folder / "low.parquet")
+    told = json.loads(table.schema.metadata[b"cornerwave"]) | {"noise": 0.28}
+    wrong = table.replace_schema_metadata({b"cornerwave": json.dumps(told).encode()})
+    papq.write_table(wrong, folder / "wrong.parquet")
+    done = command("audit", "source.parquet", "wrong.parquet", folder=folder)
+    assert done.returncode == 1
+    assert "level: states noise 0.28" in done.stdout
+
+
+def test_a_copy_rounded_to_whole_numbers_exits_0(folder: Path) -> None:
+    table = papq.read_table(folder / "low.parquet")
+    whole = [pa.array(np.rint(column.to_numpy() * 10).astype(int)) for column in table.columns]
+    pacsv.write_csv(pa.table(whole, names=table.column_names), folder / "whole.csv")
+    ten = papq.read_table(folder / "source.parquet").to_pandas() * 10
+    papq.write_table(pa.table(ten), folder / "ten.parquet")
+    done = command("audit", "ten.parquet", "whole.csv", folder=folder)
+    assert done.returncode == 0, done.stdout
+    assert "rounded to multiples of 1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["source.parquet", "short.parquet"], "ends after 4,999 rows"),
+        (["source.parquet", "other.parquet"], "share no numeric column"),
+        (["source.parquet", "low.parquet", "--key", "nothing"], "no column 'nothing'"),
+        (["source.parquet", "notes.txt"], "the ending must be one of"),
+        (["source.parquet", "text.csv"], "share no numeric column"),
+        (["source.parquet", "text.parquet"], "text.parquet"),
+        (["source.parquet", "missing.parquet"], "there is no file"),
+        (["source.parquet", "low.parquet", "--html", "no/where.html"], "cannot be written"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(
+    folder: Path, arguments: list[str], words: str
+) -> None:
+    source = papq.read_table(folder / "source.parquet")
+    papq.write_table(source.slice(1), folder / "short.parquet")
+    papq.write_table(source.rename_columns(["x", "y", "z"]), folder / "other.parquet")
+    for name in ("notes.txt", "text.csv", "text.parquet"):
+        (folder / name).write_text("Dear all\nthis is no table\n")
+    done = command("audit", *arguments, folder=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr
+
+
+def errors(done: Done) -> list[list[float]]:
+    rows = re.findall(r"│ (?:age|wage|score) +│ ([\d.]+) +│ ([\d.]+)", done.stdout)
+    return [[float(alone), float(together)] for alone, together in rows]
+
+
+@pytest.mark.parametrize("method", ["llse", "bayes", "learned"])
+def test_attack_gains_on_independent_noise_and_not_on_ours(folder: Path, method: str) -> None:
+    arguments = ("--truth", "source.parquet", "--method", method)
+    done = command("attack", "low.parquet", "high.parquet", *arguments, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert all(together > alone - 0.02 for alone, together in errors(done))
+    noise = ("--noise", 1, "--noise", 2)
+    done = command("attack", "alone0.parquet", "alone1.parquet", *noise, *arguments, folder=folder)
+    assert len(errors(done)) == 3
+    assert all(together < alone - 0.04 for alone, together in errors(done))
+
+
+@pytest.mark.parametrize("method", ["spectral", "pca"])
+def test_filters_run_on_copies(folder: Path, method: str) -> None:
+    arguments = ("low.parquet", "--truth", "source.parquet", "--method", method)
+    assert len(errors(command("attack", *arguments, folder=folder))) == 3
+
+
+def test_attack_writes_its_estimate(folder: Path) -> None:
+    done = command("attack", "low.parquet", "high.parquet", "--out", "x.parquet", folder=folder)
+    assert done.returncode == 0, done.stderr
+    X = papq.read_table(folder / "source.parquet").column("age").to_numpy()
+    estimate = papq.read_table(folder / "x.parquet").column("age").to_numpy()
+    assert ((estimate - X) ** 2).mean() / X.var() == pytest.approx(0.2, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["alone0.parquet"], "does not state its noise"),
+        (["low.parquet", "high.parquet", "--noise", "1"], "given 1 times"),
+        (["low.parquet", "--method", "bayes"], "--truth"),
+        (["low.parquet", "--out", "x.txt"], "the ending must be one of"),
+    ],
+)
+def test_attack_refuses_in_one_line(folder: Path, arguments: list[str], words: str) -> None:
+    done = command("attack", *arguments, folder=folder)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr

@@ -1,0 +1,218 @@
+"""The audit clears honest copies, and catches every fault that was planted."""
+
+import math
+
+import numpy as np
+import pytest
+
+from cornerwave.audit.chance import ALPHA
+from cornerwave.audit.measured import Audit, audit
+from cornerwave.errors import SingularCovariance
+from cornerwave.moments import Moments
+from tests.audit import releases
+from tests.audit.releases import frame, gaussian, independent, ours, scaled, skewed, white
+
+NOISE = (0.25, 1.0, 4.0)
+NAMES = releases.NAMES
+
+
+def run(X: np.ndarray, copies: list[np.ndarray]) -> Audit:
+    return audit(frame(X), [frame(copy) for copy in copies])
+
+
+def faults(found: Audit) -> set[str]:
+    return {check.name for check in found.faults}
+
+
+@pytest.mark.parametrize("table", releases.TABLES)
+def test_on_ours_no_set_of_copies_gains_and_nothing_is_wrong(table: str) -> None:
+    X = releases.TABLES[table](20_000)
+    found = run(X, ours(X, NOISE))
+    assert found.clean, [check.note for check in found.faults]
+    assert {gain.members for gain in found.gains} == {(0, 1), (0, 2), (1, 2), (0, 1, 2)}
+    for gain in found.gains:
+        assert (np.abs(gain.gain) <= gain.margin).all() or (gain.gain < 0).any()
+        assert not gain.gains
+    assert np.allclose(found.found.noise, NOISE, rtol=0.08)
+
+
+@pytest.mark.parametrize("table", releases.TABLES)
+def test_independent_noise_gains_what_theorem_3_says(table: str) -> None:
+    X = releases.TABLES[table](20_000)
+    found = run(X, independent(X, NOISE))
+    assert not found.clean
+    assert "corner wave" in faults(found)
+    for gain in found.gains:
+        expected = 1 / (1 + sum(1 / NOISE[i] for i in gain.members))
+        assert gain.gains
+        # the relative error of a mean of squares of 20,000 rows with a long tail
+        assert np.allclose(gain.together, expected, rtol=0.08)
+
+
+def test_scaled_noise_is_undone() -> None:
+    X = gaussian(5000)
+    found = run(X, scaled(X, NOISE))
+    assert all(gain.perfect for gain in found.gains)
+    assert max(gain.together.max() for gain in found.gains) < 1e-9
+
+
+def test_a_reissued_copy_is_named_as_one() -> None:
+    X = skewed(20_000)
+    found = run(X, [*ours(X, [1.0], seed=1), *ours(X, [1.0], seed=2)])
+    assert ["the same level with other noise" in check.note for check in found.faults] == [True]
+    assert found.alarms
+
+
+def test_the_same_copy_twice_is_one_copy() -> None:
+    X = gaussian(3000)
+    [copy] = ours(X, [1.0])
+    found = run(X, [copy, copy])
+    assert found.clean
+    assert [check.note for check in found.checks if check.name == "copies"] == [
+        "the same copy twice"
+    ]
+
+
+def test_the_same_copy_but_for_some_rows_is_a_fault() -> None:
+    X = gaussian(3000)
+    [copy] = ours(X, [1.0])
+    edited = copy.copy()
+    edited[:7, 0] += 0.5
+    found = run(X, [copy, edited])
+    assert "copies" in faults(found)
+    assert any("7 rows" in check.note for check in found.faults)
+
+
+def test_noise_of_its_own_in_every_column_has_the_wrong_shape() -> None:
+    X = gaussian(20_000)
+    noise = np.random.default_rng(11).normal(size=X.shape) * X.std(axis=0)
+    assert "shape" in faults(run(X, [X + noise]))
+
+
+def test_noise_where_the_table_has_no_variance_filters_out() -> None:
+    X = gaussian(5000)
+    X[:, 2] = X[:, 0] + X[:, 1]
+    with pytest.warns(SingularCovariance):
+        [copy] = ours(X, [1.0])
+    assert run(X, [copy]).clean
+    copy[:, 2] += np.random.default_rng(1).normal(size=len(X)) * 0.1
+    found = run(X, [copy])
+    assert any("lies where the table has none" in check.note for check in found.faults)
+
+
+def test_multiplicative_noise_follows_the_table() -> None:
+    rng = np.random.default_rng(11)
+    X = gaussian(20_000)
+    assert "size" in faults(run(X, [X * (1 + 0.05 * rng.normal(size=X.shape))]))
+
+
+def test_shrunken_values_follow_the_table() -> None:
+    X = gaussian(20_000)
+    assert "independence" in faults(run(X, [0.9 * X + 0.1 * X.mean(axis=0) + white(X, 1)]))
+
+
+def test_two_distant_rows_swapped() -> None:
+    X = skewed(20_000)
+    copies = ours(X, NOISE)
+    low, high = X[:, 1].argmin(), X[:, 1].argmax()
+    assert run(X, copies).clean
+    copies[1][[low, high]] = copies[1][[high, low]]
+    assert "outliers" in faults(run(X, copies))
+
+
+def test_a_constant_offset() -> None:
+    X = gaussian(20_000)
+    copies = ours(X, NOISE)
+    copies[2][:, 1] += 0.1 * X[:, 1].std()
+    found = run(X, copies)
+    assert "mean" in faults(found)
+    assert all(2 in check.copies for check in found.faults)
+
+
+def test_a_copy_of_a_slightly_different_source() -> None:
+    """One row in a hundred stems from somebody else."""
+    X = skewed(50_000)
+    other, moved = X.copy(), np.arange(0, len(X), 100)
+    other[moved] = X[np.roll(moved, 1)]
+    copies = ours(X, NOISE)
+    wrong = copies[1] - X + other
+    found = run(X, [copies[0], wrong, copies[2]])
+    assert not found.clean
+    assert all(1 in check.copies for check in found.faults)
+
+
+def test_a_copy_that_is_the_source_is_called_so() -> None:
+    X = gaussian(1000)
+    assert any("it is the source" in check.note for check in run(X, [X]).faults)
+
+
+def test_a_kept_column_and_a_constant_one_are_left_out() -> None:
+    X = np.column_stack([gaussian(3000)[:, :2], np.arange(3000.0), np.full(3000, 7.0)])
+    [noisy] = ours(X[:, :2], [1.0])
+    found = run(X, [np.column_stack([noisy, X[:, 2:]])])
+    assert (found.columns, found.bare, found.constant) == (NAMES[:2], NAMES[2:3], NAMES[3:])
+    assert found.clean
+
+
+def test_missing_values_are_left_out_and_cost_no_false_alarm() -> None:
+    X = gaussian(20_000)
+    holes = np.random.default_rng(1).random(X.shape) < 0.1
+    X[holes] = np.nan
+    K = Moments.of(X).covariance
+    full = np.where(holes, 0.0, X)
+    copies = [copy - full + X for copy in releases.parallel(full, noise=NOISE, covariance=K)]
+    found = run(X, copies)
+    assert found.clean
+    assert found.found.complete == (~holes.any(axis=1)).sum()
+
+
+def test_a_copy_rounded_to_whole_numbers_is_rounding_not_a_breach() -> None:
+    X = gaussian(50_000) * 4
+    found = run(X, [np.rint(copy) for copy in ours(X, NOISE)])
+    assert found.clean, [check.note for check in found.faults]
+    assert (found.found.steps == 1).all()
+
+
+def test_rounding_may_hide_less_together_than_alone_but_not_less_than_the_raw_copy() -> None:
+    """Two coarse copies at close levels average their rounding: allowed, and no alarm."""
+    X = gaussian(50_000)
+    found = run(X, [np.rint(copy) for copy in ours(X, [1.0, 1.05])])
+    assert not found.alarms
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_power_independence_of_two_copies_in_100_000_rows(seed: int) -> None:
+    X = skewed(100_000, seed)[:, 1:]
+    assert run(X, independent(X, [1.0, 4.0], seed=seed + 1)).alarms
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_power_two_percent_off_the_corner_wave_in_100_000_rows(seed: int) -> None:
+    """Cov(D_1, D_2) = 0.98 v_1; z is 0.02 sqrt(2e5) = 8.9 for two columns at v_2 = 2 v_1."""
+    X = skewed(100_000, seed)
+    one, two = white(X, 10 * seed + 1), white(X, 10 * seed + 2)
+    first, second = one, 0.98 * one + math.sqrt(2 - 0.98**2) * two
+    found = run(X, [X + first, X + second])
+    assert "corner wave" in faults(found)
+    assert found.found.across[0, 1] / found.found.across[0, 0] == pytest.approx(0.98, abs=0.02)
+
+
+@pytest.mark.slow
+def test_false_alarms_over_200_honest_releases_are_within_alpha() -> None:
+    rng = np.random.default_rng(20)
+    alarms = 0
+    for release in range(200):
+        table = list(releases.TABLES.values())[release % 4]
+        X = table(2000, int(rng.integers(1 << 30)))
+        alarms += not run(X, ours(X, NOISE, seed=int(rng.integers(1 << 30)))).clean
+    # with a rate of ALPHA more than this many have probability below 0.001
+    assert alarms <= _binomial_limit(200, ALPHA, 0.001)
+
+
+def _binomial_limit(trials: int, rate: float, alpha: float) -> int:
+    tail, count = 1.0, 0
+    while True:
+        tail -= math.comb(trials, count) * rate**count * (1 - rate) ** (trials - count)
+        if tail < alpha:
+            return count
+        count += 1
