@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids, position_ids
-from cornerwave.table.categories import Encoded
+from cornerwave.table.categories import Encoded, one_chunk
 from cornerwave.table.fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, row_ids
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
@@ -116,9 +116,4 @@ def numbered(source: Source, schema: Schema) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _whole(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name)
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    return column.combine_chunks()
+    return one_chunk(table.column(name))

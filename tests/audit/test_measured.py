@@ -3,12 +3,16 @@
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from cornerwave.audit.chance import ALPHA
 from cornerwave.audit.measured import Audit, audit
+from cornerwave.audit.report import verdict
 from cornerwave.errors import SingularCovariance
 from cornerwave.moments import Moments
+from cornerwave.noise.refresh import refresh, retention, thresholds
+from cornerwave.noise.stream import position_ids
 from tests.audit import releases
 from tests.audit.releases import frame, gaussian, independent, ours, scaled, skewed, white
 
@@ -216,3 +220,30 @@ def _binomial_limit(trials: int, rate: float, alpha: float) -> int:
         if tail < alpha:
             return count
         count += 1
+
+
+def with_category(X: np.ndarray, codes: np.ndarray) -> pa.Table:
+    return frame(X).append_column("kind", pa.array(["a", "b", "c"]).take(pa.array(codes)))
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_categories_are_judged_beside_numbers(honest: bool) -> None:
+    """The negative control shares one uniform number and one replacement per cell."""
+    rng = np.random.default_rng(8)
+    X = gaussian(20_000)
+    truth = rng.choice(3, len(X), p=[0.5, 0.3, 0.2])
+    if honest:
+        ids, bounds = position_ids(0, len(X)), thresholds([5, 3, 2])
+        codes = refresh(
+            truth.astype(np.int32), ids, noise=NOISE, bounds=bounds, key=bytes(32), column=0
+        )
+    else:
+        uniform, drawn = rng.random(len(X)), rng.choice(3, len(X), p=[0.5, 0.3, 0.2])
+        codes = [np.where(uniform < retention(v), truth, drawn) for v in NOISE]
+    copies = [with_category(Y, c) for Y, c in zip(ours(X, NOISE), codes, strict=True)]
+    found = audit(with_category(X, truth), copies)
+    assert not found.faults
+    assert not found.alarms
+    assert len(found.guesses) == 4
+    assert found.clean == honest
+    assert ("kind stays hidden" in verdict(found)) != honest

@@ -18,8 +18,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cornerwave.errors import ColumnError, SourceError
+from cornerwave.table.categories import Encoded, one_chunk
 from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.read import Source, open_source
+from cornerwave.table.schema import is_category
 from cornerwave.table.write import read_metadata
 
 BLOCK_ROWS = 1 << 16
@@ -29,7 +31,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Aligned:
-    """A source and its copies, row by row; `columns` are the numeric ones they share.
+    """A source and its copies, row by row; `columns` are the numeric ones they share,
+    `categories` those of text, truth values and numbers that were refreshed.
 
     `names` calls the copies by the shortest ends of their paths that tell them apart,
     `noise` is what each says of itself (None where it says nothing), `sorted_copies`
@@ -45,6 +48,7 @@ class Aligned:
     sorted_copies: tuple[str, ...] = ()
     logarithmic: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    categories: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, source: Any, copies: Sequence[Any], *, key: str | None = None) -> "Aligned":
@@ -53,20 +57,35 @@ class Aligned:
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
         stated = [metadata_of(copy) for copy in opened]
         shared = shared_columns([truth, *opened], key)
-        left_out = {name: why for name in shared if (why := _not_comparable(stated, name))}
-        columns = tuple(name for name in shared if name not in left_out)
+        categories = category_columns([truth, *opened], stated, key)
+        left_out = {
+            name: why
+            for name in shared
+            if name not in categories and (why := _not_comparable(stated, name))
+        }
+        columns = tuple(name for name in shared if name not in {*left_out, *categories})
         if not columns:
-            raise ColumnError(f"no column is left: {left_out[shared[0]]}")
+            raise ColumnError(
+                f"no number is left to audit: {next(iter(left_out.values()), 'all are categories')}"
+            )
         noise = tuple(_stated_noise(told) for told in stated)
         changed: list[str] = []
         if key is not None:
             for i, copy in enumerate(opened):
                 if not _same_order(truth, copy, key):
-                    opened[i] = _sorted_like(truth, copy, columns, key)
+                    opened[i] = _sorted_like(truth, copy, [*columns, *categories], key)
                     changed.append(names[i])
         logarithmic = tuple(name for name in columns if "log1p" in _told(stated, name, "transform"))
         return cls(
-            truth, tuple(opened), names, columns, noise, tuple(changed), logarithmic, left_out
+            source=truth,
+            copies=tuple(opened),
+            names=names,
+            columns=columns,
+            noise=noise,
+            sorted_copies=tuple(changed),
+            logarithmic=logarithmic,
+            left_out=left_out,
+            categories=categories,
         )
 
     def blocks(self) -> Iterator[list[Floats]]:
@@ -79,6 +98,15 @@ class Aligned:
     def blocks_of(self, sources: Sequence[Source]) -> Iterator[list[Floats]]:
         """Yield the same of some of the tables, each read ahead by a thread of its own."""
         yield from _blocks(sources, self.columns, self.logarithmic)
+
+    def category_groups(self) -> Iterator[list[Mapping[str, Encoded]]]:
+        """Yield, for the same rows, the encoded categories of the source and of each copy."""
+        tables = [self.source, *self.copies]
+        for groups in zip(*(t.groups(self.categories, BLOCK_ROWS) for t in tables), strict=True):
+            yield [
+                {name: Encoded.of(one_chunk(group.column(name)), name) for name in self.categories}
+                for group in groups
+            ]
 
     def unscaled(self, rows: Floats) -> Floats:
         """Return rows (n, N) as the tables have them, off the logarithmic scale."""
@@ -121,6 +149,27 @@ def shared_columns(sources: Sequence[Source], key: str | None) -> tuple[str, ...
     return shared
 
 
+def category_columns(
+    sources: Sequence[Source], stated: Sequence[Mapping[str, Any]], key: str | None
+) -> tuple[str, ...]:
+    """Return the category columns that all tables have, by their type or as a copy says."""
+    first = sources[0].schema
+    shared = [
+        part.name
+        for part in first
+        if part.name != key and all(part.name in source.schema.names for source in sources)
+    ]
+    return tuple(
+        name
+        for name in shared
+        if "category" in _told(stated, name, "role")
+        or (
+            not _told(stated, name, "role")
+            and all(is_category(source.schema.field(name).type) for source in sources)
+        )
+    )
+
+
 def metadata_of(copy: Source) -> Mapping[str, Any]:
     """Return what a copy says of itself; nothing if it says nothing that can be read."""
     if copy.path is None or not copy.path.is_file():
@@ -145,8 +194,6 @@ def _told(stated: Sequence[Mapping[str, Any]], name: str, what: str) -> list[Any
 
 def _not_comparable(stated: Sequence[Mapping[str, Any]], name: str) -> str | None:
     """Say why the noise of a column cannot be had as copy minus source, if it cannot."""
-    if "category" in _told(stated, name, "role"):
-        return f"{name} is a category, refreshed instead of perturbed"
     if "rank" in _told(stated, name, "transform"):
         return f"{name} was perturbed on the scale of its ranks, which a copy does not hold"
     if any(_told(stated, name, "clipped")):

@@ -4,6 +4,7 @@
             ├─ one pass: sums ─────┼─ gains      what does any coalition recover?
     copies ─┘   and a watch        └─ posterior  would a cleverer one recover more?
     source ─── a second pass ──────── exposure   which records does no noise hide?
+    categories of all ─ a pass ────── guesses    how well can they be guessed?
 
 It needs no key, no ledger and no metadata, and works on the copies of any tool.
 """
@@ -21,6 +22,7 @@ from cornerwave.audit.alignment import Aligned
 from cornerwave.audit.checks import Check, check_all
 from cornerwave.audit.exposure import Exposed, count_exposed
 from cornerwave.audit.gain import Gain, alarms, hidden, measure_gains
+from cornerwave.audit.guesses import Guessed, audit_categories
 from cornerwave.audit.posterior import Posterior, attack_sample
 from cornerwave.audit.statistics import Statistics, Sums, means
 from cornerwave.audit.watch import Watch, Watched
@@ -58,6 +60,7 @@ class Audit:
     sets: int
     posterior: Posterior | None
     exposed: Exposed
+    guesses: tuple[Guessed, ...]
 
     @property
     def faults(self) -> list[Check]:
@@ -73,7 +76,8 @@ class Audit:
     def clean(self) -> bool:
         """Whether nothing is gained and nothing is wrong."""
         beaten = self.posterior is not None and self.posterior.gain.above_zero
-        return not self.faults and not self.alarms and not beaten
+        betrayed = any(guessed.gains for guessed in self.guesses)
+        return not self.faults and not self.alarms and not beaten and not betrayed
 
 
 def audit(
@@ -115,6 +119,7 @@ def audit(
         sets=sets,
         posterior=attack_sample(judged, watched.sample[cells]),
         exposed=_expose(aligned, judged, used),
+        guesses=_guess(aligned),
     )
 
 
@@ -149,6 +154,13 @@ def _kinds(found: Statistics) -> list[str]:
 
 def _of_kind(aligned: Aligned, kinds: list[str], kind: str) -> tuple[str, ...]:
     return tuple(name for name, own in zip(aligned.columns, kinds, strict=True) if own == kind)
+
+
+def _guess(aligned: Aligned) -> tuple[Guessed, ...]:
+    if not aligned.categories:
+        return ()
+    groups = aligned.category_groups()
+    return tuple(audit_categories(groups, aligned.categories, len(aligned.copies)))
 
 
 def _expose(aligned: Aligned, found: Statistics, used: list[int]) -> Exposed:

@@ -1,6 +1,7 @@
 """The audit in words, as tables for a terminal, and as JSON. No cell of a table is in it."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,13 @@ def verdict(audit: Audit) -> str:
     if audit.posterior is not None and audit.posterior.gain.above_zero:
         gained = audit.posterior.gain.value
         return f"All copies together gain {gained:.3f} by the best nonlinear estimate."
+    if betrayed := [guessed for guessed in audit.guesses if guessed.gains]:
+        most = max(betrayed, key=lambda guessed: guessed.low)
+        return (
+            f"{' and '.join(_names(audit, most.copies))} gain by colluding: "
+            f"{most.hidden_together:.3f} of {'+'.join(most.columns)} stays hidden from them, "
+            f"{most.hidden_alone:.3f} from {audit.copies[most.best]} alone."
+        )
     if audit.faults:
         return f"No gain from colluding was found, but {_count(len(audit.faults), 'fault')}."
     if len(audit.copies) == 1:
@@ -83,6 +91,8 @@ def sections(audit: Audit) -> list[Section]:
     parts = [_copies(audit), _columns(audit)]
     if audit.gains:
         parts.append(_coalitions(audit))
+    if audit.guesses:
+        parts.append(_guesses(audit))
     parts.append(_exposed(audit))
     return parts
 
@@ -118,6 +128,15 @@ def as_json(audit: Audit) -> dict[str, Any]:
         "coalitions_attacked": audit.sets,
         "coalitions": [_gain_json(audit, gain) for gain in audit.gains],
         "nonlinear": _posterior_json(audit),
+        "categories": [
+            {
+                **asdict(guessed),
+                "copies": _names(audit, guessed.copies),
+                "best": audit.copies[guessed.best],
+                "gains": guessed.gains,
+            }
+            for guessed in audit.guesses
+        ],
         "notes": notes(audit),
     }
 
@@ -196,6 +215,38 @@ def _coalitions(audit: Audit) -> Section:
         )
     title = f"Coalitions, each in the column where it gains most ({len(rows)} of {audit.sets:,})"
     return title, ("coalition", "column", "best alone", "together", "gain", "verdict"), rows
+
+
+def _guesses(audit: Audit) -> Section:
+    """Show the whole set, and every set that gains, category by category."""
+    whole = max(len(guessed.copies) for guessed in audit.guesses)
+    rows: Rows = [
+        (
+            guessed.columns[0] if len(guessed.columns) == 1 else "all jointly",
+            " + ".join(_names(audit, guessed.copies)),
+            f"{guessed.blind:.1%}",
+            f"{guessed.alone:.1%}",
+            f"{guessed.together:.1%}",
+            f"{guessed.hidden_alone:.4f}",
+            f"{guessed.hidden_together:.4f}",
+            interval(guessed.gain, guessed.high - guessed.gain),
+            "gains" if guessed.gains else "no gain",
+        )
+        for guessed in audit.guesses
+        if guessed.gains or len(guessed.copies) == whole
+    ]
+    header = (
+        "category",
+        "coalition",
+        "right blind",
+        "alone",
+        "together",
+        "hidden alone",
+        "together",
+        "gain",
+        "verdict",
+    )
+    return "Categories: guessed right, and share of the variance that stays hidden", header, rows
 
 
 def _exposed(audit: Audit) -> Section:

@@ -62,6 +62,15 @@ class Encoded:
         return np.asarray(np.append(hashes, missing)[self.codes])
 
 
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece; distinct values that stand apart are made one list."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return column.combine_chunks()
+
+
 def _without_text(name: str, type_: pa.DataType) -> ColumnError:
     return ColumnError(f"{name!r}: a column of type {type_} cannot leave; drop it")
 
