@@ -23,7 +23,17 @@ from cornerwave.vault.key import Key
 from tests.conftest import edit_ledger, make_people, state
 
 CANARY = "48213"
-COMMANDS = ["init", "inspect", "register", "release", "ledger", "coalition", "demo"]
+COMMANDS = [
+    "init",
+    "inspect",
+    "register",
+    "release",
+    "ledger",
+    "coalition",
+    "audit",
+    "attack",
+    "demo",
+]
 
 
 class Result:
