@@ -47,11 +47,19 @@ def draw(table: Table, numbers: Columns) -> Figure:
         axes.bar(left, 100 * share, width=right - left, align="edge", color=OURS, linewidth=0)
         axes.set(xlabel=table.label(i), ylabel="rows (%)")
         axes.grid(axis="x", visible=False)
-        hidden = 100 * (1 - share.sum())
-        if hidden > 0.05:
-            note = f"{hidden:.1f} % lie further right"
-            axes.text(0.98, 0.95, note, ha="right", va="top", transform=axes.transAxes)
+        note = _note(table.rows[:, i], shown=float(share.sum()))
+        axes.text(0.98, 0.95, note, ha="right", va="top", transform=axes.transAxes)
     return drawn
+
+
+def _note(values: np.ndarray, *, shown: float) -> str:
+    """Return what the bars do not tell: values at zero, values beyond the axis."""
+    lines = []
+    if (zeros := (values == 0).mean()) > 0.05:
+        lines.append(f"{100 * zeros:.0f} % are zero")
+    if 1 - shown > 0.0005:
+        lines.append(f"{100 * (1 - shown):.1f} % lie further right")
+    return "\n".join(lines)
 
 
 def run(setting: Setting) -> Result:

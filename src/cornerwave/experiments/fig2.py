@@ -239,18 +239,34 @@ def draw(table: Table, ours: Curves, independent: Curves) -> Figure:
         _draw_noise(panels[1, i], ours.noise)
     panels[0, 0].set_ylabel("estimation error\n(share of the variance)")
     panels[1, 0].set_ylabel("noise v")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=3)
+    panels[0, 0].set_ylim(bottom=0)
+    _legend(drawn, panels[0, 0])
     return drawn
+
+
+def _legend(drawn: Figure, axes: Axes) -> None:
+    """Put both schemes' curves for the same knowledge one above the other."""
+    handles, labels = axes.get_legend_handles_labels()
+    kinds = len(LINES) + 1
+    order = [i for kind in range(kinds) for i in (kind, kind + kinds)] + [2 * kinds]
+    drawn.legend(
+        [handles[i] for i in order],
+        [labels[i] for i in order],
+        loc="outside lower center",
+        ncols=kinds + 1,
+        columnspacing=1.1,
+        handlelength=1.9,
+        fontsize=8,
+    )
 
 
 def _draw_curves(axes: Axes, ours: Curves, independent: Curves, column: int) -> None:
     copies = np.arange(1, len(ours.noise) + 1)
     for curves, colour, name in (
         (ours, OURS, "ours"),
-        (independent, INDEPENDENT, "independent"),
+        (independent, INDEPENDENT, "indep."),
     ):
-        axes.plot(copies, curves.perfect[:, column], color=colour, label=f"{name}, perfect")
+        axes.plot(copies, curves.perfect[:, column], color=colour, label=f"{name}, known")
         for per_entry, line in LINES.items():
             axes.plot(
                 copies,
@@ -258,7 +274,7 @@ def _draw_curves(axes: Axes, ours: Curves, independent: Curves, column: int) -> 
                 line,
                 color=colour,
                 linewidth=1.1,
-                label=f"{name}, {per_entry} $N^2$ rows",
+                label=f"{name}, {per_entry} $N^2$",
             )
     axes.plot(
         copies,
@@ -267,9 +283,8 @@ def _draw_curves(axes: Axes, ours: Curves, independent: Curves, column: int) -> 
         markersize=4,
         markerfacecolor="white",
         markeredgecolor=OURS,
-        label="ours, least noisy copy alone",
+        label="ours, least noisy",
     )
-    axes.set_ylim(bottom=0)
 
 
 def _draw_noise(axes: Axes, noise: Floats) -> None:
