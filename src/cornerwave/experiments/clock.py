@@ -50,6 +50,6 @@ def straightness(size: Sequence[float], cost: Sequence[float]) -> float:
     >>> round(straightness([1, 2, 3], [5, 7, 9]), 6)
     1.0
     """
-    cost = np.asarray(cost)
-    left = cost - np.polyval(np.polyfit(size, cost, 1), size)
-    return float(1 - (left**2).sum() / ((cost - cost.mean()) ** 2).sum())
+    costs = np.asarray(cost)
+    left = costs - np.polyval(np.polyfit(size, costs, 1), size)
+    return float(1 - (left**2).sum() / ((costs - costs.mean()) ** 2).sum())

@@ -4,6 +4,7 @@ The paper's formula inverts an L x L matrix and factors one of M - L (M^3), and 
 every existing copy for every new one (T M^2). The path is Markov, so two neighbours do.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,13 +35,12 @@ class Costs:
     rows: int
 
 
-def by_matrices(
-    x: Floats, existing: Floats, noise: Floats, rng: np.random.Generator
-) -> Floats:
+def by_matrices(x: Floats, existing: Floats, noise: Floats, rng: np.random.Generator) -> Floats:
     """Return new copies of x (T,) by the paper's formula; `existing` is (L, T) of noise."""
     mean, spread = matrix_formula(noise.tolist(), len(existing))
     white = rng.standard_normal((len(spread), len(x)))
-    return x + mean @ existing + np.linalg.cholesky(spread) @ (x.std(ddof=1) * white)
+    fresh = np.linalg.cholesky(spread) @ (x.std(ddof=1) * white)
+    return np.asarray(x + mean @ existing + fresh)
 
 
 def measure(setting: Setting) -> Costs:
@@ -67,7 +67,7 @@ def _doubling(start: int, most: int) -> tuple[int, ...]:
     return tuple(start * 2**i for i in range(20) if start * 2**i <= max(most, 2 * start))
 
 
-def _plans(noise: Floats) -> list:  # type: ignore[type-arg]
+def _plans(noise: Floats) -> list[Callable[[], object]]:
     half = len(noise) // 2
     return [
         lambda: steps(noise.tolist()),
@@ -112,7 +112,10 @@ def draw(costs: Costs) -> Figure:
     """Draw planning and making against the number of copies, on logarithmic axes."""
     drawn = figure(height=3.2)
     panels = drawn.subplots(1, 2)
-    names = {"ours": ("ours: nearest neighbours", OURS, "o"), "matrices": ("the paper's matrices", FOURTH, "s")}
+    names = {
+        "ours": ("ours: nearest neighbours", OURS, "o"),
+        "matrices": ("the paper's matrices", FOURTH, "s"),
+    }
     for axes, copies, times, title in (
         (panels[0], costs.planned, costs.planning, "planning"),
         (panels[1], costs.made, costs.making, f"making M/2 copies of {costs.rows:,} rows"),

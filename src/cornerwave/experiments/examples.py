@@ -17,7 +17,7 @@ from cornerwave.algorithms import corner_wave, on_demand
 from cornerwave.attack.llse import combination
 from cornerwave.attack.schemes import Independent, Scaled
 from cornerwave.experiments.joint import spread_of_error
-from cornerwave.experiments.result import Result
+from cornerwave.experiments.result import Columns, Result
 from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement, bound
 
@@ -80,7 +80,9 @@ def copies_of(rows: int, *, seed: int) -> dict[str, list[Floats]]:
     [alice] = on_demand(X, noise=[ALICE], given={BOB: bob}, covariance=K, unsafe_seed=seed)
     # The sample variance of [9, 11, ...] is 1, up to 1 / rows: the schemes measure it.
     others = {
-        scheme.name: [copy[:, 0] for copy in scheme.copies(X[:, None], noise=noise, unsafe_seed=seed)]
+        scheme.name: [
+            copy[:, 0] for copy in scheme.copies(X[:, None], noise=noise, unsafe_seed=seed)
+        ]
         for scheme in (Independent(), Scaled())
     }
     return {"ours": [alice, bob], **others}
@@ -117,7 +119,7 @@ def run(setting: Setting) -> Result:
         "One attribute with mean 10 and variance 1, the values 9 and 11. Alice is trusted with "
         "noise 1, Bob with noise 4. Bob's copy was made first, Alice's on demand."
     )
-    numbers = {
+    numbers: dict[str, Columns] = {
         "examples": {
             "claim": [case.claim for case in CASES],
             "paper": [case.error for case in CASES],

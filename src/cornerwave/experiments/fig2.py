@@ -8,6 +8,7 @@ Copies are asked for one by one; after each, the adversary estimates from all so
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -134,7 +135,7 @@ def _free_gain(curves: Curves) -> float:
     """
     copies, columns = curves.perfect.shape
     fitted = (copies * columns + 1) / curves.rows
-    return fitted + bound(copies * columns) * float(np.sqrt(2 * fitted / curves.rows))
+    return float(fitted + bound(copies * columns) * np.sqrt(2 * fitted / curves.rows))
 
 
 def _drops_statement(curves: Curves) -> Statement:
@@ -179,7 +180,7 @@ def state_partial(curves: Curves) -> tuple[Statement, ...]:
     structured = curves.structured[few]
     better = [
         bool((curves.sampled[b] < curves.sampled[a] + 1e-3)[len(curves.noise) // 2 :].all())
-        for a, b in zip(PAPER_SAMPLES, PAPER_SAMPLES[1:], strict=False)
+        for a, b in pairwise(PAPER_SAMPLES)
     ]
     last = ", ".join(f"{n} N²: {curves.sampled[n][-1].mean():.3f}" for n in PAPER_SAMPLES)
     return (

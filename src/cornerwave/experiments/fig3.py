@@ -64,8 +64,7 @@ def state(errors: Errors) -> tuple[Statement, ...]:
 def _slower(errors: Errors) -> Statement:
     leads = {m: _lead(errors.of["independent", m], errors.of["ours", m]) for m in errors.copies}
     medians = [
-        f"M = {m}: {_medians(errors.of['ours', m])} against "
-        f"{_medians(errors.of['independent', m])}"
+        f"M = {m}: {_medians(errors.of['ours', m])} against {_medians(errors.of['independent', m])}"
         for m in errors.copies
     ]
     rows = len(next(iter(errors.of.values())))
@@ -185,8 +184,11 @@ def draw(table: Table, numbers: Columns, counts: list[int]) -> Figure:
     panels[0, 0].set_ylabel("rows (% per bin)")
     panels[1, 0].set_ylabel("cumulative share of rows")
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    order = [j for pair in zip(range(len(counts)), range(len(counts), 2 * len(counts)), strict=True)
-             for j in pair]
+    order = [
+        j
+        for pair in zip(range(len(counts)), range(len(counts), 2 * len(counts)), strict=True)
+        for j in pair
+    ]
     drawn.legend(
         [handles[j] for j in order],
         [labels[j] for j in order],

@@ -114,9 +114,7 @@ def state(accuracies: Accuracies) -> tuple[Statement, ...]:
 
 def _same_on_average(accuracies: Accuracies, data: str, classifier: str) -> Statement:
     by_seed = accuracies.difference(data, classifier).mean(axis=1)
-    mean, margin = (
-        float(x) for x in interval(by_seed, comparisons=len(accuracies.pairs))
-    )
+    mean, margin = (float(x) for x in interval(by_seed, comparisons=len(accuracies.pairs)))
     single = float(np.abs(accuracies.difference(data, classifier)).max())
     return Statement.judged(
         source="Experiment 1, Figure 4",
@@ -148,9 +146,7 @@ def _same_at_each_level(accuracies: Accuracies) -> Statement:
 def draw(accuracies: Accuracies, tables: Sequence[Table]) -> Figure:
     """Draw a panel per data set and classifier: means, with intervals over seeds."""
     drawn = figure(height=5.0)
-    panels = drawn.subplots(
-        len(CLASSIFIERS), len(tables), squeeze=False, sharex=True, sharey="col"
-    )
+    panels = drawn.subplots(len(CLASSIFIERS), len(tables), squeeze=False, sharex=True, sharey="col")
     for j, table in enumerate(tables):
         for i, name in enumerate(CLASSIFIERS):
             axes = panels[i, j]

@@ -13,13 +13,14 @@ all rows is a quadratic form. The adversary's knowledge enters through A and c:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cornerwave.attack.llse import combination
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +103,8 @@ class Sample:
 def _shrunk_back(K_Y: Floats, noise: Floats, columns: int) -> Floats:
     """Return K as the mean of each copy's own covariance over 1 + v."""
     blocks = [slice(i * columns, (i + 1) * columns) for i in range(len(noise))]
-    return np.mean([K_Y[b, b] / (1 + v) for b, v in zip(blocks, noise, strict=True)], axis=0)
+    shrunk = [K_Y[b, b] / (1 + v) for b, v in zip(blocks, noise, strict=True)]
+    return np.asarray(np.mean(shrunk, axis=0))
 
 
 def spread_of_error(weights: Floats, across: Floats, *, rows: int) -> float:

@@ -66,7 +66,7 @@ def _first_axis(K: Floats) -> Floats:
 
 
 def _angle(one: Floats, other: Floats) -> float:
-    return float(np.degrees(np.arccos(min(1.0, abs(one @ other)))))
+    return float(np.degrees(np.arccos(np.clip(abs(one @ other), 0.0, 1.0))))
 
 
 def measure(X: Floats, *, seeds: int, seed: int) -> Losses:
@@ -103,8 +103,8 @@ def state(measured: Losses) -> tuple[Statement, ...]:
                 claim=f"Noise shaped like K costs a miner less of {name} than noise of the same "
                 "size per column.",
                 holds=ours + margin < theirs - their_margin,
-                measured=f"loss at noise {NOISE[-1]:g}: {ours:.3f} ± {margin:.3f}{unit}, per column "
-                f"{theirs:.3f} ± {their_margin:.3f}{unit}",
+                measured=f"loss at noise {NOISE[-1]:g}: {ours:.3f} ± {margin:.3f}{unit}, per "
+                f"column {theirs:.3f} ± {their_margin:.3f}{unit}",
             )
         )
     return tuple(statements)

@@ -28,8 +28,8 @@ from cornerwave.moments import Moments, factor
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-COPIES = (1, 2, 5, 10, 20, 30)
-ROUNDS = 40
+COPIES = (1, 5, 10, 20, 30)
+ROUNDS = 30
 SAME = 0.03
 """Errors of two trainings that are closer than this, as a share of the variance, are the same."""
 

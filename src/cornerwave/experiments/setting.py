@@ -18,9 +18,9 @@ class Effort:
     timed_rows: int = 100_000
     timed_repeats: int = 7
     largest_matrix: int = 800
-    attacked_rows: int = 8_000
-    reference_rows: int = 3_000
-    leaked_rows: int = 4_000
+    attacked_rows: int = 6_000
+    reference_rows: int = 2_000
+    leaked_rows: int = 3_000
     miner_seeds: int = 60
 
 

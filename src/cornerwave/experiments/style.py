@@ -3,16 +3,15 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 # The palette of Okabe and Ito.
 OURS, INDEPENDENT, THIRD, FOURTH, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
-COLOURS = (OURS, INDEPENDENT, THIRD, FOURTH)
 
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "font.size": 9.5,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
@@ -28,7 +27,10 @@ SETTINGS = {
     "svg.hashsalt": "cornerwave",
     "savefig.dpi": 200,
 }
-FILE_METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+FILE_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+}
 """Nothing in a file that differs from one run to the next."""
 
 
@@ -43,9 +45,3 @@ def styled() -> Iterator[None]:
 def figure(*, width: float = 7.2, height: float) -> Figure:
     """Return an empty figure of a size in inches, its parts kept apart."""
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def legend_below(figure: Figure, axes: Axes, *, columns: int) -> None:
-    """Put one legend under all panels."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns)

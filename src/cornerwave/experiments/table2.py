@@ -36,9 +36,7 @@ def state(numbers: Columns) -> tuple[Statement, ...]:
     for name, mean, variance in rows:
         if name in PAPER:
             theirs, their_mean, their_variance = PAPER[name]
-            same = (
-                abs(mean / their_mean - 1) < SAME and abs(variance / their_variance - 1) < SAME
-            )
+            same = abs(mean / their_mean - 1) < SAME and abs(variance / their_variance - 1) < SAME
             statements.append(
                 Statement.judged(
                     source="Table of statistics",

@@ -7,6 +7,7 @@ copies (or the copies) as an argument: the tests hand it a wrong one.
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement, bound
 from cornerwave.noise.path import coefficients, steps
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 Across = Callable[[list[float]], Floats]
 """Levels in, covariance of the copies' noise out, in units of K."""
 
@@ -28,7 +29,7 @@ TRIALS = 40
 
 def levels(rng: np.random.Generator, count: int) -> list[float]:
     """Return ascending levels that are not too close to tell apart in floats."""
-    return np.cumsum(rng.uniform(0.05, 1.0, count)).tolist()
+    return [float(level) for level in np.cumsum(rng.uniform(0.05, 1.0, count))]
 
 
 def covariance(rng: np.random.Generator, columns: int) -> Floats:
@@ -57,8 +58,8 @@ def independence(rng: np.random.Generator, across: Across = corner_wave) -> Stat
         claim="Two noises Z1 and Z2 are such that Z1 and Z2 - Z1 are independent if and only if "
         "they are jointly Gaussian with covariance [v1 v1; v1 v2].",
         holds=worst < EXACT and other > EXACT,
-        measured=f"largest |Cov(Z1, Z2 - Z1)| / v1 over {TRIALS} pairs {worst:.1e}; for as many other "
-        f"covariances at least {other:.1e}",
+        measured=f"largest |Cov(Z1, Z2 - Z1)| / v1 over {TRIALS} pairs {worst:.1e}; for as many "
+        f"other covariances at least {other:.1e}",
     )
 
 
@@ -96,8 +97,8 @@ def independent_noise(
         claim="With independent noise the errors are the diagonal of (1 + sum 1/v)^-1 K, and fall "
         "as copies are added.",
         holds=worst < EXACT and falling,
-        measured=f"largest relative difference over {TRIALS} tables of 3 columns {worst:.1e}; every "
-        "added copy lowers every error" * falling,
+        measured=f"largest relative difference over {TRIALS} tables of 3 columns {worst:.1e}; "
+        f"every added copy lowers every error: {'yes' if falling else 'no'}",
     )
 
 
@@ -179,7 +180,7 @@ def tridiagonal(noise: Sequence[float]) -> Floats:
     c = v[0] / np.diff(v)
     inverse = np.diag([c[0] * v[1] / v[0], *(c[:-1] + c[1:]), c[-1]])
     inverse -= np.diag(c, 1) + np.diag(c, -1)
-    return inverse / v[0]
+    return np.asarray(inverse / v[0])
 
 
 def explicit_inverse(rng: np.random.Generator, across: Across = corner_wave) -> Statement:
@@ -200,7 +201,7 @@ def explicit_inverse(rng: np.random.Generator, across: Across = corner_wave) -> 
     )
 
 
-def kronecker(rng: np.random.Generator, factor: Callable[..., Floats] = np.kron) -> Statement:
+def kronecker(rng: np.random.Generator, factor: Callable[[Any, Any], Any] = np.kron) -> Statement:
     """Lemma 1: a factor of Sigma (x) K is the product of the factors."""
     worst = vec = 0.0
     for _ in range(TRIALS):
@@ -216,7 +217,8 @@ def kronecker(rng: np.random.Generator, factor: Callable[..., Floats] = np.kron)
         claim="Noise with covariance Sigma ⊗ K is made from the two small factors, so that a "
         "factor of the large matrix is never needed: P³ + Q³ instead of P³Q³.",
         holds=worst < EXACT and vec < EXACT,
-        measured=f"factors differ by {worst:.1e}, noise by {vec:.1e}, relative, over {TRIALS} pairs",
+        measured=f"over {TRIALS} pairs, factors differ by {worst:.1e} and noise by {vec:.1e}, "
+        "relative",
     )
 
 
