@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 from numpy.typing import NDArray
 
 from cornerwave.algorithms import on_demand, parallel
@@ -125,6 +126,8 @@ def draw(costs: Costs) -> Figure:
             axes.loglog(copies, milliseconds, mark + "-", color=colour, markersize=4, label=label)
         axes.set(title=title, xlabel="number of copies M", ylabel="CPU time (ms)")
         axes.set_xticks(copies, [str(m) for m in copies])
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda time, _: f"{time:g}"))
         axes.minorticks_off()
     panels[0].legend(loc="upper left")
     return drawn

@@ -9,6 +9,7 @@ Copies are asked for one by one; after each, the adversary estimates from all so
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,7 +26,7 @@ from cornerwave.experiments.statement import Statement, bound
 from cornerwave.experiments.style import GREY, INDEPENDENT, OURS, figure
 from cornerwave.experiments.tables import Table
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 LINES = {100: ":", 200: "-.", 300: "--"}
 """How a curve is drawn whose adversary measured the moments on so many N^2 rows."""

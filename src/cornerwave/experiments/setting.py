@@ -16,7 +16,7 @@ class Effort:
     utility_seeds: int = 8
     folds: int = 10
     timed_rows: int = 100_000
-    timed_repeats: int = 7
+    timed_repeats: int = 11
     largest_matrix: int = 800
     attacked_rows: int = 6_000
     reference_rows: int = 2_000
