@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from html import escape
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -112,13 +113,22 @@ def test_refusals(tmp_path):
 
 def test_a_table_of_ones_own(tmp_path):
     table = tmp_path / "own.csv"
-    table.write_text("a,b\n" + "".join(f"{i % 13},{(i * i) % 17}\n" for i in range(300)) + ",1\n")
+    table.write_text("a,b\n" + "".join(f"{i % 13},{(i * i) % 17}\n" for i in range(500)) + ",1\n")
     given = ["--data", str(table), "--columns", "a, b", "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(cli.app, ["reproduce", "table2", *given])
     assert result.exit_code == 0
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "1 rows with missing values are left out" in page
     assert "CENSUS" not in page
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_every_part_takes_any_number_of_columns(columns, tmp_path):
+    rows = np.random.default_rng(1).gamma(2.0, size=(1_000, columns))
+    own = tables.Table("own", tuple("abc"[:columns]), ("",) * columns, rows)
+    setting = Setting(own, 1, replace(QUICK, timed_rows=1_000, sample_draws=2))
+    parts = [name for name in run.PARTS if name not in ("fig4", "fig5")]
+    assert set(run.reproduce(parts, setting, tmp_path)) == set(parts)
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "sklearn"])

@@ -45,7 +45,7 @@ def test_classifiers_learn_from_copies_and_less_from_noisier_ones(setting):
 def test_accuracies_have_a_value_for_every_seed_and_level(setting):
     effort = replace(setting.effort, utility_seeds=2, utility_levels=2, folds=2)
     found = fig4.measure(replace(setting, effort=effort), [iris()])
-    assert {rows.shape for rows in found.of.values()} == {(2, 2)}
+    assert {rows.shape for rows in found.of.values()} == {(2 * fig4.SMALL_TABLE_SEEDS, 2)}
     assert len(fig4.columns_of(found)["noise"]) == 2 * 2 * 2
 
 

@@ -130,10 +130,7 @@ def _strayed(apart: float, strays: float, curves: Curves) -> str:
 
 
 def _free_gain(curves: Curves) -> float:
-    """Return what a fit of m N coefficients gains by chance: about m N / T of the error.
-
-    The table's own tails count as well: K of its rows is not that of its noise's sample.
-    """
+    """Return what a fit of m N coefficients to T rows gains by chance: at most about m N / T."""
     copies, columns = curves.perfect.shape
     fitted = (copies * columns + 1) / curves.rows
     return float(fitted + bound(copies * columns) * np.sqrt(2 * fitted / curves.rows))

@@ -13,7 +13,7 @@ class Effort:
     copies: int = 30
     sample_draws: int = 40
     utility_levels: int = 20
-    utility_seeds: int = 8
+    utility_seeds: int = 6
     folds: int = 10
     timed_rows: int = 100_000
     timed_repeats: int = 11
@@ -28,7 +28,7 @@ QUICK = Effort(
     copies=12,
     sample_draws=8,
     utility_levels=3,
-    utility_seeds=3,
+    utility_seeds=2,
     folds=3,
     timed_rows=4_000,
     timed_repeats=2,

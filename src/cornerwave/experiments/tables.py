@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 from numpy.typing import NDArray
 
+from cornerwave.attack.knowledge import PAPER_SAMPLES, sample_size
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
 from cornerwave.table.numbers import is_number, to_floats
@@ -21,7 +22,9 @@ from cornerwave.table.read import open_source
 Floats = NDArray[np.float64]
 
 MOST_COLUMNS = 6
-LEAST_ROWS = 100
+ROWS_PER_ENTRY = min(PAPER_SAMPLES)
+"""Rows that a table must have for each entry of K: the paper's adversary samples as many."""
+
 WAGE_UNIT = 1000.0
 """Wages are shown in thousands of dollars, which is near the paper's scale of Income."""
 
@@ -101,8 +104,11 @@ def _numbers(batch: pa.RecordBatch, names: tuple[str, ...]) -> Floats:
 
 def _complete(name: str, columns: tuple[str, ...], rows: Floats) -> Table:
     whole = rows[~np.isnan(rows).any(axis=1)]
-    if len(whole) < LEAST_ROWS:
-        raise SourceError(f"{name} has {len(whole)} complete rows; {LEAST_ROWS} at least")
+    least = sample_size(len(columns), per_entry=ROWS_PER_ENTRY)
+    if len(whole) < least:
+        raise SourceError(
+            f"{name} has {len(whole)} complete rows; {len(columns)} columns need {least} at least"
+        )
     shape = factor(Moments.of(whole).covariance)
     if useless := (*shape.constant, *shape.dependent):
         raise ColumnError(f"{columns[useless[0]]!r} is constant or follows from the others")
