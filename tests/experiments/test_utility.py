@@ -63,9 +63,26 @@ def attacked(setting, requests):
 
 
 def test_nonlinear_attacks_gain_nothing_from_ours(attacked):
-    assert nonlinear.state(attacked)[0].verdict is Verdict.HOLDS
+    posterior, learned = nonlinear.state(attacked)
+    assert posterior.verdict is Verdict.HOLDS
+    assert "learned" in learned.claim
     ours, alone = (attacked.errors["learned", holder] for holder in ("ours", "alone"))
     assert (alone - ours).mean() < 0.1  # few rows leaked: trainings differ
+
+
+def test_a_gain_beyond_the_spread_of_trainings_is_found():
+    flat, low = np.full((3, 1), 0.2), np.full((3, 1), 0.02)
+    quiet = {("posterior", "ours"): flat, ("posterior", "alone"): flat}
+    errors = quiet | {
+        ("posterior", "independent"): low,
+        ("learned", "alone"): flat,
+        ("learned", "independent"): low,
+    }
+    for gain, verdict in ((0.005, Verdict.HOLDS), (0.1, Verdict.FAILS)):
+        found = nonlinear.Attacked(
+            (1, 5, 10), errors | {("learned", "ours"): flat - gain}, np.array([0.005])
+        )
+        assert nonlinear.state(found)[1].verdict is verdict
 
 
 def test_nonlinear_attacks_gain_from_independent_noise(attacked):
@@ -73,7 +90,7 @@ def test_nonlinear_attacks_gain_from_independent_noise(attacked):
         (attack, {"ours": "independent", "independent": "ours"}.get(holder, holder)): errors
         for (attack, holder), errors in attacked.errors.items()
     }
-    wrong = nonlinear.state(nonlinear.Attacked(attacked.counts, swapped))
+    wrong = nonlinear.state(nonlinear.Attacked(attacked.counts, swapped, attacked.spread))
     assert wrong[0].verdict is Verdict.FAILS
 
 

@@ -223,7 +223,7 @@ def state_scaling(scaling: Scaling) -> tuple[Statement, ...]:
 
 def draw(timing: Timing) -> Figure:
     """Draw the runtimes against M: a colour for each way, a line for each L."""
-    drawn = figure(width=6.2, height=3.9)
+    drawn = figure(height=4.6)
     axes = drawn.subplots()
     for way, colour in WAYS.items():
         for share, line in LINES.items():
@@ -232,7 +232,8 @@ def draw(timing: Timing) -> Figure:
     axes.set(xlabel="total number of copies M", ylabel="CPU time for the M - L new copies (ms)")
     axes.set_ylim(bottom=0)
     axes.set_xlim(timing.copies[0] - 1, timing.copies[-1] + 1)
-    axes.legend(loc="upper left")
+    handles, labels = axes.get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=len(WAYS))
     return drawn
 
 
