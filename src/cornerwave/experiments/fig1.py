@@ -71,4 +71,4 @@ def run(setting: Setting) -> Result:
         "The paper shows its attributes without a claim about them. The estimates below need "
         "no particular distribution: only mean and covariance enter."
     )
-    return Result("Distribution of the values", text, (), (drawing,), {"fig1": numbers})
+    return Result("Figure 1: distribution of the values", text, (), (drawing,), {"fig1": numbers})

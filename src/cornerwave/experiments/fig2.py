@@ -350,5 +350,5 @@ def run(setting: Setting) -> Result:
         "[0.25, 1], and generated on demand."
     )
     numbers = {"fig2": columns_of(setting.table, {"ours": ours, "independent": independent})}
-    title = "Estimation error against the number of copies"
+    title = "Figure 2: estimation error against the number of copies"
     return Result(title, text, statements, (drawing,), numbers)

@@ -209,5 +209,5 @@ def run(setting: Setting) -> Result:
     )
     drawing = Drawing("fig3", caption, lambda: draw(setting.table, numbers, errors.copies))
     text = "The same copies as before, under perfect knowledge."
-    title = "Distribution of the estimation error"
+    title = "Figure 3: distribution of the estimation error"
     return Result(title, text, state(errors), (drawing,), {"fig3": numbers})

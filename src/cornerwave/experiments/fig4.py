@@ -228,5 +228,5 @@ def run(setting: Setting) -> Result:
         f"{tables[1].note}), {effort.utility_levels} noise levels, each level a copy made on "
         "demand by us, or independently."
     )
-    title = "What a classifier makes of a copy"
+    title = "Figure 4: what a classifier makes of a copy"
     return Result(title, text, state(accuracies), (drawing,), {"fig4": columns_of(accuracies)})

@@ -269,4 +269,4 @@ def run(setting: Setting) -> Result:
         "fig5-columns": {"columns": scaling.columns, "seconds": scaling.column_seconds},
         "fig5-memory": {"copies": scaling.copies, **scaling.working_bytes},
     }
-    return Result("Runtime and complexity", text, statements, (drawing,), numbers)
+    return Result("Figure 5: runtime and complexity", text, statements, (drawing,), numbers)

@@ -34,10 +34,13 @@ th, td { text-align: left; vertical-align: top; padding: .45rem .6rem;
 th { font-weight: 600; border-bottom: 2px solid #888; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; }
 th.number { text-align: right; }
-.source, .remark { color: #555; font-size: .88em; } .verdict { white-space: nowrap; width: 9.5rem; }
+.source, .remark { color: #555; font-size: .88em; } .verdict { width: 10.6rem; }
 .holds { color: #00604a; } .remark-verdict { color: #8a5a00; }
 .fails { color: #a33b00; font-weight: 600; }
-.wide { overflow-x: auto; } nav a { margin-right: .9rem; } a { color: #005a8c; }
+.wide { overflow-x: auto; margin-bottom: 1.6rem; }
+.statements { table-layout: fixed; overflow-wrap: anywhere; }
+.statements th:first-child { width: 38%; }
+ nav a { margin-right: .9rem; } a { color: #005a8c; }
 @media print { h2 { break-after: avoid; } figure, tr { break-inside: avoid; }
   nav { display: none; } }
 """
@@ -123,8 +126,8 @@ def _statements(statements: Sequence[Statement]) -> str:
     if not statements:
         return ""
     rows = "\n".join(_statement(statement) for statement in statements)
-    head = '<tr><th>The paper says</th><th>Measured</th><th class="verdict">Verdict</th></tr>'
-    return f"<table><thead>{head}</thead><tbody>\n{rows}\n</tbody></table>"
+    head = '<tr><th>Statement</th><th>Measured</th><th class="verdict">Verdict</th></tr>'
+    return f'<table class="statements"><thead>{head}</thead><tbody>\n{rows}\n</tbody></table>'
 
 
 def _statement(statement: Statement) -> str:

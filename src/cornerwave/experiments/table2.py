@@ -53,7 +53,7 @@ def state(numbers: Columns) -> tuple[Statement, ...]:
 def run(setting: Setting) -> Result:
     """Measure and compare."""
     table, numbers = setting.table, measure(setting.table)
-    text = f"{len(table.rows):,} rows. {table.note}".strip()
+    text = f"{len(table.rows):,} rows. {table.note}"
     if table.name == "people":
         text += (
             "Age and wage of the first 100,000 people of 16 or more in a public table derived "
@@ -61,4 +61,4 @@ def run(setting: Setting) -> Result:
             "which is not public. Wages are in thousands of dollars."
         )
     statements = () if table.name != "people" else state(numbers)
-    return Result("Statistics of the data", text, statements, numbers={"table2": numbers})
+    return Result("Table 2: statistics of the data", text, statements, numbers={"table2": numbers})

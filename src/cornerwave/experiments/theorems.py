@@ -243,8 +243,8 @@ def on_demand_formula(rng: np.random.Generator) -> Statement:
         worst = max(worst, _apart(ours_mean, mean), _apart(fresh @ fresh.T, spread))
     return Statement.judged(
         source="Algorithm 3",
-        claim="New noise given existing noise is Gaussian with mean K''' K'^-1 z and covariance "
-        "K'' - K''' K'^-1 K'''^T.",
+        claim="New noise given existing noise z of covariance K_old is Gaussian with mean "
+        "C K_old^-1 z and covariance K_new - C K_old^-1 C', where C is what they shall share.",
         holds=worst < EXACT,
         measured=f"nearest-neighbour weights against the matrix formula, {TRIALS} orders of 9 "
         f"levels: differ by {worst:.1e}, relative",
