@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 # One file pins every package, the build's own included.
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip
 
-.PHONY: help setup check test test-slow bench demo clean
+.PHONY: help setup check test test-slow bench demo reproduce clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ bench: $(READY)  ## speed and memory, as ratios measured in one run
 
 demo: $(READY)  ## three levels, a fourth on demand, and what a coalition gains
 	$(BIN)/cornerwave demo
+
+reproduce: $(READY)  ## the paper's evaluation again, into reproduction/ (minutes)
+	$(BIN)/cornerwave reproduce all --out reproduction --seed 1
 
 clean:  ## remove what was made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

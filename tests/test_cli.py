@@ -33,6 +33,7 @@ COMMANDS = [
     "audit",
     "attack",
     "demo",
+    "reproduce",
 ]
 
 

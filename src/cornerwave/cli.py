@@ -21,6 +21,7 @@ from cornerwave.errors import (
     ColumnError,
     CornerwaveError,
     CornerwaveWarning,
+    ExtraMissing,
     Fault,
     LevelError,
     OutputError,
@@ -442,6 +443,63 @@ def demo(
     run(keep)
 
 
+@app.command()
+def reproduce(
+    part: Annotated[
+        str,
+        typer.Argument(
+            help="all, or one of table2, fig1, fig2, fig3, fig4, fig5, examples, theorems, beyond."
+        ),
+    ] = "all",
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where figures, numbers and index.html go.")
+    ] = Path("reproduction"),
+    seed: Annotated[
+        int, typer.Option(min=0, help="Draws the same noise again; for experiments only.")
+    ] = 1,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your own table, in place of ours.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="The columns of --data, numbers all.")
+    ] = None,
+) -> None:
+    """Make the paper's evaluation again, with a verdict for each statement."""
+    experiments = _experiments()
+    parts = experiments.chosen(part)
+    setting = _setting(data, columns, seed)
+    with _progress("Reproducing", experiments.duration(parts)) as progress:
+        results = experiments.reproduce(parts, setting, out, progress=progress)
+    statements = [statement for result in results.values() for statement in result.statements]
+    for statement in statements:
+        if statement.verdict.value == "does not hold":
+            _say(f"does not hold: {statement.claim} ({statement.measured})")
+    _say(f"{len(statements)} statements judged: see {out / 'index.html'}")
+
+
+def _experiments() -> Any:
+    """Return the module that runs experiments; raise ExtraMissing without its packages."""
+    try:
+        from cornerwave.experiments import run
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(
+            f"reproduce needs {error.name}, which is not installed: "
+            "pip install 'cornerwave[experiments]'"
+        ) from None
+    return run
+
+
+def _setting(data: Path | None, columns: str | None, seed: int) -> Any:
+    from cornerwave.experiments.setting import Setting
+    from cornerwave.experiments.tables import people, table_of
+
+    if (data is None) != (columns is None):
+        raise ColumnError("--data FILE and --columns A,B,... go together; name the columns to use")
+    if data is None or columns is None:
+        return Setting(people(), seed)
+    return Setting(table_of(data, columns.split(",")), seed)
+
+
 @app.callback(invoke_without_command=True)
 def _options(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
@@ -589,7 +647,7 @@ def _print_table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, 
 
 
 @contextmanager
-def _progress(what: str, rows: int | None = None) -> Iterator[Callable[[int], None]]:
+def _progress(what: str, rows: float | None = None) -> Iterator[Callable[[float], None]]:
     """Show a bar on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda _rows: None

@@ -8,6 +8,8 @@
     │   └── AlreadyRegistered                    values that another dataset perturbs already
     ├── NoSuchDataset       (LookupError)        a dataset the vault does not hold
     ├── NoSuchRecipient     (LookupError)        a recipient who holds no copy
+    ├── NoSuchExperiment    (LookupError)        a part of the reproduction that there is not
+    ├── ExtraMissing        (ImportError)        an optional part that is not installed
     ├── VaultError          (RuntimeError)       the vault cannot be used
     │   ├── VaultMissing    (FileNotFoundError)
     │   ├── VaultExists     (FileExistsError)
@@ -59,6 +61,14 @@ class NoSuchDataset(CornerwaveError, LookupError):
 
 class NoSuchRecipient(CornerwaveError, LookupError):
     """The ledger knows no copy of that recipient."""
+
+
+class NoSuchExperiment(CornerwaveError, LookupError):
+    """The reproduction has no part of that name."""
+
+
+class ExtraMissing(CornerwaveError, ImportError):
+    """Something needs packages that come with an extra, and they are not installed."""
 
 
 class VaultError(CornerwaveError, RuntimeError):

@@ -1,0 +1,129 @@
+"""The case study: two values, two recipients, and what they recover.
+
+    X = [9, 11], mean 10, variance 1;  Alice holds Y(1), Bob Y(4)
+
+    mean error = (1 - s)^2 mean((x - mu)^2) + w' Sigma w,   s = sum w
+
+exactly, for weights w on the copies; and sampled with Bob's copy made first and
+Alice's generated on demand.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.algorithms import corner_wave, on_demand
+from cornerwave.attack.llse import combination
+from cornerwave.attack.schemes import Independent, Scaled
+from cornerwave.experiments.joint import spread_of_error
+from cornerwave.experiments.result import Columns, Result
+from cornerwave.experiments.setting import Setting
+from cornerwave.experiments.statement import Statement, bound
+
+Floats = NDArray[np.float64]
+
+VALUES, MEAN = np.array([9.0, 11.0]), 10.0
+ALICE, BOB = 1.0, 4.0
+EXACT = 1e-9
+
+
+@dataclass(frozen=True)
+class Case:
+    """Who pools which copies, the covariance of their noise, and the paper's error."""
+
+    claim: str
+    across: Floats
+    error: float
+    scheme: str
+    copies: tuple[int, ...]
+
+
+CASES = (
+    Case("Alice alone (noise 1) has error 0.5.", np.array([[ALICE]]), 0.5, "ours", (0,)),
+    Case("Bob alone (noise 4) has error 0.8.", np.array([[BOB]]), 0.8, "ours", (1,)),
+    Case(
+        "With independent noise, Alice and Bob together have error 4/9, less than either.",
+        np.diag([ALICE, BOB]),
+        4 / 9,
+        "independent",
+        (0, 1),
+    ),
+    Case(
+        "With linearly dependent noise, Alice and Bob together have error 0: they solve for X.",
+        Scaled().across([ALICE, BOB]),
+        0.0,
+        "scaled",
+        (0, 1),
+    ),
+    Case(
+        "With the corner wave, Alice and Bob together have error 0.5: as Alice alone.",
+        corner_wave([ALICE, BOB]),
+        0.5,
+        "ours",
+        (0, 1),
+    ),
+)
+
+
+def exact_error(across: Floats) -> float:
+    """Return the mean error over the two values, for the best linear estimate."""
+    weights = combination(across).weights
+    bias = (1 - weights.sum()) ** 2 * ((VALUES - MEAN) ** 2).mean()
+    return float(bias + weights @ across @ weights)
+
+
+def copies_of(rows: int, *, seed: int) -> dict[str, list[Floats]]:
+    """Return Alice's and Bob's copy of the two values, repeated, by each scheme."""
+    X, K, noise = np.resize(VALUES, rows), np.array([[1.0]]), [ALICE, BOB]
+    [bob] = on_demand(X, noise=[BOB], covariance=K, unsafe_seed=seed)
+    [alice] = on_demand(X, noise=[ALICE], given={BOB: bob}, covariance=K, unsafe_seed=seed)
+    # The sample variance of [9, 11, ...] is 1, up to 1 / rows: the schemes measure it.
+    others = {
+        scheme.name: [
+            copy[:, 0] for copy in scheme.copies(X[:, None], noise=noise, unsafe_seed=seed)
+        ]
+        for scheme in (Independent(), Scaled())
+    }
+    return {"ours": [alice, bob], **others}
+
+
+def sampled_error(copies: list[Floats], across: Floats) -> float:
+    """Return the measured mean error of the estimate that expects noise `across`."""
+    weights = combination(across).weights
+    away = sum(w * (copy - MEAN) for w, copy in zip(weights, copies, strict=True))
+    truth = np.resize(VALUES, len(copies[0]))
+    return float(((MEAN + away - truth) ** 2).mean())
+
+
+def state(case: Case, copies: dict[str, list[Floats]]) -> Statement:
+    """Judge one error of the case study, exactly and as sampled."""
+    exact = exact_error(case.across)
+    held = [copies[case.scheme][i] for i in case.copies]
+    sampled = sampled_error(held, case.across)
+    spread = spread_of_error(combination(case.across).weights, case.across, rows=len(held[0]))
+    close = abs(sampled - case.error) <= bound(len(CASES)) * spread + 1e-4
+    return Statement.judged(
+        source="Case study",
+        claim=case.claim,
+        holds=abs(exact - case.error) < EXACT and close,
+        measured=f"exactly {exact:.6f}; sampled {sampled:.4f} over {len(held[0]):,} values",
+    )
+
+
+def run(setting: Setting) -> Result:
+    """Judge every error of the case study."""
+    copies = copies_of(2 * setting.effort.timed_rows, seed=setting.seed)
+    statements = tuple(state(case, copies) for case in CASES)
+    text = (
+        "One attribute with mean 10 and variance 1, the values 9 and 11. Alice is trusted with "
+        "noise 1, Bob with noise 4. Bob's copy was made first, Alice's on demand."
+    )
+    numbers: dict[str, Columns] = {
+        "examples": {
+            "claim": [case.claim for case in CASES],
+            "paper": [case.error for case in CASES],
+            "exact": [exact_error(case.across) for case in CASES],
+        }
+    }
+    return Result("The case study", text, statements, numbers=numbers)
