@@ -16,7 +16,7 @@ from cornerwave.table.scale import Thinned
 
 Floats = NDArray[np.float64]
 
-BINS = 32
+BINS = 48
 WIDEST = 3.0
 TAIL = 0.01
 
@@ -32,7 +32,7 @@ class Axis:
     @property
     def edges(self) -> Floats:
         """The ends of the bins."""
-        return self.first + self.step * np.arange(self.bins + 1)
+        return self.first + self.step * np.arange(self.bins + 1, dtype=np.float64)
 
     def count(self, values: Floats) -> NDArray[np.int64]:
         """Return how many values lie in each bin; what is missing or beyond is in none."""
@@ -57,7 +57,7 @@ def axis_of(copies: Sequence[Floats], *, whole: bool = False) -> Axis:
     """Return the axis of one column from its values in the copies, least noisy first.
 
     >>> axis_of([np.linspace(0, 100, 1001), np.linspace(-50, 150, 1001)])
-    Axis(first=-50.0, step=10.0, bins=20)
+    Axis(first=-50.0, step=5.0, bins=40)
     """
     ranges = [np.nanquantile(values, (TAIL, 1 - TAIL)) for values in (copies[0], copies[-1])]
     middle, reach = ranges[0].mean(), WIDEST / 2 * np.ptp(ranges[0])

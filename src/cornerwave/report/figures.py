@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cornerwave.miner import Estimate
 from cornerwave.report.copies import Copies
 from cornerwave.report.mined import Mined
 from cornerwave.report.picture import named
-from cornerwave.report.tally import Tally, common
+from cornerwave.report.tally import Counts, Tally, common
 
 MOST_PAIRS = 15
+MOST_DIGITS = 9
 NONE = "–"
 
 Row = tuple[str, ...]
@@ -47,38 +49,59 @@ def figures(copies: Copies, original: Mined | None, tallies: Sequence[Tally]) ->
 
 
 def figure(found: Estimate | None) -> str:
-    """Write an estimate to the second digit of its standard error, or an exact value.
+    """Write an estimate to the second digit of its standard error.
 
     >>> figure(Estimate(10.1234, 0.0321)), figure(Estimate(10.12345678, 0.0)), figure(None)
     ('10.123 ± 0.032', '10.123', '–')
     """
     if found is None or not math.isfinite(found.value):
         return NONE
-    if not (math.isfinite(found.standard_error) and found.standard_error > 0):
-        return f"{found.value:,.5g}" if 1e-4 < abs(found.value) < 1e6 else f"{found.value:.4e}"
-    digits = max(1 - math.floor(math.log10(found.standard_error)), 0)
-    if digits > 9:
+    if not found.standard_error > 0:
+        return f"{found.value:,.5g}" if abs(found.value) < 1e6 else f"{found.value:.4e}"
+    digits = _digits(found.standard_error)
+    if digits > MOST_DIGITS or abs(found.value) > 1e12:
         return f"{found.value:.4e} ± {found.standard_error:.1e}"
     return f"{found.value:,.{digits}f} ± {found.standard_error:,.{digits}f}"
 
 
+def exact(found: Estimate | None, beside: float) -> str:
+    """Write an exact value with one digit more than the estimate of this error beside it.
+
+    >>> exact(Estimate(10.12345678, 0.0), beside=0.0321)
+    '10.1235'
+    """
+    if found is None or not (math.isfinite(found.value) and beside > 0):
+        return figure(found and Estimate(found.value, 0.0))
+    digits = _digits(beside) + 1
+    if digits > MOST_DIGITS or abs(found.value) > 1e12:
+        return f"{found.value:.5e}"
+    return f"{found.value:,.{digits}f}"
+
+
+def _digits(error: float) -> int:
+    return max(1 - math.floor(math.log10(error)), 0) if math.isfinite(error) else 0
+
+
 def _line(name: str, ask: Ask, copies: Copies, original: Mined | None) -> Row:
-    first = [figure(_exact(ask(original)))] if original else []
-    return (name, *first, *(figure(ask(mined)) for mined in copies.mined))
-
-
-def _exact(found: Estimate | None) -> Estimate | None:
-    return found and Estimate(found.value, 0.0)
+    answers = [ask(mined) for mined in copies.mined]
+    least = min((found.standard_error for found in answers if found), default=0.0)
+    first = [exact(ask(original), least)] if original else []
+    return (name, *first, *map(figure, answers))
 
 
 def _means(copies: Copies) -> Iterator[tuple[str, Ask]]:
     for name in copies.asked.numbers:
-        yield copies.title(name), lambda m, name=name: m.mean and m.mean[name]  # type: ignore[misc]
+        yield _with_unit(copies, name), lambda m, name=name: m.mean and m.mean[name]  # type: ignore[misc]
 
 
 def _deviations(copies: Copies) -> Iterator[tuple[str, Ask]]:
     for name in copies.asked.numbers:
-        yield copies.title(name), lambda m, name=name: m.deviation.get(name)  # type: ignore[misc]
+        yield _with_unit(copies, name), lambda m, name=name: m.deviation.get(name)  # type: ignore[misc]
+
+
+def _with_unit(copies: Copies, name: str) -> str:
+    unit = (copies.shown.units or {}).get(name)
+    return f"{copies.title(name)} ({unit})" if unit else copies.title(name)
 
 
 def _correlations(copies: Copies) -> Iterator[tuple[str, Ask]]:
@@ -102,7 +125,7 @@ def _coefficients(copies: Copies) -> Iterator[tuple[str, Ask]]:
     if fitted:
         yield (
             "share of variance explained",
-            lambda m: m.regression and Estimate(round(m.regression.r_squared, 4), 0.0),
+            lambda m: Estimate(round(m.regression.r_squared, 4), 0.0) if m.regression else None,
         )
 
 
@@ -127,6 +150,6 @@ def _share(mined: Mined, name: str, label: object) -> Estimate | None:
     return found[label] if found is not None and label in found.labels[0] else None
 
 
-def shares_of(counts: np.ndarray, rows: int) -> np.ndarray:
+def shares_of(counts: Counts, rows: int) -> NDArray[np.float64]:
     """Return counts as shares of all rows."""
     return np.asarray(counts / max(rows, 1), dtype=np.float64)

@@ -1,6 +1,6 @@
 """The report as one page. The form for others is drawn from the copies alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from itertools import combinations
 
@@ -13,7 +13,7 @@ from cornerwave.report.copies import Copies
 from cornerwave.report.figures import Figures, figures, shares_of
 from cornerwave.report.original import MOST_RECIPIENTS, Original
 from cornerwave.report.picture import Panel, named
-from cornerwave.report.tally import MOST_COLUMNS, Tally, common
+from cornerwave.report.tally import MOST_COLUMNS, Counts, Tally, common
 from cornerwave.version import __version__
 from cornerwave.webpage import document, scrolling, table
 
@@ -33,8 +33,8 @@ def render_owner(name: str, copies: Copies, original: Original) -> str:
         _head(f"Report on {name}", head, copies, "for the owner alone"),
         _owner_ladder(copies, original),
         _distributions(copies, original.tally),
-        _coalitions(original.coalitions),
-        _guesses(original.coalitions),
+        _coalitions(original.coalitions, len(recipients)),
+        _guesses(original.coalitions, len(recipients)),
         _figures(copies, original),
         _exposed(copies, original),
         _notes(copies),
@@ -45,7 +45,8 @@ def render_owner(name: str, copies: Copies, original: Original) -> str:
 def render_external(name: str, copies: Copies) -> str:
     """Return the page for others: what the copies themselves tell."""
     head = (
-        f"{_count(len(copies.levels), 'level')} of {escape(name)} were released. Whoever pools "
+        f"{_count(len(copies.levels), 'level')} of {escape(name)} "
+        f"{'was' if len(copies.levels) == 1 else 'were'} released. Whoever pools "
         "copies learns what the best of them tells, and no more."
     )
     least = named(copies.levels[0])
@@ -119,8 +120,8 @@ def _distributions(copies: Copies, original: Tally | None) -> str:
     )
     hint = (
         '<p class="hint">Shares of the rows, in the same bins and to the same height:'
-        f'<span class="key bar"></span>a copy{owner_key}. What lies beyond the axis, or is '
-        "missing, is left out.</p>"
+        f'<span class="key bar"></span>a copy{owner_key}. Values beyond the '
+        "axis and missing ones are not in it.</p>"
     )
     parts = [_histogram(copies, original, name) for name in copies.axes]
     parts += [_bars(copies, original, column.name) for column in copies.categories]
@@ -148,21 +149,23 @@ def _bars(copies: Copies, original: Tally | None, name: str) -> str:
     return f"<h3>{escape(name)}</h3>{scrolling(drawn)}"
 
 
-def _with_rest(tally: Tally, name: str, places: Sequence[int], rest: bool) -> np.ndarray:
+def _with_rest(tally: Tally, name: str, places: Sequence[int], rest: bool) -> Counts:
     counts = tally.labels[name]
     shown = counts[list(places)]
     return np.append(shown, counts.sum() - shown.sum()) if rest else shown
 
 
-def _panels(copies: Copies, original: Tally | None, of: object) -> list[Panel]:
-    count = of  # counts of a tally, by column
+def _panels(
+    copies: Copies, original: Tally | None, count: Callable[[Tally], Counts]
+) -> list[Panel]:
+    """Return a panel per copy, after the original's if it is given."""
     panels = [
-        Panel(named(level), shares_of(count(tally), tally.rows))  # type: ignore[operator]
+        Panel(named(level), shares_of(count(tally), tally.rows))
         for level, tally in zip(copies.levels, copies.tallies, strict=True)
     ]
     if original is None:
         return panels
-    own = shares_of(count(original), original.rows)  # type: ignore[operator]
+    own = shares_of(count(original), original.rows)
     return [Panel("original", own, is_original=True), *panels]
 
 
@@ -170,16 +173,18 @@ def _tallies(copies: Copies, original: Tally | None) -> list[Tally]:
     return [*copies.tallies, *([original] if original else [])]
 
 
-def _coalitions(found: Sequence[Coalition]) -> str:
+def _coalitions(found: Sequence[Coalition], everybody: int = 0) -> str:
     hint = (
         '<p class="hint">The share of each column’s variance that stays hidden:'
         '<span class="key all"></span>from these together<span class="key ring"></span>had each '
         'copy noise of its own<span class="key gap"></span>what pooling would then have gained.</p>'
     )
-    lines = [(_who(each), each.joint_privacy, each.independent_privacy) for each in found]
+    lines = [
+        (_who(each, everybody), each.joint_privacy, each.independent_privacy) for each in found
+    ]
     rows = [
         (
-            _who(each),
+            _who(each, everybody),
             f"{each.best_privacy:.4f}",
             f"{each.joint_privacy:.4f}",
             f"{each.gain:.4f}",
@@ -195,21 +200,27 @@ def _coalitions(found: Sequence[Coalition]) -> str:
     )
 
 
-def _guesses(found: Sequence[Coalition]) -> str:
+def _guesses(found: Sequence[Coalition], everybody: int) -> str:
     rows = [
-        (name, _who(each), *(f"{v:.1%}" for v in (g.blind, g.best, g.joint, g.independent)))
+        (
+            name,
+            _who(each, everybody),
+            *(f"{v:.1%}" for v in (g.blind, g.best, g.joint, g.independent)),
+        )
         for each in found
         for name, g in each.guesses.items()
     ]
     if not rows:
         return ""
+    rows.sort(key=lambda row: row[0])
     hint = '<p class="hint">How often the best guess of a row’s category is right.</p>'
     header = ("category", "", "without a copy", "best copy", "together", "independent")
-    return f"<h3>Categories</h3>{hint}{table(header, sorted(rows, key=lambda row: row[0]))}"
+    return f"<h3>Categories</h3>{hint}{table(header, rows, kind='pairs')}"
 
 
-def _who(each: Coalition) -> str:
-    return " + ".join(dict.fromkeys(name for name, _ in each.members))
+def _who(each: Coalition, everybody: int) -> str:
+    names = list(dict.fromkeys(name for name, _ in each.members))
+    return f"all {everybody} together" if 2 < len(names) == everybody else " + ".join(names)
 
 
 def _figures(copies: Copies, original: Original | None) -> str:

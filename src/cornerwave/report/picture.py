@@ -18,6 +18,7 @@ svg .line { fill: none; stroke: var(--ink); stroke-width: 1.4; }
 svg .mark { stroke: var(--ink); stroke-width: 2; }
 svg .ring { fill: var(--card); stroke: var(--bad); stroke-width: 2.5; }
 svg .base { stroke: var(--soft); }
+.pairs td:nth-child(2) { text-align: left; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .2rem; }
 .key.bar { background: var(--dot); } .key.own { background: var(--soft); }
 .key.line { background: var(--ink); height: .15em; width: 1.2em; vertical-align: middle; }
@@ -48,11 +49,12 @@ def histograms(panels: Sequence[Panel], axis: Axis, unit: str | None, label: str
         kind = "own" if panel.is_original else "bar"
         floor = y + 26 + height
         parts.append(f'<text x="{x:.1f}" y="{y + 16}">{escape(panel.title)}</text>')
+        parts.append(_unseen(1 - float(panel.shares.sum()), x + width, y + 16))
         parts.append(f'<path class="{kind}" d="{_steps(panel.shares / top, x, floor, width)}"/>')
         if original is not None and not panel.is_original:
             outline = _steps(original.shares / top, x, floor, width, closed=False)
             parts.append(f'<path class="line" d="{outline}"/>')
-        parts.append(_floor(axis, unit, x, floor, width, 1 - float(panel.shares.sum())))
+        parts.append(_floor(axis, unit, x, floor, width))
     return _svg(_height(len(panels), height + 58), label, parts)
 
 
@@ -99,7 +101,7 @@ def rails(lines: Sequence[tuple[str, float, float]]) -> str:
     for i, (who, together, independent) in enumerate(lines):
         y = top + step * i + step / 2
         one, other = _x(together), _x(independent)
-        parts.append(f'<text x="{LEFT - 14}" y="{y + 5}" class="end">{_short(who, 30)}</text>')
+        parts.append(f'<text x="{LEFT - 14}" y="{y + 5}" class="end">{_short(who, 27)}</text>')
         parts.append(f'<line x1="{_x(0)}" y1="{y}" x2="{_x(1)}" y2="{y}" class="rail"/>')
         wide = max(one - other, 0)
         parts.append(
@@ -126,18 +128,21 @@ def _steps(heights: Floats, x: float, floor: float, width: float, *, closed: boo
     return "".join(path) + f"V{floor:.1f}" + ("z" if closed else "")
 
 
-def _floor(
-    axis: Axis, unit: str | None, x: float, floor: float, width: float, beyond: float
-) -> str:
+def _floor(axis: Axis, unit: str | None, x: float, floor: float, width: float) -> str:
     low, high = (tick(float(end), unit) for end in (axis.edges[0], axis.edges[-1]))
     y = floor + 16
-    away = f"{beyond:.0%} beyond" if beyond >= 0.005 else ""
     return (
         f'<line x1="{x:.1f}" y1="{floor}" x2="{x + width:.1f}" y2="{floor}" class="base"/>'
         f'<text x="{x:.1f}" y="{y}" class="small">{escape(low)}</text>'
-        f'<text x="{x + width / 2:.1f}" y="{y}" class="small mid">{away}</text>'
         f'<text x="{x + width:.1f}" y="{y}" class="small end">{escape(high)}</text>'
     )
+
+
+def _unseen(share: float, x: float, y: float) -> str:
+    """Say how much is missing, or lies beyond the axis."""
+    if share < 0.005:
+        return ""
+    return f'<text x="{x:.1f}" y="{y}" class="small end">{share:.0%} not in it</text>'
 
 
 def _bar(
