@@ -279,3 +279,15 @@ def test_small_tables_have_pages(tmp_path: Path, vault: Vault, columns: dict[str
     for external in (False, True):
         place = write_report(dataset, tmp_path / f"{external}.html", external=external)
         assert "7.25" not in place.read_text(encoding="utf-8").replace("7.25rem", "")
+
+
+def test_pooled_values_count_as_others(tmp_path: Path, vault: Vault) -> None:
+    city = ["Ulm"] * 60 + ["Bonn"] * 30 + [f"village {i}" for i in range(10)]
+    source = pa.table({"x": np.arange(100.0), "city": city})
+    dataset = vault.register("towns", source, min_count=5)
+    dataset.release(to="one", privacy=0.1).to_arrow()
+    page = write_report(dataset, tmp_path / "towns.html").read_text(encoding="utf-8")
+    assert "village" not in page
+    original = page.split('aria-label="Shares of city"')[1].split("privacy 0.1")[0]
+    assert re.findall(r"[\d.]+%", original) == ["60.0%", "30.0%", "10.0%"]
+    assert "city=" not in page  # no regression on labels that the original has not

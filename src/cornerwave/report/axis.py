@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 BINS = 48
 WIDEST = 3.0
 TAIL = 0.01
+SAMPLE = 1 << 14
+"""Rows of a copy that its quantiles are taken from."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Axis:
 
 
 def axes_of(blocks: Sequence[Iterable[Floats]], whole: Sequence[bool]) -> list[Axis]:
-    """Return an axis per column from blocks (rows, columns) of each copy, least noisy first.
+    """Return an axis per column from blocks (rows, columns) of the least and the most noisy copy.
 
     Columns of `whole` numbers get bins that each hold as many of them.
     """
@@ -97,7 +99,7 @@ def tick(value: float, unit: str | None) -> str:
 
 
 def _sample(blocks: Iterable[Floats], columns: int) -> Thinned:
-    sample = Thinned(columns)
+    sample = Thinned(columns, most=SAMPLE)
     for block in blocks:
         sample.add(list(block.T))
     return sample

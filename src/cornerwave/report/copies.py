@@ -22,6 +22,7 @@ class Shown:
     categories: tuple[str, ...]
     whole: tuple[str, ...] = ()
     units: Mapping[str, str | None] | None = None
+    pooled: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -56,7 +57,9 @@ def look(copies: Sequence[Copy], shown: Shown) -> Copies:
     few = [
         name
         for name, known in labels.items()
-        if 2 <= len(known) <= MOST_INDICATORS and len(common(tallies, name)) == len(known)
+        if 2 <= len(known) <= MOST_INDICATORS
+        and len(common(tallies, name)) == len(known)
+        and name not in shown.pooled  # the original has other labels
     ]
     asked = Questions.of([*numbers, *categories], [c.name for c in numbers], few)
     return Copies(
@@ -76,7 +79,8 @@ def _axes(copies: Sequence[Copy], numbers: Sequence[Column], shown: Shown) -> li
     if not numbers:
         return []
     whole = [c.name in shown.whole and c.transform != LOG1P for c in numbers]
-    return axes_of([reading.number_blocks(copy.source, numbers) for copy in copies], whole)
+    ends = [reading.number_blocks(copy.source, numbers) for copy in (copies[0], copies[-1])]
+    return axes_of(ends, whole)
 
 
 def _labels(copies: Sequence[Copy], categories: Sequence[Column]) -> dict[str, pa.Array]:

@@ -6,18 +6,18 @@ from itertools import combinations
 
 import numpy as np
 
-from cornerwave.audit.coalition import Coalition, coalition
+from cornerwave.audit.coalition import coalition
+from cornerwave.miner.columns import RANK
 from cornerwave.noise.refresh import retention
 from cornerwave.report import picture
 from cornerwave.report.copies import Copies
 from cornerwave.report.figures import Figures, figures, shares_of
 from cornerwave.report.original import MOST_RECIPIENTS, Original
 from cornerwave.report.picture import Panel, named
+from cornerwave.report.pooling import guessed, recovered
 from cornerwave.report.tally import MOST_COLUMNS, Counts, Tally, common
 from cornerwave.version import __version__
 from cornerwave.webpage import document, scrolling, table
-
-MOST_RAILS = 30
 
 
 def render_owner(name: str, copies: Copies, original: Original) -> str:
@@ -33,8 +33,8 @@ def render_owner(name: str, copies: Copies, original: Original) -> str:
         _head(f"Report on {name}", head, copies, "for the owner alone"),
         _owner_ladder(copies, original),
         _distributions(copies, original.tally),
-        _coalitions(original.coalitions, len(recipients)),
-        _guesses(original.coalitions, len(recipients)),
+        recovered(original.coalitions, len(recipients)),
+        guessed(original.coalitions, len(recipients)),
         _figures(copies, original),
         _exposed(copies, original),
         _notes(copies),
@@ -60,7 +60,7 @@ def render_external(name: str, copies: Copies) -> str:
         _head(f"Copies of {name}", head, copies, whom),
         _external_ladder(copies),
         _distributions(copies, None),
-        _coalitions([*alone, *pairs]),
+        recovered([*alone, *pairs]),
         _figures(copies, None),
         _notes(copies),
     ]
@@ -143,16 +143,16 @@ def _bars(copies: Copies, original: Tally | None, name: str) -> str:
         return f'<h3>{escape(name)}</h3><p class="hint">No value is common enough to be shown.</p>'
     labels = [copies.labels[name][place].as_py() for place in places]
     names = ["missing" if label is None else str(label) for label in labels]
-    rest = len(copies.labels[name]) > len(places)
+    tallies = _tallies(copies, original)
+    rest = any(tally.labels[name][places].sum() < tally.rows for tally in tallies)
     panels = _panels(copies, original, lambda tally: _with_rest(tally, name, places, rest))
-    drawn = picture.bars(panels, [*names, *(["all others"] * rest)], f"Shares of {name}")
+    drawn = picture.bars(panels, [*names, *(["others or missing"] * rest)], f"Shares of {name}")
     return f"<h3>{escape(name)}</h3>{scrolling(drawn)}"
 
 
 def _with_rest(tally: Tally, name: str, places: Sequence[int], rest: bool) -> Counts:
-    counts = tally.labels[name]
-    shown = counts[list(places)]
-    return np.append(shown, counts.sum() - shown.sum()) if rest else shown
+    shown = tally.labels[name][list(places)]
+    return np.append(shown, tally.rows - shown.sum()) if rest else shown
 
 
 def _panels(
@@ -171,56 +171,6 @@ def _panels(
 
 def _tallies(copies: Copies, original: Tally | None) -> list[Tally]:
     return [*copies.tallies, *([original] if original else [])]
-
-
-def _coalitions(found: Sequence[Coalition], everybody: int = 0) -> str:
-    hint = (
-        '<p class="hint">The share of each column’s variance that stays hidden:'
-        '<span class="key all"></span>from these together<span class="key ring"></span>had each '
-        'copy noise of its own<span class="key gap"></span>what pooling would then have gained.</p>'
-    )
-    lines = [
-        (_who(each, everybody), each.joint_privacy, each.independent_privacy) for each in found
-    ]
-    rows = [
-        (
-            _who(each, everybody),
-            f"{each.best_privacy:.4f}",
-            f"{each.joint_privacy:.4f}",
-            f"{each.gain:.4f}",
-            f"{each.independent_privacy:.4f}",
-            f"{each.independent_gain:.4f}",
-        )
-        for each in found
-    ]
-    header = ("", "best copy alone", "together", "gain", "independent noise", "gain")
-    return (
-        f"<h2>What coalitions could recover</h2>{hint}"
-        f"{scrolling(picture.rails(lines[:MOST_RAILS]))}{table(header, rows)}"
-    )
-
-
-def _guesses(found: Sequence[Coalition], everybody: int) -> str:
-    rows = [
-        (
-            name,
-            _who(each, everybody),
-            *(f"{v:.1%}" for v in (g.blind, g.best, g.joint, g.independent)),
-        )
-        for each in found
-        for name, g in each.guesses.items()
-    ]
-    if not rows:
-        return ""
-    rows.sort(key=lambda row: row[0])
-    hint = '<p class="hint">How often the best guess of a row’s category is right.</p>'
-    header = ("category", "", "without a copy", "best copy", "together", "independent")
-    return f"<h3>Categories</h3>{hint}{table(header, rows, kind='pairs')}"
-
-
-def _who(each: Coalition, everybody: int) -> str:
-    names = list(dict.fromkeys(name for name, _ in each.members))
-    return f"all {everybody} together" if 2 < len(names) == everybody else " + ".join(names)
 
 
 def _figures(copies: Copies, original: Original | None) -> str:
@@ -252,13 +202,15 @@ def _exposed(copies: Copies, original: Original) -> str:
         )
         for i, level in enumerate(copies.levels)
     ]
-    header = ("records that stand out", *original.columns, "any column")
+    header = ("level", *original.columns, "any column")
     return f"<h2>Records that stand out at each level</h2>{hint}{table(header, rows)}"
 
 
 def _notes(copies: Copies) -> str:
     lines = [note for mined in copies.mined for note in mined.notes]
     shown = copies.shown
+    if ranks := [name for name, (column, _) in copies.axes.items() if column.transform == RANK]:
+        lines.append(f"perturbed on the ranks, so no figures can be mined: {', '.join(ranks)}")
     if shown.left_out:
         lines.append(f"not shown, for being constant, kept or a key: {', '.join(shown.left_out)}")
     for names in (shown.numbers, shown.categories):

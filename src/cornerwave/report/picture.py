@@ -18,6 +18,8 @@ svg .line { fill: none; stroke: var(--ink); stroke-width: 1.4; }
 svg .mark { stroke: var(--ink); stroke-width: 2; }
 svg .ring { fill: var(--card); stroke: var(--bad); stroke-width: 2.5; }
 svg .base { stroke: var(--soft); }
+.wrap td:first-child, .pairs td:nth-child(2) { white-space: normal; overflow-wrap: anywhere;
+  min-width: 10rem; }
 .pairs td:nth-child(2) { text-align: left; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .2rem; }
 .key.bar { background: var(--dot); } .key.own { background: var(--soft); }
@@ -191,8 +193,19 @@ def _name(text: str, x: float, y: float) -> str:
     return f'<text x="{x}" y="{y}" class="end">{_short(text, 18)}</text>'
 
 
+def shortened(text: str, letters: int) -> str:
+    """Return a text of at most so many letters: its beginning and its end.
+
+    >>> shortened("Department of Transport", 12)
+    'Depart…sport'
+    """
+    if len(text) <= letters:
+        return text
+    return f"{text[: letters // 2]}…{text[len(text) - (letters - letters // 2 - 1) :]}"
+
+
 def _short(text: str, letters: int) -> str:
-    return escape(text if len(text) <= letters else f"{text[: letters - 1]}…")
+    return escape(shortened(text, letters))
 
 
 def _svg(height: float, label: str, parts: Sequence[str]) -> str:

@@ -74,6 +74,7 @@ def shown_of(dataset: Dataset) -> Shown:
         categories=categories,
         whole=tuple(name for name in numbers if _is_whole(frozen.source_types.field(name).type)),
         units={name: frozen.schema.column(name).unit for name in numbers},
+        pooled=tuple(name for part in frozen.categories if part.pooled for name in part.columns),
         left_out=tuple(
             column.name
             for column in frozen.schema.shown
