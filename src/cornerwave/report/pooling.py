@@ -18,7 +18,8 @@ def recovered(found: Sequence[Coalition], everybody: int = 0) -> str:
         'copy noise of its own<span class="key gap"></span>what pooling would then have gained.</p>'
     )
     lines = [
-        (_who(each, everybody), each.joint_privacy, each.independent_privacy) for each in found
+        (_who(each, everybody, letters=12), each.joint_privacy, each.independent_privacy)
+        for each in found
     ]
     rows = [
         (
@@ -27,7 +28,7 @@ def recovered(found: Sequence[Coalition], everybody: int = 0) -> str:
             f"{each.joint_privacy:.4f}",
             f"{each.gain:.4f}",
             f"{each.independent_privacy:.4f}",
-            f"{each.independent_gain:.4f}",
+            f"{max(each.independent_gain, 0.0):.4f}",
         )
         for each in found
     ]
