@@ -23,7 +23,18 @@ from cornerwave.vault.key import Key
 from tests.conftest import edit_ledger, make_people, state
 
 CANARY = "48213"
-COMMANDS = ["init", "inspect", "register", "release", "ledger", "coalition", "demo"]
+COMMANDS = [
+    "init",
+    "inspect",
+    "register",
+    "release",
+    "ledger",
+    "coalition",
+    "report",
+    "audit",
+    "attack",
+    "demo",
+]
 
 
 class Result:
