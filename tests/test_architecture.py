@@ -17,12 +17,13 @@ NUMERIC = FOUNDATION | {"moments", "noise"}
 ALLOWED = {
     "errors": set(),
     "version": set(),
+    "webpage": set(),
     "levels": {"errors"},
     "moments": FOUNDATION,
     "noise": FOUNDATION,
     "algorithms": NUMERIC,
     "table": NUMERIC,
-    "audit": NUMERIC | {"table", "attack", "miner"},
+    "audit": NUMERIC | {"table", "attack", "miner", "webpage"},
     "adversary": NUMERIC | {"table", "attack", "audit"},
     "vault": NUMERIC | {"table"},
     "rows": NUMERIC | {"table", "vault"},
@@ -30,6 +31,7 @@ ALLOWED = {
     "release": NUMERIC | {"table", "vault", "rows"},
     "inspection": NUMERIC | {"table"},
     "owner": NUMERIC | {"table", "vault", "rows", "register", "release", "audit"},
+    "report": NUMERIC | {"table", "vault", "owner", "audit", "miner", "webpage"},
 }
 SECRET = {"vault", "owner", "release", "register", "rows"}
 NEVER = {"attack": SECRET, "miner": SECRET, "audit": SECRET, "adversary": SECRET}

@@ -30,6 +30,7 @@ COMMANDS = [
     "release",
     "ledger",
     "coalition",
+    "report",
     "audit",
     "attack",
     "demo",

@@ -350,6 +350,30 @@ def coalition(
 
 
 @app.command()
+def report(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="Where to write the page.")],
+    external: Annotated[
+        bool,
+        typer.Option("--external", help="A page for others, drawn from the copies alone."),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Where the registered table lies now, if it was moved."),
+    ] = None,
+    vault: VaultOption = None,
+) -> None:
+    """Write a web page about a dataset: who holds what, and what it tells and costs."""
+    from cornerwave.report import write_report
+
+    dataset = _open(vault).dataset(name, source=source)
+    with _progress("Reporting", dataset.frozen.rows) as progress:
+        path = write_report(dataset, out, external=external, force=force, progress=progress)
+    _say(f"{path}: {'for others' if external else 'for the owner alone'}")
+
+
+@app.command()
 def audit(
     source: Annotated[Path, typer.Argument(help="The original table.")],
     copies: Annotated[list[Path], typer.Argument(help="Copies of it, made by any tool.")],

@@ -87,7 +87,8 @@ def rank_scale(sample: Floats, column: str) -> Scale:
 class Thinned:
     """Some values of each column, evenly spread over a table of unknown length."""
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, *, most: int | None = None) -> None:
+        self._most = SAMPLE if most is None else most
         self._parts: list[list[Floats]] = [[] for _ in range(columns)]
         self._stride, self._seen = 1, 0
 
@@ -97,7 +98,7 @@ class Thinned:
         for parts, column in zip(self._parts, columns, strict=True):
             parts.append(column[first :: self._stride].copy())
         self._seen += len(columns[0])
-        while self._seen // self._stride > SAMPLE:
+        while self._seen // self._stride > self._most:
             self._parts = [[self.column(i)[::2]] for i in range(len(self._parts))]
             self._stride *= 2
 

@@ -81,6 +81,11 @@ def check_output(path: Path, *, force: bool = False) -> None:
     """Raise OutputError unless a copy can be written to this place."""
     if not path.name.lower().endswith(ENDINGS):
         raise OutputError(f"{path}: the ending must be one of {', '.join(ENDINGS)}")
+    check_place(path, force=force)
+
+
+def check_place(path: Path, *, force: bool = False) -> None:
+    """Raise OutputError unless a file, of whatever kind, can be written to this place."""
     with _telling(path):  # a directory that may not be looked into
         exists, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
     if is_directory:
@@ -165,15 +170,27 @@ def _escaped(name: str) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text so that it appears whole, or not at all."""
+    with _telling(path):
+        _remove_leftovers(path)
+        _write_whole(path, text, beside=path)
+
+
 def _write_beside(path: Path, metadata: Mapping[str, Any]) -> None:
-    descriptor, part = _create_hidden(path)
+    _write_whole(metadata_path(path), json.dumps(metadata, indent=2) + "\n", beside=path)
+
+
+def _write_whole(path: Path, text: str, *, beside: Path) -> None:
+    """Write a text by way of a hidden file of `beside`."""
+    descriptor, part = _create_hidden(beside)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(json.dumps(metadata, indent=2) + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
             part.chmod(0o666 & ~_umask())
-            part.replace(metadata_path(path))
+            part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise

@@ -1,0 +1,105 @@
+"""The bins of a column's histograms: round numbers, found in the copies.
+
+From the 1 % to the 99 % quantile of the noisiest copy, but at most three times as wide
+as the same range of the least noisy one; so no end of an axis is a cell of the original.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.table.scale import Thinned
+
+Floats = NDArray[np.float64]
+
+BINS = 48
+WIDEST = 3.0
+TAIL = 0.01
+SAMPLE = 1 << 14
+"""Rows of a copy that its quantiles are taken from."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Bins of one width: `edges` are `first`, `first + step`, ..., `bins` of them."""
+
+    first: float
+    step: float
+    bins: int
+
+    @property
+    def edges(self) -> Floats:
+        """The ends of the bins."""
+        return self.first + self.step * np.arange(self.bins + 1, dtype=np.float64)
+
+    def count(self, values: Floats) -> NDArray[np.int64]:
+        """Return how many values lie in each bin; what is missing or beyond is in none."""
+        places = np.floor((values[~np.isnan(values)] - self.first) / self.step)
+        inside = places[(places >= 0) & (places < self.bins)].astype(np.int64)
+        return np.bincount(inside, minlength=self.bins)
+
+
+def axes_of(blocks: Sequence[Iterable[Floats]], whole: Sequence[bool]) -> list[Axis]:
+    """Return an axis per column from blocks (rows, columns) of the least and the most noisy copy.
+
+    Columns of `whole` numbers get bins that each hold as many of them.
+    """
+    samples = [_sample(copy, len(whole)) for copy in blocks]
+    return [
+        axis_of([sample.column(i) for sample in samples], whole=is_whole)
+        for i, is_whole in enumerate(whole)
+    ]
+
+
+def axis_of(copies: Sequence[Floats], *, whole: bool = False) -> Axis:
+    """Return the axis of one column from its values in the copies, least noisy first.
+
+    >>> axis_of([np.linspace(0, 100, 1001), np.linspace(-50, 150, 1001)])
+    Axis(first=-50.0, step=5.0, bins=40)
+    """
+    ranges = [np.nanquantile(values, (TAIL, 1 - TAIL)) for values in (copies[0], copies[-1])]
+    middle, reach = ranges[0].mean(), WIDEST / 2 * np.ptp(ranges[0])
+    low = max(float(ranges[1][0]), float(middle - reach))
+    high = min(float(ranges[1][1]), float(middle + reach))
+    step = round_step((high - low) / BINS, least=1.0 if whole else 0.0)
+    first = math.floor(low / step)
+    return Axis(first * step, step, max(math.ceil(high / step) - first, 1))
+
+
+def round_step(width: float, *, least: float = 0.0) -> float:
+    """Return the next of 1, 2, 5, 10, ... times a power of ten.
+
+    >>> round_step(0.13), round_step(0.13, least=1.0)
+    (0.2, 1.0)
+    """
+    width = max(width, least, 1e-300)
+    power = 10.0 ** math.floor(math.log10(width))
+    found = next((m * power for m in (1, 2, 5) if m * power >= width * 0.999), 10 * power)
+    return float(f"{found:.1g}")
+
+
+def tick(value: float, unit: str | None) -> str:
+    """Write an end of an axis; dates as dates.
+
+    >>> tick(12000.0, None), tick(365.0, "days since 1970-01-01")
+    ('12,000', '1971-01-01')
+    """
+    seconds = value * 86400 if unit and unit.startswith("days") else value
+    if unit and "1970" in unit:
+        try:
+            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+        except OverflowError:
+            return f"{value:.4g}"
+        return moment.date().isoformat()
+    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _sample(blocks: Iterable[Floats], columns: int) -> Thinned:
+    sample = Thinned(columns, most=SAMPLE)
+    for block in blocks:
+        sample.add(list(block.T))
+    return sample

@@ -1,0 +1,293 @@
+"""The report: its sections, its numbers against direct ones, and what others may not see."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as papq
+import pytest
+
+from cornerwave.miner import Copy
+from cornerwave.owner import Dataset, Vault
+from cornerwave.report import write_report
+from cornerwave.report.copies import Copies, look
+from cornerwave.report.original import Original, look_behind
+from cornerwave.report.page import render_external
+from cornerwave.report.spine import copies_of, shown_of
+from tests.audit.test_command import command
+from tests.conftest import ledger_lines
+
+ROWS = 3000
+RECIPIENTS = ("Quokka Ltd", "Zyzzyva GmbH", "Wombat & Sons")
+SECTIONS = (
+    "The ladder of levels",
+    "Each column in each copy",
+    "What coalitions could recover",
+    "What a miner",
+    "Records that stand out",
+    "Notes",
+)
+
+
+def table() -> pa.Table:
+    rng = np.random.default_rng(5)
+    age = rng.integers(18, 90, ROWS)
+    wage = np.round(300 + 25.5 * age + rng.normal(0, 400, ROWS), 2)
+    wage[:3] = 87_654.32
+    city = np.array(["Ulm", "Bonn", "Jena"])[rng.choice(3, ROWS, p=[0.6, 0.3, 0.1])].astype(object)
+    city[0] = "Hermitville"
+    return pa.table(
+        {
+            "id": [f"person-{row}" for row in range(ROWS)],
+            "age": age,
+            "height": pa.array(rng.normal(170, 9, ROWS), mask=rng.random(ROWS) < 0.1),
+            "wage": wage,
+            "gain": rng.lognormal(3, 2, ROWS),
+            "score": rng.gamma(2, 3, ROWS),
+            "born": pa.array(rng.integers(0, 9000, ROWS).astype("int32")).cast(pa.date32()),
+            "sex": np.array(["f", "m"])[rng.integers(0, 2, ROWS)],
+            "city": pa.array(city),
+            "secretly": rng.random(ROWS) * 1e6,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    papq.write_table(table(), folder / "people.parquet")
+    vault = Vault.create(folder / "vault")
+    vault.register(
+        "people",
+        folder / "people.parquet",
+        key="id",
+        keep=["secretly"],
+        transform={"gain": "log1p", "score": "rank"},
+        hide_missing=["height"],
+    )
+    dataset = vault.dataset("people")
+    for recipient, privacy in zip(RECIPIENTS, (0.2, 0.5, 0.5), strict=True):
+        dataset.release(to=recipient, privacy=privacy).to_arrow()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dataset(folder: Path) -> Dataset:
+    return Vault.open(folder / "vault").dataset("people")
+
+
+@pytest.fixture(scope="module")
+def copies(dataset: Dataset) -> Copies:
+    return copies_of(dataset)
+
+
+@pytest.fixture(scope="module")
+def original(dataset: Dataset, copies: Copies) -> Original:
+    return look_behind(dataset, copies)
+
+
+@pytest.fixture(scope="module")
+def pages(folder: Path, dataset: Dataset) -> tuple[str, str]:
+    """The owner's page and the one for others."""
+    before = ledger_lines(folder / "vault" / "ledger.db")
+    owner = write_report(dataset, folder / "owner.html")
+    external = write_report(dataset, folder / "external.html", external=True)
+    assert ledger_lines(folder / "vault" / "ledger.db") == before
+    return owner.read_text(encoding="utf-8"), external.read_text(encoding="utf-8")
+
+
+def test_the_owners_page_has_every_section(pages: tuple[str, str]) -> None:
+    for section in SECTIONS:
+        assert f"<h2>{section}" in pages[0]
+    for words in ("Quokka Ltd", "Wombat &amp; Sons", "log(1 + gain)", "Regression of", "Ulm"):
+        assert words in pages[0]
+    for table_of in ("Means", "Standard deviations", "Correlations", "Shares of categories"):
+        assert f"<h3>{table_of}</h3>" in pages[0]
+    assert "nan" not in re.sub(r"<[^>]*>", " ", pages[0]).lower().split()
+
+
+def test_pages_stand_alone(pages: tuple[str, str]) -> None:
+    for page in pages:
+        HTMLParser().feed(page)
+        assert "prefers-color-scheme: dark" in page
+        assert not re.search(r"(src|href)=|url\(|@import|<script", page)
+
+
+def test_no_page_shows_a_cell(pages: tuple[str, str]) -> None:
+    """Cells of six digits: shorter ones may equal a figure by chance."""
+    source = table()
+    for page in pages:
+        assert "person-" not in page
+        assert "Hermitville" not in page
+        assert not re.search("87,?654", page)
+        for name in ("secretly", "gain"):
+            cells = [cell for cell in source.column(name).to_pylist() if cell > 5000]
+            assert not any(f"{cell:.2f}" in page or f"{cell:,.2f}" in page for cell in cells)
+
+
+def test_others_see_nothing_of_the_original(
+    pages: tuple[str, str], dataset: Dataset, original: Original
+) -> None:
+    owner, external = pages
+    assert not any(name.split()[0] in external for name in RECIPIENTS)
+    assert not any(holding.since in external for holding in dataset.holdings)
+    for words in ("original</text>", "<th>original", "stand out", "without a copy"):
+        assert words in owner
+        assert words not in external
+    means, deviations = _column(owner, "Means", 1), _column(owner, "Standard deviations", 1)
+    assert len(means) == 5
+    for figure in [*means, *deviations, *_column(owner, "Correlations", 1)]:
+        assert f"<td>{figure}</td>" in owner
+        assert figure not in external
+
+
+def test_others_see_what_the_files_of_the_copies_tell(
+    tmp_path: Path, dataset: Dataset, pages: tuple[str, str]
+) -> None:
+    """The page for others can be drawn by whoever holds the copies."""
+    places = []
+    for recipient, privacy in zip(RECIPIENTS[:2], (0.2, 0.5), strict=True):
+        place = tmp_path / f"{privacy}.parquet"
+        places.append(dataset.release(to=recipient, privacy=privacy).write(place))
+    found = look([Copy.open(place) for place in places], shown_of(dataset))
+    assert render_external("people", found) == pages[1]
+
+
+def _column(page: str, title: str, place: int) -> list[str]:
+    body = page.split(f"<h3>{title}</h3>")[1].split("</table>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in body.split("<tr>")]
+    return [row[place] for row in rows if row]
+
+
+def test_histograms_and_shares_are_those_of_the_copies(dataset: Dataset, copies: Copies) -> None:
+    copy = dataset.release(to=RECIPIENTS[0], privacy=0.2).to_arrow()
+    axis = copies.axes["wage"][1]
+    wage = copy.column("wage").to_numpy()
+    expected = np.histogram(wage[wage < axis.edges[-1]], axis.edges)[0]
+    assert copies.tallies[0].numbers["wage"].tolist() == expected.tolist()
+    place = copies.labels["city"].to_pylist().index("Ulm")
+    counted = copy.column("city").to_pylist().count("Ulm")
+    assert copies.tallies[0].labels["city"][place] == counted
+
+
+def test_the_originals_figures_are_exact(original: Original, copies: Copies) -> None:
+    source = table()
+    wage = source.column("wage").to_numpy()
+    assert original.mined.mean is not None
+    assert original.mined.mean["wage"].value == pytest.approx(wage.mean())
+    assert original.mined.deviation["wage"].value == pytest.approx(wage.std(ddof=1))
+    logs = np.log1p(source.column("gain").to_numpy())
+    assert original.mined.mean["gain"].value == pytest.approx(logs.mean())
+    axis = copies.axes["age"][1]
+    counts = np.histogram(source.column("age").to_numpy(), axis.edges)[0]
+    assert original.tally.numbers["age"].tolist() == counts.tolist()
+    assert original.exposed.columns[:, original.columns.index("wage")].tolist() == [3, 3]
+
+
+def test_the_originals_regression_is_least_squares(original: Original, copies: Copies) -> None:
+    source = table()
+    names = copies.asked.numbers
+    assert names[-1] == "born"
+    values = {n: source.column(n).cast(pa.int32()).to_numpy() for n in ("born",)}
+    values |= {n: source.column(n).to_numpy() for n in ("age", "height", "wage", "gain")}
+    values["gain"] = np.log1p(values["gain"])
+    sex = (np.array(source.column("sex").to_pylist()) == "m").astype(float)
+    X = np.column_stack([np.ones(ROWS), *(values[n] for n in names[:-1]), sex]).astype(float)
+    there = ~np.isnan(X).any(axis=1)
+    expected = np.linalg.lstsq(X[there], values["born"][there].astype(float), rcond=None)[0]
+    assert original.mined.regression is not None
+    # the miner takes an indicator's variance as p (1 - p), without n / (n - 1)
+    found = original.mined.regression.coefficients.value
+    assert found == pytest.approx(expected, rel=2 / ROWS)
+
+
+def test_estimates_cover_the_original(original: Original, copies: Copies) -> None:
+    """Six standard errors: once in 10^9 by chance, for columns that nothing biases."""
+    assert original.mined.mean is not None
+    for mined in copies.mined:
+        assert mined.mean is not None
+        for name in ("age", "wage", "gain", "born"):
+            found, truth = mined.mean[name], original.mined.mean[name].value
+            assert abs(found.value - truth) < 6 * found.standard_error
+
+
+def test_what_biases_is_noted(pages: tuple[str, str]) -> None:
+    for page in pages:
+        assert "missing values were filled in" in page
+        assert "not shown, for being constant, kept or a key: id, secretly" in page
+
+
+def test_coalitions_gain_nothing_and_independent_noise_would(original: Original) -> None:
+    by_members = {tuple(name for name, _ in c.members): c for c in original.coalitions}
+    assert len(by_members) == 7  # three alone, three pairs, and all
+    pair = next(c for members, c in by_members.items() if set(members) == set(RECIPIENTS[1:]))
+    assert pair.joint_privacy == 0.5
+    assert pair.independent_privacy == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["people", "--out", "owner.html"], "exists"),
+        (["people", "--out", "owner.txt"], "the ending must be .html"),
+        (["people", "--out", "nowhere/owner.html"], "no directory"),
+        (["nobody", "--out", "x.html"], "nobody"),
+        (["fresh", "--out", "x.html"], "cornerwave release fresh --to"),
+        (["people", "--out", "x.html", "--source", "changed.parquet"], "not the table"),
+    ],
+)
+def test_refusals_are_one_line_and_leave_nothing(
+    folder: Path, pages: tuple[str, str], arguments: list[str], words: str
+) -> None:
+    if words.startswith("cornerwave release"):
+        Vault.open(folder / "vault").register("fresh", pa.table({"x": [1.0, 2.0, 4.0]}))
+    changed = table().slice(1)
+    papq.write_table(changed, folder / "changed.parquet")
+    before = {path.name for path in folder.iterdir()}
+    lines = ledger_lines(folder / "vault" / "ledger.db")
+    done = command("report", *arguments, "--vault", "vault", folder=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr
+    assert {path.name for path in folder.iterdir()} == before
+    assert ledger_lines(folder / "vault" / "ledger.db") == lines
+
+
+def test_the_command_writes_and_replaces_when_forced(folder: Path, pages: tuple[str, str]) -> None:
+    arguments = ("report", "people", "--vault", "vault", "--out", "external.html")
+    done = command(*arguments, "--external", "--force", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "for others" in done.stderr
+    assert (folder / "external.html").read_text(encoding="utf-8") == pages[1]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"x": np.arange(40.0)},
+        {"c": ["a", "b"] * 20},
+        {"x": np.arange(40.0), "same": np.full(40, 7.25), "c": ["a", None, "b", "b"] * 10},
+    ],
+    ids=["a number", "a category", "constant and missing"],
+)
+@pytest.mark.filterwarnings("ignore::cornerwave.errors.SingularCovariance")
+def test_small_tables_have_pages(tmp_path: Path, vault: Vault, columns: dict[str, object]) -> None:
+    dataset = vault.register("small", pa.table(columns))
+    dataset.release(to="one", noise=50.0).to_arrow()
+    for external in (False, True):
+        place = write_report(dataset, tmp_path / f"{external}.html", external=external)
+        assert "7.25" not in place.read_text(encoding="utf-8").replace("7.25rem", "")
+
+
+def test_pooled_values_count_as_others(tmp_path: Path, vault: Vault) -> None:
+    city = ["Ulm"] * 60 + ["Bonn"] * 30 + [f"village {i}" for i in range(10)]
+    source = pa.table({"x": np.arange(100.0), "city": city})
+    dataset = vault.register("towns", source, min_count=5)
+    dataset.release(to="one", privacy=0.1).to_arrow()
+    page = write_report(dataset, tmp_path / "towns.html").read_text(encoding="utf-8")
+    assert "village" not in page
+    original = page.split('aria-label="Shares of city"')[1].split("privacy 0.1")[0]
+    assert re.findall(r"[\d.]+%", original) == ["60.0%", "30.0%", "10.0%"]
+    assert "city=" not in page  # no regression on labels that the original has not
