@@ -85,7 +85,7 @@ def _refresh_block(
     times = np.zeros(block.shape[1])
     event = 0
     while len(active):
-        words = events.words(event, ids[active])
+        words = events.words(event, ids if len(active) == len(ids) else ids[active])
         count = _apply_events(words, active, times, bounds, horizons, block)
         active = active[:count]
         event += 1
