@@ -68,7 +68,8 @@ def test_normals_never_overflow() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_any_seed_is_recovered(seed: int) -> None:
     X = np.random.default_rng(seed).standard_normal((2000, 3)) @ np.diag([1.0, 1e3, 1e-3]) + 5
-    leaked = np.arange(100 * seed, 100 * seed + 270)
+    # The last column is small beside its mean: its doubles hide bits, so more rows are needed.
+    leaked = np.arange(100 * seed, 100 * seed + 400)
     [copy] = MersenneTwister().copies(X, noise=[1.0], unsafe_seed=seed)
     found = strip(copy, noise=1.0, covariance=np.cov(X.T), leaked=leaked, truth=X[leaked])
     assert found.found

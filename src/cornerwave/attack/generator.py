@@ -48,8 +48,9 @@ def strip(copy: Any, *, noise: float, covariance: Any, leaked: Any, truth: Any) 
 
     copy: (T, N); noise: v; covariance: K (N, N); leaked: (n,) ascending positions;
     truth: (n, N). Rows in one stretch suffice from about 700 / N on, scattered ones from
-    about 1200 / N. A state counts as found only if it is the only one that fits and it
-    predicts the noise of every leaked row.
+    about 1200 / N; more where a column is small beside its mean, which hides bits. A
+    state counts as found only if it is the only one that fits and it predicts the noise
+    of every leaked row.
     """
     copy, truth = np.asarray(copy, dtype=np.float64), np.asarray(truth, dtype=np.float64)
     lower = np.sqrt(noise) * factor(np.atleast_2d(covariance)).lower
