@@ -1,6 +1,6 @@
 """A web page that needs nothing else: no script, no font, no network; light and dark."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
 STYLE = """
@@ -77,3 +77,14 @@ def scrolling(inner: str) -> str:
 def _cell(text: str, marked: str) -> str:
     kind = ' class="fault"' if marked and text == marked else ""
     return f"<td{kind}>{escape(text)}</td>"
+
+
+def share_scale(x_of: Callable[[float], float], top: float, bottom: float) -> str:
+    """Return the grid of a picture whose x axis is a share that stays hidden, as SVG."""
+    ticks = []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x = x_of(share)
+        ticks.append(f'<line x1="{x}" y1="{top}" x2="{x}" y2="{bottom}" class="grid"/>')
+        word = {0.0: "0: all known", 1.0: "1: all hidden"}.get(share, f"{share:g}")
+        ticks.append(f'<text x="{x}" y="{top - 8}" class="small mid">{word}</text>')
+    return "".join(ticks)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from cornerwave.audit.chance import CHECKS
 from cornerwave.audit.gain import Gain
 from cornerwave.audit.measured import Audit
+from cornerwave.webpage import share_scale
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +25,7 @@ def ladder(audit: Audit) -> str:
     chosen = _chosen(whole, len(audit.columns))
     step, top = 46, 40
     height = top + step * len(chosen) + 12
-    parts = [_scale(top - 12, height - 8)]
+    parts = [share_scale(_x, top - 12, height - 8)]
     for line, n in enumerate(chosen):
         y = top + step * line + step / 2
         parts.append(_rung(audit, whole, n, y))
@@ -58,16 +59,6 @@ def _chosen(whole: Gain | None, columns: int) -> Sequence[int]:
 
 def _x(share: float) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0)
-
-
-def _scale(top: float, bottom: float) -> str:
-    ticks = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x = _x(share)
-        ticks.append(f'<line x1="{x}" y1="{top}" x2="{x}" y2="{bottom}" class="grid"/>')
-        word = {0.0: "0: all known", 1.0: "1: all hidden"}.get(share, f"{share:g}")
-        ticks.append(f'<text x="{x}" y="{top - 8}" class="small mid">{word}</text>')
-    return "".join(ticks)
 
 
 def _rung(audit: Audit, whole: Gain | None, n: int, y: float) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cornerwave.levels import Level
 from cornerwave.report.axis import Axis, tick
+from cornerwave.webpage import share_scale
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +85,7 @@ def ladder(levels: Sequence[Level], words: Sequence[str]) -> str:
     """Draw the levels on the way from all known to all hidden, each with some words."""
     step, top = 34, 40
     height = top + step * len(levels) + 6
-    parts = [_scale(top - 10, height - 4)]
+    parts = [share_scale(_x, top - 10, height - 4)]
     for i, (level, text) in enumerate(zip(levels, words, strict=True)):
         y = top + step * i + step / 2
         x = _x(level.privacy)
@@ -99,7 +100,7 @@ def rails(lines: Sequence[tuple[str, float, float]]) -> str:
     """Draw, for each (who, together, independent), what stays hidden and what would have."""
     step, top = 30, 40
     height = top + step * len(lines) + 6
-    parts = [_scale(top - 10, height - 4)]
+    parts = [share_scale(_x, top - 10, height - 4)]
     for i, (who, together, independent) in enumerate(lines):
         y = top + step * i + step / 2
         one, other = _x(together), _x(independent)
@@ -177,16 +178,6 @@ def _height(panels: int, height: float) -> float:
 
 def _x(share: float) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0)
-
-
-def _scale(top: float, bottom: float) -> str:
-    ticks = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x = _x(share)
-        ticks.append(f'<line x1="{x}" y1="{top}" x2="{x}" y2="{bottom}" class="grid"/>')
-        word = {0.0: "0: all known", 1.0: "1: all hidden"}.get(share, f"{share:g}")
-        ticks.append(f'<text x="{x}" y="{top - 8}" class="small mid">{word}</text>')
-    return "".join(ticks)
 
 
 def _name(text: str, x: float, y: float) -> str:
