@@ -1,6 +1,3 @@
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -14,6 +11,7 @@ from cornerwave.noise import refresh as module
 from cornerwave.noise.refresh import MISSING, refresh, retention, thresholds
 from cornerwave.noise.stream import NOISE_FORMAT, position_ids
 from tests import twins
+from tests.processor import report_of
 from tests.scores import worst_cell_score
 
 KEY = bytes(range(32))
@@ -205,19 +203,10 @@ def test_no_rows_no_values_but_one_and_no_noise_to_speak_of():
 
 
 def test_bit_identical_on_a_plain_processor(tmp_path):
-    def report(**settings):
-        return subprocess.run(
-            [sys.executable, "-c", REPORT],
-            env=os.environ | settings,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-
-    here = report()
+    here = report_of(REPORT)
     assert len(here.splitlines()) == 3
     cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    assert report(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache) == here
+    assert report_of(REPORT, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache) == here
 
 
 def test_the_kernels_are_strict():

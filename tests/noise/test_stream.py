@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 
 import llvmlite.binding as llvm
 import numba
@@ -14,6 +12,7 @@ from cornerwave.noise import reading, stream
 from cornerwave.noise.stream import NOISE_FORMAT, WhiteStreams, position_ids
 from cornerwave.table import fingerprint, siphash
 from tests import twins
+from tests.processor import report_of
 from tests.scores import (
     normal_distance_score,
     worst_correlation_score,
@@ -260,13 +259,7 @@ def run_kernels():
 
 
 def run_report(**settings):
-    return subprocess.run(
-        [sys.executable, "-c", REPORT],
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    return report_of(REPORT, **settings)
 
 
 def test_bit_identical_on_a_plain_processor(tmp_path):

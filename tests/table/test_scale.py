@@ -1,6 +1,3 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 from statistics import NormalDist
 
@@ -15,6 +12,7 @@ from cornerwave.errors import ColumnError
 from cornerwave.moments import Moments
 from cornerwave.table import scale as module
 from cornerwave.table.scale import KNOTS, ROWS_PER_KNOT, Scale, Thinned, rank_scale
+from tests.processor import report_of
 
 LOG = Scale("log1p")
 PEOPLE = Path(cornerwave.__file__).parent / "data" / "people.parquet"
@@ -213,19 +211,10 @@ def test_a_short_table_is_taken_whole():
 
 
 def test_bit_identical_on_a_plain_processor(tmp_path):
-    def report(**settings):
-        return subprocess.run(
-            [sys.executable, "-c", REPORT],
-            env=os.environ | settings,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-
-    here = report()
+    here = report_of(REPORT)
     assert len(here.splitlines()) == 2
     cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    assert report(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache) == here
+    assert report_of(REPORT, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache) == here
 
 
 def test_the_kernels_are_strict():
