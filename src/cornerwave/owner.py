@@ -40,7 +40,7 @@ from cornerwave.table.finish import Finish
 from cornerwave.table.read import Source, open_source
 from cornerwave.table.schema import MARGINAL, Choices, decide
 from cornerwave.table.schema_file import read_choices
-from cornerwave.table.write import CopyFile, check_output
+from cornerwave.table.write import CopyFile, check_output, plain
 from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
 from cornerwave.vault.ledger import Entry, Holding, Ledger, dataset_key
@@ -353,7 +353,8 @@ class Release:
         with _releasing([self]):
             _make([self], [sink])
             _confirm([self])
-        return pa.concat_tables(sink.groups)
+        copy = pa.concat_tables(sink.groups)
+        return copy.cast(plain(copy.schema))
 
     def to_frame(self) -> Any:
         """Return the copy as the kind of frame that was registered; as Arrow for a file."""

@@ -28,7 +28,7 @@ from cornerwave.noise.stream import Ids, WhiteStreams
 from cornerwave.rows import Group, Secrets, group_rows, numbered
 from cornerwave.table.fingerprint import Fingerprint
 from cornerwave.table.finish import Finish
-from cornerwave.table.read import Source
+from cornerwave.table.read import ENCODED_TEXT, Source
 from cornerwave.table.schema import CATEGORY, PERTURBED, Column
 from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
@@ -62,7 +62,10 @@ class Order:
     wanted: tuple["Wanted", ...]
 
     def copy_schema(self, wanted: "Wanted") -> pa.Schema:
-        """Return the columns of a copy, in the source's order; numbers are floats or rounded."""
+        """Return the columns of a copy, in the source's order; numbers are floats or rounded.
+
+        Text that was refreshed has its distinct values apart on the way to the sinks.
+        """
         types = self.frozen.source_types
         return pa.schema(
             [_field(column, types, wanted.finish) for column in self.frozen.schema.shown]
@@ -278,7 +281,9 @@ def _field(column: Column, types: pa.Schema, finish: Finish) -> pa.Field:
     type_ = types.field(column.name).type
     if column.role == PERTURBED:
         return pa.field(column.name, finish.type_of(column.name, type_))
-    return pa.field(column.name, type_.value_type if pa.types.is_dictionary(type_) else type_)
+    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    apart = column.role == CATEGORY and plain == pa.string()
+    return pa.field(column.name, ENCODED_TEXT if apart else plain)
 
 
 def _difference(found: Fingerprint | None, frozen: Frozen) -> str:

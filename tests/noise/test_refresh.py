@@ -128,7 +128,30 @@ def test_the_thresholds_are_exact(counts):
     [(0, 0), (2**62 - 1, 0), (2**62, 1), (2**63, 2), (2**64 - 1, 2)],
 )
 def test_a_word_on_a_bound_belongs_above_it(word, category):
-    assert module._category_of(np.uint64(word), thresholds([1, 1, 2])) == category
+    assert category_of(word, thresholds([1, 1, 2])) == category
+
+
+def category_of(word, bounds):
+    return module._category_of(np.uint64(word), bounds, module._guide(bounds))
+
+
+@given(
+    counts=st.lists(st.integers(1, 2**60), min_size=1, max_size=300),
+    word=st.integers(0, 2**64 - 1),
+    data=st.data(),
+)
+def test_the_guide_finds_what_counting_the_bounds_finds(counts, word, data):
+    bounds = thresholds(counts)
+    beside = int(bounds[data.draw(st.integers(0, len(counts) - 1))])
+    for tried in (word, max(beside - 1, 0), beside, min(beside + 1, 2**64 - 1)):
+        counted = sum(int(bound) <= tried for bound in bounds)
+        assert category_of(tried, bounds) == min(counted, len(counts) - 1)
+
+
+def test_the_guide_serves_more_categories_than_it_has_shares():
+    bounds = thresholds(range(1, 20_001))
+    for word in np.random.default_rng(3).integers(0, 2**64, 1000, dtype=np.uint64):
+        assert category_of(word, bounds) == np.searchsorted(bounds, word, side="right")
 
 
 # --- what it must not depend on -------------------------------------------------------------

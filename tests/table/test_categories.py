@@ -298,6 +298,15 @@ def test_too_many_values_are_refused_with_advice():
         check_number(("c", "d"), many, 70_000)
 
 
+def test_decoded_text_lists_its_own_values_alone_in_their_order():
+    kept = frozen({"c": pa.array(["rare", "often", "often", "some", "some", "often", None])})
+    code = {text: kept.values[0].to_pylist().index(text) for text in ("rare", "often", "some")}
+    rows = [MISSING, code["some"], code["often"], code["some"]]
+    [found] = kept.decode(np.array(rows, dtype=np.int32))
+    assert found.to_pylist() == [None, "some", "often", "some"]
+    assert found.dictionary.to_pylist() == ["some", "often"]
+
+
 def test_nothing_to_draw_from_is_refused():
     with pytest.raises(ColumnError, match="'c': no values at all; drop it"):
         frozen({"c": pa.array([None, None], pa.string())})

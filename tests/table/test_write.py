@@ -64,6 +64,29 @@ def test_what_was_written_is_read_again(path):
     assert files(path.parent) == [path.name, *beside]
 
 
+def test_text_whose_values_stand_apart_is_read_as_text(path):
+    apart = TABLE.set_column(1, "b", TABLE["b"].dictionary_encode())
+    publish(path, apart)
+    source = open_source(path)
+    assert source.schema.field("b").type == pa.string()
+    found = pa.concat_tables(source.groups(["a", "b"], 2))
+    assert found.to_pydict() == TABLE.to_pydict()
+
+
+def test_types_that_parquet_itself_does_not_have_are_kept(tmp_path):
+    columns = {
+        "took": pa.array([1, None], pa.duration("ms")),
+        "text": pa.array(["x", None], pa.large_string()),
+        "at": pa.array([1, None], pa.timestamp("us", tz="Europe/Berlin")),
+        "kind": pa.array(["x", None]).dictionary_encode(),
+    }
+    publish(tmp_path / "t.parquet", pa.table(columns))
+    found = papq.read_table(tmp_path / "t.parquet")
+    plain_types = [*(column.type for column in list(columns.values())[:3]), pa.string()]
+    assert found.schema.types == plain_types
+    assert found.column("kind").to_pylist() == ["x", None]
+
+
 def test_metadata_round_trip(path):
     publish(path)
     assert read_metadata(path) == METADATA

@@ -32,7 +32,7 @@ Codes = NDArray[np.int32]
 """Categories by number; -1 is missing, and stays so."""
 
 MISSING = -1
-BLOCK_ROWS = 8192
+BLOCK_ROWS = 16384
 
 
 def retention(noise: float) -> float:
@@ -68,27 +68,21 @@ def refresh(
 ) -> NDArray[np.int32]:
     """Return one row of refreshed codes per noise, shape (levels, rows)."""
     out = np.tile(codes, (len(noise), 1))
+    if not len(noise):
+        return out
     horizons = np.array([_log_1p(level) for level in noise])
-    events = _Events(key, column)
+    guide, events = _guide(bounds), _Events(key, column)
+    chosen = np.empty(BLOCK_ROWS, dtype=np.int64)
     for start in range(0, len(codes), BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
-        block = np.ascontiguousarray(out[:, part])
-        _refresh_block(block, ids[part], horizons, bounds, events)
-        out[:, part] = block
+        rows = start + np.flatnonzero(codes[start : start + BLOCK_ROWS] != MISSING)
+        times = np.zeros(len(rows))
+        event = 0
+        while len(rows):
+            words = events.words(event, rows, ids)
+            count = _apply_events(words, rows, times, chosen, bounds, guide, horizons, out)
+            rows = rows[:count]
+            event += 1
     return out
-
-
-def _refresh_block(
-    block: NDArray[np.int32], ids: Ids, horizons: Any, bounds: Words, events: "_Events"
-) -> None:
-    active = np.flatnonzero(block[0] != MISSING) if len(block) else np.empty(0, np.int64)
-    times = np.zeros(block.shape[1])
-    event = 0
-    while len(active):
-        words = events.words(event, ids if len(active) == len(ids) else ids[active])
-        count = _apply_events(words, active, times, bounds, horizons, block)
-        active = active[:count]
-        event += 1
 
 
 class _Events:
@@ -99,14 +93,19 @@ class _Events:
         self._functions: list[BlockFunction] = []
         self._room = room_for(BLOCK_ROWS)
 
-    def words(self, event: int, ids: Ids) -> Words:
+    def words(self, event: int, rows: NDArray[np.int64], ids: Ids) -> Words:
+        """Return the words of an event, two for each of some rows."""
         while event >= len(self._functions):
             info = struct.pack("<II", self._column, len(self._functions))
             expand = HKDFExpand(
                 algorithm=SHA256(), length=KEY_BYTES, info=b"cornerwave/1/refresh" + info
             )
             self._functions.append(BlockFunction(expand.derive(self._key)))
-        return self._functions[event](ids, self._room)
+        first, last = rows[0], rows[-1]
+        together = last - first + 1 == len(rows)
+        return self._functions[event](
+            ids[first : last + 1] if together else ids.take(rows, axis=0), self._room
+        )
 
 
 @strict
@@ -114,10 +113,23 @@ def _log_1p(noise: float) -> float:
     return float(-0.5 * minus_2_log(1.0 + noise))
 
 
+def _guide(bounds: Words) -> NDArray[np.intp]:
+    """Return the category of the first word of each of 2^k equal shares of all words.
+
+    Between it and that of the next share lies the category of any word of a share.
+    """
+    bits = min(max(len(bounds).bit_length() + 2, 6), 12)
+    firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
+    categories = np.searchsorted(bounds, firsts, side="right")
+    return np.append(categories, len(bounds)).clip(max=len(bounds) - 1)
+
+
 @strict
-def _category_of(word: Any, bounds: Any) -> int:
+def _category_of(word: Any, bounds: Any, guide: Any) -> Any:
     """Return the first category whose bound lies above the word; the last one takes the rest."""
-    low, high = 0, bounds.shape[0] - 1
+    # guide has 2^k + 1 entries; the top k bits of a word are its share
+    share = np.int64((word >> np.uint64(32)) * np.uint64(guide.shape[0] - 1) >> np.uint64(32))
+    low, high = guide[share], guide[share + 1]
     while low < high:
         middle = (low + high) // 2
         if word < bounds[middle]:
@@ -128,28 +140,35 @@ def _category_of(word: Any, bounds: Any) -> int:
 
 
 @strict
-def _apply_events(words: Any, active: Any, times: Any, bounds: Any, horizons: Any, out: Any) -> int:
-    """Let one more event happen to each active row; keep those that may have another.
+def _apply_events(
+    words: Any,
+    rows: Any,
+    times: Any,
+    chosen: Any,
+    bounds: Any,
+    guide: Any,
+    horizons: Any,
+    out: Any,
+) -> int:
+    """Let one more event happen to each of `rows`; keep those that may have another.
 
-    Moves the rows that stay active to the front of `active` and returns how many.
+    `times` say when their last one was. Moves the rows that stay to the front, with
+    their times, and returns how many.
     """
     latest = horizons.max()
-    # Most first events come too late: no logarithm is needed to see that.
+    # Most first events come too late: no logarithm is needed to see that, and no branch.
     late = exp_of(-0.5 * latest) * (1.0 - 1e-9)
+    early = 0
+    for index in range(rows.shape[0]):
+        chosen[early] = index
+        early += unit_of(words[2 * index]) >= late
     staying = 0
-    for index in range(active.shape[0]):
-        row = active[index]
-        unit = unit_of(words[2 * index])
-        if unit < late:
-            continue
-        time = times[row] + minus_2_log(unit)
-        times[row] = time
-        if time > latest:
-            continue
-        drawn = _category_of(words[2 * index + 1], bounds)
+    for place in range(early):
+        index = chosen[place]
+        row, time = rows[index], times[index] + minus_2_log(unit_of(words[2 * index]))
+        drawn = _category_of(words[2 * index + 1], bounds, guide)
         for level in range(horizons.shape[0]):
-            if time <= horizons[level]:
-                out[level, row] = drawn
-        active[staying] = row
-        staying += 1
+            out[level, row] = drawn if time <= horizons[level] else out[level, row]
+        rows[staying], times[staying] = row, time
+        staying += time <= latest
     return staying

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.refresh import MISSING, Codes, thresholds
+from cornerwave.noise.stream import strict
 from cornerwave.table.schema import UNIFORM, Schema, listed
 from cornerwave.table.siphash import hash_texts
 
@@ -107,7 +109,7 @@ class Categories:
     hides_missing: bool
     pooled: bool
 
-    @property
+    @cached_property
     def bounds(self) -> Words:
         """The bounds that a draw from pi is compared with."""
         return thresholds([1] * len(self.counts) if self.base == UNIFORM else self.counts)
@@ -126,11 +128,16 @@ class Categories:
         return np.asarray(codes.astype(np.int32)[rows])
 
     def decode(self, codes: Codes) -> list[pa.Array]:
-        """Return the columns of the group for codes of some rows."""
+        """Return the columns of the group for codes of some rows; text with its values apart."""
         combinations = np.vstack([self.combinations, np.full(len(self.columns), MISSING)])
         arrays = []
-        for own, values in zip(combinations[codes].T, self.values, strict=True):
-            arrays.append(values.take(pa.array(own, mask=own < 0)))
+        for own, values in zip(combinations.T, self.values, strict=True):
+            places, occurring = _places(own[codes], len(values))
+            kept_apart = pa.DictionaryArray.from_arrays(
+                pa.array(places, mask=places < 0), values.take(pa.array(occurring))
+            )
+            is_text = values.type == pa.string()
+            arrays.append(kept_apart if is_text else kept_apart.dictionary_decode())
         return arrays
 
     def to_json(self) -> dict[str, Any]:
@@ -181,6 +188,33 @@ class Categories:
 
 
 _UNKNOWN = -2
+
+
+def _places(codes: NDArray[np.int64], number: int) -> tuple[Codes, NDArray[np.int64]]:
+    """Number the codes that occur by their first appearance; return the numbers, and which.
+
+    A list of these values alone says nothing that the rows don't say.
+    """
+    places = np.empty(len(codes), dtype=np.int32)
+    occurring = np.empty(number, dtype=np.int64)
+    count = _fill_places(codes, np.full(number, MISSING, dtype=np.int32), occurring, places)
+    return places, occurring[:count]
+
+
+@strict
+def _fill_places(codes: Any, numbers: Any, occurring: Any, places: Any) -> int:
+    count = 0
+    for row in range(codes.shape[0]):
+        code = codes[row]
+        if code < 0:
+            places[row] = code
+            continue
+        if numbers[code] < 0:
+            numbers[code] = count
+            occurring[count] = code
+            count += 1
+        places[row] = numbers[code]
+    return count
 
 
 def _packed(values: pa.Array) -> str:

@@ -24,7 +24,8 @@ from cornerwave.table.schema import check_distinct
 BATCH_ROWS = 1 << 16
 CSV_BLOCK_BYTES = 1 << 23
 
-_ENCODED_TEXT = pa.dictionary(pa.int32(), pa.string())
+ENCODED_TEXT = pa.dictionary(pa.int32(), pa.string())
+"""Text whose distinct values stand apart: quicker to read, refresh and write."""
 
 PARQUET, ARROW, CSV = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".csv", ".csv.gz")
 ENDINGS = (*CSV, *PARQUET, *ARROW)
@@ -151,7 +152,7 @@ def _read_fragment(
 def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return a column as a type; text may keep its distinct values apart, which is quicker."""
     if type_ == pa.string():
-        return array if pa.types.is_dictionary(array.type) else array.cast(_ENCODED_TEXT)
+        return array if pa.types.is_dictionary(array.type) else array.cast(ENCODED_TEXT)
     return array.cast(type_)
 
 

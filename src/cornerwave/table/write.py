@@ -5,6 +5,7 @@ moved there when it is complete and known to be right. What a killed process lea
 behind is removed by the next one that writes there.
 """
 
+import base64
 import errno
 import fcntl
 import json
@@ -33,14 +34,17 @@ class CopyFile:
         self.path = path
         self._metadata = metadata
         self._is_csv = not path.name.lower().endswith((*PARQUET, *ARROW))
+        self._schema = _fitting(path, schema).with_metadata(
+            {METADATA_KEY: json.dumps(metadata).encode()}
+        )
         self._file: Any = None
         self._writer: Any = None
         with _telling(path):
             _remove_leftovers(path)
             self._descriptor, self._part = _create_hidden(path)
             try:
-                self._file = os.fdopen(os.dup(self._descriptor), "wb")
-                self._writer = _writer(self._file, path, _with_metadata(schema, metadata))
+                self._file = _stream(os.fdopen(os.dup(self._descriptor), "wb"), path)
+                self._writer = _writer(self._file, path, self._schema)
             except BaseException:
                 self.discard()
                 raise
@@ -48,7 +52,7 @@ class CopyFile:
     def write(self, group: pa.Table) -> None:
         """Append a group of rows."""
         with _telling(self.path):
-            self._writer.write_table(group)
+            self._writer.write_table(group.cast(self._schema))
 
     def finish(self) -> None:
         """Bring every byte to the disk."""
@@ -103,14 +107,41 @@ def metadata_path(path: Path) -> Path:
     return path.with_name(path.name + ".meta.json")
 
 
-def _writer(file: BinaryIO, path: Path, schema: pa.Schema) -> Any:
+def _stream(file: BinaryIO, path: Path) -> Any:
+    return pa.CompressedOutputStream(file, "gzip") if path.name.lower().endswith(".gz") else file
+
+
+def _writer(file: Any, path: Path, schema: pa.Schema) -> Any:
     name = path.name.lower()
     if name.endswith(PARQUET):
-        return papq.ParquetWriter(file, schema, **parquet_settings(schema))
+        # Text whose distinct values stand apart is written as it comes, and read as text.
+        writer = papq.ParquetWriter(file, schema, store_schema=False, **parquet_settings(schema))
+        told = base64.b64encode(plain(schema).serialize())
+        writer.add_key_value_metadata({**schema.metadata, "ARROW:schema": told})
+        return writer
     if name.endswith(ARROW):
         return paipc.new_file(file, schema, options=paipc.IpcWriteOptions(compression="zstd"))
-    stream = pa.CompressedOutputStream(file, "gzip") if name.endswith(".gz") else file
-    return _CsvWriter(stream, schema)
+    return pacsv.CSVWriter(file, schema)
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """Return the columns as recipients see them: in none do distinct values stand apart."""
+    columns = [
+        column.with_type(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in schema
+    ]
+    return pa.schema(columns, metadata=schema.metadata)
+
+
+def _fitting(path: Path, schema: pa.Schema) -> pa.Schema:
+    """Return the columns as they are handed to the writer of this kind of file."""
+    name = path.name.lower()
+    if name.endswith(PARQUET):
+        return schema
+    if name.endswith(ARROW):
+        return plain(schema)
+    is_view = pa.types.is_string_view  # Arrow's CSV writer takes none
+    return pa.schema([c.with_type(pa.string()) if is_view(c.type) else c for c in plain(schema)])
 
 
 def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
@@ -122,30 +153,6 @@ def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
         "use_dictionary": [name for name in schema.names if name not in floats],
         "use_byte_stream_split": floats,
     }
-
-
-class _CsvWriter:
-    def __init__(self, stream: Any, schema: pa.Schema) -> None:
-        self._stream = stream
-        # Arrow writes no text views
-        self._schema = pa.schema(
-            [p.with_type(pa.string()) if pa.types.is_string_view(p.type) else p for p in schema]
-        )
-        self._csv = pacsv.CSVWriter(stream, self._schema)
-
-    def write_table(self, group: pa.Table) -> None:
-        self._csv.write_table(group.cast(self._schema))
-
-    def close(self) -> None:
-        try:
-            self._csv.close()
-        finally:
-            if isinstance(self._stream, pa.CompressedOutputStream):
-                self._stream.close()
-
-
-def _with_metadata(schema: pa.Schema, metadata: Mapping[str, Any]) -> pa.Schema:
-    return schema.with_metadata({METADATA_KEY: json.dumps(metadata).encode()})
 
 
 def _create_hidden(path: Path) -> tuple[int, Path]:
