@@ -24,7 +24,7 @@ from cornerwave.attack import filtering, nonlinear
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.audit.alignment import Aligned
 from cornerwave.audit.statistics import covariance_of, means, whitening
-from cornerwave.errors import LevelError, SourceError
+from cornerwave.errors import ColumnError, LevelError, SourceError
 from cornerwave.levels import checked_noise
 from cornerwave.table.write import CopyFile, check_output
 
@@ -74,6 +74,8 @@ def attack(
     if out is not None:
         check_output(out)
     aligned = Aligned.of(copies[0] if truth is None else truth, copies, key=key)
+    if not aligned.columns:
+        raise ColumnError("the copies share no number to estimate; audit judges their categories")
     levels = _levels(aligned, noise)
     known = learn(aligned, levels)
     best = [int(np.argmin(levels))]
@@ -141,10 +143,10 @@ def _levels(aligned: Aligned, noise: Sequence[float] | None) -> tuple[float, ...
                 "give it once for each copy, in their order"
             )
         return tuple(checked_noise(v) for v in noise)
-    for name, stated in zip(aligned.names, aligned.noise, strict=True):
+    for name, stated in zip(aligned.names, aligned.stated.noise, strict=True):
         if stated is None:
             raise LevelError(f"{name} does not state its noise; give one --noise V for each copy")
-    return tuple(v for v in aligned.noise if v is not None)
+    return tuple(v for v in aligned.stated.noise if v is not None)
 
 
 class _Held:

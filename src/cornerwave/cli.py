@@ -387,8 +387,8 @@ def audit(
     ] = None,
 ) -> None:
     """Attack copies of a table, check their noise, and say what a coalition gains."""
+    from cornerwave.audit.fields import as_json as to_json
     from cornerwave.audit.measured import audit as run
-    from cornerwave.audit.report import as_json as to_json
     from cornerwave.audit.report import findings, sections, verdict
 
     with _progress("Auditing") as progress:

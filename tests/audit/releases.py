@@ -1,5 +1,6 @@
 """Tables and copies of them: honest ones, and ones that must be caught."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,3 +61,13 @@ def independent(X: np.ndarray, noise: Sequence[float], seed: int = 1) -> list[np
 def scaled(X: np.ndarray, noise: Sequence[float], seed: int = 1) -> list[np.ndarray]:
     Z = white(X, seed)
     return [X + np.sqrt(v) * Z for v in noise]
+
+
+def binomial_limit(trials: int, rate: float, alpha: float) -> int:
+    """Return how many alarms are exceeded with probability below alpha."""
+    tail, count = 1.0, 0
+    while True:
+        tail -= math.comb(trials, count) * rate**count * (1 - rate) ** (trials - count)
+        if tail < alpha:
+            return count
+        count += 1

@@ -49,7 +49,7 @@ def test_what_is_refused() -> None:
     keys = [str(i) for i in range(300)]
     with pytest.raises(SourceError, match="ends after 299 rows"):
         audit(frame(X), [frame(X[1:])])
-    with pytest.raises(ColumnError, match="share no numeric column"):
+    with pytest.raises(ColumnError, match="share no column of numbers"):
         audit(frame(X), [frame(X).rename_columns(["a", "b", "c"])])
     with pytest.raises(ColumnError, match="has no column 'id'"):
         audit(keyed(X, keys), [frame(X)], key="id")

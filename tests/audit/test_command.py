@@ -119,10 +119,10 @@ def test_a_copy_rounded_to_whole_numbers_exits_0(folder: Path) -> None:
     ("arguments", "words"),
     [
         (["source.parquet", "short.parquet"], "ends after 4,999 rows"),
-        (["source.parquet", "other.parquet"], "share no numeric column"),
+        (["source.parquet", "other.parquet"], "share no column of numbers"),
         (["source.parquet", "low.parquet", "--key", "nothing"], "no column 'nothing'"),
         (["source.parquet", "notes.txt"], "the ending must be one of"),
-        (["source.parquet", "text.csv"], "share no numeric column"),
+        (["source.parquet", "text.csv"], "share no column of numbers"),
         (["source.parquet", "text.parquet"], "text.parquet"),
         (["source.parquet", "missing.parquet"], "there is no file"),
         (["source.parquet", "low.parquet", "--html", "no/where.html"], "cannot be written"),

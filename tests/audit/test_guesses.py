@@ -4,87 +4,134 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave.audit.guesses import audit_categories
-from cornerwave.noise.refresh import refresh, retention, thresholds
-from cornerwave.noise.stream import position_ids
-from cornerwave.table.categories import Encoded
+from cornerwave.audit import guesses, shown
+from cornerwave.audit.measured import audit
+from cornerwave.audit.report import findings, verdict
+from cornerwave.errors import SourceError
+from tests.audit import schemes
+from tests.audit.schemes import COUNTS, NOISE, independent, ours, shared_uniform, tables
 
 ROWS = 40_000
-COUNTS = [5, 3, 2]
-NOISE = [0.5, 1.0, 3.0]
-VALUES = pa.array(["a", "b", "c"])
+MANY = tuple(range(1000, 1400))
 
 
-def truth(seed):
-    return np.random.default_rng(seed).choice(3, ROWS, p=np.array(COUNTS) / 10).astype(np.int32)
-
-
-def ours(x, seed, column=0):
-    bounds = thresholds(COUNTS)
-    key = seed.to_bytes(32, "big")
-    ids = position_ids(0, ROWS)
-    return list(refresh(x, ids, noise=NOISE, bounds=bounds, key=key, column=column))
-
-
-def independent(x, seed, column=0):
-    rng = np.random.default_rng([seed, 7 + column])
-    drawn = [rng.choice(3, ROWS, p=np.array(COUNTS) / 10) for _ in NOISE]
-    kept = [rng.random(ROWS) < retention(level) for level in NOISE]
-    return [np.where(k, x, r) for k, r in zip(kept, drawn, strict=True)]
-
-
-def shared_uniform(x, seed, column=0):
-    """One uniform and one replacement per cell: where two copies differ, the better is true."""
-    rng = np.random.default_rng([seed, 7 + column])
-    uniform, drawn = rng.random(ROWS), rng.choice(3, ROWS, p=np.array(COUNTS) / 10)
-    return [np.where(uniform < retention(level), x, drawn) for level in NOISE]
-
-
-def encoded(name, codes):
-    return Encoded(name, np.asarray(codes, dtype=np.int64), VALUES)
-
-
-def judged(scheme, seed, columns=("c",)):
-    tables = [{}, *({} for _ in NOISE)]
-    for place, name in enumerate(columns):
-        x = truth(seed + 100 * place)
-        for table, codes in zip(tables, [x, *scheme(x, seed, place)], strict=True):
-            table[name] = encoded(name, codes)
-    thirds = [slice(0, 10_000), slice(10_000, 10_001), slice(10_001, ROWS)]
-    groups = (
-        [{n: Encoded(n, e.codes[part], VALUES) for n, e in table.items()} for table in tables]
-        for part in thirds
-    )
-    return audit_categories(groups, columns, len(NOISE))
+def judged(scheme, seed, columns=("c",), **options):
+    source, copies = tables(scheme, seed, columns, **options)
+    return audit(source, copies)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ours_gives_nothing_away_together(seed):
     found = judged(ours, seed, ("c", "d"))
-    assert len(found) == 3 * 4  # each column and both, by three pairs and all
-    assert not any(guessed.gains for guessed in found)
-    assert {guessed.best for guessed in found if 0 in guessed.copies} == {0}
+    assert found.numbers is None
+    assert len(found.categories.guesses.sets) == 3 * 4  # each and both, by three pairs and all
+    assert found.clean, verdict(found)
+    assert {g.best for g in found.categories.guesses.sets if 0 in g.copies} == {0}
 
 
 @pytest.mark.parametrize("scheme", [independent, shared_uniform])
 def test_schemes_that_must_fall_do(scheme):
-    for guessed in judged(scheme, 1):
-        assert guessed.gains, guessed.copies
-    assert any(
-        guessed.gains for guessed in judged(scheme, 2, ("c", "d")) if len(guessed.columns) > 1
-    )
+    found = judged(scheme, 1, ("c", "d"))
+    for guessed in found.categories.guesses.sets:
+        assert guessed.gains, (guessed.columns, guessed.copies)
+    assert "gain by colluding" in verdict(found)
+
+
+@pytest.mark.parametrize("scheme", [ours, independent, shared_uniform])
+def test_many_values_are_guessed_jointly(scheme, monkeypatch):
+    monkeypatch.setattr(guesses, "MOST_CELLS", 100_000)
+    found = judged(scheme, 4, ("district",), counts=MANY)
+    assert np.isnan(found.categories.guesses.singles).all()
+    assert all(not guessed.by_itself for guessed in found.categories.guesses.sets)
+    assert any("too many values to learn" in line for line in findings(found))
+    assert found.clean == (scheme is ours)
+
+
+def test_what_one_column_betrays_of_another_is_found():
+    """Copy 2 repeats copy 1's d where c of copy 1 is the truth: no column alone shows it."""
+    source, copies = tables(ours, 9, ("c", "d"))
+    rng = np.random.default_rng(1)
+    told = np.array(source["c"]) == np.array(copies[0]["c"])
+    drawn = np.array([f"value {v}" for v in rng.choice(3, ROWS, p=np.array(COUNTS) / 10)])
+    betraying = pa.array(np.where(told, np.array(copies[0]["d"]), drawn))
+    leaking = pa.table({"c": copies[1]["c"], "d": betraying})
+    found = audit(source, [copies[0], leaking])
+    gaining = [g for g in found.categories.guesses.sets if g.gains]
+    assert gaining
+    assert not any(g.by_itself and g.columns == ("c",) for g in gaining)
+    assert audit(source, copies[:2]).clean
 
 
 def test_a_copy_alone_hides_what_the_knob_says():
     """ALPHA 1e-9: six standard errors of a mean of errors between 0 and 2."""
     tolerance = 6 / np.sqrt(ROWS) / (1 - np.sum((np.array(COUNTS) / 10) ** 2))
-    for guessed in judged(ours, 5):
-        level = NOISE[guessed.best]
-        assert guessed.hidden_alone == pytest.approx(level / (1 + level), abs=tolerance)
+    found = judged(ours, 5).categories.guesses.singles[:, 0]
+    assert found == pytest.approx([v / (1 + v) for v in NOISE], abs=tolerance)
 
 
 def test_certainty_counts_even_where_the_guess_stays():
     """The shared uniform leaves the best guess as it is: only its certainty gives it away."""
-    pair = judged(shared_uniform, 3)[0]
+    pair = judged(shared_uniform, 3).categories.guesses.sets[0]
     assert pair.together == pair.alone
     assert pair.gains
+
+
+def test_what_stays_missing_is_no_part_of_the_guess():
+    source, copies = tables(ours, 6)
+    gone = np.random.default_rng(2).random(ROWS) < 0.4
+    holed = [
+        pa.table({"c": pa.array(np.array(table["c"]), mask=gone)}) for table in (source, *copies)
+    ]
+    found = audit(holed[0], holed[1:])
+    assert found.clean
+    tolerance = 6 / np.sqrt(ROWS * 0.55) / (1 - np.sum((np.array(COUNTS) / 10) ** 2))
+    hidden = found.categories.guesses.singles[:, 0]
+    assert hidden == pytest.approx([v / (1 + v) for v in NOISE], abs=tolerance)
+
+
+def test_the_source_itself_is_no_copy():
+    source, copies = tables(ours, 7)
+    alone = audit(source, [source])
+    assert [check.note for check in alone.faults] == ["has no noise: it is the source"]
+    beside = audit(source, [copies[0], source])
+    assert [check.copies for check in beside.faults] == [(1,)]
+
+
+def test_a_constant_category_and_an_identifier_are_named():
+    source, copies = tables(ours, 8, rows=70_000)
+    extra = {"same": pa.array(["x"] * 70_000), "id": pa.array([f"p{i}" for i in range(70_000)])}
+    wide = [
+        table.append_column("same", extra["same"]).append_column("id", extra["id"])
+        for table in (source, *copies)
+    ]
+    found = audit(wide[0], wide[1:])
+    assert found.clean
+    lines = findings(found)
+    assert "constant, so left out: same" in lines
+    assert "left out, for having more values than a category: id" in lines
+
+
+def test_rows_are_thinned_evenly_and_all_are_counted(monkeypatch):
+    monkeypatch.setattr(shown, "KEPT_CELLS", 4 * 5000)
+    found = judged(ours, 2)
+    [category] = found.categories.judged
+    assert found.categories.kept == category.codes.shape[1] == 5000
+    assert category.counts.sum() == ROWS
+    held = schemes.truth(2, ROWS)[:: ROWS // 5000]
+    assert [category.values[code][0] for code in category.truth] == [f"value {v}" for v in held]
+    assert found.clean
+    assert not judged(independent, 2).clean
+
+
+def test_a_shorter_copy_is_refused():
+    source, copies = tables(ours, 2, rows=300)
+    with pytest.raises(SourceError, match="ends after 299 rows"):
+        audit(source, [copies[0].slice(1)])
+
+
+def test_no_set_of_one_copy_is_guessed():
+    source, copies = tables(ours, 2)
+    found = audit(source, copies[:1])
+    assert found.categories.guesses.sets == ()
+    assert found.categories.guesses.singles.shape == (1, 1)
+    assert guesses._sets(1) == []

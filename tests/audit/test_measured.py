@@ -14,7 +14,16 @@ from cornerwave.moments import Moments
 from cornerwave.noise.refresh import refresh, retention, thresholds
 from cornerwave.noise.stream import position_ids
 from tests.audit import releases
-from tests.audit.releases import frame, gaussian, independent, ours, scaled, skewed, white
+from tests.audit.releases import (
+    binomial_limit,
+    frame,
+    gaussian,
+    independent,
+    ours,
+    scaled,
+    skewed,
+    white,
+)
 
 NOISE = (0.25, 1.0, 4.0)
 NAMES = releases.NAMES
@@ -33,11 +42,11 @@ def test_on_ours_no_set_of_copies_gains_and_nothing_is_wrong(table: str) -> None
     X = releases.TABLES[table](20_000)
     found = run(X, ours(X, NOISE))
     assert found.clean, [check.note for check in found.faults]
-    assert {gain.members for gain in found.gains} == {(0, 1), (0, 2), (1, 2), (0, 1, 2)}
-    for gain in found.gains:
+    assert {gain.members for gain in found.numbers.gains} == {(0, 1), (0, 2), (1, 2), (0, 1, 2)}
+    for gain in found.numbers.gains:
         assert (np.abs(gain.gain) <= gain.margin).all() or (gain.gain < 0).any()
         assert not gain.gains
-    assert np.allclose(found.found.noise, NOISE, rtol=0.08)
+    assert np.allclose(found.numbers.found.noise, NOISE, rtol=0.08)
 
 
 @pytest.mark.parametrize("table", releases.TABLES)
@@ -46,7 +55,7 @@ def test_independent_noise_gains_what_theorem_3_says(table: str) -> None:
     found = run(X, independent(X, NOISE))
     assert not found.clean
     assert "corner wave" in faults(found)
-    for gain in found.gains:
+    for gain in found.numbers.gains:
         expected = 1 / (1 + sum(1 / NOISE[i] for i in gain.members))
         assert gain.gains
         # the relative error of a mean of squares of 20,000 rows with a long tail
@@ -56,15 +65,15 @@ def test_independent_noise_gains_what_theorem_3_says(table: str) -> None:
 def test_scaled_noise_is_undone() -> None:
     X = gaussian(5000)
     found = run(X, scaled(X, NOISE))
-    assert all(gain.perfect for gain in found.gains)
-    assert max(gain.together.max() for gain in found.gains) < 1e-9
+    assert all(gain.perfect for gain in found.numbers.gains)
+    assert max(gain.together.max() for gain in found.numbers.gains) < 1e-9
 
 
 def test_a_reissued_copy_is_named_as_one() -> None:
     X = skewed(20_000)
     found = run(X, [*ours(X, [1.0], seed=1), *ours(X, [1.0], seed=2)])
     assert ["the same level with other noise" in check.note for check in found.faults] == [True]
-    assert found.alarms
+    assert found.numbers.alarms
 
 
 def test_the_same_copy_twice_is_one_copy() -> None:
@@ -154,7 +163,8 @@ def test_a_kept_column_and_a_constant_one_are_left_out() -> None:
     X = np.column_stack([gaussian(3000)[:, :2], np.arange(3000.0), np.full(3000, 7.0)])
     [noisy] = ours(X[:, :2], [1.0])
     found = run(X, [np.column_stack([noisy, X[:, 2:]])])
-    assert (found.columns, found.bare, found.constant) == (NAMES[:2], NAMES[2:3], NAMES[3:])
+    numbers = found.numbers
+    assert (numbers.columns, numbers.bare, numbers.constant) == (NAMES[:2], NAMES[2:3], NAMES[3:])
     assert found.clean
 
 
@@ -167,27 +177,27 @@ def test_missing_values_are_left_out_and_cost_no_false_alarm() -> None:
     copies = [copy - full + X for copy in releases.parallel(full, noise=NOISE, covariance=K)]
     found = run(X, copies)
     assert found.clean
-    assert found.found.complete == (~holes.any(axis=1)).sum()
+    assert found.numbers.found.complete == (~holes.any(axis=1)).sum()
 
 
 def test_a_copy_rounded_to_whole_numbers_is_rounding_not_a_breach() -> None:
     X = gaussian(50_000) * 4
     found = run(X, [np.rint(copy) for copy in ours(X, NOISE)])
     assert found.clean, [check.note for check in found.faults]
-    assert (found.found.steps == 1).all()
+    assert (found.numbers.found.steps == 1).all()
 
 
 def test_rounding_may_hide_less_together_than_alone_but_not_less_than_the_raw_copy() -> None:
     """Two coarse copies at close levels average their rounding: allowed, and no alarm."""
     X = gaussian(50_000)
     found = run(X, [np.rint(copy) for copy in ours(X, [1.0, 1.05])])
-    assert not found.alarms
+    assert not found.numbers.alarms
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_power_independence_of_two_copies_in_100_000_rows(seed: int) -> None:
     X = skewed(100_000, seed)[:, 1:]
-    assert run(X, independent(X, [1.0, 4.0], seed=seed + 1)).alarms
+    assert run(X, independent(X, [1.0, 4.0], seed=seed + 1)).numbers.alarms
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -198,7 +208,9 @@ def test_power_two_percent_off_the_corner_wave_in_100_000_rows(seed: int) -> Non
     first, second = one, 0.98 * one + math.sqrt(2 - 0.98**2) * two
     found = run(X, [X + first, X + second])
     assert "corner wave" in faults(found)
-    assert found.found.across[0, 1] / found.found.across[0, 0] == pytest.approx(0.98, abs=0.02)
+    assert found.numbers.found.across[0, 1] / found.numbers.found.across[0, 0] == pytest.approx(
+        0.98, abs=0.02
+    )
 
 
 @pytest.mark.slow
@@ -210,16 +222,7 @@ def test_false_alarms_over_200_honest_releases_are_within_alpha() -> None:
         X = table(2000, int(rng.integers(1 << 30)))
         alarms += not run(X, ours(X, NOISE, seed=int(rng.integers(1 << 30)))).clean
     # with a rate of ALPHA more than this many have probability below 0.001
-    assert alarms <= _binomial_limit(200, ALPHA, 0.001)
-
-
-def _binomial_limit(trials: int, rate: float, alpha: float) -> int:
-    tail, count = 1.0, 0
-    while True:
-        tail -= math.comb(trials, count) * rate**count * (1 - rate) ** (trials - count)
-        if tail < alpha:
-            return count
-        count += 1
+    assert alarms <= binomial_limit(200, ALPHA, 0.001)
 
 
 def with_category(X: np.ndarray, codes: np.ndarray) -> pa.Table:
@@ -243,7 +246,7 @@ def test_categories_are_judged_beside_numbers(honest: bool) -> None:
     copies = [with_category(Y, c) for Y, c in zip(ours(X, NOISE), codes, strict=True)]
     found = audit(with_category(X, truth), copies)
     assert not found.faults
-    assert not found.alarms
-    assert len(found.guesses) == 4
+    assert not found.numbers.alarms
+    assert len(found.categories.guesses.sets) == 2 * 4  # by itself, and all jointly
     assert found.clean == honest
     assert ("kind stays hidden" in verdict(found)) != honest

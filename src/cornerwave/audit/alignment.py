@@ -5,88 +5,91 @@ thread of its own, and never held whole; only a copy whose keys come in another 
 than the source's is brought into memory and sorted.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from cornerwave.audit.stated import Stated
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table.categories import Encoded, one_chunk
 from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.read import Source, open_source
-from cornerwave.table.schema import is_category
-from cornerwave.table.write import read_metadata
 
 BLOCK_ROWS = 1 << 16
 
 Floats = NDArray[np.float64]
+Encodings = Mapping[str, Encoded]
+Block = TypeVar("Block")
 
 
 @dataclass(frozen=True)
 class Aligned:
     """A source and its copies, row by row; `columns` are the numeric ones they share,
-    `categories` those of text, truth values and numbers that were refreshed.
+    `categories` those of text, truth values and numbers that were refreshed, by themselves
+    or together.
 
     `names` calls the copies by the shortest ends of their paths that tell them apart,
-    `noise` is what each says of itself (None where it says nothing), `sorted_copies`
-    are those whose order had to be changed. `logarithmic` columns were perturbed on the
-    scale log(1+x) and are compared on it; `left_out` ones cannot be compared, and why.
+    `stated` is what they say of themselves, `sorted_copies` are those whose order had to
+    be changed. `logarithmic` columns were perturbed on the scale log(1+x) and are compared
+    on it; `left_out` ones cannot be compared, and why.
     """
 
     source: Source
     copies: tuple[Source, ...]
     names: tuple[str, ...]
     columns: tuple[str, ...]
-    noise: tuple[float | None, ...]
+    categories: tuple[tuple[str, ...], ...]
+    stated: Stated
     sorted_copies: tuple[str, ...] = ()
-    logarithmic: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    categories: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, source: Any, copies: Sequence[Any], *, key: str | None = None) -> "Aligned":
         """Open the files or frames; raise SourceError or ColumnError if they do not fit."""
-        truth, opened = open_source(source), [open_source(copy) for copy in copies]
+        truth = open_source(source)
+        opened = [_opened_like(truth, copy) for copy in copies]
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
-        stated = [metadata_of(copy) for copy in opened]
-        shared = shared_columns([truth, *opened], key)
-        categories = category_columns([truth, *opened], stated, key)
-        left_out = {
-            name: why
+        stated, shared = Stated.of(opened), _shared_columns([truth, *opened], key)
+        categories = stated.categories(shared, [truth, *opened])
+        refreshed = [name for group in categories for name in group]
+        numbers = [
+            name
             for name in shared
-            if name not in categories and (why := _not_comparable(stated, name))
-        }
-        columns = tuple(name for name in shared if name not in {*left_out, *categories})
-        if not columns:
-            raise ColumnError(
-                f"no number is left to audit: {next(iter(left_out.values()), 'all are categories')}"
-            )
-        noise = tuple(_stated_noise(told) for told in stated)
+            if name not in refreshed and all(_has_number(t, name) for t in (truth, *opened))
+        ]
+        left_out = {name: why for name in numbers if (why := stated.not_comparable(name))}
+        columns = tuple(name for name in numbers if name not in left_out)
+        if not columns and not categories:
+            raise ColumnError(_nothing_to_compare([truth, *opened], left_out))
         changed: list[str] = []
         if key is not None:
             for i, copy in enumerate(opened):
                 if not _same_order(truth, copy, key):
-                    opened[i] = _sorted_like(truth, copy, [*columns, *categories], key)
+                    opened[i] = _sorted_like(truth, copy, [*columns, *refreshed], key)
                     changed.append(names[i])
-        logarithmic = tuple(name for name in columns if "log1p" in _told(stated, name, "transform"))
         return cls(
             source=truth,
             copies=tuple(opened),
             names=names,
             columns=columns,
-            noise=noise,
+            categories=tuple(categories),
+            stated=stated,
             sorted_copies=tuple(changed),
-            logarithmic=logarithmic,
             left_out=left_out,
-            categories=categories,
         )
+
+    @property
+    def logarithmic(self) -> tuple[str, ...]:
+        """The columns that are compared on the scale log(1+x)."""
+        return tuple(name for name in self.columns if self.stated.logarithmic(name))
 
     def blocks(self) -> Iterator[list[Floats]]:
         """Yield, for the same rows, the columns (N, rows) of the source and of each copy.
@@ -97,16 +100,21 @@ class Aligned:
 
     def blocks_of(self, sources: Sequence[Source]) -> Iterator[list[Floats]]:
         """Yield the same of some of the tables, each read ahead by a thread of its own."""
-        yield from _blocks(sources, self.columns, self.logarithmic)
+        columns, logarithmic = self.columns, self.logarithmic
+        yield from _side_by_side(
+            sources,
+            lambda source: _matrices(source, columns, logarithmic),
+            lambda matrix: matrix.shape[1],
+        )
 
-    def category_groups(self) -> Iterator[list[Mapping[str, Encoded]]]:
+    def category_blocks(self) -> Iterator[list[Encodings]]:
         """Yield, for the same rows, the encoded categories of the source and of each copy."""
-        tables = [self.source, *self.copies]
-        for groups in zip(*(t.groups(self.categories, BLOCK_ROWS) for t in tables), strict=True):
-            yield [
-                {name: Encoded.of(one_chunk(group.column(name)), name) for name in self.categories}
-                for group in groups
-            ]
+        names = [name for group in self.categories for name in group]
+        yield from _side_by_side(
+            [self.source, *self.copies],
+            lambda source: _encodings(source, names),
+            lambda encodings: len(encodings[names[0]].codes),
+        )
 
     def unscaled(self, rows: Floats) -> Floats:
         """Return rows (n, N) as the tables have them, off the logarithmic scale."""
@@ -116,89 +124,61 @@ class Aligned:
         return np.where(where, np.expm1(np.where(where, rows, 0.0)), rows)
 
 
-def _blocks(
-    sources: Sequence[Source], columns: Sequence[str], logarithmic: Sequence[str]
-) -> Iterator[list[Floats]]:
+def _opened_like(truth: Source, copy: Any) -> Source:
+    """Open a copy; what is text in the source is text in a CSV too, and be it digits alone."""
+    opened = open_source(copy)
+    texts = {
+        own.name: pa.string()
+        for own in opened.schema
+        if own.name in truth.schema.names and _is_text(truth.schema.field(own.name).type)
+    }
+    if opened.path is None or all(opened.schema.field(name).type == t for name, t in texts.items()):
+        return opened
+    return open_source(copy, {own.name: texts.get(own.name, own.type) for own in opened.schema})
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return bool(
+        pa.types.is_string(plain)
+        or pa.types.is_large_string(plain)
+        or pa.types.is_string_view(plain)
+    )
+
+
+def _side_by_side(
+    sources: Sequence[Source],
+    read: Callable[[Source], Iterator[Block]],
+    length: Callable[[Block], int],
+) -> Iterator[list[Block]]:
+    """Yield blocks of the same rows; raise SourceError where one table ends before another."""
     with ThreadPoolExecutor(len(sources)) as pool:
-        streams = [_ahead(_matrices(source, columns, logarithmic), pool) for source in sources]
+        streams = [_ahead(read(source), pool) for source in sources]
         done = 0
         for block in zip_longest(*streams):
-            lengths = [0 if part is None else part.shape[1] for part in block]
+            lengths = [0 if part is None else length(part) for part in block]
             if len(set(lengths)) > 1:
                 raise SourceError(_lengths_differ(sources, done, lengths))
             done += lengths[0]
             yield list(block)
 
 
-def shared_columns(sources: Sequence[Source], key: str | None) -> tuple[str, ...]:
-    """Return the numeric columns that all tables have; raise ColumnError if there are none."""
-    first = sources[0]
-    for source in sources:
-        if key is not None and key not in source.schema.names:
-            raise ColumnError(f"{source.name} has no column {key!r} to align the rows by")
-    shared = tuple(
-        field.name
-        for field in first.schema
-        if field.name != key and all(_has_number(source, field.name) for source in sources)
+def _shared_columns(tables: Sequence[Source], key: str | None) -> list[str]:
+    """Return the columns that all tables have, but for the key."""
+    for table in tables:
+        if key is not None and key not in table.schema.names:
+            raise ColumnError(f"{table.name} has no column {key!r} to align the rows by")
+    first, *others = [table.schema.names for table in tables]
+    return [name for name in first if name != key and all(name in own for own in others)]
+
+
+def _nothing_to_compare(tables: Sequence[Source], left_out: Mapping[str, str]) -> str:
+    if left_out:
+        return f"nothing is left to compare: {next(iter(left_out.values()))}"
+    return (
+        f"{', '.join(table.name for table in tables)} share no column of numbers or categories; "
+        "columns belong together by their names"
     )
-    if not shared:
-        raise ColumnError(
-            f"{', '.join(source.name for source in sources)} share no numeric column; "
-            "columns belong together by their names"
-        )
-    return shared
-
-
-def category_columns(
-    sources: Sequence[Source], stated: Sequence[Mapping[str, Any]], key: str | None
-) -> tuple[str, ...]:
-    """Return the category columns that all tables have, by their type or as a copy says."""
-    first = sources[0].schema
-    shared = [
-        part.name
-        for part in first
-        if part.name != key and all(part.name in source.schema.names for source in sources)
-    ]
-    return tuple(
-        name
-        for name in shared
-        if "category" in _told(stated, name, "role")
-        or (
-            not _told(stated, name, "role")
-            and all(is_category(source.schema.field(name).type) for source in sources)
-        )
-    )
-
-
-def metadata_of(copy: Source) -> Mapping[str, Any]:
-    """Return what a copy says of itself; nothing if it says nothing that can be read."""
-    if copy.path is None or not copy.path.is_file():
-        return {}
-    try:
-        return read_metadata(copy.path) or {}
-    except (OSError, ValueError, TypeError, pa.ArrowException):
-        return {}
-
-
-def _stated_noise(told: Mapping[str, Any]) -> float | None:
-    noise = told.get("noise")
-    return float(noise) if isinstance(noise, int | float) and noise > 0 else None
-
-
-def _told(stated: Sequence[Mapping[str, Any]], name: str, what: str) -> list[Any]:
-    """Return what each copy that says anything of a column says of it."""
-    columns = [told.get("columns") for told in stated]
-    own = [each.get(name) for each in columns if isinstance(each, Mapping)]
-    return [each.get(what) for each in own if isinstance(each, Mapping)]
-
-
-def _not_comparable(stated: Sequence[Mapping[str, Any]], name: str) -> str | None:
-    """Say why the noise of a column cannot be had as copy minus source, if it cannot."""
-    if "rank" in _told(stated, name, "transform"):
-        return f"{name} was perturbed on the scale of its ranks, which a copy does not hold"
-    if any(_told(stated, name, "clipped")):
-        return f"{name} was clipped, which cuts its noise off"
-    return None
 
 
 def _has_number(source: Source, name: str) -> bool:
@@ -217,6 +197,11 @@ def _matrices(
         yield matrix
 
 
+def _encodings(source: Source, columns: Sequence[str]) -> Iterator[Encodings]:
+    for group in source.groups(columns, BLOCK_ROWS):
+        yield {name: Encoded.of(one_chunk(group.column(name)), name) for name in columns}
+
+
 def _floats(array: pa.Array, name: str) -> Floats:
     """Return a column as floats with NaN for missing; whole columns of doubles at once."""
     if array.type == pa.float64() and not array.null_count:
@@ -232,9 +217,9 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _ahead(items: Iterator[Floats], pool: ThreadPoolExecutor) -> Iterator[Floats]:
+def _ahead(items: Iterator[Block], pool: ThreadPoolExecutor) -> Iterator[Block]:
     """Yield the items while the next one is being made."""
-    coming: Future[Floats | None] = pool.submit(next, items, None)
+    coming: Future[Block | None] = pool.submit(next, items, None)
     while (item := coming.result()) is not None:
         coming = pool.submit(next, items, None)
         yield item

@@ -6,16 +6,17 @@ from statistics import NormalDist
 ALPHA = 0.01
 """How often an audit of honest copies may raise an alarm, all its comparisons together."""
 
-CHECKS = ("mean", "independence", "size", "shape", "corner wave", "level", "outliers")
-FAMILIES = (*CHECKS, "gain", "nonlinear")
+NUMBER_CHECKS = ("mean", "independence", "size", "shape", "corner wave", "level", "outliers")
+CATEGORY_CHECKS = ("retention", "draws")
+FAMILIES = (*NUMBER_CHECKS, "gain", "nonlinear", *CATEGORY_CHECKS, "guess")
 """What shares ALPHA equally; each divides its share by its comparisons."""
 
 
 def share(comparisons: int) -> float:
     """Return the chance of a false alarm that one of a family's comparisons may take.
 
-    >>> round(share(10), 6)
-    0.000111
+    >>> round(share(10), 7)
+    8.33e-05
     """
     return ALPHA / len(FAMILIES) / max(comparisons, 1)
 

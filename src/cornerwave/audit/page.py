@@ -1,5 +1,6 @@
 """The audit as one page."""
 
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
@@ -7,32 +8,29 @@ import numpy as np
 from cornerwave.audit import picture
 from cornerwave.audit.chance import ALPHA
 from cornerwave.audit.measured import Audit
-from cornerwave.audit.report import Section, notes, sections, verdict
+from cornerwave.audit.numbers import Numbers
+from cornerwave.audit.report import Section, count, notes, sections, verdict
 from cornerwave.version import __version__
 from cornerwave.webpage import document, scrolling, table
 
 
 def render(audit: Audit) -> str:
     """Return the page as HTML."""
-    copies, columns, *rest = sections(audit)
+    copies, *rest = sections(audit)
     body = [
         _head(audit),
         _faults(audit),
         "<h2>What stays hidden</h2>",
-        '<p class="hint">Share of each column’s variance that the best linear estimate cannot '
+        '<p class="hint">Share of each column’s variance that the best estimate cannot '
         'recover:<span class="key dot"></span>from one copy, by its number'
         '<span class="key all"></span>from all copies together'
         '<span class="key gap"></span>gained by colluding. A coalition that gains '
         "nothing sits on its best copy.</p>",
         scrolling(picture.ladder(audit)),
-        _table(columns),
         "<h2>The copies</h2>",
         _table(_numbered(copies)),
-        "<h2>Checks</h2>",
-        '<p class="hint">How far each came towards its limit; a full red bar is beyond it. '
-        f"An audit of honest copies fails any of them once in {round(1 / ALPHA)} times.</p>",
-        scrolling(picture.checks(audit)),
-        _shared_noise(audit),
+        _checks(audit),
+        _shared_noise(audit.numbers, audit.copies) if audit.numbers else "",
         *(f"<h2>{escape(part[0])}</h2>{_hint(part)}{_table(part)}" for part in rest),
         _notes(audit),
         f"<footer>cornerwave {__version__}. What each number means, and what an audit cannot "
@@ -43,14 +41,28 @@ def render(audit: Audit) -> str:
 
 def _head(audit: Audit) -> str:
     kind = "verdict" if audit.clean else "verdict fails"
-    few = f"{len(audit.copies)} {'copy' if len(audit.copies) == 1 else 'copies'}"
-    small = (
-        f"{audit.found.rows:,} rows, {few}, {len(audit.columns)} perturbed columns, "
-        f"{audit.sets:,} coalitions attacked"
-    )
+    numbers = len(audit.numbers.columns) if audit.numbers else 0
+    categories = len(audit.categories.judged) if audit.categories else 0
+    small = [
+        f"{audit.rows:,} rows",
+        count(len(audit.copies), "copy", "copies"),
+        count(numbers, "perturbed column"),
+        *([count(categories, "category", "categories")] if categories else []),
+    ]
     return (
         f"<h1>Audit of {escape(audit.source)}</h1>"
-        f'<div class="{kind}">{escape(verdict(audit))}<small>{small}</small></div>'
+        f'<div class="{kind}">{escape(verdict(audit))}<small>{", ".join(small)}</small></div>'
+    )
+
+
+def _checks(audit: Audit) -> str:
+    drawn = picture.checks(audit)
+    if not drawn:
+        return ""
+    return (
+        '<h2>Checks</h2><p class="hint">How far each came towards its limit; a full red bar is '
+        f"beyond it. An audit of honest copies fails any of them once in {round(1 / ALPHA)} "
+        f"times.</p>{scrolling(drawn)}"
     )
 
 
@@ -86,16 +98,16 @@ def _hint(section: Section) -> str:
     )
 
 
-def _shared_noise(audit: Audit) -> str:
+def _shared_noise(numbers: Numbers, copies: Sequence[str]) -> str:
     """Show the noise that two copies share, as a share of the lesser one's."""
-    if len(audit.copies) < 2:
+    if len(copies) < 2:
         return ""
-    noise = np.maximum(audit.found.noise, 1e-300)
-    shares = audit.found.across / np.minimum.outer(noise, noise)
+    noise = np.maximum(numbers.found.noise, 1e-300)
+    shares = numbers.found.across / np.minimum.outer(noise, noise)
     header = ("", *(f"{i + 1}" for i in range(len(noise))))
     rows = [
         (f"{i + 1} {name}", *(f"{share:.3f}" for share in shares[i, : i + 1]))
-        for i, name in enumerate(audit.copies)
+        for i, name in enumerate(copies)
     ]
     padded = [(*row, *[""] * (len(header) - len(row))) for row in rows]
     return (

@@ -1,14 +1,16 @@
 """The audit's pictures, as inline SVG: colours come from the page's style sheet."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cornerwave.audit.chance import CHECKS
-from cornerwave.audit.gain import Gain
+from cornerwave.audit.categories import Categories
+from cornerwave.audit.chance import CATEGORY_CHECKS, NUMBER_CHECKS
 from cornerwave.audit.measured import Audit
+from cornerwave.audit.numbers import Numbers
 from cornerwave.webpage import share_scale
 
 Floats = NDArray[np.float64]
@@ -19,64 +21,114 @@ LADDER_COLUMNS = 24
 """So many columns are drawn, those with the largest gain first."""
 
 
+@dataclass(frozen=True)
+class Rung:
+    """A column: what stays hidden from each copy alone, from the best one and from all."""
+
+    name: str
+    singles: Floats
+    alone: float | None = None
+    together: float | None = None
+    gain: float = 0.0
+    gains: bool = False
+
+
 def ladder(audit: Audit) -> str:
     """Draw, for each column, what each copy alone and all of them together leave hidden."""
-    whole = max(audit.gains, key=lambda gain: len(gain.members), default=None)
-    chosen = _chosen(whole, len(audit.columns))
+    rungs = [*_number_rungs(audit.numbers), *_category_rungs(audit.categories)]
+    if len(rungs) > LADDER_COLUMNS:
+        rungs = sorted(rungs, key=lambda rung: -rung.gain)[:LADDER_COLUMNS]
     step, top = 46, 40
-    height = top + step * len(chosen) + 12
+    height = top + step * len(rungs) + 12
     parts = [share_scale(_x, top - 12, height - 8)]
-    for line, n in enumerate(chosen):
-        y = top + step * line + step / 2
-        parts.append(_rung(audit, whole, n, y))
+    for line, rung in enumerate(rungs):
+        parts.append(_drawn(audit, rung, top + step * line + step / 2))
     label = "What stays hidden of each column, from each copy alone and from all together"
     return _svg(height, label, parts)
 
 
+def _number_rungs(numbers: Numbers | None) -> Iterator[Rung]:
+    if numbers is None:
+        return
+    whole = max(numbers.gains, key=lambda gain: len(gain.members), default=None)
+    for n, name in enumerate(numbers.columns):
+        singles = numbers.singles[:, n]
+        if whole is None:
+            yield Rung(name, singles)
+        else:
+            yield Rung(
+                name,
+                singles,
+                float(whole.alone[n]),
+                float(whole.together[n]),
+                float(whole.gain[n]),
+                bool(whole.low[n] > 0),
+            )
+
+
+def _category_rungs(categories: Categories | None) -> Iterator[Rung]:
+    if categories is None or categories.guesses is None:
+        return
+    guesses = categories.guesses
+    largest = max((len(guessed.copies) for guessed in guesses.sets), default=0)
+    whole = {g.columns: g for g in guesses.sets if len(g.copies) == largest and g.by_itself}
+    for shown, singles in zip(categories.judged, guesses.singles.T, strict=True):
+        if np.isnan(singles).any():
+            continue
+        if (found := whole.get(shown.columns)) is None:
+            yield Rung(shown.name, singles)
+        else:
+            yield Rung(
+                shown.name,
+                singles,
+                found.hidden_alone,
+                found.hidden_together,
+                found.gain,
+                found.gains,
+            )
+
+
 def checks(audit: Audit) -> str:
     """Draw how far each check of each copy came towards its limit."""
-    step, top, width = 34, 34, (WIDTH - LEFT - 10) / len(CHECKS)
+    held = {check.name for check in audit.checks}
+    names = [name for name in (*NUMBER_CHECKS, *CATEGORY_CHECKS) if name in held]
+    if not names:
+        return ""
+    step, top, width = 34, 34, (WIDTH - LEFT - 10) / max(len(names), 7)
     height = top + step * len(audit.copies) + 6
     parts = [
         f'<text x="{LEFT + width * (k + 0.5):.0f}" y="20" class="small mid">{escape(name)}</text>'
-        for k, name in enumerate(CHECKS)
+        for k, name in enumerate(names)
     ]
     for i, copy in enumerate(audit.copies):
         y = top + step * i
         parts.append(
             f'<text x="{LEFT - 14}" y="{y + 19}" class="end">{i + 1} {_short(copy)}</text>'
         )
-        for k, name in enumerate(CHECKS):
+        for k, name in enumerate(names):
             parts.append(_cell(audit, i, name, LEFT + width * k, y, width))
     return _svg(height, "How far each check came towards its limit", parts)
-
-
-def _chosen(whole: Gain | None, columns: int) -> Sequence[int]:
-    if whole is None or columns <= LADDER_COLUMNS:
-        return range(columns)[:LADDER_COLUMNS]
-    return [int(n) for n in np.argsort(-whole.gain)[:LADDER_COLUMNS]]
 
 
 def _x(share: float) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0)
 
 
-def _rung(audit: Audit, whole: Gain | None, n: int, y: float) -> str:
-    parts = [f'<text x="{LEFT - 14}" y="{y + 5}" class="end">{_short(audit.columns[n])}</text>']
+def _drawn(audit: Audit, rung: Rung, y: float) -> str:
+    parts = [f'<text x="{LEFT - 14}" y="{y + 5}" class="end">{_short(rung.name)}</text>']
     parts.append(f'<line x1="{_x(0)}" y1="{y}" x2="{_x(1)}" y2="{y}" class="rail"/>')
-    if whole is not None:
-        alone, together = _x(whole.alone[n]), _x(whole.together[n])
-        gains = whole.low[n] > 0
-        if gains:
+    if rung.alone is not None and rung.together is not None:
+        alone, together = _x(rung.alone), _x(rung.together)
+        if rung.gains:
             wide = max(alone - together, 2)
             parts.append(
                 f'<rect x="{together}" y="{y - 5}" width="{wide}" height="10" class="gap"/>'
             )
-        kind = "bad" if gains else "good"
+        kind = "bad" if rung.gains else "good"
         parts.append(f'<path d="{_diamond(together, y)}" class="{kind}"/>')
-        words = f"gain {max(whole.gain[n], 0):.3f}" if gains else "no gain"
+        words = f"gain {max(rung.gain, 0):.3f}" if rung.gains else "no gain"
         parts.append(f'<text x="{WIDTH - RIGHT + 20}" y="{y + 5}" class="{kind}">{words}</text>')
-    parts += [_dots(audit, audit.singles[:, n], y)]
+    parts += [_dots(audit, rung.singles, y)]
     return "".join(parts)
 
 

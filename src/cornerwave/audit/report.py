@@ -1,14 +1,16 @@
-"""The audit in words, as tables for a terminal, and as JSON. No cell of a table is in it."""
+"""The audit in words, and as tables for a terminal. No cell of a table is in it."""
 
 import math
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from cornerwave.audit.chance import ALPHA, FAMILIES
+from cornerwave.audit.categories import Categories
+from cornerwave.audit.chance import FAMILIES
 from cornerwave.audit.gain import Gain
+from cornerwave.audit.guesses import Guessed, Guesses
 from cornerwave.audit.measured import Audit
+from cornerwave.audit.numbers import Numbers
 
 SHOWN = 12
 """So many coalitions are listed for a person; JSON has them all."""
@@ -22,37 +24,50 @@ def verdict(audit: Audit) -> str:
 
     A gain comes first: it is what an owner must act on.
     """
-    if audit.alarms:
-        worst = audit.alarms[0]
-        if worst.perfect:
-            return f"{_together(audit, worst)} have the table: nothing stays hidden from them."
-        at = int(np.argmax(worst.low))
-        return (
-            f"{_together(audit, worst)} gain by colluding: {worst.together[at]:.3f} of "
-            f"{audit.columns[at]} stays hidden from them, {worst.alone[at]:.3f} from "
-            f"{audit.copies[worst.best]} alone."
-        )
-    if audit.posterior is not None and audit.posterior.gain.above_zero:
-        gained = audit.posterior.gain.value
-        return f"All copies together gain {gained:.3f} by the best nonlinear estimate."
-    if betrayed := [guessed for guessed in audit.guesses if guessed.gains]:
-        most = max(betrayed, key=lambda guessed: guessed.low)
-        return (
-            f"{' and '.join(_names(audit, most.copies))} gain by colluding: "
-            f"{most.hidden_together:.3f} of {'+'.join(most.columns)} stays hidden from them, "
-            f"{most.hidden_alone:.3f} from {audit.copies[most.best]} alone."
-        )
+    gained = (_gain_of(audit, audit.numbers) if audit.numbers else None) or (
+        _guess_of(audit, audit.categories) if audit.categories else None
+    )
+    if gained:
+        return gained
     if audit.faults:
-        return f"No gain from colluding was found, but {_count(len(audit.faults), 'fault')}."
+        return f"No gain from colluding was found, but {count(len(audit.faults), 'fault')}."
     if len(audit.copies) == 1:
         return "Nothing is wrong with the copy; a coalition needs two."
     return "Nothing is gained by colluding, and nothing is wrong with a copy."
 
 
+def _gain_of(audit: Audit, numbers: Numbers) -> str | None:
+    if numbers.alarms:
+        worst = numbers.alarms[0]
+        if worst.perfect:
+            return f"{_together(audit, worst)} have the table: nothing stays hidden from them."
+        at = int(np.argmax(worst.low))
+        return (
+            f"{_together(audit, worst)} gain by colluding: {worst.together[at]:.3f} of "
+            f"{numbers.columns[at]} stays hidden from them, {worst.alone[at]:.3f} from "
+            f"{audit.copies[worst.best]} alone."
+        )
+    if numbers.posterior is not None and numbers.beaten:
+        gained = numbers.posterior.gain.value
+        return f"All copies together gain {gained:.3f} by the best nonlinear estimate."
+    return None
+
+
+def _guess_of(audit: Audit, categories: Categories) -> str | None:
+    if not categories.alarms:
+        return None
+    most = categories.alarms[0]
+    return (
+        f"{' and '.join(names(audit, most.copies))} gain by colluding: "
+        f"{most.hidden_together:.3f} of {_category(most)} stays hidden from them, "
+        f"{most.hidden_alone:.3f} from {audit.copies[most.best]} alone."
+    )
+
+
 def findings(audit: Audit) -> list[str]:
     """Return one line for each fault and for what else a reader should know."""
     lines = [
-        f"FAULT {' and '.join(_names(audit, check.copies))}: {check.name}: {check.note}"
+        f"FAULT {' and '.join(names(audit, check.copies))}: {check.name}: {check.note}"
         for check in audit.faults
     ]
     return lines + notes(audit)
@@ -61,84 +76,76 @@ def findings(audit: Audit) -> list[str]:
 def notes(audit: Audit) -> list[str]:
     """Return what is no fault, but good to know."""
     lines = [
-        f"{' and '.join(_names(audit, check.copies))}: {check.note}"
+        f"{' and '.join(names(audit, check.copies))}: {check.note}"
         for check in audit.checks
         if check.passed and check.note
     ]
-    for i, steps in enumerate(audit.found.steps):
-        for n in np.flatnonzero(steps):
-            lines.append(
-                f"{audit.copies[i]}: {audit.columns[n]} is rounded to multiples of "
-                f"{steps[n]:g}; judged as if it were not"
-            )
-    if audit.bare:
-        lines.append(f"in every copy as in the source: {', '.join(audit.bare)}")
-    if audit.constant:
-        lines.append(f"constant, so left out: {', '.join(audit.constant)}")
+    lines += _number_notes(audit, audit.numbers) if audit.numbers else []
+    lines += _category_notes(audit.categories) if audit.categories else []
     if audit.logarithmic:
         lines.append(f"compared on the scale log(1+x): {', '.join(audit.logarithmic)}")
     lines += [f"left out: {why}" for why in audit.left_out.values()]
     if audit.sorted_copies:
         lines.append(f"rows in another order, aligned by key: {', '.join(audit.sorted_copies)}")
-    if audit.found.complete < audit.found.rows:
-        missing = audit.found.rows - audit.found.complete
+    return lines
+
+
+def _number_notes(audit: Audit, numbers: Numbers) -> list[str]:
+    lines = [
+        f"{audit.copies[i]}: {numbers.columns[n]} is rounded to multiples of "
+        f"{steps[n]:g}; judged as if it were not"
+        for i, steps in enumerate(numbers.found.steps)
+        for n in np.flatnonzero(steps)
+    ]
+    lines += _listed("in every copy as in the source", numbers.bare)
+    lines += _listed("constant, so left out", numbers.constant)
+    if missing := numbers.found.rows - numbers.found.complete:
         lines.append(f"left out, for a missing value: {missing:,} rows")
     return lines
 
 
+def _category_notes(categories: Categories) -> list[str]:
+    lines = _listed("in every copy as in the source", categories.bare)
+    lines += _listed("constant, so left out", categories.constant)
+    lines += _listed("left out, for having more values than a category", categories.boundless)
+    if categories.guesses is not None:
+        by_heart = ~np.isnan(categories.guesses.singles[0])
+        many = [c.name for c, known in zip(categories.judged, by_heart, strict=True) if not known]
+        lines += _listed("with too many values to learn each, guessed jointly alone", many)
+    if categories.kept < categories.rows:
+        lines.append(f"categories were attacked in {categories.kept:,} rows spread over the table")
+    return lines
+
+
+def _listed(what: str, names: Sequence[str]) -> list[str]:
+    return [f"{what}: {', '.join(names)}"] if names else []
+
+
 def sections(audit: Audit) -> list[Section]:
     """Return the tables of the report, each a title, a header and rows."""
-    parts = [_copies(audit), _columns(audit)]
-    if audit.gains:
-        parts.append(_coalitions(audit))
-    if audit.guesses:
-        parts.append(_guesses(audit))
-    parts.append(_exposed(audit))
+    parts = [copies_section(audit)]
+    if audit.numbers is not None:
+        parts += number_sections(audit, audit.numbers)
+    if audit.categories is not None:
+        parts += category_sections(audit, audit.categories)
+    if audit.numbers is not None:
+        parts.append(_exposed(audit, audit.numbers))
     return parts
 
 
-def as_json(audit: Audit) -> dict[str, Any]:
-    """Return the whole audit; docs/audit.md says what each field means."""
-    found = audit.found
-    return {
-        "verdict": verdict(audit),
-        "clean": audit.clean,
-        "alpha": ALPHA,
-        "source": audit.source,
-        "rows": found.rows,
-        "complete_rows": found.complete,
-        "columns": list(audit.columns),
-        "constant_columns": list(audit.constant),
-        "unperturbed_columns": list(audit.bare),
-        "logarithmic_columns": list(audit.logarithmic),
-        "left_out_columns": dict(audit.left_out),
-        "copies": [_copy_json(audit, i) for i in range(found.copies)],
-        "noise_across_copies": found.across.tolist(),
-        "checks": [
-            {
-                "check": check.name,
-                "copies": _names(audit, check.copies),
-                "value": check.value if np.isfinite(check.value) else None,
-                "limit": check.limit,
-                "passed": check.passed,
-                "note": check.note,
-            }
-            for check in audit.checks
-        ],
-        "coalitions_attacked": audit.sets,
-        "coalitions": [_gain_json(audit, gain) for gain in audit.gains],
-        "nonlinear": _posterior_json(audit),
-        "categories": [
-            {
-                **asdict(guessed),
-                "copies": _names(audit, guessed.copies),
-                "best": audit.copies[guessed.best],
-                "gains": guessed.gains,
-            }
-            for guessed in audit.guesses
-        ],
-        "notes": notes(audit),
-    }
+def number_sections(audit: Audit, numbers: Numbers) -> list[Section]:
+    """Return what stays hidden of the numbers, column by column and for coalitions."""
+    parts = [_columns(numbers)]
+    return [*parts, _coalitions(audit, numbers)] if numbers.gains else parts
+
+
+def category_sections(audit: Audit, categories: Categories) -> list[Section]:
+    """Return what stays hidden of the categories, from each copy and from coalitions."""
+    guesses = categories.guesses
+    if guesses is None:
+        return []
+    parts = [_singles(audit, categories, guesses)]
+    return [*parts, _guesses(audit, guesses)] if guesses.sets else parts
 
 
 def interval(gain: float, margin: float) -> str:
@@ -151,10 +158,10 @@ def interval(gain: float, margin: float) -> str:
     return f"{round(gain, digits) + 0.0:.{digits}f} ± {margin:.{digits}f}"
 
 
-def shown_gains(audit: Audit) -> list[Gain]:
+def shown_gains(numbers: Numbers) -> list[Gain]:
     """Return the coalitions to list: those that gain, then the largest and the first."""
-    rest = sorted(audit.gains, key=lambda g: (not g.gains, -len(g.members), g.members))
-    ranked = [*audit.alarms, *(gain for gain in rest if not gain.gains)]
+    rest = sorted(numbers.gains, key=lambda g: (not g.gains, -len(g.members), g.members))
+    ranked = [*numbers.alarms, *(gain for gain in rest if not gain.gains)]
     return ranked[:SHOWN]
 
 
@@ -163,162 +170,119 @@ def failed(audit: Audit, i: int) -> list[str]:
     return sorted({check.name for check in audit.faults if i in check.copies}, key=_order)
 
 
-def _copies(audit: Audit) -> Section:
+def copies_section(audit: Audit) -> Section:
+    """Return the copies, with the noise that their numbers were found to have."""
     rows: Rows = []
-    for i, name in enumerate(audit.copies):
-        noise, stated = float(audit.found.noise[i]), audit.stated[i]
-        rows.append(
-            (
-                name,
-                f"{noise:.4g}",
-                "" if stated is None else f"{stated:.4g}",
-                f"{noise / (1 + noise):.3f}",
-                ", ".join(failed(audit, i)) or "ok",
-            )
-        )
-    title = f"{audit.source}: {audit.found.rows:,} rows, {_count(len(rows), 'copy', 'copies')}"
-    return title, ("copy", "noise", "stated", "privacy", "checks"), rows
+    for i, (name, stated) in enumerate(zip(audit.copies, audit.stated, strict=True)):
+        measured = []
+        if audit.numbers is not None:
+            noise = float(audit.numbers.found.noise[i])
+            measured = [f"{noise:.4g}", f"{noise / (1 + noise):.3f}"]
+        told = "" if stated is None else f"{stated:.4g}"
+        rows.append((name, told, *measured, ", ".join(failed(audit, i)) or "ok"))
+    title = f"{audit.source}: {audit.rows:,} rows, {count(len(rows), 'copy', 'copies')}"
+    found = ("noise found", "privacy") if audit.numbers is not None else ()
+    return title, ("copy", "noise stated", *found, "checks"), rows
 
 
-def _columns(audit: Audit) -> Section:
+def _columns(numbers: Numbers) -> Section:
     """Show the whole set column by column."""
     header: tuple[str, ...] = ("hidden from", "the best copy", "all together", "gain")
     rows: Rows = []
-    whole = max(audit.gains, key=lambda gain: len(gain.members), default=None)
-    for n, name in enumerate(audit.columns):
+    whole = max(numbers.gains, key=lambda gain: len(gain.members), default=None)
+    for n, name in enumerate(numbers.columns):
         if whole is None:
-            rows.append((name, f"{audit.singles[:, n].min():.4f}", "", ""))
+            rows.append((name, f"{numbers.singles[:, n].min():.4f}", "", ""))
             continue
         gained = interval(whole.gain[n], whole.margin[n])
         rows.append((name, f"{whole.alone[n]:.4f}", f"{whole.together[n]:.4f}", gained))
-    if audit.posterior is not None:
-        best = audit.posterior
+    if numbers.posterior is not None:
+        best = numbers.posterior
         gained = interval(best.gain.value, best.gain.margin)
         label = f"nonlinear, {best.rows:,} rows"
         rows.append((label, f"{best.alone.value:.4f}", f"{best.together.value:.4f}", gained))
     return "Share of the variance that stays hidden", header, rows
 
 
-def _coalitions(audit: Audit) -> Section:
+def _coalitions(audit: Audit, numbers: Numbers) -> Section:
     rows: Rows = []
-    for gain in shown_gains(audit):
+    for gain in shown_gains(numbers):
         at = int(np.argmax(gain.low))
         rows.append(
             (
-                " + ".join(_names(audit, gain.members)),
-                audit.columns[at],
+                " + ".join(names(audit, gain.members)),
+                numbers.columns[at],
                 f"{gain.alone[at]:.4f}",
                 f"{gain.together[at]:.4f}",
                 interval(gain.gain[at], gain.margin[at]),
                 "gains" if gain.gains else "no gain",
             )
         )
-    title = f"Coalitions, each in the column where it gains most ({len(rows)} of {audit.sets:,})"
+    title = f"Coalitions, each in the column where it gains most ({len(rows)} of {numbers.sets:,})"
     return title, ("coalition", "column", "best alone", "together", "gain", "verdict"), rows
 
 
-def _guesses(audit: Audit) -> Section:
+def _singles(audit: Audit, categories: Categories, guesses: Guesses) -> Section:
+    rows = [
+        (shown.name, *("–" if np.isnan(share) else f"{share:.4f}" for share in column))
+        for shown, column in zip(categories.judged, guesses.singles.T, strict=True)
+    ]
+    title = "Categories: share of the variance that stays hidden from each copy alone"
+    return title, ("category", *audit.copies), rows
+
+
+def _guesses(audit: Audit, guesses: Guesses) -> Section:
     """Show the whole set, and every set that gains, category by category."""
-    whole = max(len(guessed.copies) for guessed in audit.guesses)
+    whole = max(len(guessed.copies) for guessed in guesses.sets)
     rows: Rows = [
         (
-            guessed.columns[0] if len(guessed.columns) == 1 else "all jointly",
-            " + ".join(_names(audit, guessed.copies)),
-            f"{guessed.blind:.1%}",
-            f"{guessed.alone:.1%}",
-            f"{guessed.together:.1%}",
-            f"{guessed.hidden_alone:.4f}",
-            f"{guessed.hidden_together:.4f}",
-            interval(guessed.gain, guessed.high - guessed.gain),
+            _category(guessed),
+            " + ".join(names(audit, guessed.copies)),
+            _right(guessed),
+            interval(guessed.gain, guessed.margin),
             "gains" if guessed.gains else "no gain",
         )
-        for guessed in audit.guesses
+        for guessed in guesses.sets
         if guessed.gains or len(guessed.copies) == whole
     ]
-    header = (
-        "category",
-        "coalition",
-        "right blind",
-        "alone",
-        "together",
-        "hidden alone",
-        "together",
-        "gain",
-        "verdict",
-    )
-    return "Categories: guessed right, and share of the variance that stays hidden", header, rows
+    header = ("category", "coalition", "right: blind, best copy, all", "gain", "verdict")
+    return "Categories guessed by coalitions, and the share they gain", header, rows
 
 
-def _exposed(audit: Audit) -> Section:
+def _right(guessed: Guessed) -> str:
+    shares = (guessed.blind, guessed.alone, guessed.together)
+    return ", ".join(f"{share:.1%}" for share in shares if share is not None)
+
+
+def _category(guessed: Guessed) -> str:
+    return "+".join(guessed.columns) if guessed.by_itself else "all jointly"
+
+
+def _exposed(audit: Audit, numbers: Numbers) -> Section:
+    exposed = numbers.exposed
     rows = [
-        (name, *(f"{count:,}" for count in [*audit.exposed.columns[i], audit.exposed.rows[i]]))
+        (name, *(f"{count:,}" for count in [*exposed.columns[i], exposed.rows[i]]))
         for i, name in enumerate(audit.copies)
     ]
-    return (
-        "Records so far out that the noise does not hide them",
-        ("copy", *audit.columns, "any"),
-        rows,
-    )
+    header = ("copy", *numbers.columns, "any")
+    return "Records so far out that the noise does not hide them", header, rows
 
 
-def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
-    noise = float(audit.found.noise[i])
-    columns = audit.columns
-    return {
-        "name": audit.copies[i],
-        "noise": noise,
-        "privacy": noise / (1 + noise),
-        "stated_noise": audit.stated[i],
-        "hidden": dict(zip(columns, audit.singles[i].tolist(), strict=True)),
-        "rounded_to": {
-            c: float(s) for c, s in zip(columns, audit.found.steps[i], strict=True) if s
-        },
-        "exposed": dict(zip(columns, audit.exposed.columns[i].tolist(), strict=True)),
-        "exposed_rows": int(audit.exposed.rows[i]),
-        "failed": failed(audit, i),
-    }
-
-
-def _gain_json(audit: Audit, gain: Gain) -> dict[str, Any]:
-    return {
-        "members": _names(audit, gain.members),
-        "best": audit.copies[gain.best],
-        "gains": gain.gains,
-        "perfect": gain.perfect,
-        "columns": {
-            name: {
-                "alone": float(gain.alone[n]),
-                "together": float(gain.together[n]),
-                "gain": float(gain.gain[n]),
-                "margin": float(gain.margin[n]),
-            }
-            for n, name in enumerate(audit.columns)
-        },
-    }
-
-
-def _posterior_json(audit: Audit) -> dict[str, Any] | None:
-    if audit.posterior is None:
-        return None
-    best = audit.posterior
-    return {
-        "rows": best.rows,
-        "alone": best.alone.value,
-        "together": best.together.value,
-        "gain": best.gain.value,
-        "margin": best.gain.margin,
-    }
-
-
-def _names(audit: Audit, copies: tuple[int, ...]) -> list[str]:
+def names(audit: Audit, copies: tuple[int, ...]) -> list[str]:
+    """Return what some copies are called."""
     return [audit.copies[i] for i in copies]
 
 
 def _together(audit: Audit, gain: Gain) -> str:
-    return " and ".join(_names(audit, gain.members))
+    return " and ".join(names(audit, gain.members))
 
 
-def _count(number: int, what: str, many: str | None = None) -> str:
+def count(number: int, what: str, many: str | None = None) -> str:
+    """Write a number of things.
+
+    >>> count(1, "fault"), count(2, "copy", "copies")
+    ('1 fault', '2 copies')
+    """
     return f"{number} {what if number == 1 else many or what + 's'}"
 
 

@@ -253,18 +253,25 @@ def combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.
     return combinations, rows
 
 
+def cases(columns: Sequence[Encoded]) -> tuple[list[tuple[Any, ...]], NDArray[np.int64]]:
+    """Return combinations of the columns' values, and for each row which of them it holds."""
+    combinations, rows = combined(columns)
+    values = [[*_stored(encoded.values).to_pylist(), None] for encoded in columns]
+    found = [
+        tuple(v[code] for v, code in zip(values, combination, strict=True))
+        for combination in combinations.tolist()
+    ]
+    return found, rows
+
+
 def tally(columns: Sequence[Encoded]) -> Tally:
     """Count the combinations of some rows."""
-    combinations, rows = combined(columns)
-    counts = np.bincount(rows, minlength=len(combinations))
-    occur = counts > 0
-    values = [[*_stored(encoded.values).to_pylist(), None] for encoded in columns]
-    found: Tally = Counter()
-    for combination, count in zip(
-        combinations[occur].tolist(), counts[occur].tolist(), strict=True
-    ):
-        found[tuple(v[code] for v, code in zip(values, combination, strict=True))] += count
-    return found
+    found, rows = cases(columns)
+    counted: Tally = Counter()
+    for case, count in zip(found, np.bincount(rows, minlength=len(found)).tolist(), strict=True):
+        if count:
+            counted[case] += count
+    return counted
 
 
 def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schema) -> Categories:

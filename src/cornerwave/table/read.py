@@ -210,6 +210,32 @@ def _csv_names(path: Path) -> list[str]:
 def _read_csv(
     path: Path, types: Mapping[str, pa.DataType], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
+    """Read text and all else side by side: they spell missing values differently."""
+    texts = [name for name in columns if pa.types.is_string(types[name])]
+    others = [name for name in columns if name not in texts]
+    parts = [
+        *([_csv_batches(path, types, texts, _TEXT_NULLS)] if texts else []),
+        *([_csv_batches(path, types, others, {})] if others else []),
+    ]
+    for batches in zip(*parts, strict=True):
+        arrays = {name: batch.column(name) for batch in batches for name in batch.schema.names}
+        yield pa.record_batch([arrays[name] for name in columns], names=list(columns))
+
+
+_TEXT_NULLS = {
+    "null_values": [""],
+    "strings_can_be_null": True,
+    "quoted_strings_can_be_null": False,
+}
+"""A text is missing where nothing stands; where quotes stand with nothing between, it is empty."""
+
+
+def _csv_batches(
+    path: Path,
+    types: Mapping[str, pa.DataType],
+    columns: Sequence[str],
+    nulls: Mapping[str, Any],
+) -> Iterator[pa.RecordBatch]:
     broken: list[int] = []
 
     def on_invalid_row(row: Any) -> str:
@@ -224,7 +250,7 @@ def _read_csv(
                 newlines_in_values=True, invalid_row_handler=on_invalid_row
             ),
             convert_options=pacsv.ConvertOptions(
-                column_types=dict(types), include_columns=list(columns)
+                column_types=dict(types), include_columns=list(columns), **nulls
             ),
         )
         yield from reader

@@ -1,0 +1,133 @@
+"""What source and copies show of each category, by number, in rows spread over the table.
+
+All rows are counted once for the distribution of the truth. For the attacks, which look
+at single rows again and again, so many are kept as fit into a fixed room: all of them,
+or every second, fourth, eighth.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.table.categories import MOST_CATEGORIES, Encoded, cases
+
+KEPT_CELLS = 1 << 23
+"""Cells that are kept of all tables together."""
+
+ABSENT = -1
+"""A cell that is missing in the source and in every copy: nothing is hidden there."""
+
+Numbers = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A category in the kept rows: `codes` (1 + M, rows) of the source and of each copy.
+
+    `values` are numbered by the codes, None within for missing; `counts` say in how many
+    of all rows the source holds each, missing ones among them unless they are ABSENT.
+    """
+
+    columns: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+    codes: Numbers
+    counts: NDArray[np.int64]
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return "+".join(self.columns)
+
+    @property
+    def truth(self) -> Numbers:
+        """What the source holds."""
+        return np.asarray(self.codes[0])
+
+    @property
+    def bare(self) -> bool:
+        """Whether every copy shows what the source holds."""
+        return bool((self.codes[1:] == self.codes[0]).all())
+
+    @property
+    def constant(self) -> bool:
+        """Whether the source holds one value alone."""
+        return bool((self.counts > 0).sum() < 2)
+
+
+class Collected:
+    """Takes blocks of encoded categories, and gives what they show."""
+
+    def __init__(self, categories: Sequence[tuple[str, ...]], tables: int) -> None:
+        self._categories = [_Category(columns) for columns in categories]
+        self._room = max(KEPT_CELLS // (tables * len(categories)), 1)
+        self.rows = 0
+        self._kept, self._every = 0, 1
+
+    def add(self, tables: Sequence[Mapping[str, Encoded]]) -> None:
+        """Take the same rows of the source and of each copy."""
+        rows = len(next(iter(tables[0].values())).codes)
+        start = -self.rows % self._every
+        for category in self._categories:
+            category.add(tables, slice(start, None, self._every))
+        self.rows += rows
+        self._kept += len(range(start, rows, self._every))
+        while self._kept > self._room:
+            for category in self._categories:
+                category.thin()
+            self._kept, self._every = (self._kept + 1) // 2, 2 * self._every
+
+    def shown(self) -> list[Shown]:
+        """Return all categories but those with more values than a category has."""
+        return [category.shown() for category in self._categories if not category.boundless]
+
+    @property
+    def boundless(self) -> list[str]:
+        """The names of categories with more values than a category has."""
+        return ["+".join(category.columns) for category in self._categories if category.boundless]
+
+
+class _Category:
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._parts: list[Numbers] = []
+
+    @property
+    def boundless(self) -> bool:
+        return len(self._numbers) > MOST_CATEGORIES
+
+    def add(self, tables: Sequence[Mapping[str, Encoded]], chosen: slice) -> None:
+        if self.boundless:
+            return
+        codes = [self._numbered([table[name] for name in self.columns]) for table in tables]
+        counts = np.bincount(codes[0], minlength=len(self._numbers))
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+        self._parts.append(np.stack([own[chosen] for own in codes]))
+
+    def thin(self) -> None:
+        if self._parts:
+            self._parts = [np.ascontiguousarray(np.concatenate(self._parts, axis=1)[:, ::2])]
+
+    def shown(self) -> Shown:
+        values, counts = tuple(self._numbers), self._counts.copy()
+        codes = np.concatenate(self._parts, axis=1)
+        missing = np.array([None in value for value in values])[codes]
+        if (missing == missing[0]).all():
+            codes[missing] = ABSENT
+            counts[[None in value for value in values]] = 0
+        return Shown(self.columns, values, codes, counts)
+
+    def _numbered(self, columns: Sequence[Encoded]) -> Numbers:
+        found, rows = cases(columns)
+        occur = np.zeros(len(found), dtype=bool)
+        occur[rows] = True
+        numbers = [
+            self._numbers.setdefault(case, len(self._numbers)) if occurs else ABSENT
+            for case, occurs in zip(found, occur.tolist(), strict=True)
+        ]
+        return np.array(numbers, dtype=np.int32)[rows]

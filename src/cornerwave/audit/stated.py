@@ -1,0 +1,79 @@
+"""What copies say of themselves, and what follows for an audit that need not believe it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from cornerwave.table.read import Source
+from cornerwave.table.schema import is_category
+from cornerwave.table.write import read_metadata
+
+
+@dataclass(frozen=True)
+class Stated:
+    """The metadata of some copies; of one that says nothing that can be read, nothing."""
+
+    copies: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def of(cls, copies: Sequence[Source]) -> "Stated":
+        """Read what the copies say."""
+        return cls(tuple(_metadata_of(copy) for copy in copies))
+
+    @property
+    def noise(self) -> tuple[float | None, ...]:
+        """The noise that each copy states."""
+        found = [told.get("noise") for told in self.copies]
+        return tuple(float(v) if isinstance(v, int | float) and v > 0 else None for v in found)
+
+    def told(self, name: str, what: str) -> list[Any]:
+        """Return what each copy that says anything of a column says of it."""
+        return [own.get(what) for i in range(len(self.copies)) if (own := self.column(i, name))]
+
+    def column(self, copy: int, name: str) -> Mapping[str, Any]:
+        """Return what a copy says of a column."""
+        columns = self.copies[copy].get("columns")
+        own = columns.get(name) if isinstance(columns, Mapping) else None
+        return own if isinstance(own, Mapping) else {}
+
+    def logarithmic(self, name: str) -> bool:
+        """Whether a column was perturbed on the scale log(1+x)."""
+        return "log1p" in self.told(name, "transform")
+
+    def not_comparable(self, name: str) -> str | None:
+        """Say why the noise of a column cannot be had as copy minus source, if it cannot."""
+        if "rank" in self.told(name, "transform"):
+            return f"{name} was perturbed on the scale of its ranks, which a copy does not hold"
+        if any(self.told(name, "clipped")):
+            return f"{name} was clipped, which cuts its noise off"
+        return None
+
+    def categories(self, shared: Sequence[str], tables: Sequence[Source]) -> list[tuple[str, ...]]:
+        """Return the categories among shared columns, by their type or as a copy says.
+
+        Columns that were refreshed together are one category.
+        """
+        groups: dict[tuple[str, ...], None] = {}
+        for name in shared:
+            roles = self.told(name, "role")
+            typed = all(is_category(table.schema.field(name).type) for table in tables)
+            if "category" in roles or (not roles and typed):
+                groups[self._together(name, shared)] = None
+        return list(groups)
+
+    def _together(self, name: str, shared: Sequence[str]) -> tuple[str, ...]:
+        for group in self.told(name, "together"):
+            if isinstance(group, list) and name in group and set(group) <= set(shared):
+                return tuple(group)
+        return (name,)
+
+
+def _metadata_of(copy: Source) -> Mapping[str, Any]:
+    if copy.path is None or not copy.path.is_file():
+        return {}
+    try:
+        return read_metadata(copy.path) or {}
+    except (OSError, ValueError, TypeError, pa.ArrowException):
+        return {}

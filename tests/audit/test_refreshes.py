@@ -1,0 +1,148 @@
+"""Are categories refreshed as a copy states? Honest ones pass, planted faults do not."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as papq
+import pytest
+
+from cornerwave.audit.chance import ALPHA
+from cornerwave.audit.measured import audit
+from cornerwave.audit.refreshes import _scores
+from cornerwave.audit.report import verdict
+from cornerwave.noise.refresh import retention
+from cornerwave.owner import Vault
+from tests.audit.releases import binomial_limit
+from tests.audit.schemes import texts, truth
+
+ROWS = 20_000
+COUNTS = (50, 30, 15, 5)
+
+
+def source_table(rows=ROWS, seed=1):
+    rng = np.random.default_rng(seed)
+    kind = truth(seed, rows, COUNTS)
+    place = np.minimum(rng.geometric(0.01, rows) - 1, 200)
+    return pa.table(
+        {
+            "kind": texts(kind),
+            "code": texts(place),
+            "area": texts(place // 10),
+            "sign": pa.array(rng.random(rows) < 0.2),
+            "note": pa.array(np.array(["x", "y", ""])[kind % 3], mask=rng.random(rows) < 0.3),
+            "digits": pa.array([f"{n:03d}" for n in kind]),
+        }
+    )
+
+
+CHOICES = {
+    "marginal": {},
+    "uniform": {"uniform": ["kind", "sign"]},
+    "hidden": {"hide_missing": ["note"]},
+    "together": {"together": [["code", "area"]]},
+    "pooled": {"min_count": 60},
+    "all at once": {
+        "uniform": ["kind"],
+        "hide_missing": ["note"],
+        "together": [["code", "area"]],
+        "min_count": 20,
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
+def test_honest_releases_pass(tmp_path, choices, ending):
+    table = source_table()
+    dataset = Vault.create(tmp_path / "vault").register("cats", table, **choices)
+    paths = [
+        dataset.release(to=f"r{noise}", noise=noise).write(tmp_path / f"r{noise}.{ending}")
+        for noise in (0.25, 1.0, 9.0)
+    ]
+    found = audit(table, paths)
+    assert found.clean, [check.note for check in found.faults] + [verdict(found)]
+    names = [check.name for check in found.checks]
+    assert names == ["retention", "draws"] * 3
+
+
+def released(folder, table, codes, noise=1.0, base="marginal"):
+    """A copy of one category, with metadata that states what it likes."""
+    told = {
+        "noise": noise,
+        "columns": {"kind": {"role": "category", "base": base, "pooled": False, "together": None}},
+    }
+    copy = pa.table({"kind": texts(codes)}).replace_schema_metadata(
+        {b"cornerwave": json.dumps(told).encode()}
+    )
+    papq.write_table(copy, folder / "copy.parquet")
+    return audit(table.select(["kind"]), [folder / "copy.parquet"])
+
+
+def refreshed(x, keep, base, seed=5):
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random(len(x)) < keep, x, rng.choice(len(COUNTS), len(x), p=base))
+
+
+PI = np.array(COUNTS) / sum(COUNTS)
+
+
+def test_a_wrong_label_a_value_kept_too_often_and_wrong_draws_are_told_apart(tmp_path):
+    table, x, q = source_table(), truth(1, ROWS, COUNTS), retention(1.0)
+    assert released(tmp_path, table, refreshed(x, q, PI)).clean
+    wrong = released(tmp_path, table, refreshed(x, q, PI), noise=1.2)
+    assert next(check.name for check in wrong.faults) == "retention"
+    assert "kind keeps" in wrong.faults[0].note
+    favoured = released(tmp_path, table, refreshed(x, np.where(x == 3, 0.95, q), PI))
+    assert next("stays oftener" in check.note for check in favoured.faults)
+    even = released(tmp_path, table, refreshed(x, q, np.full(4, 0.25)))
+    assert "draws" in {check.name for check in even.faults}
+    assert released(tmp_path, table, refreshed(x, q, np.full(4, 0.25)), base="uniform").clean
+    bare = released(tmp_path, table, x)
+    assert {check.name for check in bare.faults} == {"retention", "draws", "noise"}
+
+
+def test_a_value_that_the_source_does_not_hold_is_found(tmp_path):
+    table, x = source_table(), truth(1, ROWS, COUNTS)
+    codes = refreshed(x, retention(1.0), PI)
+    codes[17] = 9
+    found = released(tmp_path, table, codes)
+    assert [check.note for check in found.faults] == [
+        "kind shows values that the source does not hold"
+    ]
+
+
+def test_digits_of_a_csv_copy_stay_text(tmp_path):
+    table = pa.table({"digits": pa.array([f"{n:03d}" for n in truth(1, ROWS, COUNTS)])})
+    pacsv.write_csv(table, tmp_path / "copy.csv")
+    found = audit(table, [tmp_path / "copy.csv"])
+    assert [check.note for check in found.faults] == ["has no noise: it is the source"]
+
+
+def test_scores_of_binomial_counts_keep_their_bound():
+    """P(score > z) < 2 exp(-z^2/2): exactly, from the binomial law, for few and many rows."""
+    for n, p in [(5, 0.1), (40, 0.5), (1000, 0.003)]:
+        k = np.arange(n + 1)
+        logs = np.cumsum(np.log(np.append(1.0, (n - k[:-1]) / (k[:-1] + 1))))
+        law = np.exp(logs + k * np.log(p) + (n - k) * np.log1p(-p))
+        scores = _scores(k, np.full(n + 1, n), np.full(n + 1, p))
+        for z in (2.0, 3.0, 4.0):
+            assert law[scores > z].sum() <= 2 * np.exp(-z * z / 2)
+
+
+@pytest.mark.slow
+def test_false_alarms_over_200_honest_releases_are_within_alpha(tmp_path):
+    vault = Vault.create(tmp_path / "vault")
+    alarms = 0
+    for release in range(200):
+        table = source_table(2000, seed=release).select(["kind", "sign", "note"])
+        dataset = vault.register(f"d{release}", table, hide_missing=["note"])
+        paths = [
+            dataset.release(to="r", noise=noise).write(tmp_path / f"{release}-{noise}.parquet")
+            for noise in (0.25, 1.0, 9.0)
+        ]
+        alarms += not audit(table, paths).clean
+    # with a rate of ALPHA more than this many have probability below 0.001
+    assert alarms <= binomial_limit(200, ALPHA, 0.001)
