@@ -65,7 +65,7 @@ def test_honest_releases_pass(tmp_path, choices, ending):
     found = audit(table, paths)
     assert found.clean, [check.note for check in found.faults] + [verdict(found)]
     names = [check.name for check in found.checks]
-    assert names == ["retention", "draws"] * 3
+    assert names == ["retention", "draws"] * 3 + ["path"] * 4  # three pairs, all three
 
 
 def released(folder, table, codes, noise=1.0, base="marginal"):

@@ -1,4 +1,4 @@
-"""The audit of categories: one pass, of which rows are kept; then two checks, and guesses."""
+"""The audit of categories: one pass, of which rows are kept; then checks, and guesses."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cornerwave.audit.alignment import Aligned
 from cornerwave.audit.checks import Check
 from cornerwave.audit.guesses import Guessed, Guesses, guess_all
+from cornerwave.audit.path import check_paths
 from cornerwave.audit.refreshes import check_refreshes
 from cornerwave.audit.shown import Collected, Shown
 
@@ -32,10 +33,14 @@ class Categories:
 
     @property
     def alarms(self) -> list[Guessed]:
-        """The sets of copies that gain, the surest gain first."""
+        """The guesses of sets of copies that are no path, the largest gain first."""
         found = self.guesses.sets if self.guesses else ()
-        gaining = (guessed for guessed in found if guessed.gains)
-        return sorted(gaining, key=lambda guessed: guessed.margin - guessed.gain)
+        return sorted(filter(self.gains, found), key=lambda guessed: -guessed.gain)
+
+    def gains(self, guessed: Guessed) -> bool:
+        """Whether a set gains: some of its copies are no path, and the guess is better."""
+        broken = [c.copies for c in self.checks if c.name == "path" and not c.passed]
+        return guessed.gain > 0 and any(set(copies) <= set(guessed.copies) for copies in broken)
 
 
 def audit_categories(aligned: Aligned, progress: Progress, *, alone: bool = False) -> Categories:
@@ -59,6 +64,7 @@ def audit_categories(aligned: Aligned, progress: Progress, *, alone: bool = Fals
         boundless=tuple(collected.boundless),
         checks=(
             *check_refreshes([*judged, *stated_bare], aligned.stated),
+            *check_paths(judged),
             *_bare_copies([*judged, *bare] if alone else judged),
         ),
         guesses=guess_all(judged) if judged else None,

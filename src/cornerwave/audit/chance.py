@@ -7,8 +7,8 @@ ALPHA = 0.01
 """How often an audit of honest copies may raise an alarm, all its comparisons together."""
 
 NUMBER_CHECKS = ("mean", "independence", "size", "shape", "corner wave", "level", "outliers")
-CATEGORY_CHECKS = ("retention", "draws")
-FAMILIES = (*NUMBER_CHECKS, "gain", "nonlinear", *CATEGORY_CHECKS, "guess")
+CATEGORY_CHECKS = ("retention", "draws", "path")
+FAMILIES = (*NUMBER_CHECKS, "gain", "nonlinear", *CATEGORY_CHECKS)
 """What shares ALPHA equally; each divides its share by its comparisons."""
 
 
@@ -28,6 +28,18 @@ def z_limit(alpha: float) -> float:
     1.96
     """
     return -NormalDist().inv_cdf(alpha / 2)
+
+
+def sure_limit(comparisons: int) -> float:
+    """Return z with 2 exp(-z^2 / 2) = the share of one comparison.
+
+    So far reach sums of bounded parts at most, by Chernoff's and Bernstein's bounds, and be
+    they few.
+
+    >>> round(sure_limit(1), 2)
+    3.95
+    """
+    return math.sqrt(2 * math.log(2 / share(comparisons)))
 
 
 def t_limit(alpha: float, freedom: int) -> float:

@@ -1,6 +1,5 @@
 """The audit as fields of one JSON object; docs/audit.md says what each means."""
 
-import math
 from dataclasses import asdict
 from typing import Any
 
@@ -64,17 +63,12 @@ def _categories_json(audit: Audit, categories: Categories) -> dict[str, Any]:
                 **asdict(guessed),
                 "copies": names(audit, guessed.copies),
                 "best": audit.copies[guessed.best],
-                "hidden_alone": _number(guessed.hidden_alone),
-                "hidden_together": _number(guessed.hidden_together),
-                "gains": guessed.gains,
+                "gain": guessed.gain,
+                "gains": categories.gains(guessed),
             }
             for guessed in (guesses.sets if guesses else ())
         ],
     }
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
@@ -99,7 +93,7 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
     if categories is not None and categories.guesses is not None:
         shares = categories.guesses.singles[i].tolist()
         named = zip(categories.judged, shares, strict=True)
-        told["hidden"] |= {shown.name: _number(share) for shown, share in named}
+        told["hidden"] |= {shown.name: share for shown, share in named}
     return told
 
 

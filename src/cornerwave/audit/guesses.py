@@ -1,30 +1,25 @@
 """How well categories can be guessed, from one copy and from several.
 
-The rows are halved. From one half the adversary learns, in the other it guesses; then
-the halves change places. A guess is a probability for each value, and its error is the
-squared distance from the truth (Brier):
+Who holds one copy and knows pi guesses, where it shows y, that y is the truth with
+probability rho(y), and each other value in proportion to pi: the posterior under any
+refresh. Who holds more looks where the other copies agree, with the best one and with
+each other, and corrects rho by what that tells (linearly):
 
-    sum over x of ([x is the truth] - P(x | y))^2        as a share of 1 - sum of pi^2
+    p  =  rho(y)  +  sum of w ([Y' = Y] - its mean given y)
 
-which is the share of the category's variance that stays hidden. A set that learned no
-more than its best copy has the same error, up to what it overfits; one that learned more
-has less, even where its first guess stays the same: two copies that betray that they
-show the truth add certainty, not another guess.
-
-Each category by itself: P(x | y) is learned for all that a set of copies shows.
-All jointly: whether the best copy shows the truth in a cell is estimated, linearly, from
-where the other copies agree with it, in any column of the row:
-
-    e_c = [Y_c is the truth] - its mean given Y_c      r_jd = [Y'_jd = Y_d] - its mean given Y_d
-
-For a Markov path r has mean 0 whatever the truth and the best copy are, so nothing is
-explained; columns with too many values to learn each by heart are judged by this alone.
+from copies of that category by itself, or of all categories jointly. rho and w are
+learned from one half of the rows and used in the other; then the halves change places.
+The error of a guess is its squared distance from the truth (Brier), as a share of
+1 - sum of pi^2: the share of the category's variance that stays hidden. It counts
+certainty, also where the likeliest value stays the same. Whether a set gains is not
+judged by these figures, but by path.py.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,59 +28,44 @@ from cornerwave.audit.chance import share, z_limit
 from cornerwave.audit.shown import ABSENT, Shown
 
 STEADY = 20.0
-"""Rows' worth of trust in the best copy alone, where a set of copies has seen few."""
-
-MOST_CELLS = 1 << 23
-"""Cells of a table of guesses; more are not gone through."""
+"""Rows' worth of trust in the mean of all values, where one of them was seen seldom."""
 
 RIDGE = 1e-9
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Members = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Guessed:
-    """What a set of copies recovers of a category, or of all, beside its best copy alone.
+    """What a set of copies recovers of a category beside its best copy; or of all, on average.
 
-    `alone` and `together` say how often the likeliest value of a category is right;
-    `hidden_alone` and `hidden_together` which share of the variance stays hidden; `gain`
-    is their difference, between `low` and `high`.
+    `blind`, `alone` and `together` say how often the likeliest value is right: without a
+    copy, from the best one, from all. `hidden_alone` and `hidden_together` are the shares
+    of the variance that stay hidden; their difference is known to within `margin`.
     """
 
     columns: tuple[str, ...]
+    by_itself: bool
     copies: Members
     best: int
+    blind: float
+    alone: float
+    together: float
     hidden_alone: float
-    gain: float
+    hidden_together: float
     margin: float
-    blind: float | None = None
-    alone: float | None = None
-    together: float | None = None
 
     @property
-    def hidden_together(self) -> float:
-        """The share of the variance that stays hidden from the set."""
-        return self.hidden_alone - self.gain
-
-    @property
-    def by_itself(self) -> bool:
-        """Whether it is a category by itself, and not all jointly."""
-        return self.blind is not None
-
-    @property
-    def gains(self) -> bool:
-        """Whether the set recovers more than its best copy, beyond chance."""
-        return self.gain > self.margin
+    def gain(self) -> float:
+        """The share of the variance that the set recovers beyond its best copy."""
+        return self.hidden_alone - self.hidden_together
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """All guesses; `singles` (M, categories) is what stays hidden from each copy alone.
-
-    NaN stands for a category with too many values to learn each by heart.
-    """
+    """All guesses; `singles` (M, categories) is what stays hidden from each copy alone."""
 
     sets: tuple[Guessed, ...]
     singles: Floats
@@ -94,195 +74,142 @@ class Guesses:
 def guess_all(categories: Sequence[Shown]) -> Guesses:
     """Guess each category, and all of them jointly, from sets of copies and single ones."""
     copies = len(categories[0].codes) - 1
-    sets = _sets(copies)
-    cells = [Cells.of(shown) for shown in categories]
-    singles = np.array(
-        [
-            [own.scores([i], i).error / own.scale if own else math.nan for own in cells]
-            for i in range(copies)
-        ]
-    )
-    margin = z_limit(share(len(sets) * (1 + sum(own is not None for own in cells))))
-    each = [
-        _compare(shown, own, chosen, _best(hidden, chosen), margin)
-        for shown, own, hidden in zip(categories, cells, singles.T, strict=True)
-        if own is not None
-        for chosen in sets
-    ]
-    return Guesses((*each, *_jointly(categories, sets, singles, margin)), singles)
-
-
-def _sets(copies: int) -> list[Members]:
-    """Return every pair, and all together.
-
-    >>> _sets(3)
-    [(0, 1), (0, 2), (1, 2), (0, 1, 2)]
-    """
-    whole = [tuple(range(copies))] if copies > 2 else []
-    return [*combinations(range(copies), 2), *whole]
-
-
-def _best(hidden: Floats, chosen: Members) -> int:
-    return min(chosen, key=lambda i: hidden[i])
-
-
-# --- each category by itself --------------------------------------------------------------
+    seen = [[_Seen.of(shown, i) for shown in categories] for i in range(copies)]
+    singles = np.array([[own.mean(own.error(own.rho())) for own in each] for each in seen])
+    agreement = [float(np.mean([own.mean(own.right) for own in each])) for each in seen]
+    sets = [*combinations(range(copies), 2), *([tuple(range(copies))] if copies > 2 else [])]
+    margin = z_limit(share(len(sets) * (len(categories) + 1)))
+    found: list[Guessed] = []
+    for members in sets:
+        best = max(members, key=lambda i: agreement[i])
+        found += _of_set(categories, seen[best], members, best, margin)
+    return Guesses(tuple(found), singles)
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Each combination of truth (cells,) and shown values (cells, M), with the rows of
-    either half that have it: counts (2, cells)."""
+class _Seen:
+    """A category as one copy shows it: the truth x, the shown y, the rows that hold any."""
 
-    truth: Ints
-    shown: Ints
-    counts: Floats
-    values: int
+    x: Any
+    y: Any
+    held: Flags
+    pi: Floats
 
     @classmethod
-    def of(cls, shown: Shown) -> "Cells | None":
-        """Count the combinations; None if there are too many."""
-        codes = shown.codes[:, shown.truth != ABSENT].astype(np.int64)
-        values = len(shown.values)
-        rows, first = codes[0], np.arange(codes.shape[1])
-        for own in codes[1:]:
-            seen = rows * values + own
-            _, first, rows = np.unique(seen, return_index=True, return_inverse=True)
-        if len(first) * values > MOST_CELLS:
-            return None
-        counts = [np.bincount(rows[half::2], minlength=len(first)) for half in (0, 1)]
-        return cls(codes[0, first], codes[1:, first].T, np.array(counts, dtype=float), values)
+    def of(cls, shown: Shown, copy: int) -> "_Seen":
+        held = shown.truth != ABSENT
+        x, y = (np.where(held, codes, 0) for codes in (shown.truth, shown.codes[1 + copy]))
+        return cls(x, y, held, shown.counts / max(shown.counts.sum(), 1))
 
     @property
-    def pi(self) -> Floats:
-        """How often each value is the truth."""
-        rows = self.counts.sum(axis=0)
-        return np.asarray(np.bincount(self.truth, rows, self.values) / max(rows.sum(), 1))
+    def right(self) -> Flags:
+        """Where the copy shows the truth."""
+        return np.asarray((self.x == self.y) & self.held)
 
-    @property
-    def scale(self) -> float:
-        """The variance of the category."""
-        return max(1.0 - float((self.pi**2).sum()), 1e-300)
+    def mean(self, values: Any) -> float:
+        """Return the mean over the rows that hold any value."""
+        return float(values[self.held].mean()) if self.held.any() else 0.0
 
-    def scores(self, chosen: Sequence[int], best: int) -> "_Scores":
-        """Guess each half from what the other teaches, by what the chosen copies show."""
-        errors, hits = np.empty_like(self.counts), np.empty_like(self.counts)
-        for half in (0, 1):
-            learn = 1 - half
-            prior = np.bincount(self.truth, self.counts[learn], self.values) + 1.0
-            blind = np.tile(prior / prior.sum(), (len(self.truth), 1))
-            guesses = self._guesses([best], learn, blind, 1.0)
-            if list(chosen) != [best]:
-                guesses = self._guesses(chosen, learn, guesses, STEADY)
-            right = guesses[np.arange(len(self.truth)), self.truth]
-            errors[half] = 1.0 - 2.0 * right + (guesses**2).sum(axis=1)
-            hits[half] = guesses.argmax(axis=1) == self.truth
-        return _Scores(errors, hits, self.counts)
+    def rho(self) -> Floats:
+        """Return how likely each row's y is the truth, learned from the other half."""
+        return _across_halves(lambda learn: self._given_y(self.right, learn, STEADY))
 
-    def _guesses(self, copies: Sequence[int], half: int, prior: Floats, trust: float) -> Floats:
-        """Return P(x | what these copies show) for each cell, learned from one half.
+    def centred(self, flags: Any, learn: slice) -> Floats:
+        """Return flags less their mean given y in the rows learned from."""
+        return np.where(self.held, flags - self._given_y(flags, learn, 0.0), 0.0)
 
-        `prior` (cells, values) stands for the first `trust` rows.
-        """
-        _, seen = np.unique(self.shown[:, copies], axis=0, return_inverse=True)
-        seen = seen.reshape(-1)
-        table = np.zeros((int(seen.max(initial=0)) + 1, self.values))
-        np.add.at(table, (seen, self.truth), self.counts[half])
-        learned = table[seen] + trust * prior
-        return np.asarray(learned / learned.sum(axis=1, keepdims=True))
+    def _given_y(self, flags: Any, learn: slice, trust: float) -> Floats:
+        """Return the mean of flags given y for each row; `trust` rows of the overall mean."""
+        y = self.y[learn][self.held[learn]]
+        own = flags[learn][self.held[learn]].astype(np.float64)
+        rows = np.bincount(y, minlength=len(self.pi)) + trust
+        sums = np.bincount(y, own, len(self.pi)) + trust * (own.mean() if len(own) else 0.0)
+        return np.asarray((sums / np.maximum(rows, 1e-300))[self.y])
 
+    def error(self, p: Floats) -> Floats:
+        """Return the squared distance of each row's guess from its truth, y having p."""
+        pi, rest = self.pi, np.maximum(1.0 - self.pi[self.y], 1e-300)
+        others = (float((pi**2).sum()) - pi[self.y] ** 2) / rest**2
+        wrong = ~self.right
+        off = (1 - p) ** 2 * others + wrong * (1 - 2 * (1 - p) * pi[self.x] / rest)
+        return np.asarray(((self.right - p) ** 2 + off) / max(1.0 - float((pi**2).sum()), 1e-300))
 
-@dataclass(frozen=True)
-class _Scores:
-    """Errors and hits of each cell in either half, learned from the other."""
-
-    errors: Floats
-    hits: Floats
-    counts: Floats
-
-    @property
-    def error(self) -> float:
-        return float((self.errors * self.counts).sum() / max(self.counts.sum(), 1))
-
-    @property
-    def right(self) -> float:
-        return float((self.hits * self.counts).sum() / max(self.counts.sum(), 1))
+    def hits(self, p: Floats) -> Flags:
+        """Say where the likeliest value is the truth, y having p."""
+        first, second = np.argsort(-self.pi, kind="stable")[[0, min(1, len(self.pi) - 1)]]
+        other = np.where(self.y == first, second, first)
+        rest = np.maximum(1.0 - self.pi[self.y], 1e-300)
+        stays = p >= (1 - p) * self.pi[other] / rest
+        return np.asarray(np.where(stays, self.right, self.x == other))
 
 
-def _compare(shown: Shown, cells: Cells, chosen: Members, best: int, margin: float) -> Guessed:
-    alone, together = cells.scores([best], best), cells.scores(chosen, best)
-    difference, rows = (alone.errors - together.errors) / cells.scale, cells.counts.sum()
-    gain = float((difference * cells.counts).sum() / rows)
-    spread = float((((difference - gain) ** 2) * cells.counts).sum() / rows)
-    return Guessed(
-        columns=shown.columns,
-        copies=chosen,
-        best=best,
-        hidden_alone=alone.error / cells.scale,
-        gain=gain,
-        margin=margin * math.sqrt(spread / rows),
-        blind=float(cells.pi.max()),
-        alone=alone.right,
-        together=together.right,
-    )
+def _of_set(
+    categories: Sequence[Shown], seen: Sequence[_Seen], members: Members, best: int, margin: float
+) -> list[Guessed]:
+    others = [i for i in members if i != best]
+    flags = [_agreements(shown, best, others) for shown in categories]
+    alone = [own.rho() for own in seen]
+    itself = [_corrected(own, [(own, f)], p) for own, f, p in zip(seen, flags, alone, strict=True)]
+    pooled = list(zip(seen, flags, strict=True))
+    jointly = [_corrected(own, pooled, p) for own, p in zip(seen, alone, strict=True)]
+    found = [
+        _guessed([own], [p], [q], [shown], members, best, margin)
+        for own, p, q, shown in zip(seen, alone, itself, categories, strict=True)
+    ]
+    return [*found, _guessed(seen, alone, jointly, categories, members, best, margin)]
 
 
-# --- all categories jointly ---------------------------------------------------------------
+def _agreements(shown: Shown, best: int, others: Sequence[int]) -> list[Flags]:
+    """Say where each other copy agrees with the best one, and where all others do."""
+    codes = shown.codes[1:]
+    flags = [codes[j] == codes[best] for j in others]
+    if len(others) > 1:
+        flags.append((codes[others] == codes[others[0]]).all(axis=0))
+    return flags
 
 
-def _jointly(
-    categories: Sequence[Shown], sets: Sequence[Members], singles: Floats, margin: float
-) -> Iterator[Guessed]:
-    columns = tuple(name for shown in categories for name in shown.columns)
-    learned = ~np.isnan(singles[0])
-    agree = np.array([[_agreement(s, i) for s in categories] for i in range(len(singles))])
-    for chosen in sets:
-        best = _best(-agree.mean(axis=1), chosen)
-        others = [i for i in chosen if i != best]
-        gains = _explained(categories, best, others)
-        gain = float(gains.mean())
-        hidden = float(singles[best, learned].mean()) if learned.any() else math.nan
-        yield Guessed(
-            columns=columns,
-            copies=chosen,
-            best=best,
-            hidden_alone=hidden,
-            gain=gain,
-            margin=margin * float(gains.std()) / math.sqrt(len(gains)),
-        )
+def _corrected(target: _Seen, told: Sequence[tuple[_Seen, Sequence[Flags]]], rho: Floats) -> Floats:
+    """Return rho with what agreements of copies tell of it, learned from the other half."""
 
-
-def _agreement(shown: Shown, copy: int) -> float:
-    held = shown.truth != ABSENT
-    return float((shown.codes[1 + copy, held] == shown.truth[held]).mean()) if held.any() else 1.0
-
-
-def _explained(categories: Sequence[Shown], best: int, others: Sequence[int]) -> Floats:
-    """Return, for each row, the mean over categories of what the others explain of e_c."""
-    rows = categories[0].codes.shape[1]
-    gains = np.zeros(rows)
-    for half in (0, 1):
-        learn, test = slice(1 - half, None, 2), slice(half, None, 2)
-        e = [_centred(s, s.truth, best, learn) for s in categories]
-        r = np.stack([_centred(s, s.codes[1 + j], best, learn) for s in categories for j in others])
-        known = r[:, learn]
+    def estimate(learn: slice) -> Floats:
+        r = np.stack([own.centred(flag, learn) for own, flags in told for flag in flags])
+        known, e = r[:, learn], target.centred(target.right, learn)[learn]
         inner = known @ known.T
-        inner[np.diag_indices_from(inner)] *= 1 + RIDGE
-        inner[np.diag_indices_from(inner)] += 1e-300
-        for shown, own in zip(categories, e, strict=True):
-            weights = np.linalg.solve(inner, known @ own[learn])
-            guess = weights @ r[:, test]
-            pi = shown.counts / max(shown.counts.sum(), 1)
-            scale = max(1.0 - float((pi**2).sum()), 1e-300)
-            gains[test] += (own[test] ** 2 - (own[test] - guess) ** 2) / scale / len(categories)
-    return gains
+        inner[np.diag_indices_from(inner)] = np.diag(inner) * (1 + RIDGE) + 1e-300
+        return np.asarray(np.linalg.solve(inner, known @ e) @ r)
+
+    return np.clip(rho + _across_halves(estimate), 0.0, 1.0)
 
 
-def _centred(shown: Shown, other: NDArray[np.int32], best: int, learn: slice) -> Floats:
-    """Return where `other` agrees with the best copy, less its mean given the best copy."""
-    own, held = shown.codes[1 + best], shown.truth != ABSENT
-    agree = ((other == own) & held).astype(np.float64)
-    known, size = own[learn][held[learn]], len(shown.values)
-    rows = np.bincount(known, minlength=size)
-    means = np.bincount(known, agree[learn][held[learn]], size) / np.maximum(rows, 1)
-    return np.where(held, agree - means[np.where(held, own, 0)], 0.0)
+def _across_halves(estimate: Callable[[slice], Floats]) -> Floats:
+    """Return estimates for each half of the rows, learned from the other."""
+    even, odd = slice(0, None, 2), slice(1, None, 2)
+    found = estimate(odd).copy()
+    found[odd] = estimate(even)[odd]
+    return found
+
+
+def _guessed(
+    seen: Sequence[_Seen],
+    alone: Sequence[Floats],
+    together: Sequence[Floats],
+    categories: Sequence[Shown],
+    members: Members,
+    best: int,
+    margin: float,
+) -> Guessed:
+    """Return the figures of some categories, averaged."""
+    cases = list(zip(seen, alone, together, strict=True))
+    gains = np.mean([(own.error(p) - own.error(q)) * own.held for own, p, q in cases], axis=0)
+    return Guessed(
+        columns=tuple(name for shown in categories for name in shown.columns),
+        by_itself=len(seen) == 1,
+        copies=members,
+        best=best,
+        blind=float(np.mean([own.pi.max() for own in seen])),
+        alone=float(np.mean([own.mean(own.hits(p)) for own, p, _ in cases])),
+        together=float(np.mean([own.mean(own.hits(q)) for own, _, q in cases])),
+        hidden_alone=float(np.mean([own.mean(own.error(p)) for own, p, _ in cases])),
+        hidden_together=float(np.mean([own.mean(own.error(q)) for own, _, q in cases])),
+        margin=margin * float(gains.std()) / math.sqrt(max(len(gains), 1)),
+    )

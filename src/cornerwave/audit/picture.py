@@ -73,8 +73,6 @@ def _category_rungs(categories: Categories | None) -> Iterator[Rung]:
     largest = max((len(guessed.copies) for guessed in guesses.sets), default=0)
     whole = {g.columns: g for g in guesses.sets if len(g.copies) == largest and g.by_itself}
     for shown, singles in zip(categories.judged, guesses.singles.T, strict=True):
-        if np.isnan(singles).any():
-            continue
         if (found := whole.get(shown.columns)) is None:
             yield Rung(shown.name, singles)
         else:
@@ -84,7 +82,7 @@ def _category_rungs(categories: Categories | None) -> Iterator[Rung]:
                 found.hidden_alone,
                 found.hidden_together,
                 found.gain,
-                found.gains,
+                categories.gains(found),
             )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cornerwave.audit.chance import share
+from cornerwave.audit.chance import sure_limit
 from cornerwave.audit.checks import Check
 from cornerwave.audit.shown import ABSENT, Shown
 from cornerwave.audit.stated import Stated
@@ -37,7 +37,7 @@ def check_refreshes(categories: Sequence[Shown], stated: Stated) -> list[Check]:
     }
     values = sum(len(case.pi) for cases in judged.values() for case in cases)
     pooled = sum(map(len, judged.values()))
-    limits = {"retention": _limit(values + pooled), "draws": _limit(values)}
+    limits = {"retention": sure_limit(values + pooled), "draws": sure_limit(values)}
     return [
         check
         for i, cases in judged.items()
@@ -47,10 +47,6 @@ def check_refreshes(categories: Sequence[Shown], stated: Stated) -> list[Check]:
             _worst("draws", i, [case.draws() for case in cases], limits),
         )
     ]
-
-
-def _limit(comparisons: int) -> float:
-    return math.sqrt(2 * math.log(2 / share(comparisons)))
 
 
 def _worst(

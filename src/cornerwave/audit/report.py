@@ -108,10 +108,6 @@ def _category_notes(categories: Categories) -> list[str]:
     lines = _listed("in every copy as in the source", categories.bare)
     lines += _listed("constant, so left out", categories.constant)
     lines += _listed("left out, for having more values than a category", categories.boundless)
-    if categories.guesses is not None:
-        by_heart = ~np.isnan(categories.guesses.singles[0])
-        many = [c.name for c, known in zip(categories.judged, by_heart, strict=True) if not known]
-        lines += _listed("with too many values to learn each, guessed jointly alone", many)
     if categories.kept < categories.rows:
         lines.append(f"categories were attacked in {categories.kept:,} rows spread over the table")
     return lines
@@ -145,7 +141,7 @@ def category_sections(audit: Audit, categories: Categories) -> list[Section]:
     if guesses is None:
         return []
     parts = [_singles(audit, categories, guesses)]
-    return [*parts, _guesses(audit, guesses)] if guesses.sets else parts
+    return [*parts, _guesses(audit, categories, guesses)] if guesses.sets else parts
 
 
 def interval(gain: float, margin: float) -> str:
@@ -224,14 +220,14 @@ def _coalitions(audit: Audit, numbers: Numbers) -> Section:
 
 def _singles(audit: Audit, categories: Categories, guesses: Guesses) -> Section:
     rows = [
-        (shown.name, *("–" if np.isnan(share) else f"{share:.4f}" for share in column))
+        (shown.name, *(f"{share:.4f}" for share in column))
         for shown, column in zip(categories.judged, guesses.singles.T, strict=True)
     ]
     title = "Categories: share of the variance that stays hidden from each copy alone"
     return title, ("category", *audit.copies), rows
 
 
-def _guesses(audit: Audit, guesses: Guesses) -> Section:
+def _guesses(audit: Audit, categories: Categories, guesses: Guesses) -> Section:
     """Show the whole set, and every set that gains, category by category."""
     whole = max(len(guessed.copies) for guessed in guesses.sets)
     rows: Rows = [
@@ -240,18 +236,17 @@ def _guesses(audit: Audit, guesses: Guesses) -> Section:
             " + ".join(names(audit, guessed.copies)),
             _right(guessed),
             interval(guessed.gain, guessed.margin),
-            "gains" if guessed.gains else "no gain",
+            "gains" if categories.gains(guessed) else "no gain",
         )
         for guessed in guesses.sets
-        if guessed.gains or len(guessed.copies) == whole
+        if categories.gains(guessed) or len(guessed.copies) == whole
     ]
     header = ("category", "coalition", "right: blind, best copy, all", "gain", "verdict")
     return "Categories guessed by coalitions, and the share they gain", header, rows
 
 
 def _right(guessed: Guessed) -> str:
-    shares = (guessed.blind, guessed.alone, guessed.together)
-    return ", ".join(f"{share:.1%}" for share in shares if share is not None)
+    return f"{guessed.blind:.1%}, {guessed.alone:.1%}, {guessed.together:.1%}"
 
 
 def _category(guessed: Guessed) -> str:
