@@ -28,12 +28,13 @@ ALLOWED = {
     "vault": NUMERIC | {"table"},
     "rows": NUMERIC | {"table", "vault"},
     "register": NUMERIC | {"table", "vault", "rows"},
-    "release": NUMERIC | {"table", "vault", "rows"},
+    "missing": NUMERIC | {"table", "vault"},
+    "release": NUMERIC | {"table", "vault", "rows", "missing"},
     "inspection": NUMERIC | {"table"},
     "owner": NUMERIC | {"table", "vault", "rows", "register", "release", "audit"},
     "report": NUMERIC | {"table", "vault", "owner", "audit", "miner", "webpage"},
 }
-SECRET = {"vault", "owner", "release", "register", "rows"}
+SECRET = {"vault", "owner", "release", "register", "rows", "missing"}
 NEVER = {"attack": SECRET, "miner": SECRET, "audit": SECRET, "adversary": SECRET}
 
 

@@ -340,10 +340,14 @@ def coalition(
     )
     if found.guesses:
         _print_table(
-            "how often the best guess of a category is right",
-            ("", "without a copy", "best member", "all together", "had they been independent"),
+            "how often the best guess of a category is right, and what stays hidden",
+            ("", "no copy", "best member", "all together", "if independent", "hidden", "at least"),
             [
-                (name, f"{g.blind:.1%}", f"{g.best:.1%}", f"{g.joint:.1%}", f"{g.independent:.1%}")
+                (
+                    name,
+                    *(f"{share:.1%}" for share in (g.blind, g.best, g.joint, g.independent)),
+                    *(f"{share:.4f}" for share in (g.hidden, g.least_hidden)),
+                )
                 for name, g in found.guesses.items()
             ],
         )

@@ -107,20 +107,20 @@ class Fault(CornerwaveError, RuntimeError):
     """A fault of Cornerwave itself: its kind and its place, without its words."""
 
 
+class CornerwaveWarning(UserWarning):
+    """Something the owner should know, and decide about."""
+
+
 @contextmanager
 def discreet() -> Iterator[None]:
     """Turn any other error into a Fault: its words may quote a cell, its place does not."""
     try:
         yield
-    except CornerwaveError:
+    except (CornerwaveError, CornerwaveWarning):  # a warning, where warnings are errors
         raise
     except Exception as error:
         fault = Fault(f"internal fault ({type(error).__name__})")
         raise fault.with_traceback(error.__traceback__) from None
-
-
-class CornerwaveWarning(UserWarning):
-    """Something the owner should know, and decide about."""
 
 
 class SingularCovariance(CornerwaveWarning):

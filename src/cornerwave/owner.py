@@ -19,7 +19,7 @@ from typing import Any
 import narwhals as nw
 import pyarrow as pa
 
-from cornerwave.audit.coalition import Coalition, coalition
+from cornerwave.audit.coalition import Coalition, Law, coalition
 from cornerwave.errors import (
     ColumnError,
     LevelError,
@@ -38,7 +38,7 @@ from cornerwave.register import measure
 from cornerwave.release import Order, Wanted, make_copies
 from cornerwave.table.finish import Finish
 from cornerwave.table.read import Source, open_source
-from cornerwave.table.schema import MARGINAL, Choices, decide
+from cornerwave.table.schema import Choices, decide
 from cornerwave.table.schema_file import read_choices
 from cornerwave.table.write import CopyFile, check_output, plain
 from cornerwave.vault.frozen import Frozen
@@ -310,12 +310,11 @@ class Dataset:
             for holding in holdings
             if holding.recipient in recipients
         ]
-        counts = {
-            "+".join(categories.columns): categories.counts
+        laws = {
+            "+".join(categories.columns): Law(categories.counts, categories.base)
             for categories in self.frozen.categories
-            if categories.base == MARGINAL
         }
-        return coalition(members, counts)
+        return coalition(members, laws)
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"

@@ -4,24 +4,32 @@ read -> decide -> measure and recognise -> factor -> freeze
 """
 
 import tempfile
+import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 
-from cornerwave.errors import ColumnError, SourceError
+from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError
 from cornerwave.moments import Moments, factor
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids
 from cornerwave.rows import Floats, Group, Secrets, group_rows, numbered
-from cornerwave.table.categories import Tally, check_number, check_telling, freeze, tally
+from cornerwave.table.categories import (
+    Categories,
+    Tally,
+    check_number,
+    check_telling,
+    freeze,
+    tally,
+)
 from cornerwave.table.fingerprint import Fingerprint, marks
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
-from cornerwave.table.scale import Scale, Thinned, rank_scale
-from cornerwave.table.schema import Schema
+from cornerwave.table.scale import Knots, Scale, Thinned, quantiles, rank_scale
+from cornerwave.table.schema import Schema, listed
 from cornerwave.vault.frozen import Frozen, on_scales
 from cornerwave.vault.key import Key
 
@@ -50,7 +58,7 @@ def measure(
     Warns about singular columns. Raises SourceError for a table that cannot be perturbed.
     """
     secrets = Secrets.of(key)
-    scales = find_scales(source, schema)
+    scales, laws = find_scales(source, schema)
     found = _Found.nothing(schema)
     with _Duplicates(schema.key) as duplicates:
         for start, table in numbered(source, schema):
@@ -69,6 +77,7 @@ def measure(
     categories = tuple(
         freeze(names, tallied, schema, source.schema) for names, tallied in found.tallies.items()
     )
+    _warn_of(categories, schema)
     frozen = Frozen.of(
         schema,
         source.schema,
@@ -76,8 +85,9 @@ def measure(
         found.moments,
         shape,
         categories,
-        found.shows_missing(schema),
+        found.shows_missing(schema, categories),
         str(found.fingerprint),
+        laws,
     )
     return Registration(frozen, _marks(schema, found))
 
@@ -112,28 +122,36 @@ class _Found:
             tallied += tally(group.columns_of(names))
             check_number(names, tallied, self.moments.rows)
 
-    def shows_missing(self, schema: Schema) -> tuple[str, ...]:
+    def shows_missing(self, schema: Schema, frozen: Sequence[Categories]) -> tuple[str, ...]:
         """Name the columns that have missing values and do not hide them."""
         present = zip(schema.perturbed, self.moments.present, strict=True)
         numbers = [name for name, count in present if count < self.moments.rows]
-        categories = [names[0] for names, tallied in self.tallies.items() if (None,) in tallied]
-        return tuple(
-            name for name in (*numbers, *categories) if not schema.column(name).hide_missing
-        )
+        shown = [name for name in numbers if not schema.column(name).hide_missing]
+        open_ = [each.columns for each in frozen if not each.hides_missing]
+        return (*shown, *(names[0] for names in open_ if (None,) in self.tallies[names]))
 
 
-def find_scales(source: Source, schema: Schema) -> tuple[Scale, ...]:
-    """Return the scale of each perturbed column; reads the table if one is by rank."""
-    names = {name: schema.column(name).transform for name in schema.perturbed}
-    ranked = [name for name, transform in names.items() if transform == "rank"]
-    found: dict[str, Scale] = {}
-    if ranked:
-        sample = Thinned(len(ranked))
-        for table in source.groups(ranked, group_rows(schema)):
-            columns = [table.column(name).combine_chunks() for name in ranked]
-            sample.add([to_floats(c, name) for c, name in zip(columns, ranked, strict=True)])
-        found = {name: rank_scale(sample.column(i), name) for i, name in enumerate(ranked)}
-    return tuple(found.get(name, Scale(transform)) for name, transform in names.items())
+def find_scales(source: Source, schema: Schema) -> tuple[tuple[Scale, ...], Mapping[str, Knots]]:
+    """Return the scale of each perturbed column, and quantiles of those that hide missing values.
+
+    Reads the table if either asks for it.
+    """
+    columns = [schema.column(name) for name in schema.perturbed]
+    sampled = [c.name for c in columns if c.transform == "rank" or c.hide_missing]
+    values: dict[str, Floats] = {}
+    if sampled:
+        sample = Thinned(len(sampled))
+        for table in source.groups(sampled, group_rows(schema)):
+            arrays = [table.column(name).combine_chunks() for name in sampled]
+            sample.add([to_floats(c, name) for c, name in zip(arrays, sampled, strict=True)])
+        values = {name: sample.column(place) for place, name in enumerate(sampled)}
+    scales = {
+        c.name: rank_scale(values[c.name], c.name) if c.transform == "rank" else Scale(c.transform)
+        for c in columns
+    }
+    hidden = [c.name for c in columns if c.hide_missing]
+    laws = {name: quantiles(scales[name].forward(values[name], name)) for name in hidden}
+    return tuple(scales.values()), {name: law for name, law in laws.items() if law}
 
 
 def _check_size(moments: Moments, schema: Schema) -> None:
@@ -148,6 +166,21 @@ def _check_size(moments: Moments, schema: Schema) -> None:
             f"{str(name)!r}: values so close together that their variance vanishes in floating "
             "point, and noise with it; multiply them, or drop the column"
         )
+
+
+def _warn_of(categories: Sequence[Categories], schema: Schema) -> None:
+    """Say what an owner may not expect of categories."""
+    for each in categories:
+        if len(each.counts) == 1:
+            message = f"{listed(each.columns)}: one value alone, so it leaves as it is"
+            warnings.warn(message, CornerwaveWarning, stacklevel=4)
+        hidden = len(each.columns) > 1 or schema.column(each.columns[0]).hide_missing
+        if each.hides_missing and not hidden:
+            message = (
+                f"{listed(each.columns)}: pooled values leave as missing, so those that are "
+                "missing already are refreshed with them"
+            )
+            warnings.warn(message, CornerwaveWarning, stacklevel=4)
 
 
 def _marks(schema: Schema, found: _Found) -> tuple[tuple[str, str], ...]:

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.levels import Level
+from cornerwave.missing import fill_missing
 from cornerwave.noise.grid import add_on_grid
 from cornerwave.noise.path import steps
 from cornerwave.noise.reading import BLOCK_CELLS, Reader, Reading, available_threads
 from cornerwave.noise.refresh import refresh, retention
-from cornerwave.noise.stream import Ids, WhiteStreams
+from cornerwave.noise.stream import Ids
 from cornerwave.rows import Group, Secrets, group_rows, numbered
 from cornerwave.table.fingerprint import Fingerprint
 from cornerwave.table.finish import Finish
@@ -214,18 +215,6 @@ class _Workshop:
             )
             for wanted in order.wanted
         ]
-
-
-def fill_missing(x: Floats, ids: Ids, frozen: Frozen, secret: bytes) -> Floats:
-    """Put a keyed draw from the column's normal law in the place of values missing in secret."""
-    hidden = [frozen.schema.column(name).hide_missing for name in frozen.schema.perturbed]
-    if not any(hidden) or not np.isnan(x[hidden]).any():
-        return x
-    streams = WhiteStreams(secret, [0.0], columns=len(x), rows=len(ids))
-    streams.place(ids)
-    deviation = np.sqrt(np.diag(frozen.covariance))
-    drawn = frozen.mean[:, None] + deviation[:, None] * streams.normals(0.0)
-    return np.where(np.isnan(x) & np.array(hidden)[:, None], drawn, x)
 
 
 def perturb(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cornerwave.audit import coalition as coalition_module
-from cornerwave.audit.coalition import coalition, guess
+from cornerwave.audit.coalition import Law, coalition, guess
 from cornerwave.levels import Level
 from tests import twins
 
@@ -58,36 +58,86 @@ def test_extreme_levels():
     assert 0 <= found.independent_privacy <= found.joint_privacy < 1e-300
 
 
-def brute_guess(counts, noise):
+def laws_of(law, noise):
+    drawn, q = law.drawn, [1 / np.sqrt(1 + v) for v in noise]
+    return [(1 - kept) * drawn + np.eye(len(drawn)) * kept for kept in q]
+
+
+def brute_guess(law, noise):
     """How often the best guess is right, over every case: from one copy, from independent ones."""
-    pi = np.array(counts) / sum(counts)
-    laws = [(1 - 1 / np.sqrt(1 + v)) * pi + np.eye(len(pi)) / np.sqrt(1 + v) for v in noise]
-    single = max((pi[:, None] * law).max(axis=0).sum() for law in laws)
+    pi, laws = law.pi, laws_of(law, noise)
+    single = max((pi[:, None] * each).max(axis=0).sum() for each in laws)
     cases = itertools.product(range(len(pi)), repeat=len(laws))
-    seen = [[law[:, y] for law, y in zip(laws, case, strict=True)] for case in cases]
+    seen = [[each[:, y] for each, y in zip(laws, case, strict=True)] for case in cases]
     return single, sum((pi * np.prod(likelihoods, axis=0)).max() for likelihoods in seen)
 
 
+def brute_joint(law, noise):
+    """How often a guess from all copies of one path is right: its steps, in the order of noise."""
+    levels = sorted(noise)
+    kept = [1 / np.sqrt(1 + level) for level in levels]
+    first, *steps = [after / before for after, before in zip(kept, [1.0, *kept[:-1]], strict=True)]
+    size = len(law.counts)
+    joint = law.pi[:, None] * (first * np.eye(size) + (1 - first) * law.drawn)
+    for stays in steps:
+        step = stays * np.eye(size) + (1 - stays) * law.drawn
+        joint = (joint.reshape(size, -1, size)[..., None] * step).reshape(size, -1)
+    return joint.max(axis=0).sum()
+
+
+@pytest.mark.parametrize("base", ["marginal", "uniform"])
 @pytest.mark.parametrize(
     ("counts", "noise"),
     [([5, 3, 2], [1.0, 4.0]), ([90, 5, 5], [0.5, 2.0, 3.0]), ([50, 1], [9.0, 9.0]), ([7], [1.0])],
 )
-def test_the_best_guess_of_a_category(counts, noise):
-    single, independent = brute_guess(counts, noise)
-    found = guess(counts, noise)
+def test_the_best_guess_of_a_category(counts, noise, base):
+    law = Law(counts, base)
+    single, independent = brute_guess(law, noise)
+    found = guess(law, noise)
     assert found.blind == max(counts) / sum(counts)
     assert found.best == found.joint == pytest.approx(single)
     assert found.independent == pytest.approx(independent)
 
 
+@pytest.mark.parametrize("base", ["marginal", "uniform"])
+def test_a_path_adds_nothing_to_its_best_copy(base):
+    """Every case of three copies of one path, beside the one of least noise."""
+    law, noise = Law([6, 3, 1], base), [0.5, 1.0, 4.0]
+    assert brute_joint(law, noise) == pytest.approx(guess(law, noise).joint, abs=1e-12)
+
+
+@given(
+    counts=st.lists(st.integers(1, 1000), min_size=2, max_size=8),
+    noise=st.floats(0.01, 100),
+)
+def test_what_stays_hidden_is_p_from_its_own_frequencies_alone(counts, noise):
+    law = Law(counts)
+    found = guess(law, [noise])
+    assert found.hidden == pytest.approx(noise / (1 + noise), rel=1e-9)
+    assert found.least_hidden == pytest.approx(noise / (1 + noise), rel=1e-9)
+    even = Law(counts, "uniform")
+    [seen] = laws_of(even, [noise])
+    joint = even.pi[:, None] * seen
+    brute = 1 - (joint**2 / joint.sum(axis=0)).sum()
+    assert guess(even, [noise]).hidden == pytest.approx(brute / (1 - (even.pi**2).sum()), rel=1e-6)
+
+
+def test_even_draws_may_hide_less_than_the_knob_says():
+    """One value of half the rows among fifty rare ones."""
+    found = guess(Law([50] + [1] * 50, "uniform"), [1.0])
+    assert found.least_hidden < 0.46 < 0.5 < found.hidden
+
+
 def test_independent_refreshes_would_give_a_category_away():
     """The negative control of the promise: with events of their own, copies do add up."""
-    assert guess([90, 5, 5], [2.0] * 6).independent > guess([90, 5, 5], [2.0] * 6).joint + 0.01
+    found = guess(Law([90, 5, 5]), [2.0] * 6)
+    assert found.independent > found.joint + 0.01
 
 
-def test_a_drawn_guess_agrees_with_the_exact_one():
+@pytest.mark.parametrize("base", ["marginal", "uniform"])
+def test_a_drawn_guess_agrees_with_the_exact_one(base):
     """ALPHA 1e-9: six standard errors of a share over all draws."""
-    pi = np.array([0.5, 0.3, 0.2])
+    law, noise = Law([5, 3, 2], base), [1.0, 2.0, 3.0]
     tolerance = 6 * np.sqrt(0.25 / coalition_module.DRAWS)
-    drawn = coalition_module._guess_drawn(pi, [1.0, 2.0, 3.0])
-    assert drawn == pytest.approx(brute_guess([5, 3, 2], [1.0, 2.0, 3.0])[1], abs=tolerance)
+    drawn = coalition_module._guess_drawn(law, noise)
+    assert drawn == pytest.approx(brute_guess(law, noise)[1], abs=tolerance)

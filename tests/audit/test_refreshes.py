@@ -12,6 +12,7 @@ from cornerwave.audit.chance import ALPHA
 from cornerwave.audit.measured import audit
 from cornerwave.audit.refreshes import _scores
 from cornerwave.audit.report import verdict
+from cornerwave.errors import CornerwaveWarning
 from cornerwave.noise.refresh import retention
 from cornerwave.owner import Vault
 from tests.audit.releases import binomial_limit
@@ -33,6 +34,9 @@ def source_table(rows=ROWS, seed=1):
             "sign": pa.array(rng.random(rows) < 0.2),
             "note": pa.array(np.array(["x", "y", ""])[kind % 3], mask=rng.random(rows) < 0.3),
             "digits": pa.array([f"{n:03d}" for n in kind]),
+            "grade": pa.array(
+                np.minimum(rng.geometric(0.4, rows), 12), mask=rng.random(rows) < 0.2
+            ),
         }
     )
 
@@ -57,7 +61,8 @@ CHOICES = {
 @pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
 def test_honest_releases_pass(tmp_path, choices, ending):
     table = source_table()
-    dataset = Vault.create(tmp_path / "vault").register("cats", table, **choices)
+    vault = Vault.create(tmp_path / "vault")
+    dataset = vault.register("cats", table, categorical=["grade"], **choices)
     paths = [
         dataset.release(to=f"r{noise}", noise=noise).write(tmp_path / f"r{noise}.{ending}")
         for noise in (0.25, 1.0, 9.0)
@@ -66,6 +71,25 @@ def test_honest_releases_pass(tmp_path, choices, ending):
     assert found.clean, [check.note for check in found.faults] + [verdict(found)]
     names = [check.name for check in found.checks]
     assert names == ["retention", "draws"] * 3 + ["path"] * 4  # three pairs, all three
+
+
+def test_a_pool_that_leaves_as_missing_tells_nothing_of_missing_values(tmp_path):
+    """Were they apart, a pool shown by one copy and missing in another would give itself away."""
+    table = source_table().select(["grade"])
+    vault = Vault.create(tmp_path / "vault")
+    with pytest.warns(CornerwaveWarning, match="missing already are refreshed with them"):
+        dataset = vault.register("cats", table, categorical=["grade"], min_count=500)
+    assert dataset.frozen.missing == ()
+    copies = [dataset.release(to="r", noise=noise).to_arrow() for noise in (0.5, 4.0)]
+    better, worse = (copy["grade"].to_numpy(zero_copy_only=False) for copy in copies)
+    held = table["grade"].to_numpy(zero_copy_only=False)
+    shown = np.isnan(better) & ~np.isnan(worse)
+    # given the better copy, the worse one says nothing of what is missing: two shares, ALPHA 1e-6
+    parts = [np.isnan(held)[shown], np.isnan(held)[np.isnan(better) & ~shown]]
+    pooled_share = np.isnan(held)[np.isnan(better)].mean()
+    error = np.sqrt(pooled_share * (1 - pooled_share) * sum(1 / len(part) for part in parts))
+    assert abs(parts[0].mean() - parts[1].mean()) < 4.9 * error
+    assert 0 < parts[0].mean() < 1
 
 
 def released(folder, table, codes, noise=1.0, base="marginal"):

@@ -180,21 +180,48 @@ def test_tallies_add_up_however_the_rows_are_cut(size):
 
 
 def test_rare_texts_are_pooled_under_a_name():
-    column = {"c": pa.array([*"aaabbb", "x", "y", None])}
+    column = {"c": pa.array([*"aaabbb", *"xyz", None])}
     categories = frozen(column, min_count=3)
-    assert categories.counts == (3, 3, 2)
-    assert there_and_back(column, min_count=3) == {"c": [*"aaabbb", OTHER, OTHER, None]}
+    assert categories.counts == (3, 3, 3)
+    assert there_and_back(column, min_count=3) == {"c": [*"aaabbb", *[OTHER] * 3, None]}
     assert "x" not in categories.values[0].to_pylist()
     # the bound is exact: at 2 nothing that two rows hold is pooled
     assert there_and_back({"c": pa.array([*"aabb"])}, min_count=2) == {"c": [*"aabb"]}
 
 
-def test_other_rare_values_are_missing():
-    column = {"c": pa.array([1, 1, 1, 2, None])}
-    assert there_and_back(column, min_count=3) == {"c": [1, 1, 1, None, None]}
-    hidden = frozen(column, min_count=3, hide_missing=("c",))
-    assert hidden.counts == (3, 2)
-    assert MISSING not in hidden.encode(encoded(column))
+def test_a_pool_is_never_rare_itself():
+    """One row alone in the pool would only be renamed: the next rarest value joins it."""
+    column = {"c": pa.array([*"aaaaa", *"bbbb", *"ccc", "x"])}
+    assert frozen(column, min_count=3).counts == (5, 4, 4)
+    assert there_and_back(column, min_count=3) == {"c": [*"aaaaa", *"bbbb", *[OTHER] * 4]}
+    assert there_and_back({"c": pa.array([*"aaa", "x"])}, min_count=3) == {"c": [OTHER] * 4}
+
+
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=20),
+    min_count=st.integers(0, 40),
+)
+def test_no_value_is_rarer_than_it_may_be(counts, min_count):
+    cells = [f"v{i}" for i, count in enumerate(counts) for _ in range(count)]
+    found = frozen({"c": pa.array(cells)}, min_count=min_count)
+    assert sum(found.counts) == len(cells)
+    assert len(found.counts) == 1 or min(found.counts) >= min_count
+    assert found.pooled == (min(counts) < min_count)
+
+
+def test_other_rare_values_are_missing_and_hide_those_that_are():
+    """A pool that leaves as missing and missing values that stay would tell on each other."""
+    column = {"c": pa.array([1, 1, 1, 2, 3, None])}
+    assert there_and_back(column, min_count=3) == {"c": [1, 1, 1, None, None, None]}
+    for choices in ({}, {"hide_missing": ("c",)}):
+        found = frozen(column, min_count=3, **choices)
+        assert found.hides_missing
+        assert found.counts == (3, 3)
+        assert MISSING not in found.encode(encoded(column))
+    complete = frozen({"c": pa.array([1, 1, 1, 2, 3, 4])}, min_count=3)
+    assert not complete.hides_missing
+    unpooled = frozen({"c": pa.array([1, 1, 1, None])}, min_count=3)
+    assert not unpooled.hides_missing
 
 
 def test_a_real_value_with_the_name_of_the_pool_is_in_the_pool():
@@ -214,15 +241,15 @@ def test_all_values_rare(values):
 
 
 def test_missing_may_be_rare_itself():
-    column = {"c": pa.array(["a", "a", None])}
+    column = {"c": pa.array([*"aabb", "x", None])}
     found = there_and_back(column, min_count=2, hide_missing=("c",))
-    assert found == {"c": ["a", "a", OTHER]}
+    assert found == {"c": [*"aabb", OTHER, OTHER]}
 
 
 def test_a_pool_of_combinations():
-    columns = {"a": pa.array(list("xxxxy")), "b": pa.array([1, 1, 1, 2, 2])}
+    columns = {"a": pa.array(list("xxxxyz")), "b": pa.array([1, 1, 1, 2, 2, 2])}
     found = there_and_back(columns, min_count=3, categorical=("b",))
-    assert found == {"a": ["x", "x", "x", OTHER, OTHER], "b": [1, 1, 1, None, None]}
+    assert found == {"a": [*"xxx", *[OTHER] * 3], "b": [1, 1, 1, None, None, None]}
 
 
 # --- together -------------------------------------------------------------------------------

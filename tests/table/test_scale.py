@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -142,7 +143,9 @@ def test_a_third_of_zeros():
     assert zero[0] == pytest.approx(
         np.mean([score for value, score in scale.knots if value == 0.0]), abs=1e-12
     )
-    assert (scale.backward(zero) == 0).all()
+    next_value = min(value for value, _ in scale.knots if value > 0)
+    assert (scale.backward(zero) <= module.RISE * next_value).all()
+    assert (replace(scale, sloping=False).backward(zero) == 0).all()
     share = (x[x > 0] - scale.backward(t[x > 0])) / x[x > 0]
     assert np.median(np.abs(share)) < 1e-9  # lines go both ways
 
@@ -169,11 +172,27 @@ def test_rank_goes_both_ways_and_ends_at_the_outermost_knots():
     within = x[(x > values[0]) & (x < values[-1])]
     assert np.allclose(scale.backward(scale.forward(within, "c")), within, rtol=1e-9)
     assert scale.forward(floats([-1e9, 1e9]), "c").tolist() == [scores[0], scores[-1]]
-    assert scale.backward(floats([-99, 99])).tolist() == [values[0], values[-1]]
+    level = replace(scale, sloping=False)
+    assert level.backward(floats([-99, 99])).tolist() == [values[0], values[-1]]
+    beyond = scale.backward(scores[-1] + np.arange(3.0)) - values[-1]
+    slope = (values[-1] - values[-2]) / (scores[-1] - scores[-2])
+    assert beyond == pytest.approx(module.RISE * slope * np.arange(3.0), rel=1e-6)
     assert np.isnan(scale.forward(floats([np.nan]), "c"))[0]
     grid = np.linspace(-4, 4, 10_001)
     assert (np.diff(scale.backward(grid)) >= 0).all()
     assert (np.diff(scale.forward(np.sort(x), "c")) >= 0).all()
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.36])
+def test_no_two_scores_become_one_value(zeros):
+    """At the grid's resolution, within the knots and beyond."""
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random(10_000) < zeros, 0.0, rng.lognormal(10, 1, 10_000))
+    scale = rank_scale(x, "c")
+    for centre in (-40.0, -3.0, -1.0, 0.0, 2.0, 3.0, 40.0):
+        near = centre + np.arange(1000) * 2.0**-24
+        assert (np.diff(scale.backward(near)) > 0).all()
+    assert (np.diff(replace(scale, sloping=False).backward(3.0 + np.arange(9.0))) == 0).all()
 
 
 def test_on_the_rank_scale_a_column_is_nearly_normal():

@@ -6,9 +6,12 @@ the share 1 / (1 + 1' Sigma^-1 1) of X's variance hidden, in every column:
     corner wave   Sigma = min(u, v)   ->  v / (1 + v) of the least noise v      (Theorem 4)
     independent   Sigma = diag(v)     ->  1 / (1 + sum 1/v)                     (Theorem 3)
 
-Indicators of a category have the same shares. How often its best guess is right, with
-pi and the retention q known, is sum over y of max over x of pi_x P(y | x), where
-P(y | x) = q [x = y] + (1 - q) pi_y; copies of the refresh process add nothing to the best.
+Indicators of a category have the same shares where it is refreshed from its own
+distribution pi. How often its best guess is right, with pi, the retention q and the base
+b of the draws known, is sum over y of max over x of pi_x P(y | x), where
+P(y | x) = q [x = y] + (1 - q) b_y; copies of the refresh process add nothing to the best.
+What stays hidden of its variance is 1 - sum of P(x, y)^2 / P(y), as a share of
+1 - sum of pi^2: for b = pi it is p, for even draws (uniform) more or less than that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +22,7 @@ from numpy.typing import NDArray
 
 from cornerwave.levels import Level
 from cornerwave.noise.refresh import retention
+from cornerwave.table.schema import MARGINAL, UNIFORM
 
 Floats = NDArray[np.float64]
 
@@ -29,12 +33,36 @@ DRAWS = 100_000
 
 @dataclass(frozen=True)
 class Guess:
-    """How often the best guess of a category is right."""
+    """How often the best guess of a category is right, and what stays hidden of its variance.
+
+    `best` is from the least noisy copy, which `joint` equals; `independent` from copies that
+    had been refreshed each by itself. `least_hidden` is of the value that shows most.
+    """
 
     blind: float
     best: float
     joint: float
     independent: float
+    hidden: float
+    least_hidden: float
+
+
+@dataclass(frozen=True)
+class Law:
+    """How a category is distributed, and how its draws are: counts of values, and a base."""
+
+    counts: Sequence[int]
+    base: str = MARGINAL
+
+    @property
+    def pi(self) -> Floats:
+        """The distribution of the values."""
+        return np.array(self.counts, dtype=np.float64) / sum(self.counts)
+
+    @property
+    def drawn(self) -> Floats:
+        """The distribution of the draws."""
+        return np.full(len(self.counts), 1 / len(self.counts)) if self.base == UNIFORM else self.pi
 
 
 @dataclass(frozen=True)
@@ -61,11 +89,11 @@ class Coalition:
 
 def coalition(
     members: Sequence[tuple[str, Level]],
-    categories: Mapping[str, Sequence[int]] | None = None,
+    categories: Mapping[str, Law] | None = None,
 ) -> Coalition:
     """Return what recipients can recover together from the copies that they hold.
 
-    `categories` gives the counts of each category column's values, for the best guess.
+    `categories` gives the law of each category, for the best guess.
 
     >>> pair = coalition([("alice", Level(1.0)), ("bob", Level(4.0))])
     >>> pair.joint_privacy, pair.best_member, round(pair.independent_privacy, 4)
@@ -79,55 +107,72 @@ def coalition(
         best_privacy=level.privacy,
         independent_privacy=1 / (1 + sum(1 / level.noise for _, level in members)),
         guesses={
-            name: guess(counts, [level.noise for _, level in members])
-            for name, counts in (categories or {}).items()
+            name: guess(law, [level.noise for _, level in members])
+            for name, law in (categories or {}).items()
         },
     )
 
 
-def guess(counts: Sequence[int], noise: Sequence[float]) -> Guess:
-    """Return how often a category of these counts is guessed from copies at these levels.
+def guess(law: Law, noise: Sequence[float]) -> Guess:
+    """Return how well a category is guessed from copies at these levels.
 
-    >>> fair = guess([1, 1], [3.0, 3.0])
-    >>> fair.blind, fair.best, fair.joint
-    (0.5, 0.75, 0.75)
+    >>> fair = guess(Law([1, 1]), [3.0, 3.0])
+    >>> fair.blind, fair.best, fair.joint, fair.hidden
+    (0.5, 0.75, 0.75, 0.75)
     """
-    pi = np.array(counts, dtype=np.float64) / sum(counts)
+    pi, base = law.pi, law.drawn
     q = max(retention(level) for level in noise)
-    # Given y, guess y itself or, if that is rare, the most common value.
-    right = np.maximum(pi * (q + (1 - q) * pi), pi.max() * (1 - q) * pi)
-    top = int(pi.argmax())
-    right[top] = pi[top] * (q + (1 - q) * pi[top])
-    best = float(right.sum())
-    return Guess(float(pi.max()), best, best, _guess_independent(pi, noise))
+    kept, drawn = pi * (q + (1 - q) * base), (1 - q) * base
+    # Given y, guess y itself or, if that is rare, the most common other value.
+    top, second = np.argsort(-pi, kind="stable")[[0, min(1, len(pi) - 1)]]
+    other = np.where(np.arange(len(pi)) == top, pi[second] if second != top else 0.0, pi[top])
+    best = float(np.maximum(kept, other * drawn).sum())
+    independent = _guess_independent(law, noise)
+    return Guess(float(pi.max()), best, best, independent, *_hidden(law, q))
 
 
-def _guess_independent(pi: Floats, noise: Sequence[float]) -> float:
+def _hidden(law: Law, q: float) -> tuple[float, float]:
+    """Return what stays hidden of the variance: of all values, of the one that shows most.
+
+    It is sum over y of P(x, y)^2 / P(y) that is recovered of the indicator of x.
+    """
+    pi, drawn = law.pi, (1 - q) * law.drawn
+    if len(pi) == 1:
+        return 0.0, 0.0
+    shown = np.maximum(q * pi + drawn, 1e-300)
+    elsewhere = float((drawn**2 / shown).sum()) - drawn**2 / shown
+    recovered = pi**2 * ((q + drawn) ** 2 / shown + elsewhere)
+    shares = (pi - recovered) / np.maximum(pi * (1 - pi), 1e-300)
+    return float((pi - recovered).sum() / (1 - (pi**2).sum())), float(shares[pi > 0].min())
+
+
+def _guess_independent(law: Law, noise: Sequence[float]) -> float:
     """Return how often the best guess would be right if each copy had events of its own."""
+    pi = law.pi
     if len(pi) ** (1 + len(noise)) > EXACT_CELLS:
-        return _guess_drawn(pi, noise)
+        return _guess_drawn(law, noise)
     joint = pi[:, None]  # of the truth and all that was seen so far
     for level in noise:
         q = retention(level)
-        seen = q * np.eye(len(pi)) + (1 - q) * pi
+        seen = q * np.eye(len(pi)) + (1 - q) * law.drawn
         joint = (joint[:, :, None] * seen[:, None, :]).reshape(len(pi), -1)
     return float(joint.max(axis=0).sum())
 
 
-def _guess_drawn(pi: Floats, noise: Sequence[float]) -> float:
+def _guess_drawn(law: Law, noise: Sequence[float]) -> float:
     """Return the same from drawn cells, where there are too many cases to go through."""
-    rng = np.random.default_rng(0)
+    rng, pi, base = np.random.default_rng(0), law.pi, law.drawn
     truth = rng.choice(len(pi), DRAWS, p=pi)
     copies = []
     for level in noise:
         kept = rng.random(DRAWS) < retention(level)
-        copies.append(np.where(kept, truth, rng.choice(len(pi), DRAWS, p=pi)))
-    best_guess, best_score = np.full(DRAWS, int(pi.argmax())), np.full(DRAWS, pi.max())
-    for candidate in copies:
+        copies.append(np.where(kept, truth, rng.choice(len(pi), DRAWS, p=base)))
+    best_guess, best_score = np.full(DRAWS, int(pi.argmax())), np.full(DRAWS, -1.0)
+    for candidate in (best_guess.copy(), *copies):
         score = pi[candidate]
         for level, copy in zip(noise, copies, strict=True):
             q = retention(level)
-            score = score * np.where(copy == candidate, 1 + q / ((1 - q) * pi[candidate]), 1.0)
+            score = score * np.where(copy == candidate, 1 + q / ((1 - q) * base[candidate]), 1.0)
         best_guess = np.where(score > best_score, candidate, best_guess)
         best_score = np.maximum(score, best_score)
     return float((best_guess == truth).mean())

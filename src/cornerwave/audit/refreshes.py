@@ -78,10 +78,11 @@ class _Case:
             return None
         truth, counts = shown.truth, shown.counts.astype(np.float64)
         if pooled:
-            other = tuple(OTHER for _ in shown.columns)
-            if other not in shown.values:
-                return None  # a column without text: what was pooled looks like a missing value
-            truth, counts = _pooled(shown, shown.values.index(other))
+            pools = [tuple(name for _ in shown.columns) for name in (OTHER, None)]
+            known = [shown.values.index(pool) for pool in pools if pool in shown.values]
+            if not known:
+                return None  # text and other columns together: the pool has no one name
+            truth, counts = _pooled(shown, known[0])
         held = counts > 0 if base == UNIFORM else counts
         pi = np.asarray(held / held.sum())
         own = shown.codes[1 + copy]

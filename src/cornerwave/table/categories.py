@@ -279,19 +279,23 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
 
     Raises ColumnError if there is nothing to draw from.
     """
+    kinds = [_value_type(types.field(name).type) for name in names]
+    other = tuple(OTHER if _is_text(kind) else None for kind in kinds)
     hides = len(names) > 1 or schema.column(names[0]).hide_missing
     counted = {c: n for c, n in found.items() if hides or None not in c}
     if not counted:
         raise ColumnError(f"{listed(names)}: no values at all; drop it")
-    kinds = [_value_type(types.field(name).type) for name in names]
-    other = tuple(OTHER if _is_text(kind) else None for kind in kinds)
-    frequent = {c: n for c, n in counted.items() if n >= schema.min_count and c != other}
-    pooled = sum(counted.values()) - sum(frequent.values())
+    rare = _rare(counted, schema.min_count, other)
+    if rare and other in found and not hides:
+        # What is pooled leaves as missing: the two must be one value, or they tell on each other.
+        hides, counted = True, dict(found)
+        rare = _rare(counted, schema.min_count, other)
+    frequent = {c: n for c, n in counted.items() if c not in rare and not (rare and c == other)}
     ordered = sorted(frequent, key=lambda c: (-frequent[c], tuple(map(str, c))))
     counts = [frequent[c] for c in ordered]
-    if pooled:
+    if rare:
         ordered.append(other)
-        counts.append(pooled)
+        counts.append(sum(counted.values()) - sum(counts))
     values = tuple(_distinct(ordered, place, kind) for place, kind in enumerate(kinds))
     return Categories(
         columns=names,
@@ -300,8 +304,36 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
         counts=tuple(counts),
         base=schema.column(names[0]).base,
         hides_missing=hides,
-        pooled=bool(pooled),
+        pooled=bool(rare),
     )
+
+
+def _rare(
+    counted: Mapping[tuple[Any, ...], int], min_count: int, other: tuple[Any, ...]
+) -> set[tuple[Any, ...]]:
+    """Return the values to pool: the rare ones, and further ones until the pool is not rare.
+
+    Rows that hold what the pool is called are in it anyway.
+    """
+    rarest = sorted(counted.keys() - {other}, key=lambda c: (counted[c], tuple(map(str, c))))
+    held = counted.get(other, 0)
+    rare: set[tuple[Any, ...]] = set()
+    for value in rarest:
+        if counted[value] >= min_count and (not rare or held >= min_count):
+            break
+        rare.add(value)
+        held += counted[value]
+    return rare
+
+
+def pooled(found: Tally, min_count: int) -> Tally:
+    """Return a tally in which all values to pool are one."""
+    present = {c: n for c, n in found.items() if None not in c or len(c) > 1}
+    rare = _rare(present, min_count, (OTHER,))
+    left: Tally = Counter({c: n for c, n in found.items() if c not in rare})
+    if rare:
+        left[(OTHER,)] += sum(found[c] for c in rare)
+    return left
 
 
 def _is_text(type_: pa.DataType) -> bool:
@@ -335,21 +367,23 @@ def _combinations(
 def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
     """Raise ColumnError if a group has more values than a category can have."""
     if len(found) > MOST_CATEGORIES:
-        what = "looks like an identifier" if len(names) == 1 else "has too many combinations"
+        what = "looks like an identifier" if len(names) == 1 else "are too many combinations"
         raise ColumnError(
-            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows; it "
-            f"{what}. Drop it (--drop), or let it tell the rows apart (--key)"
+            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows; "
+            f"{'it ' if len(names) == 1 else 'these '}{what}. {_instead(names)}"
         )
 
 
 def check_telling(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
     """Refuse a category that tells people apart; warn of combinations that do.
 
-    Raises ColumnError unless the owner called the column a category in so many words.
+    Judges what is left after pooling. Raises ColumnError unless the owner called the
+    columns categories in so many words.
     """
-    present = sum(count for value, count in found.items() if None not in value)
-    alone = sum(count == 1 for value, count in found.items() if None not in value)
-    if present < FEW_ROWS or alone < IDENTIFYING * present:
+    left = pooled(found, schema.min_count)
+    present = sum(count for value, count in left.items() if None not in value)
+    alone = sum(count == 1 for value, count in left.items() if None not in value)
+    if not tells_apart(alone, present):
         if len(names) > 1 and alone:
             warnings.warn(
                 f"{listed(names)} together: {alone:,} combinations are held by one row alone "
@@ -359,9 +393,21 @@ def check_telling(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
             )
         return
     if not all(schema.column(name).declared for name in names):
-        one = names[0]
         raise ColumnError(
-            f"{listed(names)}: {alone:,} of {present:,} values are held by one row alone, so it "
-            f"tells people apart. Drop it (--drop {one!r}), let it tell the rows apart "
-            f"(--key {one!r}), or call it a category all the same (--categorical {one!r})"
+            f"{listed(names)}: {alone:,} of {present:,} values are held by one row alone, so "
+            f"{'it tells' if len(names) == 1 else 'together they tell'} people apart. "
+            f"{_instead(names)}, pool rare values (--min-count), or call "
+            f"{'it a category' if len(names) == 1 else 'them categories'} all the same "
+            f"({' '.join(f'--categorical {name!r}' for name in names)})"
         )
+
+
+def tells_apart(alone: int, present: int) -> bool:
+    """Whether values held by one row alone are so many that a category tells people apart."""
+    return present >= FEW_ROWS and alone >= IDENTIFYING * present
+
+
+def _instead(names: tuple[str, ...]) -> str:
+    if len(names) > 1:
+        return "Leave out --together"
+    return f"Drop it (--drop {names[0]!r}), let it tell the rows apart (--key {names[0]!r})"

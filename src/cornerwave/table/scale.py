@@ -6,7 +6,10 @@
 
 On its own scale a record far out in the tail is not hidden by noise of the
 population's size. On a transformed scale it is hidden in proportion. The knots of the
-rank scale are averages over equal shares of the rows, so no cell stands in them.
+rank scale are averages over equal shares of the rows: a cell stands in one only where
+a whole share has that value. What lies beyond the outermost knots goes to them before
+the noise; after it the way back is a slope throughout, so that no two scores become one
+value, and a set of copies says no more than its best member on the own scale either.
 Both directions use strict arithmetic: the same bits on every machine.
 """
 
@@ -28,12 +31,28 @@ ROWS_PER_KNOT = 10
 SAMPLE = 1 << 20
 
 
+Knots = tuple[tuple[float, float], ...]
+"""Values and their scores, both increasing, values perhaps in level stretches."""
+
+FAR = 1e6
+"""A score beyond the reach of any noise."""
+
+RISE = 2.0**-10
+"""On the way back a level stretch of values rises so far towards its neighbours, and the
+ends rise on with this share of their slope."""
+
+
 @dataclass(frozen=True)
 class Scale:
-    """How a column is transformed before the noise, and back after it."""
+    """How a column is transformed before the noise, and back after it.
+
+    `sloping` says whether the way back has no level stretch; tables registered before
+    it was known keep theirs.
+    """
 
     name: str | None = None
-    knots: tuple[tuple[float, float], ...] = ()
+    knots: Knots = ()
+    sloping: bool = True
 
     def forward(self, x: Floats, column: str) -> Floats:
         """Return x on this scale; NaN stays. Raises ColumnError for what it cannot take."""
@@ -57,8 +76,8 @@ class Scale:
         if self.name == "log1p":
             _expm1(t, out)
         else:
-            values, scores = np.array(self.knots).T
-            _interpolate(t, np.ascontiguousarray(scores), np.ascontiguousarray(values), out)
+            scores, values = _sloping(self.knots) if self.sloping else _split(self.knots)
+            _interpolate(t, scores, values, out)
         return out
 
     def _increasing(self) -> tuple[Floats, Floats]:
@@ -68,20 +87,61 @@ class Scale:
         return distinct, np.bincount(which, scores) / np.bincount(which)
 
 
+def interpolate(scores: Floats, knots: Knots) -> Floats:
+    """Return the values of scores, by the quantiles that knots are."""
+    out = np.empty_like(scores)
+    _interpolate(np.ascontiguousarray(scores), *_sloping(knots), out)
+    return out
+
+
+def _split(knots: Knots) -> tuple[Floats, Floats]:
+    values, scores = np.array(knots).T
+    return np.ascontiguousarray(scores), np.ascontiguousarray(values)
+
+
+def _sloping(knots: Knots) -> tuple[Floats, Floats]:
+    """Return scores and values without a level stretch, the ends rising on but slowly."""
+    scores, values = _split(knots)
+    distinct, first, counts = np.unique(values, return_index=True, return_counts=True)
+    gaps = np.diff(distinct)
+    below, above = np.append(gaps[:1], gaps), np.append(gaps, gaps[-1:])
+    rise = RISE * np.minimum(below, above)
+    for start, count, step in zip(first, counts, rise, strict=True):
+        if count > 1:
+            part = np.arange(count) / (count - 1)
+            lowest, highest = start == 0, start + count == len(values)
+            shift = 0.0 if lowest else 1.0 if highest else 0.5
+            values[start : start + count] += (part - shift) * step
+    ends = [
+        values[at]
+        + RISE * (values[at] - values[by]) / (scores[at] - scores[by]) * (end - scores[at])
+        for at, by, end in ((0, 1, -FAR), (-1, -2, FAR))
+    ]
+    return np.array([-FAR, *scores, FAR]), np.array([ends[0], *values, ends[1]])
+
+
 def rank_scale(sample: Floats, column: str) -> Scale:
     """Return the rank scale of a column from a sample of its values. Raises ColumnError."""
-    values = np.sort(sample[~np.isnan(sample)])
-    knots = min(KNOTS, len(values) // ROWS_PER_KNOT)
-    if knots < 2:
+    knots = quantiles(sample)
+    if not knots:
         raise ColumnError(f"{column!r}: rank needs at least {2 * ROWS_PER_KNOT} values")
+    if knots[0][0] == knots[-1][0]:
+        raise ColumnError(f"{column!r}: constant, or nearly so; rank cannot order it")
+    return Scale("rank", knots)
+
+
+def quantiles(sample: Floats) -> Knots:
+    """Return the means of equal shares of the values, with normal scores; none of too few."""
+    values = np.sort(sample[~np.isnan(sample)])
+    count = min(KNOTS, len(values) // ROWS_PER_KNOT)
+    if count < 2:
+        return ()
     # the mean of equal values, reckoned in floating point, may lie beside them
     means = [
-        float(np.clip(part.mean(), part[0], part[-1])) for part in np.array_split(values, knots)
+        float(np.clip(part.mean(), part[0], part[-1])) for part in np.array_split(values, count)
     ]
-    scores = [NormalDist().inv_cdf((k + 0.5) / knots) for k in range(knots)]
-    if means[0] == means[-1]:
-        raise ColumnError(f"{column!r}: constant, or nearly so; rank cannot order it")
-    return Scale("rank", tuple(zip(means, scores, strict=True)))
+    scores = [NormalDist().inv_cdf((k + 0.5) / count) for k in range(count)]
+    return tuple(zip(means, scores, strict=True))
 
 
 class Thinned:

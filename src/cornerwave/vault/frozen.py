@@ -6,7 +6,7 @@ difference away. So it is computed once, written to the ledger exactly, and seal
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from cornerwave.moments import Factor, Moments
 from cornerwave.noise.grid import grid_of
 from cornerwave.noise.stream import NOISE_FORMAT
 from cornerwave.table.categories import Categories
-from cornerwave.table.scale import Scale
+from cornerwave.table.scale import Knots, Scale
 from cornerwave.table.schema import Column, Schema
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,8 @@ class Frozen:
     """A registered table, without a single one of its cells.
 
     Moments, factor and grid belong to the perturbed columns on their scales; `missing`
-    names the columns that have missing values and show it.
+    names the columns that have missing values and show it, `quantiles` are those of the
+    columns that hide theirs (None in tables that were registered without).
     """
 
     schema: Schema
@@ -43,6 +44,7 @@ class Frozen:
     categories: tuple[Categories, ...]
     missing: tuple[str, ...]
     fingerprint: str
+    quantiles: Mapping[str, Knots] | None = None
     noise_format: int = NOISE_FORMAT
 
     @classmethod
@@ -56,6 +58,7 @@ class Frozen:
         categories: tuple[Categories, ...],
         missing: tuple[str, ...],
         fingerprint: str,
+        quantiles: Mapping[str, Knots],
     ) -> "Frozen":
         """Freeze what one pass over the source found."""
         return cls(
@@ -70,6 +73,7 @@ class Frozen:
             categories=categories,
             missing=missing,
             fingerprint=fingerprint,
+            quantiles=quantiles,
         )
 
     def scaled(self, numbers: Floats) -> Floats:
@@ -100,6 +104,7 @@ class Frozen:
                 "categories": [categories.to_json() for categories in self.categories],
                 "missing": list(self.missing),
                 "fingerprint": self.fingerprint,
+                "quantiles": self.quantiles,
             },
             allow_nan=False,
         )
@@ -126,14 +131,23 @@ class Frozen:
             source_types=types,
             rows=kept["rows"],
             scales=tuple(
-                Scale(scale["name"], tuple((x, t) for x, t in scale["knots"]))
+                Scale(scale["name"], _knots(scale["knots"]), scale.get("sloping", False))
                 for scale in kept["scales"]
             ),
             missing=tuple(kept["missing"]),
             fingerprint=kept["fingerprint"],
+            quantiles=_quantiles(kept.get("quantiles")),
             noise_format=kept["noise_format"],
             **arrays,
         )
+
+
+def _knots(kept: Sequence[Sequence[float]]) -> Knots:
+    return tuple((value, score) for value, score in kept)
+
+
+def _quantiles(kept: Mapping[str, Any] | None) -> Mapping[str, Knots] | None:
+    return None if kept is None else {name: _knots(knots) for name, knots in kept.items()}
 
 
 def on_scales(scales: Sequence[Scale], names: Sequence[str], numbers: Floats) -> Floats:

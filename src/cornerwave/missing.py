@@ -1,0 +1,147 @@
+"""Numbers that are missing in secret: a keyed draw stands in their place before the noise.
+
+A draw must look like a value of that row. So it comes from the normal law of the column
+given the row's other numbers, by the frozen mean and K, and is then brought to the
+column's own distribution by its frozen quantiles:
+
+    t = mu_h + K_ho K_oo^-1 (x_o - mu_o) + conditional deviation * z
+    x = Q((t - mu_h) / s_h)
+
+Quantiles are averages of equal shares of the rows. The arithmetic is strict: the same
+bits on every machine. Tables registered before quantiles were frozen keep the plain
+normal draws that they began with.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cornerwave.noise.stream import Ids, WhiteStreams, strict
+from cornerwave.table.scale import interpolate
+from cornerwave.vault.frozen import Frozen
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+VANISHING = 1e-9
+"""A column whose variance given the others is below this share of its own tells nothing new."""
+
+
+def fill_missing(x: Floats, ids: Ids, frozen: Frozen, secret: bytes) -> Floats:
+    """Return columns x (N, rows) with draws for the values that are missing in secret."""
+    columns = [frozen.schema.column(name) for name in frozen.schema.perturbed]
+    hidden = np.array([column.hide_missing for column in columns], dtype=bool)
+    wanted = np.isnan(x) & hidden[:, None]
+    if not wanted.any():
+        return x
+    streams = WhiteStreams(secret, [0.0], columns=len(x), rows=len(ids))
+    streams.place(ids)
+    z = streams.normals(0.0)
+    deviation = np.sqrt(np.diag(frozen.covariance))
+    if frozen.quantiles is None:
+        return np.where(wanted, frozen.mean[:, None] + deviation[:, None] * z, x)
+    out = x.copy()
+    for rows in _patterns(x, wanted):
+        _fill(out, x, z, rows, wanted[:, rows[0]], frozen.mean, frozen.covariance)
+    for place, column in enumerate(columns):
+        if knots := frozen.quantiles.get(column.name):
+            drawn = out[place, wanted[place]]
+            scores = (drawn - frozen.mean[place]) / max(deviation[place], 1e-300)
+            out[place, wanted[place]] = interpolate(scores, knots)
+    return out
+
+
+def _patterns(x: Floats, wanted: Flags) -> list[NDArray[np.int64]]:
+    """Return the rows that want a draw, those together that miss the same columns."""
+    rows = np.flatnonzero(wanted.any(axis=0))
+    _, which = np.unique(np.isnan(x[:, rows]), axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    return [rows[which == pattern] for pattern in range(int(which.max()) + 1)]
+
+
+def _fill(
+    out: Floats,
+    x: Floats,
+    z: Floats,
+    rows: NDArray[np.int64],
+    wanted: Flags,
+    mean: Floats,
+    covariance: Floats,
+) -> None:
+    seen = np.flatnonzero(~np.isnan(x[:, rows[0]]))
+    missing = np.flatnonzero(wanted)
+    weights, spread = conditional(covariance, seen, missing)
+    _draw(out, x, z, rows, seen, missing, mean, weights, spread)
+
+
+def conditional(
+    covariance: Floats, seen: NDArray[np.int64], wanted: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """Return the weights of the seen columns on the wanted ones, and what spread is left.
+
+    The spread is lower triangular: its product with white noise has the conditional covariance.
+    """
+    weights = np.zeros((len(wanted), len(seen)))
+    spread = np.zeros((len(wanted), len(wanted)))
+    _sweep(np.ascontiguousarray(covariance), seen, wanted, weights, spread)
+    return weights, spread
+
+
+@strict
+def _sweep(covariance: Any, seen: Any, wanted: Any, weights: Any, spread: Any) -> None:
+    swept = covariance.copy()
+    used = np.zeros(seen.shape[0], dtype=np.bool_)
+    for place in range(seen.shape[0]):
+        k = seen[place]
+        pivot = swept[k, k]
+        if pivot <= VANISHING * covariance[k, k]:
+            continue
+        used[place] = True
+        for i in range(swept.shape[0]):
+            if i != k:
+                ratio = swept[i, k] / pivot
+                for j in range(swept.shape[0]):
+                    if j != k:
+                        swept[i, j] -= ratio * swept[k, j]
+                swept[i, k] = ratio
+        for j in range(swept.shape[0]):
+            if j != k:
+                swept[k, j] = -swept[k, j] / pivot
+        swept[k, k] = 1.0 / pivot
+    for row in range(wanted.shape[0]):
+        for place in range(seen.shape[0]):
+            if used[place]:
+                weights[row, place] = swept[wanted[row], seen[place]]
+    for row in range(wanted.shape[0]):
+        for column in range(row + 1):
+            rest = swept[wanted[row], wanted[column]]
+            for before in range(column):
+                rest -= spread[row, before] * spread[column, before]
+            if row == column:
+                spread[row, row] = np.sqrt(max(rest, 0.0))
+            elif spread[column, column] > 0:
+                spread[row, column] = rest / spread[column, column]
+
+
+@strict
+def _draw(
+    out: Any,
+    x: Any,
+    z: Any,
+    rows: Any,
+    seen: Any,
+    wanted: Any,
+    mean: Any,
+    weights: Any,
+    spread: Any,
+) -> None:
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        for place in range(wanted.shape[0]):
+            value = mean[wanted[place]]
+            for other in range(seen.shape[0]):
+                value += weights[place, other] * (x[seen[other], row] - mean[seen[other]])
+            for other in range(place + 1):
+                value += spread[place, other] * z[wanted[other], row]
+            out[wanted[place], row] = value
