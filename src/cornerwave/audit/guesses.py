@@ -149,14 +149,35 @@ def _of_set(
     others = [i for i in members if i != best]
     flags = [_agreements(shown, best, others) for shown in categories]
     alone = [own.rho() for own in seen]
-    itself = [_corrected(own, [(own, f)], p) for own, f, p in zip(seen, flags, alone, strict=True)]
-    pooled = list(zip(seen, flags, strict=True))
-    jointly = [_corrected(own, pooled, p) for own, p in zip(seen, alone, strict=True)]
+    corrections = _across_halves(lambda learn: _corrections(seen, flags, learn))
+    itself, jointly = (
+        [np.clip(p + more, 0.0, 1.0) for p, more in zip(alone, each, strict=True)]
+        for each in corrections
+    )
     found = [
         _guessed([own], [p], [q], [shown], members, best, margin)
         for own, p, q, shown in zip(seen, alone, itself, categories, strict=True)
     ]
     return [*found, _guessed(seen, alone, jointly, categories, members, best, margin)]
+
+
+def _corrections(seen: Sequence[_Seen], flags: Sequence[Sequence[Flags]], learn: slice) -> Floats:
+    """Return what agreements tell of each category, by itself and jointly: (2, C, rows)."""
+    r = [
+        np.stack([own.centred(flag, learn) for flag in each])
+        for own, each in zip(seen, flags, strict=True)
+    ]
+    e = np.stack([own.centred(own.right, learn)[learn] for own in seen])
+    itself = [_fitted(own, e[[c]], learn)[0] for c, own in enumerate(r)]
+    return np.stack([itself, _fitted(np.concatenate(r), e, learn)])
+
+
+def _fitted(r: Floats, e: Floats, learn: slice) -> Floats:
+    """Return the best linear estimates of e (C, rows learned from) by r, in all rows."""
+    known = r[:, learn]
+    inner = known @ known.T
+    inner[np.diag_indices_from(inner)] = np.diag(inner) * (1 + RIDGE) + 1e-300
+    return np.asarray(np.linalg.solve(inner, known @ e.T).T @ r)
 
 
 def _agreements(shown: Shown, best: int, others: Sequence[int]) -> list[Flags]:
@@ -168,24 +189,11 @@ def _agreements(shown: Shown, best: int, others: Sequence[int]) -> list[Flags]:
     return flags
 
 
-def _corrected(target: _Seen, told: Sequence[tuple[_Seen, Sequence[Flags]]], rho: Floats) -> Floats:
-    """Return rho with what agreements of copies tell of it, learned from the other half."""
-
-    def estimate(learn: slice) -> Floats:
-        r = np.stack([own.centred(flag, learn) for own, flags in told for flag in flags])
-        known, e = r[:, learn], target.centred(target.right, learn)[learn]
-        inner = known @ known.T
-        inner[np.diag_indices_from(inner)] = np.diag(inner) * (1 + RIDGE) + 1e-300
-        return np.asarray(np.linalg.solve(inner, known @ e) @ r)
-
-    return np.clip(rho + _across_halves(estimate), 0.0, 1.0)
-
-
 def _across_halves(estimate: Callable[[slice], Floats]) -> Floats:
     """Return estimates for each half of the rows, learned from the other."""
     even, odd = slice(0, None, 2), slice(1, None, 2)
     found = estimate(odd).copy()
-    found[odd] = estimate(even)[odd]
+    found[..., odd] = estimate(even)[..., odd]
     return found
 
 

@@ -46,7 +46,7 @@ def _head(audit: Audit) -> str:
     small = [
         f"{audit.rows:,} rows",
         count(len(audit.copies), "copy", "copies"),
-        count(numbers, "perturbed column"),
+        *([count(numbers, "perturbed column")] if numbers else []),
         *([count(categories, "category", "categories")] if categories else []),
     ]
     return (
