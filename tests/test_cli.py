@@ -499,7 +499,7 @@ cornerwave.cli.main()
     [
         ("cornerwave.rows:to_floats", "ValueError"),
         ("cornerwave.release:_copy_table", "KeyError"),
-        ("cornerwave.table.read:_read_csv", "RuntimeError"),
+        ("cornerwave.table.read_csv:_read", "RuntimeError"),
         ("cornerwave.vault.ledger:Ledger.reserve", "ZeroDivisionError"),
         ("cornerwave.owner:Vault.open", "ValueError"),
     ],
