@@ -8,12 +8,12 @@ import json
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -25,6 +25,7 @@ from cornerwave.errors import (
     Fault,
     LevelError,
     OutputError,
+    spelled,
 )
 from cornerwave.version import __version__
 
@@ -56,6 +57,7 @@ class Method(StrEnum):
 
 
 Columns = list[str] | None
+Value = TypeVar("Value")
 
 
 def _columns(what: str) -> Any:
@@ -123,7 +125,7 @@ def register(
         typer.Argument(help="CSV (also .gz), Parquet, Arrow/Feather, or a directory of Parquet."),
     ],
     key: Annotated[
-        str | None,
+        Columns,
         typer.Option(metavar="COLUMN", help="Tells the rows apart, so that their order is free."),
     ] = None,
     drop: Annotated[Columns, _columns("Leave a column out")] = None,
@@ -159,14 +161,16 @@ def register(
     from cornerwave.table.schema import Choices
 
     choices = Choices(
-        key=key,
+        key=_one(key, "--key"),
         keep=tuple(keep or ()),
         drop=tuple(drop or ()),
         categorical=tuple(categorical or ()),
         uniform=tuple(uniform or ()),
         together=tuple(tuple(group.split(",")) for group in together or ()),
         hide_missing=tuple(hide_missing or ()),
-        transform=dict(_pair(text, "--transform COLUMN=log1p") for text in transform or ()),
+        transform=_by_column(
+            (_pair(text, "--transform COLUMN=log1p") for text in transform or ()), "--transform"
+        ),
         min_count=min_count,
     )
     opened = _open(vault)
@@ -179,16 +183,15 @@ def register(
 def _registered(dataset: "Dataset") -> Iterator[str]:
     frozen = dataset.frozen
     yield f"Registered {dataset.name}: {frozen.rows:,} rows"
-    for what, names in (
-        ("perturbed", frozen.schema.perturbed),
-        ("refreshed", ["+".join(group) for group in frozen.schema.categories]),
-        ("kept as it is", frozen.schema.kept),
-        ("key, released as it is", [c.name for c in frozen.schema.shown if c.role == "key"]),
-        ("missing values stay missing", frozen.missing),
+    for what, groups in (
+        ("perturbed", [(name,) for name in frozen.schema.perturbed]),
+        ("refreshed", frozen.schema.categories),
+        ("kept as it is", [(name,) for name in frozen.schema.kept]),
+        ("key, released as it is", [(c.name,) for c in frozen.schema.shown if c.role == "key"]),
+        ("missing values stay missing", [(name,) for name in frozen.missing]),
     ):
-        if names:
-            shown = [name if name.isprintable() else repr(name) for name in names]
-            yield f"  {what}: {', '.join(shown)}"
+        if groups:
+            yield f"  {what}: {', '.join('+'.join(map(spelled, group)) for group in groups)}"
 
 
 @app.command()
@@ -264,7 +267,8 @@ def release(
     from cornerwave.owner import write_all
     from cornerwave.table.finish import Finish
 
-    finish = Finish(frozenset(round_ or ()), dict(_bounds(text) for text in clip or ()))
+    bounds = _by_column((_bounds(text) for text in clip or ()), "--clip")
+    finish = Finish(frozenset(round_ or ()), bounds)
     requests = _requests(name, to, privacy, noise, out, levels)
     dataset = _open(vault).dataset(name, source=source)
     releases = dataset.release_many(
@@ -444,7 +448,7 @@ def attack(
     _print_table(f"{method.value}, {found.rows:,} rows", ("copy", "noise", "weight"), weights)
     if found.together is not None and found.alone is not None:
         errors = [
-            (name, f"{alone:.4f}", f"{together:.4f}")
+            (spelled(name), f"{alone:.4f}", f"{together:.4f}")
             for name, alone, together in zip(
                 found.columns, found.alone, found.together, strict=True
             )
@@ -452,7 +456,7 @@ def attack(
         title = "Error, share of variance"
         _print_table(title, ("column", f"{found.best} alone", "all together"), errors)
     if out is not None:
-        _say(f"{out}: the estimate of {', '.join(found.columns)}")
+        _say(f"{out}: the estimate of {', '.join(map(spelled, found.columns))}")
 
 
 @app.command()
@@ -538,6 +542,23 @@ def _pair(text: str, example: str) -> tuple[str, str]:
     if not separator or not name:
         raise ColumnError(f"{text!r} is not of the form {example}")
     return name, value
+
+
+def _one(given: Columns, option: str) -> str | None:
+    """Return the column that an option names, which may name but one."""
+    if given and len(given) > 1:
+        raise ColumnError(f"{option} names one column, not {len(given)}; say one of them")
+    return given[0] if given else None
+
+
+def _by_column(pairs: Iterable[tuple[str, Value]], option: str) -> dict[str, Value]:
+    """Return what was said of each column. Raises ColumnError where it was said twice."""
+    said: dict[str, Value] = {}
+    for name, value in pairs:
+        if name in said:
+            raise ColumnError(f"{option} was said of {name!r} more than once; say it once")
+        said[name] = value
+    return said
 
 
 def _bounds(text: str) -> tuple[str, tuple[float | None, float | None]]:

@@ -93,6 +93,14 @@ def test_odd_columns_are_warned_of_unless_they_were_called_categories():
     assert len(caught) == 1
 
 
+def test_names_together_may_have_spaces_around_them():
+    source = pa.schema([(name, pa.string()) for name in ("a", "b", " c")])
+    assert decide(source, together=(("a", " b"),)).together == (("a", "b"),)
+    assert decide(source, together=(("a", " c"),)).together == (("a", " c"),)
+    with pytest.raises(ColumnError, match=r"no column 'd'; .* holds a comma, say it in a schema"):
+        decide(source, together=(("a", " d"),))
+
+
 def test_a_text_by_itself_is_one_name():
     assert names_of("ab") == ("ab",)
     assert names_of(["a", "b"]) == ("a", "b")

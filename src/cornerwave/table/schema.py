@@ -12,7 +12,7 @@ perturbed nor refreshed and was not named is an error that says what can be done
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -138,6 +138,9 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
     A key that is also dropped still tells the rows apart, but does not leave.
     Raises ColumnError for an unknown, repeated or undecided column.
     """
+    check_distinct(source.names)
+    together = tuple(_group(group, source.names) for group in choices.together)
+    choices = replace(choices, together=together)
     _check_names(source.names, choices.named)
     _check_choices(choices)
     columns = tuple(_column(part, choices) for part in source)
@@ -145,6 +148,17 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
         raise ColumnError(_undecided(undecided))
     _check_roles({column.name: column.role for column in columns}, choices)
     return Schema(columns, choices.together, choices.min_count)
+
+
+def _group(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
+    """Return columns that are named together; spaces as in 'a, b' are no part of a name."""
+    known = tuple(name if name in present else name.strip() for name in names)
+    if unknown := [name for name in known if name not in present]:
+        raise ColumnError(
+            f"together: no column {listed(unknown)}; the table has {listed(present)}. "
+            "If a name holds a comma, say it in a schema file (--schema)"
+        )
+    return known
 
 
 def is_category(type_: pa.DataType) -> bool:
@@ -203,7 +217,6 @@ def check_distinct(names: Sequence[str]) -> None:
 
 
 def _check_names(present: Sequence[str], named: Sequence[str]) -> None:
-    check_distinct(present)
     if unknown := [name for name in named if name not in present]:
         raise ColumnError(f"no column {listed(unknown)}; the table has {listed(present)}")
 
