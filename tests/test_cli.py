@@ -499,7 +499,7 @@ cornerwave.cli.main()
     [
         ("cornerwave.rows:to_floats", "ValueError"),
         ("cornerwave.release:_copy_table", "KeyError"),
-        ("cornerwave.table.read:_read_csv", "RuntimeError"),
+        ("cornerwave.table.read_csv:_read", "RuntimeError"),
         ("cornerwave.vault.ledger:Ledger.reserve", "ZeroDivisionError"),
         ("cornerwave.owner:Vault.open", "ValueError"),
     ],
@@ -515,6 +515,71 @@ def test_a_fault_tells_its_place_and_nothing_else(registered, tmp_path, seam, er
     assert secret not in told
     assert base64.b64decode(secret).hex() not in told
     assert state(tmp_path) == before
+
+
+def test_python_runs_it_as_a_module():
+    command = [sys.executable, "-m", "cornerwave", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("cornerwave ")
+
+
+class TestSaidTwice:
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            (["--key", "id", "--key", "age"], "--key names one column, not 2"),
+            (["--transform", "age=rank", "--transform", "age=log1p"], "--transform was said of"),
+            (["--drop", "id", "--together", "age, city"], "no column 'city'"),
+        ],
+    )
+    def test_register_refuses_what_contradicts(self, run, tmp_path, people_csv, options, says):
+        assert run("init").code == 0
+        refused(run, tmp_path, "register", "people", people_csv, *options, says=says)
+
+    def test_release_refuses_two_bounds_of_a_column(self, registered, tmp_path):
+        bounds = ("--clip", "age=0:9", "--clip", "age=0:99")
+        refused(registered, tmp_path, *RELEASE, *bounds, says="--clip was said of 'age' more than")
+
+
+class TestFiles:
+    def test_a_file_without_names_is_refused_before_it_is_registered(self, run, tmp_path):
+        rows = "".join(f"{i % 7},{CANARY}.5,x\n" for i in range(40))
+        (tmp_path / "t.csv").write_text(f"3,{CANARY}.5,x\n" + rows)
+        assert run("init").code == 0
+        for command in (["register", "t", "t.csv"], ["inspect", "t.csv"]):
+            refused(run, tmp_path, *command, says="no line of column names")
+
+    def test_a_file_without_rows(self, run, tmp_path):
+        (tmp_path / "t.csv").write_text("a,b\n")
+        assert run("init").code == 0
+        refused(run, tmp_path, "register", "t", "t.csv", says="has no rows")
+
+    def test_a_stray_cell_is_told(self, run, tmp_path):
+        rows = "".join(f"{i % 7},{i}\n" for i in range(40))
+        (tmp_path / "t.csv").write_text("a,b\n" + rows + "?,3\n")
+        assert run("init").code == 0
+        said = run("register", "t", "t.csv").err
+        assert "warning: 'a': all but 1 of 41 cells are numbers" in said
+        assert "# note: all but 1 of 41 cells are numbers" in run("inspect", "t.csv").out
+
+    def test_names_are_told_on_one_line_each_by_itself(self, run, tmp_path):
+        numbers = np.random.default_rng(0).normal(size=(3, 40))
+        names = ["new\nline", "a,b", ""]
+        texts = pa.array(["x", "y"] * 20)
+        table = pa.table([*numbers, texts, texts], names=[*names, "c,d", "e"])
+        pa.parquet.write_table(table, tmp_path / "t.parquet")
+        (tmp_path / "t.toml").write_text(
+            'together = [["c,d", "e"]]\n'
+            + "".join(
+                f"[[column]]\nname = {json.dumps(name)}\ndo = {json.dumps(do)}\n"
+                for name, do in zip(
+                    table.column_names, ["perturb"] * 3 + ["category"] * 2, strict=True
+                )
+            )
+        )
+        assert run("init").code == 0
+        lines = run("register", "t", "t.parquet", "--schema", "t.toml").err.splitlines()
+        assert lines[1:] == ["  perturbed: 'new\\nline', 'a,b', ''", "  refreshed: 'c,d'+e"]
 
 
 def test_the_installed_command_runs(tmp_path, people_csv):

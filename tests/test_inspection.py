@@ -81,7 +81,7 @@ def test_kinds_distinct_values_and_missing_share():
         "text": "category",
         "flag": "category",
         "date": "perturb",
-        "coded": "perturb",
+        "coded": "category",
         "money": "perturb",
         "list": "decide",
         "bytes": "decide",
@@ -97,30 +97,84 @@ def test_what_cannot_be_perturbed_is_said():
     assert found["c"].warnings == ()
 
 
-def test_a_long_table_is_looked_at_through_a_sample_without_false_alarms(monkeypatch):
-    monkeypatch.setattr("cornerwave.inspection.SAMPLE_ROWS", 64)
-    monkeypatch.setattr("cornerwave.inspection.GROUP_ROWS", 100)
-    rows = 1000
-    found = look(
-        {
-            "half": pa.array([f"v{i // 4}" for i in range(rows)]),  # 250 values, 62 sampled rows
-            "id": pa.array([f"v{i}" for i in range(rows)]),
-            "number": pa.array(np.arange(rows) % 3),
-        }
-    )
-    assert found["half"].distinct == 250
-    assert not any(IDENTIFIER in warning for warning in found["half"].warnings)
-    assert any(IDENTIFIER in warning for warning in found["id"].warnings)
-    assert found["number"].distinct == 3
-    monkeypatch.setattr("cornerwave.inspection.MOST_CATEGORIES", 50)
-    found = look(
-        {
-            "twice": pa.array([f"v{i % 500}" for i in range(rows)]),
-            "id": pa.array([f"v{i}" for i in range(rows)]),
-        }
-    )
-    assert any("too many for a category" in warning for warning in found["twice"].warnings)
-    assert any(IDENTIFIER in warning for warning in found["id"].warnings)
+def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms(monkeypatch):
+    monkeypatch.setattr("cornerwave.table.distinct.MOST_VALUES", 200)
+    monkeypatch.setattr("cornerwave.inspection.MOST_CATEGORIES", 200)
+    monkeypatch.setattr("cornerwave.inspection.GROUP_ROWS", 1000)
+    rows = 10_000
+    columns = {
+        "twice": pa.array(np.arange(rows) % (rows // 2)),
+        "words": pa.array([f"v{i % (rows // 2)}" for i in range(rows)]),
+        "id": pa.array([f"v{i}" for i in range(rows)]),
+        "number": pa.array(np.arange(rows) % 3),
+    }
+    found = look(columns)
+    assert (found["number"].distinct, found["number"].exact) == (3, True)
+    assert [found[name].exact for name in ("twice", "words", "id")] == [False] * 3
+    assert found["twice"].distinct == pytest.approx(rows / 2, rel=0.5)
+    assert found["words"].do == found["id"].do == "decide"
+    assert "too many for a category" in found["words"].warnings[0]
+    identifiers = {n for n, r in found.items() if any(IDENTIFIER in w for w in r.warnings)}
+    assert identifiers == {"id"}
+    assert "every value is different" not in draft(list(found.values()))
+    assert "about" in draft([found["twice"]])
+    assert "about" not in draft([found["number"]])
+
+
+@pytest.mark.parametrize(
+    ("values", "telling"),
+    [
+        ([f"p{i}" for i in range(10)] + ["a"] * 10, True),
+        ([f"p{i}" for i in range(9)] + ["a"] * 11, False),
+        ([f"p{i // 2}" for i in range(20)], False),
+        ([f"p{i}" for i in range(19)], False),
+    ],
+)
+def test_inspect_and_register_agree_on_what_tells_people_apart(vault, values, telling):
+    table = pa.table({"c": values, "n": np.arange(len(values)) * 1.0})
+    [report, _] = inspect(open_source(table))
+    assert report.do == ("decide" if telling else "category")
+    if not telling:
+        vault.register("t", table)
+        return
+    assert "tells people apart" in report.warnings[0]
+    with pytest.raises(ColumnError, match="tells people apart"):
+        vault.register("t", table)
+
+
+def test_a_column_to_decide_comes_with_the_reason():
+    found = look({"list": pa.array([[1], [2]]), "x": pa.array([1.0, 2.0])})
+    assert found["list"].warnings == ("no number, date or category: key, keep or drop",)
+
+
+def test_nan_and_blanks_are_missing(tmp_path):
+    assert look({"c": pa.array([1.0, np.nan, None, 2.0])})["c"].missing == 0.5
+    assert look({"c": pa.array([np.inf, np.nan, None, 2.0])})["c"].missing == 0.5
+    (tmp_path / "t.csv").write_text('n,t\n1,x\n2,\n3,""\n,y\n')
+    [number, text] = inspect(open_source(tmp_path / "t.csv"))
+    assert (number.missing, text.missing) == (0.25, 0.25)
+    assert text.distinct == 3
+
+
+def test_stray_cells_are_noted(tmp_path):
+    (tmp_path / "t.csv").write_text("n,m\n" + "1,1\n2,2\n" * 20 + "?,3\n")
+    [odd, _] = inspect(open_source(tmp_path / "t.csv"))
+    assert odd.do == "category"
+    assert "all but 1 of 41 cells are numbers" in odd.warnings[0]
+
+
+def test_values_too_large_to_square_are_said():
+    found = look({"a": pa.array([1.0, 1e200]), "b": pa.array([1.0, 2.0])})
+    assert "column a holds values beyond" in found["a"].warnings[0]
+    assert found["b"].warnings == ()
+
+
+def test_groups_do_not_matter_to_the_skewness(monkeypatch):
+    values = pa.array(np.where(np.arange(ROWS) % 7 == 0, np.nan, np.exp(2 * NORMAL)))
+    for group in (1, 7, 1000):
+        monkeypatch.setattr("cornerwave.inspection.GROUP_ROWS", group)
+        assert warnings_of(values) == {LONG_TAILED}
+        assert warnings_of(pa.array(rng.exponential(size=ROWS))) == set()
 
 
 def test_no_value_is_shown():

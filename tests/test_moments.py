@@ -196,3 +196,21 @@ def test_what_overflows_is_refused(K):
 def test_what_is_not_square_is_refused(K):
     with pytest.raises(SourceError, match="square"):
         factor(K)
+
+
+@pytest.mark.parametrize("value", [1e200, -1e200, 1e141])
+def test_squares_that_would_overflow_are_refused_by_name(value):
+    X = np.array([[1.0, 2.0], [np.nan, value], [2.0, 3.0]])
+    with pytest.raises(SourceError, match="column 2 of the numbers holds values beyond 1e"):
+        Moments.of(X)
+    with pytest.raises(SourceError, match="column wage holds values beyond 1e"):
+        Moments.of(X, ["age", "wage"])
+    factor(Moments.of(X / value * 1e140).covariance)
+
+
+def test_odd_names_are_quoted_in_warnings():
+    with pytest.warns(
+        SingularCovariance, match=r"columns 'new\\nline', 'a,b', '', plain: "
+    ) as told:
+        factor(np.zeros((4, 4))).warn(["new\nline", "a,b", "", "plain"])
+    assert len(str(told[0].message).splitlines()) == 1

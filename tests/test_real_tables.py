@@ -608,7 +608,9 @@ def test_strange_names_work_in_options(run, name):
 def test_two_columns_of_one_name_are_refused(run, tmp_path):
     (tmp_path / "t.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
     for command in (["inspect", "t.csv"], ["register", "t", "t.csv"]):
-        assert "'a': more than one column has this name; rename them" in refused(run(*command))
+        assert "more than one column has the same name (columns 1 and 3); rename" in refused(
+            run(*command)
+        )
 
 
 @pytest.mark.parametrize(

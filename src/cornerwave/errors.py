@@ -123,6 +123,16 @@ def discreet() -> Iterator[None]:
         raise fault.with_traceback(error.__traceback__) from None
 
 
+def spelled(name: str) -> str:
+    """Return a column's name as it stands in a list within one line; quoted if it must be.
+
+    >>> [spelled(name) for name in ("age", "a,b", "")]
+    ['age', "'a,b'", "''"]
+    """
+    plain = name and name.isprintable() and name == name.strip() and not set(name) & set(",+'")
+    return name if plain else repr(name)
+
+
 class SingularCovariance(CornerwaveWarning):
     """Some columns are constant, or follow from others."""
 

@@ -1,51 +1,50 @@
 """A first look at a table: what each column is, what would happen to it, and what to mind.
 
-One pass counts missing values and categories exactly and keeps a thin sample of rows
-for the rest. The result is drafted as a schema file, which the owner edits and gives
-to `register`. It names columns and counts, never a value.
+One pass counts rows, missing and different values, and the moments of the numbers.
+The result is drafted as a schema file, which the owner edits and gives to `register`.
+It names columns and counts, never a value.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from cornerwave.errors import ColumnError
+from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
-from cornerwave.table.categories import (
-    FEW_ROWS,
-    IDENTIFYING,
-    MOST_CATEGORIES,
-    Encoded,
-    Tally,
-    tally,
-)
+from cornerwave.table.categories import FEW_ROWS, MOST_CATEGORIES, Encoded, one_chunk, tells_apart
+from cornerwave.table.distinct import Distinct
 from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.read import Source
 from cornerwave.table.schema import check_distinct, is_category
 
 GROUP_ROWS = 1 << 17
-SAMPLE_ROWS = 1 << 17
 RARE = 5
 """Values held by fewer rows than this are called rare."""
 NEARLY_UNIQUE = 0.95
 LONG_TAIL = 3.0
 """A skewness beyond this calls a column long-tailed; an exponential one has 2."""
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class ColumnReport:
-    """What was found in a column; `do` is what a draft proposes."""
+    """What was found in a column; `do` is what a draft proposes.
+
+    `distinct` is how many different values it has, about so many unless `exact`.
+    """
 
     name: str
     type: str
     do: str
     distinct: int
+    exact: bool
     missing: float
     warnings: tuple[str, ...]
 
@@ -53,145 +52,169 @@ class ColumnReport:
 def inspect(source: Source) -> list[ColumnReport]:
     """Look at every column of a source. Raises SourceError if it cannot be read."""
     check_distinct(source.schema.names)
-    seen = _Seen(source.schema)
+    seen = _Seen(source)
     for table in source.groups(source.schema.names, GROUP_ROWS):
         seen.take(table)
     return list(seen.reports())
 
 
+_LONG_TAILED = "long-tailed: records far out are not hidden; see transform (log1p, rank)"
+
+
 class _Seen:
     """What has been seen so far."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, source: Source) -> None:
+        self._schema, self._notes = source.schema, source.notes
         self._rows = 0
         self._missing: Counter[str] = Counter()
-        self._tallies: dict[str, Tally] = {
-            part.name: Counter() for part in schema if is_category(part.type)
-        }
-        self._numbers = [part.name for part in schema if is_number(part.type)]
+        self._distinct: defaultdict[str, Distinct] = defaultdict(Distinct)
+        self._numbers = [
+            part.name
+            for part in source.schema
+            if is_number(part.type) and not is_category(part.type)
+        ]
         self._refused: dict[str, str] = {}
         self._moments = Moments.of(np.empty((0, len(self._numbers))))
-        self._sample: list[pa.Table] = []
-        self._stride = 1
+        self._cubes = _Cubes(len(self._numbers))
 
     def take(self, table: pa.Table) -> None:
         """Look at some more rows."""
-        table = table.cast(self._schema)
-        table = _without_views(table)
-        first = -self._rows % self._stride
-        self._sample.append(table.take(np.arange(first, table.num_rows, self._stride)))
         self._rows += table.num_rows
-        for name in self._schema.names:
-            self._missing[name] += table.column(name).null_count
-        for name, tallied in self._tallies.items():
-            if len(tallied) <= MOST_CATEGORIES:
-                tallied += tally([Encoded.of(table.column(name).combine_chunks(), name)])
-        self._moments += Moments.of(np.stack([*self._floats(table)], axis=1))
-        self._thin()
+        floats = np.full((table.num_rows, len(self._numbers)), np.nan)
+        for part in self._schema:
+            column = one_chunk(table.column(part.name))
+            if part.name not in self._numbers:
+                self._take_values(part.name, column)
+            elif (values := self._take_numbers(part.name, column)) is not None:
+                floats[:, self._numbers.index(part.name)] = values
+        self._cubes.add(floats)
+        self._moments += Moments.of(floats)
 
-    def _floats(self, table: pa.Table) -> Iterator[Any]:
-        for name in self._numbers:
-            try:
-                yield to_floats(table.column(name).combine_chunks(), name)
-            except ColumnError as error:
-                self._refused[name] = str(error)
-                yield np.full(table.num_rows, np.nan)
-        if not self._numbers:
-            yield np.empty((table.num_rows, 0)).T.reshape(-1)
+    def _take_numbers(self, name: str, column: pa.Array) -> Floats | None:
+        try:
+            values = to_floats(column, name)
+            Moments.of(values[:, None], [name])
+        except SourceError as error:
+            self._refused[name] = str(error)
+            self._take_values(name, column)
+            return None
+        present = values[~np.isnan(values)]
+        self._missing[name] += len(values) - len(present)
+        self._distinct[name].add_numbers(present)
+        return values
 
-    def _thin(self) -> None:
-        while self._rows // self._stride > SAMPLE_ROWS:
-            whole = pa.concat_tables(self._sample)
-            self._sample = [whole.take(np.arange(0, whole.num_rows, 2))]
-            self._stride *= 2
+    def _take_values(self, name: str, column: pa.Array) -> None:
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), None, column)
+        try:
+            encoded = Encoded.of(column, name)
+            self._distinct[name].add_encoded(encoded)
+        except (pa.ArrowException, ColumnError):
+            self._missing[name] += column.null_count
+            return
+        self._missing[name] += int((encoded.codes < 0).sum())
 
     def reports(self) -> Iterator[ColumnReport]:
         """Yield what was found, column by column."""
-        nothing = _without_views(self._schema.empty_table())
-        sample = pa.concat_tables([nothing, *self._sample])
-        shape = factor(self._moments.covariance)
-        collinear = {self._numbers[i] for i in shape.dependent}
+        collinear = {self._numbers[i] for i in factor(self._moments.covariance).dependent}
+        skewness = dict(zip(self._numbers, self._cubes.skewness, strict=True))
         for part in self._schema:
-            column = sample.column(part.name)
-            distinct, present = self._distinct(part.name, column)
-            warnings = self._warnings(part, column, distinct, present, collinear)
+            found = self._distinct[part.name]
+            present = self._rows - self._missing[part.name]
+            notes = [*self._warnings(part, found, present)]
+            if part.name in collinear:
+                notes.append("a linear function of the numbers before it")
+            if skewness.get(part.name, 0.0) > LONG_TAIL:
+                notes.append(_LONG_TAILED)
+            undecided = _undecided(part.type, found, present)
             yield ColumnReport(
                 name=part.name,
                 type=str(part.type),
-                do=_proposal(part.type, telling=distinct > IDENTIFYING * present >= FEW_ROWS / 2),
-                distinct=distinct,
+                do="decide" if undecided else _proposal(part.type),
+                distinct=min(found.number, present),
+                exact=found.exact,
                 missing=self._missing[part.name] / max(self._rows, 1),
-                warnings=tuple(warnings),
+                warnings=(*([undecided] if undecided else []), *notes),
             )
 
-    def _distinct(self, name: str, column: pa.ChunkedArray) -> tuple[int, int]:
-        """Return how many different values there are, and among how many; of the sample if many."""
-        if name in self._tallies and len(self._tallies[name]) <= MOST_CATEGORIES:
-            distinct = len([value for value in self._tallies[name] if value != (None,)])
-            return distinct, self._rows - self._missing[name]
-        present = len(column) - column.null_count
-        try:
-            plain = Encoded.of(column.combine_chunks(), name).values
-            return int(pc.count_distinct(plain, mode="only_valid").as_py()), present
-        except (pa.ArrowException, ColumnError):
-            return 0, present
-
-    def _warnings(
-        self,
-        part: pa.Field,
-        column: pa.ChunkedArray,
-        distinct: int,
-        present: int,
-        collinear: set[str],
-    ) -> Iterator[str]:
+    def _warnings(self, part: pa.Field, found: Distinct, present: int) -> Iterator[str]:
         if part.name in self._refused:
             yield self._refused[part.name]
-        whole = pa.types.is_integer(part.type) or is_category(part.type)
-        if whole and present > 20 and distinct >= present:
-            yield "looks like an identifier: every value is different; drop it, or make it the key"
-        elif whole and present > 20 and distinct > NEARLY_UNIQUE * present:
-            yield "nearly unique: it may tell people apart"
-        if distinct == 1:
+        if part.name in self._notes:
+            yield self._notes[part.name]
+        category = is_category(part.type)
+        if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS:
+            yield from _nearly_unique(found, present)
+        if found.number == 1:
             yield "constant: noise cannot hide it"
-        if part.name in collinear:
-            yield "a linear function of the numbers before it"
-        if part.name in self._numbers and _skewness(column, part.name) > LONG_TAIL:
-            yield "long-tailed: records far out are not hidden; see transform (log1p, rank)"
-        if part.name in self._tallies:
-            yield from _rare(self._tallies[part.name])
+        if category and found.exact and (rare := found.held_by_fewer_than(RARE)):
+            yield f"{rare:,} values are held by fewer than {RARE} rows; min_count pools them"
 
 
-def _without_views(table: pa.Table) -> pa.Table:
-    """Return text as Arrow can take rows of it."""
-    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    return table.cast(
-        pa.schema([part.with_type(plain.get(part.type, part.type)) for part in table.schema])
-    )
+def _nearly_unique(found: Distinct, present: int) -> Iterator[str]:
+    if found.exact and found.number == present:
+        yield "looks like an identifier: every value is different; drop it, or make it the key"
+    elif not found.exact and found.held_by_fewer_than(2) == found.number:
+        yield (
+            f"looks like an identifier: {found.followed:,} of its values were followed, and each "
+            "occurs once; drop it, or make it the key"
+        )
+    elif found.number > NEARLY_UNIQUE * present:
+        yield "nearly unique: it may tell people apart"
 
 
-def _rare(tallied: Tally) -> Iterator[str]:
-    if len(tallied) > MOST_CATEGORIES:
-        yield f"more than {MOST_CATEGORIES:,} different values: too many for a category"
-    elif rare := sum(count < RARE for value, count in tallied.items() if value != (None,)):
-        yield f"{rare} values are held by fewer than {RARE} rows; min_count pools them"
+class _Cubes:
+    """Sums of powers of the deviations of columns, for their skewness."""
+
+    def __init__(self, columns: int) -> None:
+        self._count, self._mean = np.zeros(columns), np.zeros(columns)
+        self._squares, self._cubes = np.zeros(columns), np.zeros(columns)
+
+    def add(self, X: Floats) -> None:
+        """Take rows (rows, columns); NaN is missing. Merges as Pebay (2008) does."""
+        known = ~np.isnan(X)
+        count = known.sum(axis=0).astype(np.float64)
+        mean = np.where(known, X, 0.0).sum(axis=0) / np.maximum(count, 1)
+        deviation = np.where(known, X - mean, 0.0)
+        total, apart = np.maximum(self._count + count, 1), mean - self._mean
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares, cubes = (deviation**2).sum(axis=0), (deviation**3).sum(axis=0)
+            product = self._count * count / total
+            self._cubes += cubes + apart**3 * product * (self._count - count) / total
+            self._cubes += 3 * apart * (self._count * squares - count * self._squares) / total
+            self._squares += squares + apart**2 * product
+        self._mean = self._mean + apart * count / total
+        self._count = self._count + count
+
+    @property
+    def skewness(self) -> Floats:
+        """The size of each column's skewness; 0 for a constant one."""
+        variance = np.where(self._squares > 0, self._squares, 1.0) / np.maximum(self._count, 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            skewness = np.abs(self._cubes / np.maximum(self._count, 1) / variance**1.5)
+        return np.asarray(np.where(self._squares > 0, skewness, 0.0))
 
 
-def _skewness(column: pa.ChunkedArray, name: str) -> float:
-    try:
-        values = to_floats(column.combine_chunks(), name)
-    except ColumnError:
-        return 0.0
-    values = values[~np.isnan(values)]
-    spread = values.std() if len(values) else 0.0
-    return abs(float((((values - values.mean()) / spread) ** 3).mean())) if spread > 0 else 0.0
+def _undecided(type_: pa.DataType, found: Distinct, present: int) -> str | None:
+    """Say why a column is for the owner to decide, as `register` would refuse it, if it is."""
+    if not is_category(type_):
+        return None if is_number(type_) else "no number, date or category: key, keep or drop"
+    if found.number > MOST_CATEGORIES:
+        return (
+            f"more than {MOST_CATEGORIES:,} different values, too many for a category: key or drop"
+        )
+    alone = found.held_by_fewer_than(2)
+    if tells_apart(alone, present):
+        return (
+            f"{alone:,} of {present:,} values are held by one row alone, so it tells people "
+            "apart: key or drop, or category to insist"
+        )
+    return None
 
 
-def _proposal(type_: pa.DataType, *, telling: bool) -> str:
-    """Propose what to do; a text that tells people apart is for the owner to decide."""
-    if is_category(type_):
-        return "decide" if telling else "category"
-    return "perturb" if is_number(type_) else "decide"
+def _proposal(type_: pa.DataType) -> str:
+    return "category" if is_category(type_) else "perturb"
 
 
 def draft(reports: Sequence[ColumnReport]) -> str:
@@ -207,11 +230,17 @@ def draft(reports: Sequence[ColumnReport]) -> str:
             "[[column]]",
             f"name = {_quoted(report.name)}",
             f"do = {_quoted(report.do)}    # perturb, category, key, keep or drop",
-            f"# {_quoted(report.type)[1:-1]}, {report.distinct:,} different values, "
+            f"# {_quoted(report.type)[1:-1]}, {_count(report)} different values, "
             f"{report.missing:.1%} missing",
             *(f"# note: {warning}" for warning in report.warnings),
         ]
     return "\n".join(lines) + "\n"
+
+
+def _count(report: ColumnReport) -> str:
+    if report.exact:
+        return f"{report.distinct:,}"
+    return f"about {float(f'{report.distinct:.1e}'):,.0f}"
 
 
 def _quoted(text: str) -> str:

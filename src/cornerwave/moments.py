@@ -10,6 +10,7 @@ that follows from those before it a zero on the diagonal.
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,12 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cornerwave.errors import SingularCovariance, SourceError
+from cornerwave.errors import SingularCovariance, SourceError, spelled
 
 Floats = NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-10
 """A column follows from others if less than this share of its variance is its own."""
+LARGEST = 1e140
+"""Sums of squares of values beyond this overflow."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +50,19 @@ class Moments:
     highest: Floats
 
     @classmethod
-    def of(cls, X: Any) -> "Moments":
+    def of(cls, X: Any, names: Sequence[str] | None = None) -> "Moments":
         """Return the moments of a (rows, columns) array; NaN is missing.
 
-        Raises SourceError if a value is infinite.
+        Raises SourceError if a value is infinite, or so large that its square overflows;
+        `names` are those of the columns, to say which.
         """
         X = np.asarray(X, dtype=np.float64)
         if np.isinf(X).any():
             raise SourceError("infinite values have no mean; remove them or make them missing")
         present = ~np.isnan(X)
+        lowest = np.where(present, X, np.inf).min(axis=0, initial=np.inf)
+        highest = np.where(present, X, -np.inf).max(axis=0, initial=-np.inf)
+        _check_squares(np.maximum(-lowest, highest), names)
         known = present.astype(np.float64)
         alone = np.maximum(known.sum(axis=0), 1)
         shift = np.where(present, X, 0.0).sum(axis=0) / alone
@@ -67,8 +74,8 @@ class Moments:
             count=count,
             centre=np.where(count > 0, shift[:, None] + offset, 0.0),
             scatter=deviation.T @ deviation - count * offset * offset.T,
-            lowest=np.where(present, X, np.inf).min(axis=0, initial=np.inf),
-            highest=np.where(present, X, -np.inf).max(axis=0, initial=-np.inf),
+            lowest=lowest,
+            highest=highest,
         )
 
     def __add__(self, other: "Moments") -> "Moments":
@@ -139,7 +146,17 @@ class Factor:
 
 
 def _names(columns: list[str], which: tuple[int, ...]) -> str:
-    return ("column " if len(which) == 1 else "columns ") + ", ".join(columns[i] for i in which)
+    names = ", ".join(spelled(columns[i]) for i in which)
+    return ("column " if len(which) == 1 else "columns ") + names
+
+
+def _check_squares(largest: Floats, names: Sequence[str] | None) -> None:
+    if (beyond := np.flatnonzero(largest > LARGEST)).size:
+        what = spelled(names[beyond[0]]) if names else f"{beyond[0] + 1} of the numbers"
+        raise SourceError(
+            f"column {what} holds values beyond {LARGEST:g}, whose squares overflow: divide "
+            "them, perturb them on a logarithmic scale (log1p), or drop the column"
+        )
 
 
 def factor(covariance: Any) -> Factor:

@@ -38,7 +38,7 @@ from cornerwave.register import measure
 from cornerwave.release import Order, Wanted, make_copies
 from cornerwave.table.finish import Finish
 from cornerwave.table.read import Source, open_source
-from cornerwave.table.schema import Choices, decide
+from cornerwave.table.schema import Choices, decide, names_of, warn_of
 from cornerwave.table.schema_file import read_choices
 from cornerwave.table.write import CopyFile, check_output, plain
 from cornerwave.vault.frozen import Frozen
@@ -139,12 +139,12 @@ class Vault:
         """
         choices = Choices(
             key=key,
-            keep=tuple(keep),
-            drop=tuple(drop),
-            categorical=tuple(categorical),
-            uniform=tuple(uniform),
-            together=tuple(tuple(group) for group in together),
-            hide_missing=tuple(hide_missing),
+            keep=names_of(keep),
+            drop=names_of(drop),
+            categorical=names_of(categorical),
+            uniform=names_of(uniform),
+            together=tuple(names_of(group) for group in names_of(together)),
+            hide_missing=names_of(hide_missing),
             transform=dict(transform or {}),
             min_count=min_count,
         )
@@ -168,6 +168,7 @@ class Vault:
                 raise ColumnError("a schema file says everything; leave out the other choices")
             choices = read_choices(Path(schema), opened.schema.names)
         decided = decide(opened.schema, choices)
+        warn_of(opened.notes, decided)
         identity = secrets.token_hex(16)
         with discreet():
             found = measure(
@@ -273,7 +274,9 @@ class Dataset:
         the ledger says who holds it.
         """
         level = Level.of(noise=noise, privacy=privacy)
-        [release] = self.release_many({to: level}, finish=Finish(frozenset(round), clip or {}))
+        [release] = self.release_many(
+            {to: level}, finish=Finish(frozenset(names_of(round)), clip or {})
+        )
         return release
 
     def release_many(

@@ -115,7 +115,7 @@ class _Found:
         )
 
     def take(self, group: Group, numbers: Floats, secrets: Secrets, mark_secret: bytes) -> None:
-        self.moments += Moments.of(numbers.T)
+        self.moments += Moments.of(numbers.T, group.names)
         self.fingerprint += group.fingerprint(secrets)
         self.marks += marks(group.bits(), mark_secret)
         for names, tallied in self.tallies.items():

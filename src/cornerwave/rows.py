@@ -53,10 +53,14 @@ class Secrets:
 
 @dataclass(frozen=True)
 class Group:
-    """Some consecutive rows: their table, ids, numbers (N, rows) and encoded categories."""
+    """Some consecutive rows: their table, ids, numbers (N, rows) and encoded categories.
+
+    `names` are those of the numbers.
+    """
 
     table: pa.Table
     ids: Ids
+    names: Sequence[str]
     numbers: Floats
     encoded: Mapping[str, Encoded]
 
@@ -72,7 +76,7 @@ class Group:
             ids = row_ids(_whole(table, schema.key), secrets.row_ids, schema.key)
         others = [*schema.kept, *(name for group in schema.categories for name in group)]
         encoded = {name: Encoded.of(_whole(table, name), name) for name in others}
-        return cls(table, ids, numbers, encoded)
+        return cls(table, ids, schema.perturbed, numbers, encoded)
 
     def bits(self) -> list[Words]:
         """Return the bits of the perturbed values."""

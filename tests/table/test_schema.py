@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from cornerwave.errors import ColumnError
-from cornerwave.table.schema import Choices, check_distinct
+from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.table.schema import Choices, check_distinct, names_of, warn_of
 from cornerwave.table.schema import decide as decide_with
 
 SOURCE = pa.schema(
@@ -73,6 +73,40 @@ def test_text_and_booleans_are_categories():
     assert found.perturbed == ["e"]
 
 
+@pytest.mark.parametrize("values", [pa.int64(), pa.date32(), pa.float64(), pa.string()], ids=str)
+def test_whatever_is_encoded_is_a_category_unless_it_is_called_a_number(values):
+    source = pa.schema([("c", pa.dictionary(pa.int8(), values)), ("n", pa.int8())])
+    assert roles(decide(source)) == {"c": "category", "n": "perturbed"}
+    if values != pa.string():
+        assert roles(decide(source, perturb=("c",))) == {"c": "perturbed", "n": "perturbed"}
+
+
+def test_floats_that_should_be_categories_need_another_type():
+    with pytest.raises(ColumnError, match=r"'wage': .* make them integers"):
+        decide(SOURCE, drop=("tags",), categorical=("wage",))
+
+
+def test_odd_columns_are_warned_of_unless_they_were_called_categories():
+    notes = {"id": "odd", "town": "odd", "age": "odd"}
+    with pytest.warns(CornerwaveWarning, match="'town': odd") as caught:
+        warn_of(notes, decide(SOURCE, drop=("tags",), categorical=("id",)))
+    assert len(caught) == 1
+
+
+def test_names_together_may_have_spaces_around_them():
+    source = pa.schema([(name, pa.string()) for name in ("a", "b", " c")])
+    assert decide(source, together=(("a", " b"),)).together == (("a", "b"),)
+    assert decide(source, together=(("a", " c"),)).together == (("a", " c"),)
+    with pytest.raises(ColumnError, match=r"no column 'd'; .* holds a comma, say it in a schema"):
+        decide(source, together=(("a", " d"),))
+
+
+def test_a_text_by_itself_is_one_name():
+    assert names_of("ab") == ("ab",)
+    assert names_of(["a", "b"]) == ("a", "b")
+    assert names_of(name for name in "ab") == ("a", "b")
+
+
 def test_a_forgotten_column_is_an_error_that_says_what_to_do():
     with pytest.raises(ColumnError) as caught:
         decide(SOURCE, key="id")
@@ -84,8 +118,10 @@ def test_a_forgotten_column_is_an_error_that_says_what_to_do():
     ("choices", "words"),
     [
         ({"transform": {"wage": "sqrt"}}, "no transform"),
-        ({"transform": {"town": "log1p"}}, "said of a number"),
-        ({"uniform": ("age",)}, "said of a category"),
+        ({"transform": {"town": "log1p"}}, "said of a number, but it is a category; correct or"),
+        ({"perturb": ("town",)}, "said of a number, but it is a category; correct or blank"),
+        ({"perturb": ("tags",)}, "said of a number, but it is dropped; say one of the two"),
+        ({"uniform": ("age",)}, "said of a category, but it is a number; call it one"),
         ({"categorical": ("wage",)}, "cannot be a category"),
         ({"together": (("town",),)}, "at least two"),
         ({"together": (("town", "id"), ("town", "age"))}, "more than once"),

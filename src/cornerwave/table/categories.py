@@ -285,6 +285,8 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
     counted = {c: n for c, n in found.items() if hides or None not in c}
     if not counted:
         raise ColumnError(f"{listed(names)}: no values at all; drop it")
+    if any(value != value for case in counted for value in case):
+        raise ColumnError(f"{listed(names)}: NaN is among the values; make it missing")
     rare = _rare(counted, schema.min_count, other)
     if rare and other in found and not hides:
         # What is pooled leaves as missing: the two must be one value, or they tell on each other.

@@ -1,13 +1,17 @@
 """The types of a CSV's columns, from all of its rows.
 
-Guessing from the first rows breaks where row 100,000 has the first decimal point.
-So each batch of text is asked for the narrowest type that fits it, and the types of
-all batches are joined:
+Guessing from the first rows breaks where row 100,000 has the first decimal point. So
+each batch of text is asked which types fit it, and a column has the narrowest type
+that fits all of its batches; if none does it is text. A type fits what Arrow's CSV
+reader takes for it, and numbers, dates and times are spelled in one way only:
 
-    nothing < integer < long integer < float < text     nothing < date < timestamp < text
+    numbers     7, -7, 1.5, 1e3; not 007, which is a code
+    dates       2024-02-29, 2024-02-29 12:30:00, 2024-02-29T12:30:00+02:00
+    times       12:30, 12:30:00, 12:30:00.5
+    booleans    true, True, TRUE, false, False, FALSE; not 0 and 1, which are numbers
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,60 +21,134 @@ NULL, TEXT = pa.null(), pa.string()
 INTEGER, LONG, FLOAT, BOOLEAN = pa.int64(), pa.decimal128(38, 0), pa.float64(), pa.bool_()
 DATE, TIMESTAMP, ZONED = pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC")
 FINE, FINE_ZONED = pa.timestamp("ns"), pa.timestamp("ns", tz="UTC")
+TIME, FINE_TIME = pa.time32("s"), pa.time64("us")
 
-_NARROWEST_FIRST = (INTEGER, LONG, FLOAT, BOOLEAN, DATE, TIMESTAMP, ZONED, FINE, FINE_ZONED)
-_TRIMMED = (INTEGER, FLOAT)
-"""Types whose values the reader takes with spaces around them, as in `39, 40`."""
-_WIDER = {
-    (INTEGER, LONG): LONG,
-    (INTEGER, FLOAT): FLOAT,
-    (LONG, FLOAT): FLOAT,
-    (DATE, TIMESTAMP): TIMESTAMP,
-    (DATE, FINE): FINE,
-    (TIMESTAMP, FINE): FINE,
-    (ZONED, FINE_ZONED): FINE_ZONED,
-}
-_TOO_LONG = r"^\s*[+-]?[0-9]{39,}\s*$"
-"""Whole numbers that Arrow's longest decimal cannot hold, and silently wraps."""
+_NUMBERS = (INTEGER, LONG, FLOAT)
+_MOMENTS = (DATE, TIMESTAMP, ZONED, FINE, FINE_ZONED, TIME, FINE_TIME)
+_NARROWEST_FIRST = (*_NUMBERS, BOOLEAN, *_MOMENTS)
+_IMPLIED = {INTEGER: _NUMBERS, LONG: (LONG, FLOAT)}
+"""What fits a batch that one of these fits, without a further look."""
+
+_WHOLE = r"^-?(0|[1-9][0-9]*)$"
+_LONG = r"^[+-]?(0|[1-9][0-9]{0,37})$"
+_NO_FLOAT = r"^[+-]?(0[0-9]+|[0-9]{39,})$"
+"""Codes such as 007, and whole numbers too long to be anything but identifiers."""
+_CODE = r"^[+-]?0[0-9]+$"
+_BOOLEANS = pa.array(["true", "True", "TRUE", "false", "False", "FALSE"])
+_CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]"
 _NULL_SPELLINGS = pa.array(pacsv.ConvertOptions().null_values)
 
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}.*)?$"
 
-def infer_types(
-    read: Callable[[], Iterator[pa.RecordBatch]], names: Sequence[str]
-) -> Mapping[str, pa.DataType]:
-    """Return the type of each column, given a way to read all of them as text."""
-    types = dict.fromkeys(names, NULL)
-    for batch in read():
-        for name in names:
-            if types[name] != TEXT:
-                types[name] = _join(types[name], _narrowest(batch.column(name)))
-    return types
+FEW_TO_TRY = 16
+MOSTLY = 0.9
+"""A text column of which this share are numbers or dates is likely one with stray cells."""
 
 
-def _narrowest(text: pa.Array) -> pa.DataType:
-    values = pc.filter(text, pc.invert(pc.is_in(text, value_set=_NULL_SPELLINGS)))
-    values = values.drop_null()
-    if len(values) == 0:
-        return NULL
-    if pc.any(pc.match_substring_regex(values, _TOO_LONG)).as_py():
-        return TEXT
-    for type_ in _NARROWEST_FIRST:
-        if _fits(values, type_):
-            return type_
-    return TEXT
+class Guess:
+    """What a column can be, given the cells seen so far."""
+
+    def __init__(self) -> None:
+        self._fitting: tuple[pa.DataType, ...] = _NARROWEST_FIRST
+        self._cells = 0
+        self._numbers = 0
+        self._moments = 0
+        self._is_text = False
+
+    @property
+    def type(self) -> pa.DataType:
+        """The narrowest type that fits all cells."""
+        if not self._fitting:
+            return TEXT
+        return self._fitting[0] if self._cells else NULL
+
+    @property
+    def note(self) -> str | None:
+        """What to say of a column that is text for the sake of a few cells."""
+        for count, what in ((self._numbers, "numbers"), (self._moments, "dates")):
+            stray = self._cells - count
+            if self.type == TEXT and not self._is_text and 0 < stray <= (1 - MOSTLY) * self._cells:
+                return (
+                    f"all but {stray:,} of {self._cells:,} cells are {what}: "
+                    "correct or blank these cells, or it stays a category"
+                )
+        return None
+
+    def take(self, text: pa.Array) -> None:
+        """Look at some more cells."""
+        if self._is_text:
+            return
+        values = pc.filter(text, pc.invert(pc.is_in(text, value_set=_NULL_SPELLINGS))).drop_null()
+        if len(values) == 0:
+            return
+        fitting = _fitting(values, _NARROWEST_FIRST)
+        self._fitting = tuple(type_ for type_ in self._fitting if type_ in fitting)
+        self._count(values, fitting)
+
+    def _count(self, values: pa.Array, fitting: tuple[pa.DataType, ...]) -> None:
+        self._cells += len(values)
+        if fitting:
+            self._numbers += len(values) if fitting[0] in _NUMBERS else 0
+            self._moments += len(values) if fitting[0] in _MOMENTS else 0
+            return
+        trimmed = _trimmed(values)
+        self._numbers += _matching(trimmed, NUMBER)
+        self._moments += _matching(trimmed, MOMENT)
+        # A column of codes, or one of words, is what it is; it need not be looked at further.
+        few = max(self._numbers, self._moments) < self._cells / 2
+        self._is_text = few or _matching(trimmed, _CODE) > 0
+
+
+def _fitting(values: pa.Array, types: tuple[pa.DataType, ...]) -> tuple[pa.DataType, ...]:
+    """Return the types that fit all of the values, the narrowest first."""
+    few, found = values.slice(0, FEW_TO_TRY), []
+    for type_ in types:
+        if type_ in found or (_fits(few, type_) and _fits(values, type_)):
+            found += [t for t in _IMPLIED.get(type_, (type_,)) if t not in found]
+    return tuple(found)
 
 
 def _fits(values: pa.Array, type_: pa.DataType) -> bool:
+    return _TESTS[type_](values) if type_ in _TESTS else _casts(values, type_)
+
+
+def _casts(values: pa.Array, type_: pa.DataType) -> bool:
     try:
-        pc.cast(pc.utf8_trim_whitespace(values) if type_ in _TRIMMED else values, type_)
+        pc.cast(values, type_)
     except pa.ArrowInvalid:
         return False
     return True
 
 
-def _join(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    if one == other or other == NULL:
-        return one
-    if one == NULL:
-        return other
-    return _WIDER.get((one, other)) or _WIDER.get((other, one)) or TEXT
+def _is_whole(values: pa.Array) -> bool:
+    trimmed = _trimmed(values)
+    return _all_match(trimmed, _WHOLE) and _casts(trimmed, INTEGER)
+
+
+def _is_float(values: pa.Array) -> bool:
+    trimmed = _trimmed(values)
+    return _casts(trimmed, FLOAT) and not _matching(trimmed, _NO_FLOAT)
+
+
+_TESTS: dict[pa.DataType, Callable[[pa.Array], bool]] = {
+    INTEGER: _is_whole,
+    LONG: lambda values: _all_match(_trimmed(values), _LONG),
+    FLOAT: _is_float,
+    BOOLEAN: lambda values: bool(pc.all(pc.is_in(values, value_set=_BOOLEANS)).as_py()),
+    TIME: lambda values: _all_match(values, f"^{_CLOCK})?$"),
+    FINE_TIME: lambda values: _all_match(values, f"^{_CLOCK}(\\.[0-9]{{1,6}})?)?$"),
+}
+
+
+def _trimmed(values: pa.Array) -> pa.Array:
+    """Return numbers without the spaces around them that the reader takes, as in `39, 40`."""
+    return pc.ascii_trim(values, " \t")
+
+
+def _matching(values: pa.Array, pattern: str) -> int:
+    return int(pc.sum(pc.match_substring_regex(values, pattern)).as_py() or 0)
+
+
+def _all_match(values: pa.Array, pattern: str) -> bool:
+    return _matching(values, pattern) == len(values)

@@ -18,6 +18,7 @@ EXACT = 2**53
 Floats = NDArray[np.float64]
 
 _types = pa.types
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def is_number(type_: pa.DataType) -> bool:
@@ -68,18 +69,26 @@ def _plain_numbers(array: pa.Array, name: str) -> pa.Array:
         return _checked(array, name)
     if _types.is_date(type_):
         return array.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
-    return pc.divide(_checked(_microseconds(array), name), 1e6)
+    return _seconds(array)
 
 
-def _microseconds(array: pa.Array) -> pa.Array:
-    type_ = array.type
-    if _types.is_timestamp(type_):
-        array = array.cast(pa.timestamp("us", tz=type_.tz), safe=False)
-    elif _types.is_duration(type_):
-        array = array.cast(pa.duration("us"), safe=False)
-    else:
-        array = array.cast(pa.time64("us"), safe=False)
-    return array.cast(pa.int64())
+def _seconds(array: pa.Array) -> pa.Array:
+    """Return timestamps, times or durations as seconds.
+
+    What a double can count, in its own unit or in microseconds, is divided, and so
+    correctly rounded; the rest is whole seconds and their fraction.
+    """
+    parts = _PER_SECOND[array.type.unit]
+    whole = array.cast(pa.int32()) if array.type.bit_width == 32 else array
+    ticks = whole.cast(pa.int64()).fill_null(0).to_numpy()
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    if -EXACT <= ticks.min(initial=0) <= ticks.max(initial=0) <= EXACT:
+        return pa.array(ticks / parts, mask=missing)
+    seconds = ticks // parts + (ticks % parts) / parts
+    for step in {1, max(parts // _PER_SECOND["us"], 1)}:
+        exact = (ticks % step == 0) & (np.abs(ticks // step) <= EXACT)
+        seconds[exact] = (ticks[exact] // step) / (parts // step)
+    return pa.array(seconds, mask=missing)
 
 
 def _checked(whole: pa.Array, name: str) -> pa.Array:

@@ -1,20 +1,23 @@
 """What happens to each column: perturbed, refreshed, key, kept or dropped, and nothing else.
 
     numbers, dates, times        perturbed, jointly
-    text, booleans, categories   refreshed, each by itself or some together
+    text, booleans, categories   refreshed, each by itself or some together; whatever
+                                 is dictionary-encoded is a category
     anything else                must be named: key, kept or dropped
 
 Nothing leaves unperturbed unless the owner said so. A column that can be neither
 perturbed nor refreshed and was not named is an error that says what can be done.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
-from cornerwave.errors import ColumnError
+from cornerwave.errors import ColumnError, CornerwaveWarning
 from cornerwave.table.numbers import is_number, unit_of
 
 PERTURBED, CATEGORY, KEY, KEPT, DROPPED = "perturbed", "category", "key", "kept", "dropped"
@@ -135,6 +138,9 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
     A key that is also dropped still tells the rows apart, but does not leave.
     Raises ColumnError for an unknown, repeated or undecided column.
     """
+    check_distinct(source.names)
+    together = tuple(_group(group, source.names) for group in choices.together)
+    choices = replace(choices, together=together)
     _check_names(source.names, choices.named)
     _check_choices(choices)
     columns = tuple(_column(part, choices) for part in source)
@@ -144,13 +150,23 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
     return Schema(columns, choices.together, choices.min_count)
 
 
+def _group(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
+    """Return columns that are named together; spaces as in 'a, b' are no part of a name."""
+    known = tuple(name if name in present else name.strip() for name in names)
+    if unknown := [name for name in known if name not in present]:
+        raise ColumnError(
+            f"together: no column {listed(unknown)}; the table has {listed(present)}. "
+            "If a name holds a comma, say it in a schema file (--schema)"
+        )
+    return known
+
+
 def is_category(type_: pa.DataType) -> bool:
     """Say whether a column of this type is refreshed unless something else is said."""
     types = pa.types
-    if types.is_dictionary(type_):
-        return is_category(type_.value_type)
     return bool(
-        types.is_string(type_)
+        types.is_dictionary(type_)
+        or types.is_string(type_)
         or types.is_large_string(type_)
         or types.is_string_view(type_)
         or types.is_boolean(type_)
@@ -170,10 +186,9 @@ def _column(part: pa.Field, choices: Choices) -> Column:
             raise ColumnError(f"{name!r}: a nested column ({type_}) cannot be kept; drop it")
         return Column(name, type_, KEPT)
     hide = name in choices.hide_missing
-    if is_category(part.type) or name in choices.categorical:
-        plain = part.type.value_type if pa.types.is_dictionary(part.type) else part.type
-        if pa.types.is_nested(plain) or pa.types.is_floating(plain):
-            raise ColumnError(f"{name!r}: a column of type {type_} cannot be a category")
+    said_number = name in choices.perturb and is_number(part.type)
+    if name in choices.categorical or (is_category(part.type) and not said_number):
+        _check_category(part)
         base = UNIFORM if name in choices.uniform else MARGINAL
         declared = name in choices.categorical
         return Column(name, type_, CATEGORY, hide_missing=hide, base=base, declared=declared)
@@ -184,6 +199,17 @@ def _column(part: pa.Field, choices: Choices) -> Column:
     return Column(name, type_, "")
 
 
+def _check_category(part: pa.Field) -> None:
+    plain = part.type.value_type if pa.types.is_dictionary(part.type) else part.type
+    if pa.types.is_nested(plain):
+        raise ColumnError(f"{part.name!r}: a nested column ({part.type}) cannot be a category")
+    if pa.types.is_floating(part.type):
+        raise ColumnError(
+            f"{part.name!r}: a column of type {part.type} cannot be a category; if its values are "
+            "whole numbers, make them integers, which may be missing (Int64 in pandas), or text"
+        )
+
+
 def check_distinct(names: Sequence[str]) -> None:
     """Raise ColumnError if two columns have one name."""
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
@@ -191,7 +217,6 @@ def check_distinct(names: Sequence[str]) -> None:
 
 
 def _check_names(present: Sequence[str], named: Sequence[str]) -> None:
-    check_distinct(present)
     if unknown := [name for name in named if name not in present]:
         raise ColumnError(f"no column {listed(unknown)}; the table has {listed(present)}")
 
@@ -207,25 +232,47 @@ def _check_choices(choices: Choices) -> None:
     if twice := sorted(name for name, count in grouped.items() if count > 1):
         raise ColumnError(f"{listed(twice)}: named together more than once")
     if any(len(group) < 2 for group in choices.together):
-        raise ColumnError("together needs at least two columns, as in --together a,b")
+        raise ColumnError(
+            'together needs at least two columns, as in --together a,b or together=[["a", "b"]]'
+        )
     if choices.min_count < 0:
         raise ColumnError("min-count is a number of rows, 0 or more")
 
 
 def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
     together = [name for group in choices.together for name in group]
-    _check_role(roles, (CATEGORY,), [*choices.categorical, *choices.uniform, *together], "category")
-    _check_role(roles, (PERTURBED,), [*choices.perturb, *choices.transform], "number")
-    _check_role(roles, (PERTURBED, CATEGORY), choices.hide_missing, "number or category")
+    categories = [*choices.categorical, *choices.uniform, *together]
+    numbers = [*choices.perturb, *choices.transform]
+    _check_role(roles, (CATEGORY,), categories, "a category", "call it one: --categorical")
+    _check_role(roles, (PERTURBED,), numbers, "a number", _MAKE_NUMBERS)
+    _check_role(roles, (PERTURBED, CATEGORY), choices.hide_missing, "a number or category", "")
     if both := sorted(set(together) & set(choices.uniform)):
         raise ColumnError(f"{listed(both)}: together is drawn from the rows' own combinations")
 
 
+_MAKE_NUMBERS = (
+    "correct or blank the cells that are no numbers (inspect counts them), or say category"
+)
+
+
 def _check_role(
-    roles: Mapping[str, str], allowed: Iterable[str], names: Sequence[str], what: str
+    roles: Mapping[str, str], allowed: Iterable[str], names: Sequence[str], what: str, remedy: str
 ) -> None:
-    if wrong := [name for name in names if roles[name] not in allowed]:
-        raise ColumnError(f"{listed(wrong)}: said of a {what}, but it is {roles[wrong[0]]}")
+    for name in names:
+        if roles[name] not in allowed:
+            found = _FOUND[roles[name]]
+            advice = remedy if roles[name] in (PERTURBED, CATEGORY) else ""
+            said = f"{name!r}: this is said of {what}, but it is {found}"
+            raise ColumnError(f"{said}; {advice or 'say one of the two'}")
+
+
+_FOUND = {
+    PERTURBED: "a number",
+    CATEGORY: "a category",
+    KEY: "the key",
+    KEPT: "kept",
+    DROPPED: "dropped",
+}
 
 
 def _undecided(columns: Sequence[Column]) -> str:
@@ -236,6 +283,19 @@ def _undecided(columns: Sequence[Column]) -> str:
         f"Leave it out (--drop {one!r}), release it as it is (--keep {one!r}), "
         f"or let it tell the rows apart (--key {one!r})"
     )
+
+
+def warn_of(notes: Mapping[str, str], schema: Schema) -> None:
+    """Warn of what is odd about columns that are categories though nobody called them so."""
+    for column in schema.columns:
+        if column.role == CATEGORY and not column.declared and column.name in notes:
+            text = f"{column.name!r}: {notes[column.name]}"
+            warnings.warn(text, CornerwaveWarning, stacklevel=3)
+
+
+def names_of(given: str | Iterable[Any]) -> tuple[Any, ...]:
+    """Return columns as they were named in Python; a text by itself is one name."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

@@ -1,0 +1,97 @@
+"""The adversary's commands: `audit` and `attack`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cornerwave.cli.options import AlignOption, JsonOption
+from cornerwave.cli.screen import print_json, print_table, progress, say, write_text
+from cornerwave.errors import spelled
+
+FOUND = 1
+
+
+class Method(StrEnum):
+    """How `attack` estimates the original."""
+
+    llse = "llse"
+    bayes = "bayes"
+    learned = "learned"
+    spectral = "spectral"
+    pca = "pca"
+
+
+def audit(
+    source: Annotated[Path, typer.Argument(help="The original table.")],
+    copies: Annotated[list[Path], typer.Argument(help="Copies of it, made by any tool.")],
+    key: AlignOption = None,
+    as_json: JsonOption = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as one web page too.")
+    ] = None,
+) -> None:
+    """Attack copies of a table, check their noise, and say what a coalition gains."""
+    from cornerwave.audit.fields import as_json as to_json
+    from cornerwave.audit.measured import audit as run
+    from cornerwave.audit.report import findings, sections, verdict
+
+    with progress("Auditing") as advance:
+        found = run(source, copies, key=key, progress=advance)
+    if html is not None:
+        from cornerwave.audit.page import render
+
+        write_text(html, render(found))
+    if as_json:
+        print_json(to_json(found))
+    else:
+        for section in sections(found):
+            print_table(*section)
+        for line in [*findings(found), verdict(found)]:
+            typer.echo(line)
+    if not found.clean:
+        raise typer.Exit(FOUND)
+
+
+def attack(
+    copies: Annotated[list[Path], typer.Argument(help="The copies that the coalition holds.")],
+    noise: Annotated[
+        list[float] | None,
+        typer.Option(metavar="V", help="Noise of each copy, in order; else from their metadata."),
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(metavar="SOURCE", help="The original, to print the errors.")
+    ] = None,
+    key: AlignOption = None,
+    method: Annotated[
+        Method, typer.Option(help="bayes and learned take known rows from --truth.")
+    ] = Method.llse,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the estimate: .csv, .csv.gz, .parquet, .arrow."),
+    ] = None,
+) -> None:
+    """Play the adversary: estimate the original from copies."""
+    from cornerwave.adversary import attack as run
+
+    with progress("Attacking") as advance:
+        found = run(
+            copies, noise=noise, truth=truth, key=key, method=method, out=out, progress=advance
+        )
+    weights = [
+        (name, f"{v:.6g}", "–" if weight is None else f"{weight:.4f}")
+        for name, v, weight in zip(found.copies, found.noise, found.weights, strict=True)
+    ]
+    print_table(f"{method.value}, {found.rows:,} rows", ("copy", "noise", "weight"), weights)
+    if found.together is not None and found.alone is not None:
+        errors = [
+            (spelled(name), f"{alone:.4f}", f"{together:.4f}")
+            for name, alone, together in zip(
+                found.columns, found.alone, found.together, strict=True
+            )
+        ]
+        title = "Error, share of variance"
+        print_table(title, ("column", f"{found.best} alone", "all together"), errors)
+    if out is not None:
+        say(f"{out}: the estimate of {', '.join(map(spelled, found.columns))}")

@@ -1,0 +1,150 @@
+"""`release`: who gets which level, and where to."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cornerwave.cli.options import SourceOption, VaultOption, by_column, open_vault, pair
+from cornerwave.cli.screen import progress, say
+from cornerwave.errors import ColumnError, LevelError, OutputError
+
+if TYPE_CHECKING:
+    from cornerwave.levels import Level
+
+
+def release(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    to: Annotated[
+        list[str] | None, typer.Option(metavar="RECIPIENT", help="Who gets the copy (repeatable).")
+    ] = None,
+    privacy: Annotated[
+        list[float] | None,
+        typer.Option(metavar="P", help="Share of variance to hide, between 0 and 1; one per --to."),
+    ] = None,
+    noise: Annotated[
+        list[float] | None,
+        typer.Option(metavar="V", help="Noise as a multiple of the table's own covariance."),
+    ] = None,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where to; ends in .csv, .csv.gz, .parquet or .arrow; one per --to.",
+        ),
+    ] = None,
+    levels: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="A batch: [[copy]] tables with to, privacy, out."),
+    ] = None,
+    round_: Annotated[
+        list[str] | None,
+        typer.Option("--round", metavar="COLUMN", help="Give a column its type back (repeatable)."),
+    ] = None,
+    clip: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=LO:HI", help="Keep a column within bounds (repeatable)."),
+    ] = None,
+    source: SourceOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads to use; all by default.")
+    ] = None,
+    vault: VaultOption = None,
+) -> None:
+    """Release copies of a registered table to recipients."""
+    from cornerwave.owner import write_all
+    from cornerwave.table.finish import Finish
+
+    bounds = by_column((_bounds(text) for text in clip or ()), "--clip")
+    finish = Finish(frozenset(round_ or ()), bounds)
+    requests = _requests(name, to, privacy, noise, out, levels)
+    dataset = open_vault(vault).dataset(name, source=source)
+    releases = dataset.release_many(
+        [(recipient, level) for recipient, level, _ in requests], finish=finish
+    )
+    copies = [(made, path) for made, (_, _, path) in zip(releases, requests, strict=True)]
+    with progress("Releasing", dataset.frozen.rows) as advance:
+        paths = write_all(copies, force=force, threads=threads, progress=advance)
+    for made, path in zip(releases, paths, strict=True):
+        say(f"{path}: for {made.recipient}, privacy {made.level.privacy:g}")
+
+
+def _requests(
+    name: str,
+    to: list[str] | None,
+    privacy: list[float] | None,
+    noise: list[float] | None,
+    out: list[Path] | None,
+    levels: Path | None,
+) -> list[tuple[str, "Level", Path]]:
+    """Return (recipient, level, file) for each copy that was asked for."""
+    from cornerwave.levels import Level
+
+    if levels is not None:
+        if to or privacy or noise or out:
+            raise LevelError("--levels names everything; leave out --to, --privacy, --noise, --out")
+        return _requests_in(levels, name)
+    units, unit = (privacy, "privacy") if privacy else (noise, "noise")
+    if not to or not units or (privacy and noise) or len(units) != len(to):
+        raise LevelError(
+            "give each --to RECIPIENT one --privacy P, or each one --noise V; "
+            "for a mixture use --levels FILE.toml"
+        )
+    asked = [Level.of(**{unit: value}) for value in units]
+    return list(zip(to, asked, _outputs(name, to, out), strict=True))
+
+
+def _requests_in(path: Path, name: str) -> list[tuple[str, "Level", Path]]:
+    import tomllib
+
+    from cornerwave.levels import Level
+
+    try:
+        copies = tomllib.loads(path.read_text(encoding="utf-8")).get("copy")
+    except (OSError, UnicodeDecodeError):
+        raise LevelError(f"{path} cannot be read") from None
+    except tomllib.TOMLDecodeError as error:
+        raise LevelError(f"{path} is not TOML: {error}") from None
+    if not isinstance(copies, list) or not copies:
+        raise LevelError(f"{path} names no copy; write [[copy]] tables with to, privacy and out")
+    requests = []
+    for number, copy in enumerate(copies, start=1):
+        if not isinstance(copy, dict):
+            raise LevelError(f"{path}, copy {number}: write it as a [[copy]] table")
+        if unknown := set(copy) - {"to", "privacy", "noise", "out"}:
+            raise LevelError(f"{path}, copy {number}: {sorted(unknown)[0]!r} is not known")
+        if not isinstance(copy.get("to"), str):
+            raise LevelError(f"{path}, copy {number}: 'to' must name a recipient")
+        if not isinstance(copy.get("out", ""), str):
+            raise LevelError(f"{path}, copy {number}: 'out' must name a file")
+        level = Level.of(noise=copy.get("noise"), privacy=copy.get("privacy"))
+        given = [path.parent / copy["out"]] if "out" in copy else None
+        requests.append((copy["to"], level, *_outputs(name, [copy["to"]], given)))
+    return requests
+
+
+def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
+    """Return a file per recipient: as named, or NAME-RECIPIENT.parquet in a directory."""
+    if out and len(out) == len(to) and not any(path.is_dir() for path in out):
+        return out
+    if out and (len(out) > 1 or not out[0].is_dir()):
+        raise OutputError("give one --out FILE for each --to, or one --out that is a directory")
+    folder = out[0] if out else Path()
+    if strange := [r for r in to if Path(r).name != r or r.startswith(".")]:
+        raise OutputError(
+            f"{strange[0]!r} is no good as part of a file name; name a file with --out"
+        )
+    return [folder / f"{name}-{recipient}.parquet" for recipient in to]
+
+
+def _bounds(text: str) -> tuple[str, tuple[float | None, float | None]]:
+    example = "--clip COLUMN=LO:HI, with a number or nothing for each bound"
+    name, value = pair(text, example)
+    low, separator, high = value.partition(":")
+    try:
+        if not separator:
+            raise ValueError
+        return name, (float(low) if low else None, float(high) if high else None)
+    except ValueError:
+        raise ColumnError(f"{text!r} is not of the form {example}") from None

@@ -1,0 +1,256 @@
+"""The owner's commands, but for `release`."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cornerwave.cli.options import (
+    Columns,
+    JsonOption,
+    SourceOption,
+    VaultOption,
+    by_column,
+    columns,
+    one,
+    open_vault,
+    pair,
+)
+from cornerwave.cli.screen import print_json, print_table, progress, say
+from cornerwave.errors import OutputError, spelled
+
+if TYPE_CHECKING:
+    from cornerwave.owner import Dataset
+
+
+def init(vault: VaultOption = None) -> None:
+    """Make a vault here: a secret key and an empty ledger."""
+    from cornerwave.owner import KEY_FILE, Vault, key_place, vault_place
+
+    made = Vault.create(vault_place(vault), key_file=key_place())
+    say(f"Made a vault in {made.path}")
+    say(
+        f"Its key is {key_place() or made.path / KEY_FILE}. Keep a copy in a safe place: without "
+        "it no copy can ever be made again, and whoever has it can strip the noise."
+    )
+
+
+def register(
+    name: Annotated[str, typer.Argument(help="What the dataset will be called.")],
+    source: Annotated[
+        Path,
+        typer.Argument(help="CSV (also .gz), Parquet, Arrow/Feather, or a directory of Parquet."),
+    ],
+    key: Annotated[
+        Columns,
+        typer.Option(metavar="COLUMN", help="Tells the rows apart, so that their order is free."),
+    ] = None,
+    drop: Annotated[Columns, columns("Leave a column out")] = None,
+    keep: Annotated[Columns, columns("Release a column as it is")] = None,
+    categorical: Annotated[
+        Columns, columns("Treat a column of whole numbers or dates as a category")
+    ] = None,
+    together: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B,...", help="Refresh categories as one draw (repeatable)."),
+    ] = None,
+    uniform: Annotated[
+        Columns, columns("Refresh a category evenly, not from its own frequencies")
+    ] = None,
+    hide_missing: Annotated[Columns, columns("Hide which values of a column are missing")] = None,
+    transform: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=log1p|rank",
+            help="Perturb on a scale that draws the tail in (repeatable).",
+        ),
+    ] = None,
+    min_count: Annotated[
+        int, typer.Option(metavar="K", help="Pool category values held by fewer than K rows.")
+    ] = 0,
+    schema: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="All choices in a file; `inspect` drafts one."),
+    ] = None,
+    vault: VaultOption = None,
+) -> None:
+    """Register a table, once, before its first release."""
+    from cornerwave.table.schema import Choices
+
+    choices = Choices(
+        key=one(key, "--key"),
+        keep=tuple(keep or ()),
+        drop=tuple(drop or ()),
+        categorical=tuple(categorical or ()),
+        uniform=tuple(uniform or ()),
+        together=tuple(tuple(group.split(",")) for group in together or ()),
+        hide_missing=tuple(hide_missing or ()),
+        transform=by_column(
+            (pair(text, "--transform COLUMN=log1p") for text in transform or ()), "--transform"
+        ),
+        min_count=min_count,
+    )
+    opened = open_vault(vault)
+    with progress("Reading") as advance:
+        dataset = opened.register_as(name, source, choices, schema=schema, progress=advance)
+    for line in _registered(dataset):
+        say(line)
+
+
+def _registered(dataset: "Dataset") -> Iterator[str]:
+    frozen = dataset.frozen
+    yield f"Registered {dataset.name}: {frozen.rows:,} rows"
+    for what, groups in (
+        ("perturbed", [(name,) for name in frozen.schema.perturbed]),
+        ("refreshed", frozen.schema.categories),
+        ("kept as it is", [(name,) for name in frozen.schema.kept]),
+        ("key, released as it is", [(c.name,) for c in frozen.schema.shown if c.role == "key"]),
+        ("missing values stay missing", [(name,) for name in frozen.missing]),
+    ):
+        if groups:
+            yield f"  {what}: {', '.join('+'.join(map(spelled, group)) for group in groups)}"
+    for each in frozen.categories:
+        if each.pooled:
+            name = "+".join(map(spelled, each.columns))
+            yield f"  pooled: rare values of {name}, {each.counts[-1]:,} rows in all"
+
+
+def inspect(
+    source: Annotated[Path, typer.Argument(help="A table, as for `register`.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Write the draft here.")
+    ] = None,
+) -> None:
+    """Look at a table, and draft a schema file for `register`."""
+    from cornerwave.inspection import draft
+    from cornerwave.inspection import inspect as look
+    from cornerwave.table.read import open_source
+
+    text = draft(look(open_source(source)))
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise OutputError(f"{out} exists; choose another name") from None
+    except OSError as error:
+        raise OutputError(f"{out} cannot be written: {error.strerror}") from None
+    say(f"Wrote {out}; edit it, then: cornerwave register NAME {source} --schema {out}")
+
+
+def ledger(
+    name: Annotated[str | None, typer.Argument(help="One dataset; all by default.")] = None,
+    as_json: JsonOption = False,
+    vault: VaultOption = None,
+) -> None:
+    """Show who holds which level since when."""
+    opened = open_vault(vault)
+    datasets = opened.datasets() if name is None else [opened.dataset(name)]
+    if as_json:
+        print_json([_dataset_json(dataset) for dataset in datasets])
+        return
+    if not datasets:
+        say("The vault is empty. Register a table: cornerwave register NAME SOURCE")
+    for dataset in datasets:
+        frozen = dataset.frozen
+        title = f"{dataset.name}: {frozen.rows:,} rows, registered {dataset.registered_at}"
+        rows = [
+            (
+                holding.recipient,
+                f"{holding.level.privacy:g}",
+                f"{holding.level.noise:g}",
+                holding.since,
+            )
+            for holding in dataset.holdings
+        ]
+        print_table(title, ("recipient", "privacy", "noise", "since"), rows)
+
+
+def _dataset_json(dataset: Any) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "id": dataset.id,
+        "registered_at": dataset.registered_at,
+        "rows": dataset.frozen.rows,
+        "columns": {column.name: column.role for column in dataset.frozen.schema.columns},
+        "levels": list(dataset.noise),
+        "holdings": [
+            {
+                "recipient": holding.recipient,
+                "noise": holding.level.noise,
+                "privacy": holding.level.privacy,
+                "since": holding.since,
+            }
+            for holding in dataset.holdings
+        ],
+    }
+
+
+def coalition(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    recipients: Annotated[list[str], typer.Argument(help="Who pool their copies.")],
+    as_json: JsonOption = False,
+    vault: VaultOption = None,
+) -> None:
+    """Say what recipients can recover together."""
+    found = open_vault(vault).dataset(name).coalition(recipients)
+    if as_json:
+        print_json(
+            {
+                "recipients": sorted({recipient for recipient, _ in found.members}),
+                "joint_privacy": found.joint_privacy,
+                "best_member": found.best_member,
+                "best_privacy": found.best_privacy,
+                "gain": found.gain,
+                "independent_privacy": found.independent_privacy,
+                "independent_gain": found.independent_gain,
+                "best_guess_right": {name: asdict(g) for name, g in found.guesses.items()},
+            }
+        )
+        return
+    print_table(
+        f"{name}: {', '.join(sorted({recipient for recipient, _ in found.members}))} together",
+        ("", "share of variance still hidden"),
+        [
+            (f"best member alone ({found.best_member})", f"{found.best_privacy:.6g}"),
+            ("all together", f"{found.joint_privacy:.6g}"),
+            ("all together, had the noise been independent", f"{found.independent_privacy:.6g}"),
+        ],
+    )
+    if found.guesses:
+        print_table(
+            "how often the best guess of a category is right, and what stays hidden",
+            ("", "no copy", "best member", "all together", "if independent", "hidden", "at least"),
+            [
+                (
+                    name,
+                    *(f"{share:.1%}" for share in (g.blind, g.best, g.joint, g.independent)),
+                    *(f"{share:.4f}" for share in (g.hidden, g.least_hidden)),
+                )
+                for name, g in found.guesses.items()
+            ],
+        )
+
+
+def report(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="Where to write the page.")],
+    external: Annotated[
+        bool,
+        typer.Option("--external", help="A page for others, drawn from the copies alone."),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    source: SourceOption = None,
+    vault: VaultOption = None,
+) -> None:
+    """Write a web page about a dataset: who holds what, and what it tells and costs."""
+    from cornerwave.report import write_report
+
+    dataset = open_vault(vault).dataset(name, source=source)
+    with progress("Reporting", dataset.frozen.rows) as advance:
+        path = write_report(dataset, out, external=external, force=force, progress=advance)
+    say(f"{path}: {'for others' if external else 'for the owner alone'}")

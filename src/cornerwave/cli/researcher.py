@@ -1,0 +1,76 @@
+"""The researcher's commands: `demo` and `reproduce`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cornerwave.cli.screen import progress, say
+from cornerwave.errors import ColumnError, ExtraMissing
+
+
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Work here, and leave everything there.")
+    ] = None,
+) -> None:
+    """Release a real table at four levels, then collude."""
+    from cornerwave.demo import run
+
+    run(keep)
+
+
+def reproduce(
+    part: Annotated[
+        str,
+        typer.Argument(
+            help="all, or one of table2, fig1, fig2, fig3, fig4, fig5, examples, theorems, beyond."
+        ),
+    ] = "all",
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where figures, numbers and index.html go.")
+    ] = Path("reproduction"),
+    seed: Annotated[
+        int, typer.Option(min=0, help="Draws the same noise again; for experiments only.")
+    ] = 1,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your own table, in place of ours.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="The columns of --data, numbers all.")
+    ] = None,
+) -> None:
+    """Make the paper's evaluation again, with a verdict for each statement."""
+    experiments = _experiments()
+    parts = experiments.chosen(part)
+    setting = _setting(data, columns, seed)
+    with progress("Reproducing", experiments.duration(parts)) as advance:
+        results = experiments.reproduce(parts, setting, out, progress=advance)
+    statements = [statement for result in results.values() for statement in result.statements]
+    for statement in statements:
+        if statement.verdict.value == "does not hold":
+            say(f"does not hold: {statement.claim} ({statement.measured})")
+    say(f"{len(statements)} statements judged: see {out / 'index.html'}")
+
+
+def _experiments() -> Any:
+    """Return the module that runs experiments; raise ExtraMissing without its packages."""
+    try:
+        from cornerwave.experiments import run
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(
+            f"reproduce needs {error.name}, which is not installed: "
+            "pip install 'cornerwave[experiments]'"
+        ) from None
+    return run
+
+
+def _setting(data: Path | None, columns: str | None, seed: int) -> Any:
+    from cornerwave.experiments.setting import Setting
+    from cornerwave.experiments.tables import people, table_of
+
+    if (data is None) != (columns is None):
+        raise ColumnError("--data FILE and --columns A,B,... go together; name the columns to use")
+    if data is None or columns is None:
+        return Setting(people(), seed)
+    return Setting(table_of(data, columns.split(",")), seed)

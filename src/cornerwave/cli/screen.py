@@ -1,0 +1,71 @@
+"""What a person sees: messages, tables, JSON and bars."""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from cornerwave.errors import OutputError
+
+
+def say(text: str) -> None:
+    """Print a line on the error stream."""
+    typer.echo(text, err=True)
+
+
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning without the place in the code that it came from."""
+    say(f"warning: {message}")
+
+
+def tell_places(what: str, error: Exception) -> None:
+    """Name the places that a fault came through, and nothing of what was there."""
+    say(f"cornerwave: {what}; please report these places:")
+    for frame in traceback.extract_tb(error.__traceback__):
+        say(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def print_table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print a table with a title."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left")
+    for column in header:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file. Raises OutputError."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def progress(what: str, rows: float | None = None) -> Iterator[Callable[[float], None]]:
+    """Show a bar on a terminal, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _rows: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=rows)
+        yield lambda done: bar.advance(task, done)
