@@ -23,10 +23,11 @@ import pyarrow.parquet as papq
 
 from cornerwave.algorithms import on_demand, parallel
 from cornerwave.audit import measured
+from cornerwave.dataset import write_all
 from cornerwave.levels import Level
 from cornerwave.noise.path import steps
 from cornerwave.noise.reading import Reading
-from cornerwave.owner import Vault, write_all
+from cornerwave.owner import Vault
 from cornerwave.rows import group_rows
 from cornerwave.table.write import parquet_settings
 

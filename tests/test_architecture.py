@@ -31,10 +31,11 @@ ALLOWED = {
     "missing": NUMERIC | {"table", "vault"},
     "release": NUMERIC | {"table", "vault", "rows", "missing"},
     "inspection": NUMERIC | {"table"},
-    "owner": NUMERIC | {"table", "vault", "rows", "register", "release", "audit"},
-    "report": NUMERIC | {"table", "vault", "owner", "audit", "miner", "webpage"},
+    "dataset": NUMERIC | {"table", "vault", "rows", "release", "audit"},
+    "owner": NUMERIC | {"table", "vault", "rows", "register", "dataset"},
+    "report": NUMERIC | {"table", "vault", "dataset", "audit", "miner", "webpage"},
 }
-SECRET = {"vault", "owner", "release", "register", "rows", "missing"}
+SECRET = {"vault", "owner", "dataset", "release", "register", "rows", "missing"}
 NEVER = {"attack": SECRET, "miner": SECRET, "audit": SECRET, "adversary": SECRET}
 
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from cornerwave.dataset import write_all
 from cornerwave.errors import LedgerDamaged, VaultExists
 from cornerwave.levels import Level
-from cornerwave.owner import Vault, write_all
+from cornerwave.owner import Vault
 from cornerwave.table.write import CopyFile, metadata_path
 from tests.conftest import make_people
 
@@ -28,9 +29,10 @@ from pathlib import Path
 
 import sqlalchemy
 
-import cornerwave.owner as owner
+import cornerwave.dataset as dataset
 from cornerwave.levels import Level
-from cornerwave.owner import Vault, write_all
+from cornerwave.dataset import write_all
+from cornerwave.owner import Vault
 from cornerwave.table import write
 from cornerwave.vault.ledger import Ledger
 
@@ -39,7 +41,7 @@ SEAMS = [
     (write.CopyFile, "__init__"), (write.CopyFile, "write"), (write.CopyFile, "finish"),
     (write.CopyFile, "publish"), (write.CopyFile, "discard"),
     (write, "_write_beside"), (write, "_create_hidden"), (write, "_remove_leftovers"),
-    (write, "_sync_directory"), (owner, "make_copies"),
+    (write, "_sync_directory"), (dataset, "make_copies"),
     (os, "fsync"), (fcntl, "flock"), (sqlalchemy.Connection, "commit"),
     (pathlib.Path, "replace"), (pathlib.Path, "chmod"), (pathlib.Path, "unlink"),
 ]
@@ -207,7 +209,7 @@ def test_the_net_catches_a_release_that_shows_before_it_records(backup, tmp_path
 def backwards(releases):
     pass
 
-owner._confirm = backwards
+dataset._confirm = backwards
 main(Path(""",
     )
     monkeypatch.setitem(globals(), "DRIVER", wrong)

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 import cornerwave
+from cornerwave.dataset import Release, write_all
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
@@ -31,7 +32,7 @@ from cornerwave.errors import (
     WrongKey,
 )
 from cornerwave.levels import Level
-from cornerwave.owner import Release, Vault, key_place, vault_place, write_all
+from cornerwave.owner import Vault, key_place, vault_place
 from cornerwave.table.write import read_metadata
 from cornerwave.vault.key import Key
 from tests.conftest import FRAME_KINDS, edit_ledger, make_people, state

@@ -13,6 +13,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave import Vault, cli
+from cornerwave.dataset import write_all
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
@@ -20,7 +21,6 @@ from cornerwave.errors import (
     SourceChanged,
     VaultError,
 )
-from cornerwave.owner import write_all
 from cornerwave.table.write import read_metadata
 from cornerwave.vault.frozen import Frozen
 from tests.scores import worst_cell_score, z_bound

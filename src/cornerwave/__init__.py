@@ -23,8 +23,9 @@ if TYPE_CHECKING:
         sequential,
     )
     from cornerwave.audit.coalition import Coalition, coalition
+    from cornerwave.dataset import Dataset, Release, write_all
     from cornerwave.levels import Level
-    from cornerwave.owner import Dataset, Release, Vault, write_all
+    from cornerwave.owner import Vault
 
 _HOMES = {
     "corner_wave": "algorithms",
@@ -35,10 +36,10 @@ _HOMES = {
     "Coalition": "audit.coalition",
     "coalition": "audit.coalition",
     "Level": "levels",
-    "Dataset": "owner",
-    "Release": "owner",
+    "Dataset": "dataset",
+    "Release": "dataset",
     "Vault": "owner",
-    "write_all": "owner",
+    "write_all": "dataset",
 }
 
 __all__ = [

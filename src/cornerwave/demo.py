@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from cornerwave.algorithms import parallel
+from cornerwave.dataset import Dataset, write_all
 from cornerwave.levels import Level
 from cornerwave.moments import Moments
-from cornerwave.owner import Dataset, Vault, write_all
+from cornerwave.owner import Vault
 
 Floats = NDArray[np.float64]
 

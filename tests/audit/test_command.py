@@ -16,8 +16,9 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave import cli
+from cornerwave.dataset import write_all
 from cornerwave.levels import Level
-from cornerwave.owner import Vault, write_all
+from cornerwave.owner import Vault
 from tests.audit.releases import frame, gaussian, independent
 
 LEVELS = {"low": Level(0.25), "high": Level(4.0)}

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.dataset import Dataset
 from cornerwave.miner import Copy
-from cornerwave.owner import Dataset, Vault
+from cornerwave.owner import Vault
 from cornerwave.report import write_report
 from cornerwave.report.copies import Copies, look
 from cornerwave.report.original import Original, look_behind

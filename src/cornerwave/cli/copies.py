@@ -53,7 +53,7 @@ def release(
     vault: VaultOption = None,
 ) -> None:
     """Release copies of a registered table to recipients."""
-    from cornerwave.owner import write_all
+    from cornerwave.dataset import write_all
     from cornerwave.table.finish import Finish
 
     bounds = by_column((_bounds(text) for text in clip or ()), "--clip")

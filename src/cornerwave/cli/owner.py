@@ -22,7 +22,7 @@ from cornerwave.cli.screen import print_json, print_table, progress, say
 from cornerwave.errors import OutputError, spelled
 
 if TYPE_CHECKING:
-    from cornerwave.owner import Dataset
+    from cornerwave.dataset import Dataset
 
 
 def init(vault: VaultOption = None) -> None:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from cornerwave.audit.coalition import Coalition
 from cornerwave.audit.exposure import Exposed, count_exposed
+from cornerwave.dataset import Dataset
 from cornerwave.miner import reading
 from cornerwave.miner.columns import Column
-from cornerwave.owner import Dataset
 from cornerwave.report.copies import Copies
 from cornerwave.report.mined import Mined, as_kept, mine
 from cornerwave.report.tally import Tally, tally

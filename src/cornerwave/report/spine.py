@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from cornerwave.dataset import Dataset, Progress, write_all
 from cornerwave.errors import NoSuchRecipient, OutputError, discreet
 from cornerwave.miner import Copy
-from cornerwave.owner import Dataset, Progress, write_all
 from cornerwave.report.copies import Copies, Shown, look
 from cornerwave.report.original import look_behind
 from cornerwave.report.page import render_external, render_owner
