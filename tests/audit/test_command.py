@@ -188,3 +188,30 @@ def test_attack_refuses_in_one_line(folder: Path, arguments: list[str], words: s
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert words in done.stderr
+
+
+def test_attack_takes_csv_copies_in_another_order_by_key(folder: Path) -> None:
+    """The same copies by file and by key: the same errors, to the digits that CSV has."""
+    keys = pa.array([f"k{i}" for i in range(5000)])
+    order = np.random.default_rng(1).permutation(5000)
+    for name in ("source", "low", "high"):
+        table = papq.read_table(folder / f"{name}.parquet").append_column("id", keys)
+        pacsv.write_csv(table.take(order) if name == "high" else table, folder / f"{name}.csv")
+    noise = ("--noise", LEVELS["low"].noise, "--noise", LEVELS["high"].noise)
+    by_key = ("low.csv", "high.csv", "--truth", "source.csv", "--key", "id", *noise)
+    done = command("attack", *by_key, folder=folder)
+    assert done.returncode == 0, done.stderr
+    plain = command(
+        "attack", "low.parquet", "high.parquet", "--truth", "source.parquet", folder=folder
+    )
+    assert errors(done) == errors(plain)
+    assert len(errors(done)) == 3
+    unaligned = command("attack", *by_key[:4], *noise, folder=folder)
+    assert errors(unaligned) != errors(plain)
+
+
+def test_attack_on_categories_alone_says_what_does_it(folder: Path) -> None:
+    papq.write_table(pa.table({"c": ["x", "y"] * 100}), folder / "words.parquet")
+    done = command("attack", "words.parquet", "--noise", 1, folder=folder)
+    assert done.returncode == 2
+    assert "share no number to estimate; audit judges their categories" in done.stderr

@@ -210,6 +210,8 @@ def _floats(array: pa.Array, name: str) -> Floats:
             whole = bool(np.isfinite(values.sum()))
         if whole:
             return values
+    if pa.types.is_integer(array.type):  # a rounded copy may lie beyond what a double can count
+        array = array.cast(pa.float64(), safe=False)
     return to_floats(array, name)
 
 
