@@ -540,14 +540,23 @@ def _pair(text: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-def _bounds(text: str) -> tuple[str, tuple[float | None, float | None]]:
-    example = "--clip COLUMN=LO:HI, with a number or nothing for each bound"
+def _bounds(text: str) -> tuple[str, tuple[Any, Any]]:
+    from datetime import date
+
+    example = "--clip COLUMN=LO:HI, with a number, a date (2020-01-31) or nothing for each bound"
     name, value = _pair(text, example)
     low, separator, high = value.partition(":")
+
+    def bound(written: str) -> Any:
+        try:
+            return float(written) if written else None
+        except ValueError:
+            return date.fromisoformat(written)
+
     try:
         if not separator:
             raise ValueError
-        return name, (float(low) if low else None, float(high) if high else None)
+        return name, (bound(low), bound(high))
     except ValueError:
         raise ColumnError(f"{text!r} is not of the form {example}") from None
 
