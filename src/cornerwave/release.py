@@ -108,7 +108,9 @@ def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
         told["missing"] = "hidden" if column.hide_missing else "shown"
     for categories in frozen.categories:
         if column.name in categories.columns:
-            told["missing"] = "hidden" if categories.hides_missing else "shown"
+            # what is pooled in a column that is no text leaves as missing, a value like the others
+            as_missing = categories.pooled and bool((categories.combinations[-1] < 0).all())
+            told["missing"] = "hidden" if categories.hides_missing or as_missing else "shown"
             told["base"] = categories.base
             told["pooled"] = categories.pooled
             told["categories"] = len(categories.counts)
