@@ -231,6 +231,7 @@ class TestFiles:
             "columns": {
                 name: {
                     "role": "perturbed",
+                    "type": "int64" if name == "age" else "double",
                     "unit": None,
                     "transform": None,
                     "rounded": None,

@@ -142,7 +142,7 @@ def test_a_copy_has_the_columns_of_the_source_in_its_order(people):
     assert copy.schema.field("born").type == pa.float64()
     for name in ("city", "member", "grade", "district"):
         assert copy.schema.field(name).type == mixed().schema.field(name).type
-    rounded = copy_of(people, round=["born", "seen", "wage"])
+    rounded = copy_of(people, round=["born", "seen"])
     assert rounded.schema.types == mixed().schema.types
 
 
@@ -621,6 +621,10 @@ def test_two_columns_of_one_name_are_refused(run, tmp_path):
         (["--clip", "age=0:inf"], "finite"),
         (["--clip", "age=5"], "COLUMN=LO:HI"),
         (["--clip", "age=a:b"], "COLUMN=LO:HI"),
+        (["--clip", "age=2020-13-01:"], "COLUMN=LO:HI"),
+        (["--clip", "age=2020-01-01:"], "'age': clip takes numbers"),
+        (["--clip", "age=:"], "names no bound"),
+        (["--clip", "age=20.2:20.8", "--round", "age"], "no value of type int64 lies within"),
         (["--clip", "=1:2"], "COLUMN=LO:HI"),
         (["--clip", "sex=1:2"], "only perturbed numbers"),
         (["--round", "nobody"], "only perturbed numbers"),
@@ -632,6 +636,16 @@ def test_what_cannot_be_finished_is_refused_and_leaves_no_trace(run, tmp_path, o
     assert words in refused(run("release", "adult", "--to", "b", "--privacy", "0.5", *options))
     assert json.loads(run("ledger", "--json")[1])[0]["levels"] == []
     assert not list(tmp_path.glob("adult-b*"))
+
+
+def test_dates_bound_a_column_of_times_from_the_command_line(run):
+    seen = pa.array(np.arange(40) * 86_400 + 1_577_836_800, pa.timestamp("s"))
+    papq.write_table(pa.table({"seen": seen}), "t.parquet")
+    assert run("register", "t", "t.parquet")[0] == 0
+    finish = ("--clip", "seen=2020-01-01:2020-02-01", "--round", "seen")
+    assert run("release", "t", "--to", "bob", "--privacy", "0.8", *finish)[0] == 0
+    found = papq.read_table("t-bob.parquet").column("seen").to_pylist()
+    assert dt.datetime(2020, 1, 1) <= min(found) < max(found) <= dt.datetime(2020, 2, 1)
 
 
 def test_bytes_do_not_fit_a_csv_and_are_refused(run, tmp_path):

@@ -84,23 +84,34 @@ class Order:
             "version": __version__,
             "noise_format": self.frozen.noise_format,
             "columns": {
-                column.name: describe(column, self.frozen, wanted.finish)
+                column.name: describe(column, self.frozen, wanted)
                 for column in self.frozen.schema.shown
             },
         }
 
 
-def describe(column: Column, frozen: Frozen, finish: Finish) -> dict[str, Any]:
+def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
     """Return what a recipient needs to know about a column to reckon with its noise."""
-    told: dict[str, Any] = {"role": column.role, "unit": column.unit}
+    type_ = frozen.source_types.field(column.name).type
+    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    told: dict[str, Any] = {"role": column.role, "type": str(plain), "unit": column.unit}
     if column.role == PERTURBED:
+        place = frozen.schema.perturbed.index(column.name)
         told["transform"] = column.transform
-        told |= finish.describe(column.name, frozen.source_types.field(column.name).type)
+        told |= wanted.finish.describe(
+            column.name,
+            type_,
+            mean=float(frozen.mean[place]),
+            deviation=float(np.sqrt((1 + wanted.level.noise) * frozen.covariance[place, place])),
+            scale=frozen.scales[place],
+        )
     if column.role in (PERTURBED, CATEGORY):
         told["missing"] = "hidden" if column.hide_missing else "shown"
     for categories in frozen.categories:
         if column.name in categories.columns:
-            told["missing"] = "hidden" if categories.hides_missing else "shown"
+            # what is pooled in a column that is no text leaves as missing, a value like the others
+            as_missing = categories.pooled and bool((categories.combinations[-1] < 0).all())
+            told["missing"] = "hidden" if categories.hides_missing or as_missing else "shown"
             told["base"] = categories.base
             told["pooled"] = categories.pooled
             told["categories"] = len(categories.counts)

@@ -76,3 +76,18 @@ def test_clipping_is_warned_of(tmp_path: Path) -> None:
     dataset.release(to="partner", privacy=0.5, clip={"age": (20, 80)}).write(tmp_path / "c.csv")
     with pytest.warns(BiasWarning, match="'age': clipped"):
         Copy.open(tmp_path / "c.csv").mean()
+
+
+def test_a_type_that_ends_within_reach_of_the_noise_is_warned_of_as_clipped(tmp_path: Path) -> None:
+    """Ages in one byte, without a sign: noise below 0 piles up there."""
+    age = np.random.default_rng(2).integers(0, 90, ROWS)
+    dataset = Vault.create(tmp_path / "vault").register("ages", pa.table({"age": age.astype("u1")}))
+
+    def told(**finish: object) -> Copy:
+        copy = dataset.release(to="partner", privacy=0.8, **finish)  # type: ignore[arg-type]
+        return Copy.open(copy.write(tmp_path / "ages.csv", force=True))
+
+    assert agrees(told().mean(of="table"), age.mean())
+    with pytest.warns(BiasWarning, match="'age': clipped"):
+        biased = told(round=["age"]).mean(of="table")
+    assert not agrees(biased, age.mean())

@@ -1,3 +1,4 @@
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 
@@ -7,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave.errors import ColumnError
-from cornerwave.table.finish import Finish, rounding_step
+from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.table.finish import Finish
+from cornerwave.table.scale import Scale
 from cornerwave.table.schema import Choices, decide
+from cornerwave.table.type_names import type_named
+from cornerwave.table.type_values import rounding_step
 
 WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 WHOLE += [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -82,7 +86,8 @@ def test_decimals_are_rounded_to_their_step():
 def test_dates_come_back(type_):
     a_day = 86_400_000 if type_ == pa.date64() else 1
     assert stored(rounded([0.4, -1.6, np.nan], type_)) == [0, -2 * a_day, None]
-    assert stored(rounded(FAR, type_)) == [-(2**31) * a_day, (2**31 - 1) * a_day, None]
+    assert stored(rounded(FAR, type_)) == [-719_162 * a_day, 2_932_896 * a_day, None]
+    assert rounded(FAR, type_).to_pylist() == [date.min, date.max, None]
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -91,8 +96,13 @@ def test_timestamps_come_back_in_every_unit_with_their_zone(unit, zone):
     type_ = pa.timestamp(unit, tz=zone)
     assert stored(rounded([10.0, -1.0, np.nan], type_)) == [10 * UNITS[unit], -UNITS[unit], None]
     low, high, _ = stored(rounded(FAR, type_))
-    assert nearly(low, -(2**63))
-    assert nearly(high, 2**63 - 1)
+    if unit == "ns":
+        assert nearly(low, -(2**63))
+        assert nearly(high, 2**63 - 1)
+    else:  # Python and pandas hold the years 1 to 9999, on any clock
+        early, late, _ = rounded(FAR, type_).to_pylist()
+        assert (early.year, late.year) == (1, 9999)
+        assert rounded(FAR, type_).to_pandas()[0].year == 1
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -132,7 +142,19 @@ def test_clipping_with_open_bounds(bounds, expected):
     assert Finish(clip={"b": bounds}).apply("a", values, pa.int8())[0].as_py() == -5.0
 
 
-SCHEMA = decide(pa.schema([("a", pa.int64()), ("t", pa.string()), ("k", pa.int64())]), Choices("k"))
+SCHEMA = decide(
+    pa.schema(
+        [
+            ("a", pa.int64()),
+            ("t", pa.string()),
+            ("k", pa.int64()),
+            ("d", pa.date32()),
+            ("u", pa.uint8()),
+            ("f", pa.float64()),
+        ]
+    ),
+    Choices("k"),
+)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +163,17 @@ SCHEMA = decide(pa.schema([("a", pa.int64()), ("t", pa.string()), ("k", pa.int64
         (Finish(clip={"a": (2.0, 1.0)}), "clipped from 2 to 1; say the lower first"),
         (Finish(clip={"a": (float("nan"), 1.0)}), "finite bounds"),
         (Finish(clip={"a": (None, float("inf"))}), "finite bounds"),
-        (Finish(frozenset(["t"])), "'t': only perturbed numbers .* these are 'a'"),
+        (Finish(clip={"a": (None, None)}), "'a': clip names no bound"),
+        (Finish(clip={"a": 5.0}), "'a': clip takes a pair"),
+        (Finish(clip={"a": (1.0, 2.0, 3.0)}), "'a': clip takes a pair"),
+        (Finish(clip={"a": ("1", None)}), "'a': clip takes numbers as bounds, not str"),
+        (Finish(clip={"a": (True, None)}), "'a': clip takes numbers as bounds, not bool"),
+        (Finish(clip={"a": (date(2020, 1, 1), None)}), "'a': clip takes numbers as bounds"),
+        (Finish(clip={"d": ("2020-01-01", None)}), "'d': clip takes numbers, dates or datetimes"),
+        (Finish(clip={"d": (date(2020, 2, 1), date(2020, 1, 1))}), "say the lower first"),
+        (Finish(frozenset(["a"]), {"a": (0.2, 0.8)}), "'a': no value of type int64 lies within"),
+        (Finish(frozenset(["u"]), {"u": (None, -1)}), "'u': no value of type uint8 lies within"),
+        (Finish(frozenset(["t"])), "'t': only perturbed numbers .* these are 'a', 'd'"),
         (Finish(frozenset(["k"])), "'k': only perturbed numbers"),
         (Finish(clip={"zzz": (0.0, 1.0)}), "'zzz': only perturbed numbers"),
     ],
@@ -174,10 +206,87 @@ def test_a_finished_copy_is_a_monotone_function_of_the_raw_one(values, type_):
     assert in_order == sorted(in_order)
 
 
+JUST_BELOW = float(np.nextafter(np.float32(0.3), np.float32(0)))  # the nearest one lies above 0.3
+
+
+def test_rounding_floats_is_warned_of():
+    with pytest.warns(CornerwaveWarning, match="'f': floats in the source"):
+        Finish(frozenset(["f", "a"])).check(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("type_", "bounds", "ends"),
+    [
+        (pa.int64(), (0.5, 8.5), (1, 8)),
+        (pa.uint64(), (3, None), (3, 2**64 - 2048)),
+        (pa.int8(), (-1000, 5), (-128, 5)),
+        (pa.decimal128(5, 1), (0.1, 0.3), (Decimal("0.1"), Decimal("0.3"))),
+        (pa.decimal128(5, 1), (0.11, 0.39), (Decimal("0.2"), Decimal("0.3"))),
+        (pa.float32(), (0.1, 0.3), (float(np.float32(0.1)), JUST_BELOW)),
+        (pa.date32(), (date(2020, 1, 1), date(2020, 2, 1)), (date(2020, 1, 1), date(2020, 2, 1))),
+        (pa.date32(), (18262.5, None), (date(2020, 1, 2), date.max)),
+        (
+            pa.timestamp("s"),
+            (date(2020, 1, 1), datetime(2020, 1, 1, 0, 0, 9, 500_000)),
+            (datetime(2020, 1, 1), datetime(2020, 1, 1, 0, 0, 9)),
+        ),
+    ],
+    ids=str,
+)
+def test_a_rounded_and_clipped_value_is_one_of_the_type_within_the_bounds(type_, bounds, ends):
+    finish = Finish(frozenset(["a"]), {"a": bounds})
+    assert finish.apply("a", FAR, type_).to_pylist() == [*ends, None]
+
+
+def test_dates_bound_what_is_not_rounded_too():
+    days = Finish(clip={"a": (date(1970, 1, 3), None)}).apply("a", FAR, pa.date32())
+    assert days.to_pylist() == [2.0, 1e300, None]
+    zone = timezone(timedelta(hours=2))
+    late = {"a": (None, datetime(1970, 1, 1, 3, tzinfo=zone))}
+    assert Finish(clip=late).apply("a", FAR, pa.timestamp("us"))[1].as_py() == 3600.0
+
+
+def described(finish, type_, *, mean=0.0, deviation=1.0, scale=None):
+    return finish.describe("a", type_, mean=mean, deviation=deviation, scale=scale or Scale())
+
+
 def test_metadata_says_what_was_done():
-    finish = Finish(frozenset(["a"]), {"a": (None, 5.0)})
-    assert finish.describe("a", pa.int8()) == {"rounded": 1.0, "clipped": [None, 5.0]}
-    assert finish.describe("b", pa.int8()) == {"rounded": None, "clipped": None}
+    finish = Finish(frozenset(["a"]), {"a": (None, 5.5)})
+    assert described(finish, pa.int8()) == {"rounded": 1.0, "clipped": [None, 5.0]}
+    assert described(Finish(clip=finish.clip), pa.int8()) == {
+        "rounded": None,
+        "clipped": [None, 5.5],
+    }
+    assert described(Finish(), pa.int8()) == {"rounded": None, "clipped": None}
+
+
+@pytest.mark.parametrize(
+    ("type_", "mean", "deviation", "clipped"),
+    [
+        (pa.uint8(), 47.0, 20.0, [0.0, 255.0]),
+        (pa.uint8(), 47.0, 3.0, None),
+        (pa.uint8(), 47.0, 10.0, [0.0, None]),
+        (pa.int8(), 0.0, 10.0, None),
+        (pa.int8(), 0.0, 11.0, [-128.0, 127.0]),
+        (pa.uint64(), 1e6, 1e5, [0.0, None]),
+        (pa.int64(), 1e6, 1e5, None),
+        (pa.decimal128(3, 2), 5.0, 1.0, [None, 9.99]),
+        (pa.time32("s"), 40_000.0, 20_000.0, [0.0, 86_399.0]),
+        (pa.date32(), 18_000.0, 9_000.0, None),
+        (pa.float16(), 0.0, 10_000.0, [-65_504.0, 65_504.0]),
+        (pa.float64(), 0.0, 1e9, None),
+    ],
+    ids=str,
+)
+def test_metadata_tells_the_ends_of_a_type_that_values_can_reach(type_, mean, deviation, clipped):
+    assert described(ROUND, type_, mean=mean, deviation=deviation)["clipped"] == clipped
+
+
+def test_the_reach_of_a_transformed_column_is_on_its_own_scale():
+    told = described(ROUND, pa.uint16(), mean=5.0, deviation=0.4, scale=Scale("log1p"))
+    assert told["clipped"] is None
+    far = described(ROUND, pa.uint16(), mean=5.0, deviation=0.6, scale=Scale("log1p"))
+    assert far["clipped"] == [0.0, 65_535.0]
 
 
 @pytest.mark.parametrize(
@@ -195,3 +304,27 @@ def test_metadata_says_what_was_done():
 )
 def test_the_step_of_a_type(type_, step):
     assert rounding_step(type_) == step
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        *WHOLE,
+        pa.float16(),
+        pa.float64(),
+        pa.decimal128(5, -2),
+        pa.decimal256(60, 2),
+        pa.date64(),
+        pa.time64("ns"),
+        pa.duration("ms"),
+        pa.timestamp("us", tz="+02:00"),
+        pa.string(),
+        pa.large_string(),
+        pa.bool_(),
+    ],
+    ids=str,
+)
+def test_types_are_known_by_the_names_they_print(type_):
+    assert type_named(str(type_)) == type_
+    assert type_named(str(pa.dictionary(pa.int8(), type_))) == type_
+    assert type_named(str(pa.list_(type_))) is None

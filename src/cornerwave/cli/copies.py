@@ -1,7 +1,7 @@
 """`release`: who gets which level, and where to."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -138,13 +138,22 @@ def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
     return [folder / f"{name}-{recipient}.parquet" for recipient in to]
 
 
-def _bounds(text: str) -> tuple[str, tuple[float | None, float | None]]:
-    example = "--clip COLUMN=LO:HI, with a number or nothing for each bound"
+def _bounds(text: str) -> tuple[str, tuple[Any, Any]]:
+    example = "--clip COLUMN=LO:HI, with a number, a date (2020-01-31) or nothing for each bound"
     name, value = pair(text, example)
     low, separator, high = value.partition(":")
     try:
         if not separator:
             raise ValueError
-        return name, (float(low) if low else None, float(high) if high else None)
+        return name, (_bound(low), _bound(high))
     except ValueError:
         raise ColumnError(f"{text!r} is not of the form {example}") from None
+
+
+def _bound(written: str) -> Any:
+    from datetime import date
+
+    try:
+        return float(written) if written else None
+    except ValueError:
+        return date.fromisoformat(written)

@@ -7,7 +7,8 @@ A cell keeps its value with probability q, else it is a draw from pi:
 and two columns refreshed one by one have P_copy(a, b) = T_A P T_B'. Columns refreshed
 together are kept or replaced as one: P_copy = q P + (1 - q) pi_joint. With the base
 "marginal", pi is the table's own law, joint where the draw is joint, and the copy's
-frequencies already estimate it.
+frequencies already estimate it. It is the law of the whole column, though a two-way table
+rests on the rows that have both values: whose values are missing may depend on them.
 
 An estimate is a mean over the copy's rows of an influence h, a function of the cell.
 Given the table its variance is that of the noise alone, so with P and T at hand
@@ -92,6 +93,12 @@ class Refresh:
         count = len(self.base)
         return self.undo(np.eye(count))
 
+    def noise_of(self, shares: Floats) -> Floats:
+        """Return the mean variance (m,) of each label's indicator, given the original row."""
+        law = self.undo(shares)
+        noise = shares * (1 - shares) - self.retention**2 * law * (1 - law)
+        return np.maximum(noise, 0.0)
+
     def shifts(self) -> Floats:
         """Return (m, m) what an estimated pi adds: it moves with the copy's own shares."""
         weight = (1 - self.retention) / self.retention if self.is_estimated else 0.0
@@ -106,44 +113,77 @@ def frequencies(counts: Floats, labels: Labels, column: Column, of: Of) -> Estim
     law = refresh.undo(shares)
     # h is the indicator over q, and that of an estimated pi, which cancels T^-1, the indicator
     steep = 1.0 if refresh.is_estimated else 1 / refresh.retention
-    noise = steep**2 * (shares * (1 - shares) - refresh.retention**2 * law * (1 - law))
+    noise = steep**2 * refresh.noise_of(shares)
     return estimates((labels,), law, _total(noise, law, of) / rows)
 
 
 def two_way(
-    counts: Floats, labels: tuple[Labels, Labels], columns: tuple[Column, Column], of: Of
+    counts: Floats,
+    labels: tuple[Labels, Labels],
+    columns: tuple[Column, Column],
+    of: Of,
+    whole: tuple[Floats, Floats] | None = None,
 ) -> Estimates:
-    """Return the share of each pair of categories, from counts (m_A, m_B) in the copy."""
+    """Return the share of each pair of categories, from counts (m_A, m_B) in the copy.
+
+    `whole` counts each column's values in all rows that have it; by default in the same.
+    """
     first, second = columns
     rows = _rows(counts, f"{first.name}, {second.name}")
     if second.name in first.together:
         return _together(counts, labels, columns, of)
     shares = counts / rows
-    margins = shares.sum(axis=1), shares.sum(axis=0)
-    one, other = Refresh.of(first, margins[0]), Refresh.of(second, margins[1])
-    law = other.undo(one.undo(shares).T).T
+    margins = counts.sum(axis=1), counts.sum(axis=0)
+    one, other = (
+        _Margin.of(column, own, all_rows)
+        for column, own, all_rows in zip(columns, margins, whole or margins, strict=True)
+    )
+    law = other.refresh.undo(one.refresh.undo(shares).T).T
     noise = np.empty_like(law)
-    for h, (a, b) in zip(_pair_influences(one, other, margins), np.ndindex(law.shape), strict=True):
-        given = other.expected(one.expected(h).T).T
+    for h, (a, b) in zip(_pair_influences(one, other), np.ndindex(law.shape), strict=True):
+        given = other.refresh.expected(one.refresh.expected(h).T).T
         noise[a, b] = _spread(h, shares) - _spread(given, law)
+    noise += np.outer(one.elsewhere, other.law**2) + np.outer(one.law**2, other.elsewhere)
     return estimates(labels, law, _total(noise, law, of) / rows)
 
 
-def _pair_influences(
-    one: Refresh, other: Refresh, margins: tuple[Floats, Floats]
-) -> Iterator[Floats]:
+@dataclass(frozen=True)
+class _Margin:
+    """One column of a two-way table: its law P in the table's rows, and what moves its pi.
+
+    `part` is the share of the column's rows that are in the table; `elsewhere` what the
+    others add to n Var, for each label, where pi is estimated from them too.
+    """
+
+    refresh: Refresh
+    law: Floats
+    part: float
+    elsewhere: Floats
+
+    @classmethod
+    def of(cls, column: Column, own: Floats, whole: Floats) -> "_Margin":
+        refresh = Refresh.of(column, whole / whole.sum())
+        part = float(own.sum() / whole.sum())
+        noise = refresh.noise_of((whole - own) / max((whole - own).sum(), 1.0))
+        elsewhere = part * (1 - part) * np.diag(refresh.shifts()) ** 2 * noise
+        return cls(refresh, refresh.undo(own / own.sum()), part, elsewhere)
+
+    def shifts(self) -> Floats:
+        return self.part * self.refresh.shifts()
+
+
+def _pair_influences(one: _Margin, other: _Margin) -> Iterator[Floats]:
     """Yield h (m_A, m_B) of the share of each pair (a, b).
 
     A known pi makes the estimate linear: h is the product of the columns' own influences.
     An estimated pi_A moves with the copy's margin, and P(a, b) by -(1-q)/q P(b) times it.
     """
-    first, second = one.influences(), other.influences()
-    shares = one.undo(margins[0]), other.undo(margins[1])
+    first, second = one.refresh.influences(), other.refresh.influences()
     shift = one.shifts(), other.shifts()
     for a in range(len(first)):
         for b in range(len(second)):
             h = np.outer(first[a], second[b])
-            yield h + shift[0][a][:, None] * shares[1][b] + shares[0][a] * shift[1][b]
+            yield h + shift[0][a][:, None] * other.law[b] + one.law[a] * shift[1][b]
 
 
 def _together(

@@ -42,6 +42,13 @@ class Column:
     rounded: float = 0.0
     clipped: bool = False
     hides_missing: bool = False
+    mixes_missing: bool = False
+    """Whether pooled values left as missing beside values that were missing."""
+
+    @property
+    def step(self) -> float:
+        """The step on the scale that the column was perturbed on; there is none after a log."""
+        return 0.0 if self.transform else self.rounded
 
 
 def columns_of(
@@ -80,6 +87,8 @@ def _column(
             hides_missing=hides_missing,
         )
     together = tuple(known.get("together") or ())
+    # in a joint draw a missing cell is a part of its combination, and drawn like one
+    hides_missing = hides_missing or bool(together)
     return Column(
         field.name,
         is_number=False,
@@ -87,9 +96,24 @@ def _column(
         base=known.get("base") or MARGINAL,
         categories=known.get("categories"),
         together=together,
-        # in a joint draw a missing cell is a part of its combination, and drawn like one
-        hides_missing=hides_missing or bool(together),
+        hides_missing=hides_missing,
+        mixes_missing=bool(known.get("pooled")) and not (hides_missing or is_text(field.type)),
     )
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Say whether a column holds text, in which pooled values have a name of their own."""
+    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
+
+
+def refuse_mixed(column: Column) -> None:
+    """Raise ColumnError if pooled and missing values of a category cannot be told apart."""
+    if column.mixes_missing:
+        raise ColumnError(
+            f"{column.name!r}: rare values left as missing beside missing ones, which an older "
+            "version did; ask for a copy made by a newer one"
+        )
 
 
 def warn_of_bias(columns: Iterable[Column]) -> None:

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from cornerwave.errors import ColumnError
 from cornerwave.levels import Level
-from cornerwave.miner import categories, distribution, groups, log_scale, reading, regression
+from cornerwave.miner import categories, groups, histograms, log_scale, reading, regression
 from cornerwave.miner import covariance as shape
-from cornerwave.miner.columns import LOG1P, Column, columns_of, warn_of_bias
+from cornerwave.miner.columns import LOG1P, Column, columns_of, refuse_mixed, warn_of_bias
 from cornerwave.miner.distribution import CELLS, TOLERANCE, Distribution
 from cornerwave.miner.estimate import Estimate, Estimates, Of, check_of
-from cornerwave.miner.opening import level_of, metadata_of, table_of
+from cornerwave.miner.opening import level_of, metadata_of, open_copy, table_of
 from cornerwave.miner.regression import Regression
 from cornerwave.moments import Moments
-from cornerwave.table.read import Source, open_source
+from cornerwave.table.read import Source
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class Copy:
         """
         if isinstance(what, np.ndarray):
             what = table_of(what, names)
-        source = open_source(what)
+        source = open_copy(what, metadata)
         said = metadata or metadata_of(source)
         given = (
             None if noise is None and privacy is None else Level.of(noise=noise, privacy=privacy)
@@ -86,7 +86,7 @@ class Copy:
             return self.mean([column], of=of)[column]
         blocks = reading.number_blocks(self.source, [chosen])
         tilted = log_scale.Tilted.of(blocks, self._moments([chosen]))
-        return log_scale.original_mean(tilted, chosen.noise, of)
+        return log_scale.original_mean(tilted, chosen.noise, of, column)
 
     def covariance(
         self, columns: Sequence[str] | None = None, *, of: Of = "population"
@@ -106,7 +106,7 @@ class Copy:
         """Return the share of each category among the rows that have one."""
         check_of(of)
         chosen = self._category(column)
-        counts, [labels] = self._counts([chosen])
+        counts, [labels], _ = self._counts([chosen])
         return categories.frequencies(counts, labels, chosen, of)
 
     def two_way(self, first: str, second: str, *, of: Of = "population") -> Estimates:
@@ -115,8 +115,8 @@ class Copy:
         if first == second:
             raise ColumnError(f"{first!r} twice: a two-way table takes two columns")
         pair = self._category(first), self._category(second)
-        counts, labels = self._counts(pair)
-        return categories.two_way(counts, (labels[0], labels[1]), pair, of)
+        counts, labels, whole = self._counts(pair)
+        return categories.two_way(counts, (labels[0], labels[1]), pair, of, (whole[0], whole[1]))
 
     def group_means(self, number: str, *, by: str, of: Of = "population") -> Estimates:
         """Return the mean of a number in each category of another column."""
@@ -142,24 +142,15 @@ class Copy:
         rows may share, such as 0.
         """
         [chosen] = self._numbers([column])
-        moments = self._moments([chosen])
-        there, back = _scale(chosen)
-        seen = reading.reach(self.source, chosen, moments)
-        low, high = map(there, support) if support else seen
-        if not low < high:
-            raise ColumnError(f"{column!r}: constant, or a support with no lower and higher end")
-        bins = np.linspace(*seen, distribution.BINS + 1)
-        counts = reading.histogram(self.source, chosen, bins)
-        edges = np.linspace(low, high, cells + 1)
-        found = distribution.reconstruct(
-            counts,
-            bins,
-            deviation=max(_deviation(chosen, moments), 1e-3 * (edges[1] - edges[0])),
-            edges=edges,
-            atoms=[there(value) for value in atoms],
+        return histograms.distribution_of(
+            self.source,
+            chosen,
+            self._moments([chosen]),
+            support=support,
+            atoms=atoms,
+            cells=cells,
             tolerance=tolerance,
         )
-        return found.on_scale(back)
 
     def regression(self, target: str, *, on: Sequence[str], of: Of = "population") -> Regression:
         """Return the linear regression of a number on numbers and categories.
@@ -184,6 +175,7 @@ class Copy:
         if name not in self.columns:
             known = ", ".join(map(repr, self.columns))
             raise ColumnError(f"no column {name!r} to ask about; the copy has {known}")
+        refuse_mixed(self.columns[name])
         return self.columns[name]
 
     def _numbers(self, names: Sequence[str] | None) -> list[Column]:
@@ -220,7 +212,10 @@ class Copy:
         blocks = reading.number_blocks(self.source, chosen)
         return chosen, moments, shape.Fourth.of(blocks, moments)
 
-    def _counts(self, columns: Sequence[Column]) -> tuple[Floats, list[categories.Labels]]:
+    def _counts(
+        self, columns: Sequence[Column]
+    ) -> tuple[Floats, list[categories.Labels], list[Floats]]:
+        """Count the rows that have all columns; also each column in all rows that have it."""
         found = reading.find_labels(self.source, columns)
         shape = tuple(len(found[column.name]) for column in columns)
         if len(shape) > 1 and math.prod(shape) > categories.MOST_PAIRS:
@@ -228,22 +223,12 @@ class Copy:
                 f"{math.prod(shape):,} pairs of categories; a two-way table takes at most "
                 f"{categories.MOST_PAIRS:,}: pool rare values first"
             )
-        counts = np.zeros(math.prod(shape))
+        counts, whole = np.zeros(math.prod(shape)), [np.zeros(length) for length in shape]
         for codes in reading.code_blocks(self.source, columns, found):
             present = codes[(codes >= 0).all(axis=1)]
             places = np.ravel_multi_index(tuple(present.T), shape) if len(present) else []
             counts += np.bincount(places, minlength=len(counts))
+            for own, codes_of_column in zip(whole, codes.T, strict=True):
+                own += np.bincount(codes_of_column[codes_of_column >= 0], minlength=len(own))
         labels = [tuple(found[column.name].to_pylist()) for column in columns]
-        return counts.reshape(shape), labels
-
-
-def _deviation(column: Column, moments: Moments) -> float:
-    """Return the standard deviation of what was added to each value."""
-    copy = moments.covariance
-    return math.sqrt(max(0.0, float((copy - shape.undo(copy, [column]))[0, 0])))
-
-
-def _scale(column: Column) -> Any:
-    if column.transform == LOG1P:
-        return np.log1p, np.expm1
-    return (lambda x: x), (lambda x: x)
+        return counts.reshape(shape), labels, whole

@@ -3,7 +3,7 @@
     Y = X + W, W ~ N(0, v K):     E mean(Y) = mean(X),     E Cov(Y) = C = (1 + v) K
 
 so K = C / (1 + v) between two perturbed columns and C where one of them was kept.
-Rounding to a step adds step^2 / 12 to a variance (Sheppard). K is the table's own
+Variances that grew by rounding are taken back first (`rounding`). K is the table's own
 sample covariance, so given the table S = Cov(Y) is unbiased for (1 + v) K exactly, and
 
     n Cov(S_ab, S_cd | table) = g_abcd(C) - g_abcd(K),   g_abcd(M) = M_ac M_bd + M_ad M_bc
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from cornerwave.errors import ColumnError
 from cornerwave.miner.columns import Column
 from cornerwave.miner.estimate import Estimates, Of, estimates
+from cornerwave.miner.rounding import unrounded, warn_of_coarse
 from cornerwave.moments import Moments
 
 Floats = NDArray[np.float64]
@@ -55,8 +56,7 @@ def undo(covariance: Floats, columns: Sequence[Column]) -> Floats:
     array([[4., 1.],
            [1., 2.]])
     """
-    steps = np.array([column.rounded for column in columns])
-    return np.asarray((covariance - np.diag(steps**2 / 12)) / growth(columns))
+    return np.asarray(unrounded(covariance, columns) / growth(columns))
 
 
 def mean(moments: Moments, columns: Sequence[Column], of: Of) -> Estimates:
@@ -92,6 +92,7 @@ def covariance(
     moments: Moments, fourth: Fourth | None, columns: Sequence[Column], of: Of
 ) -> Estimates:
     """Return the covariance matrix; `fourth` is needed for a population alone."""
+    warn_of_coarse(moments.covariance, columns, moments.rows)
     spread = _Spread.of(moments, fourth, columns, of)
     scale = np.outer(spread.scale, spread.scale)
     one, zero = np.ones_like(scale), np.zeros_like(scale)
@@ -107,6 +108,7 @@ def correlation(
 
     d r = d K_ij - r/2 (d K_ii + d K_jj) for columns of variance 1.
     """
+    warn_of_coarse(moments.covariance, columns, moments.rows)
     spread = _Spread.of(moments, fourth, columns, of)
     variances = np.diag(spread.original)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 
 from cornerwave.errors import ColumnError, LevelError, SourceError
 from cornerwave.levels import Level
-from cornerwave.table.read import Source
+from cornerwave.table.read import CSV, Source, open_source
+from cornerwave.table.type_names import type_named
 from cornerwave.table.write import METADATA_KEY, read_metadata
 
 
@@ -23,6 +25,27 @@ def table_of(array: NDArray[Any], names: Sequence[str] | None) -> pa.Table:
     if len(names) != array.shape[1]:
         raise ColumnError(f"{len(names)} names for {array.shape[1]} columns")
     return pa.table([pa.array(column) for column in array.T], names=names)
+
+
+def open_copy(what: Any, metadata: Mapping[str, Any] | None) -> Source:
+    """Open a path or a frame; a CSV by the types that its metadata tell, as they were."""
+    if not isinstance(what, str | Path) or not str(what).lower().endswith(CSV):
+        return open_source(what)
+    said = metadata or (read_metadata(Path(what)) if Path(what).is_file() else None) or {}
+    types = {name: _type_of(known) for name, known in said.get("columns", {}).items()}
+    told = {name: type_ for name, type_ in types.items() if type_ is not None}
+    return open_source(what, told if told and len(told) == len(types) else None)
+
+
+def _type_of(known: Mapping[str, Any]) -> pa.DataType | None:
+    """Return the type of a column in a CSV copy; None if its metadata do not tell."""
+    if "type" not in known:
+        return None
+    if known["role"] == "perturbed" and not known.get("rounded"):
+        return pa.float64()
+    type_ = type_named(known["type"])
+    is_text = type_ in (pa.large_string(), pa.string_view())
+    return pa.string() if is_text else type_
 
 
 def metadata_of(source: Source) -> dict[str, Any] | None:

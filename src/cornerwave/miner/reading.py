@@ -3,7 +3,8 @@
 A file larger than memory is read in little of it; what asks twice reads twice.
 """
 
-import math
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -11,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from cornerwave.errors import BiasWarning
 from cornerwave.miner.columns import LOG1P, Column
 from cornerwave.miner.regression import Feature
-from cornerwave.moments import Moments
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
 
@@ -21,15 +22,19 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Dictionaries = Mapping[str, pa.Array]
 """The labels of each category column, in order."""
+Ends = Counter[str]
+"""How many cells of a column lie at an end of its scale."""
 
-REACH = 6.0
-"""How many standard deviations from the mean a histogram covers."""
+LOG1P_ENDS = (float(np.nextafter(-1.0, 0.0)), 1e304)
+"""Where copies end that went through the logarithm: beyond, a double has no 1 + x to hold."""
 
 
 def number_blocks(source: Source, columns: Sequence[Column]) -> Iterator[Floats]:
     """Yield blocks (rows, columns) of numbers; NaN is missing."""
+    ends: Ends = Counter()
     for batch in source.batches([column.name for column in columns]):
-        yield np.column_stack([_numbers(batch, column) for column in columns])
+        yield np.column_stack([_numbers(batch, column, ends) for column in columns])
+    _warn_of_ends(ends)
 
 
 def code_blocks(source: Source, columns: Sequence[Column], labels: Dictionaries) -> Iterator[Codes]:
@@ -42,8 +47,10 @@ def group_blocks(
     source: Source, number: Column, category: Column, labels: Dictionaries
 ) -> Iterator[tuple[Floats, Codes]]:
     """Yield blocks of a number and the codes of a category."""
+    ends: Ends = Counter()
     for batch in source.batches([number.name, category.name]):
-        yield _numbers(batch, number), _codes(batch, category, labels)
+        yield _numbers(batch, number, ends), _codes(batch, category, labels)
+    _warn_of_ends(ends)
 
 
 def feature_blocks(
@@ -51,32 +58,17 @@ def feature_blocks(
 ) -> Iterator[Floats]:
     """Yield blocks (rows, features) of the rows in which no column is missing."""
     columns = {feature.column.name: feature.column for feature in features}
+    ends: Ends = Counter()
     for batch in source.batches(list(columns)):
         values = {
-            name: _numbers(batch, column) if column.is_number else _codes(batch, column, labels)
+            name: _numbers(batch, column, ends)
+            if column.is_number
+            else _codes(batch, column, labels)
             for name, column in columns.items()
         }
         block = np.column_stack([_feature(feature, values, labels) for feature in features])
         yield block[~np.isnan(block).any(axis=1)]
-
-
-def reach(source: Source, column: Column, moments: Moments) -> tuple[float, float]:
-    """Return between which numbers a column lies, but for its far tails."""
-    low, high = math.inf, -math.inf
-    for block in number_blocks(source, [column]):
-        low = min(low, float(np.nanmin(block, initial=math.inf)))
-        high = max(high, float(np.nanmax(block, initial=-math.inf)))
-    middle, far = float(moments.mean[0]), REACH * float(moments.deviation[0])
-    return max(low, middle - far), min(high, middle + far)
-
-
-def histogram(source: Source, column: Column, bins: Floats) -> Floats:
-    """Return counts (B,) between `bins` (B + 1,); what lies beyond counts in the last one."""
-    counts = np.zeros(len(bins) - 1)
-    for block in number_blocks(source, [column]):
-        values = np.clip(block[~np.isnan(block)], bins[0], bins[-1])
-        counts += np.histogram(values, bins)[0]
-    return counts
+    _warn_of_ends(ends)
 
 
 def find_labels(source: Source, columns: Sequence[Column]) -> dict[str, pa.Array]:
@@ -93,12 +85,24 @@ def find_labels(source: Source, columns: Sequence[Column]) -> dict[str, pa.Array
     return found
 
 
-def _numbers(batch: pa.RecordBatch, column: Column) -> Floats:
+def _numbers(batch: pa.RecordBatch, column: Column, ends: Ends) -> Floats:
     values = to_floats(batch.column(column.name), column.name)
     if column.transform != LOG1P:
         return values
-    # only rounding or clipping can bring a value to -1, where there is no logarithm
-    return np.log1p(np.where(values > -1, values, np.nan))
+    low, high = LOG1P_ENDS
+    ends[column.name] += int(((values <= low) | (values >= high)).sum())
+    return np.log1p(np.clip(values, low, high))
+
+
+def _warn_of_ends(ends: Ends) -> None:
+    for name, cells in ends.items():
+        if cells:
+            warnings.warn(
+                f"{name!r}: {cells:,} cells lie at an end of what a log1p copy can hold and count "
+                "as lying there, so estimates are biased by an amount that the copy does not tell",
+                BiasWarning,
+                stacklevel=3,
+            )
 
 
 def _codes(batch: pa.RecordBatch, column: Column, labels: Dictionaries) -> Codes:

@@ -34,6 +34,7 @@ from cornerwave.miner.categories import Labels, Refresh
 from cornerwave.miner.columns import MARGINAL, Column
 from cornerwave.miner.covariance import gather, growth
 from cornerwave.miner.estimate import Estimates, Of
+from cornerwave.miner.rounding import unrounded, warn_of_coarse
 from cornerwave.moments import RANK_TOLERANCE, Moments
 
 Floats = NDArray[np.float64]
@@ -120,8 +121,9 @@ def regress(
 def _solve(moments: Moments, features: Sequence[Feature]) -> _Fit:
     scale = scales(features)
     mean = moments.mean.copy()
-    steps = np.array([feature.column.rounded for feature in features])
-    C = (moments.covariance - np.diag(steps**2 / 12)) * scale
+    columns = [feature.column for feature in features]
+    warn_of_coarse(moments.covariance, columns, moments.rows)
+    C = unrounded(moments.covariance, columns) * scale
     for members in _by_column(features):
         refresh = Refresh.of(features[members[0]].column, _with_rest(mean[members]))
         mean[members] = refresh.undo(_with_rest(mean[members]))[:-1]

@@ -2,24 +2,39 @@
 
 Both are functions of the copy alone, chosen copy by copy. A set of rounded or clipped
 copies never says more than the raw copy at the least noise in the set.
+
+A type's values are whole multiples of its step between two ends. Rounding goes to the
+nearest of those within the bounds, so what lies beyond piles up at the outermost one.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cornerwave.errors import ColumnError
-from cornerwave.table.schema import Schema, listed
+from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.table.numbers import unit_of
+from cornerwave.table.scale import Scale
+from cornerwave.table.schema import Column, Schema, listed
+from cornerwave.table.type_names import type_named
+from cornerwave.table.type_values import ends_of, nearest, rounding_step, step_of
 
 Floats = NDArray[np.float64]
-_types = pa.types
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+Bound = float | date | None
+"""Where a clipped column ends: a number, a date or a datetime; None leaves it open."""
+
+REACH = 12.0
+"""No value of a copy lies this many of its standard deviations from the mean: normal noise
+gets there once in 10^33 cells."""
+
+_DAY = 86_400
 
 
 @dataclass(frozen=True)
@@ -27,22 +42,45 @@ class Finish:
     """Which numeric columns get their type back, and which are kept within bounds."""
 
     round: frozenset[str] = frozenset()
-    clip: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    clip: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
 
     def check(self, schema: Schema) -> None:
-        """Raise ColumnError unless all named columns are perturbed numbers."""
+        """Raise ColumnError unless all named columns are perturbed numbers, within bounds."""
         named = sorted({*self.round, *self.clip})
         if wrong := [name for name in named if name not in schema.perturbed]:
             raise ColumnError(
                 f"{listed(wrong)}: only perturbed numbers can be rounded or clipped; these are "
                 f"{listed(schema.perturbed)}"
             )
-        for name, (low, high) in self.clip.items():
-            if any(bound is not None and not np.isfinite(bound) for bound in (low, high)):
-                raise ColumnError(f"{name!r}: clip takes finite bounds; leave one out to open it")
-            if low is not None and high is not None and low > high:
+        columns = [schema.column(name) for name in named]
+        for column in columns:
+            self._check_bounds(column)
+        idle = [c.name for c in columns if c.name in self.round and _type_of(c) == pa.float64()]
+        if idle:
+            warnings.warn(
+                f"{listed(idle)}: floats in the source, so rounding leaves them as they are",
+                CornerwaveWarning,
+                stacklevel=3,
+            )
+
+    def _check_bounds(self, column: Column) -> None:
+        low, high = _bounds(self.clip, column.name, column.unit)
+        if column.name in self.clip and low is None and high is None:
+            raise ColumnError(f"{column.name!r}: clip names no bound; say at least one")
+        if any(bound is not None and not np.isfinite(bound) for bound in (low, high)):
+            raise ColumnError(
+                f"{column.name!r}: clip takes finite bounds; leave one out to open it"
+            )
+        if low is not None and high is not None and low > high:
+            raise ColumnError(
+                f"{column.name!r}: clipped from {low:g} to {high:g}; say the lower first"
+            )
+        type_ = _type_of(column)
+        if column.name in self.round and type_ is not None:
+            least, most = ends_of(type_, low, high)
+            if least > most:
                 raise ColumnError(
-                    f"{name!r}: clipped from {low:g} to {high:g}; say the lower first"
+                    f"{column.name!r}: no value of type {type_} lies within the bounds; widen them"
                 )
 
     def type_of(self, name: str, source: pa.DataType) -> pa.DataType:
@@ -51,79 +89,73 @@ class Finish:
 
     def apply(self, name: str, values: Floats, source: pa.DataType) -> pa.Array:
         """Return a perturbed column as it leaves; NaN is missing."""
-        low, high = self.clip.get(name, (None, None))
+        low, high = _bounds(self.clip, name, unit_of(source))
+        if name in self.round:
+            return nearest(values, _value_type(source), low, high)
         if low is not None or high is not None:
             values = np.clip(values, low, high)
+        return pa.array(values, from_pandas=True)
+
+    def describe(
+        self, name: str, source: pa.DataType, *, mean: float, deviation: float, scale: Scale
+    ) -> dict[str, Any]:
+        """Return what the copy's metadata says of it.
+
+        `mean` and `deviation` are the copy's, on the column's scale. The ends of a type
+        that is given back are told as bounds where values of the copy can reach them.
+        """
+        low, high = _bounds(self.clip, name, unit_of(source))
         if name not in self.round:
-            return pa.array(values, from_pandas=True)
-        return _typed(values, _value_type(source))
+            return {"rounded": None, "clipped": _told(low, high)}
+        type_ = _value_type(source)
+        step = step_of(type_) or Fraction(1)
+        least, most = (float(end * step) for end in ends_of(type_, low, high))
+        far = REACH * deviation
+        lowest, highest = scale.backward(np.array([mean - far, mean + far]))
+        return {
+            "rounded": rounding_step(type_),
+            "clipped": _told(
+                least if low is not None or least > lowest else None,
+                most if high is not None or most < highest else None,
+            ),
+        }
 
-    def describe(self, name: str, source: pa.DataType) -> dict[str, Any]:
-        """Return what the copy's metadata says of it."""
-        rounded = rounding_step(_value_type(source)) if name in self.round else None
-        return {"rounded": rounded, "clipped": list(self.clip[name]) if name in self.clip else None}
+
+def _told(low: float | None, high: float | None) -> list[float | None] | None:
+    return None if low is None and high is None else [low, high]
 
 
-def rounding_step(type_: pa.DataType) -> float | None:
-    """Return the distance of neighbouring values of a type, in the unit of its copies."""
-    if _types.is_floating(type_):
-        return None
-    if _types.is_decimal(type_):
-        return float(10.0**-type_.scale)
-    if _types.is_timestamp(type_) or _types.is_duration(type_) or _types.is_time(type_):
-        return 1.0 / _PER_SECOND[type_.unit]
-    return 1.0
+def _type_of(column: Column) -> pa.DataType | None:
+    return type_named(column.type)
 
 
 def _value_type(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if _types.is_dictionary(type_) else type_
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
-def _typed(values: Floats, type_: pa.DataType) -> pa.Array:
-    """Round floats to the nearest value of a type; what lies beyond it goes to its end."""
-    if _types.is_floating(type_):
-        largest = float(np.finfo(type_.to_pandas_dtype()).max)
-        return pa.array(np.clip(values, -largest, largest), from_pandas=True).cast(type_)
-    if _types.is_integer(type_):
-        bounds = np.iinfo(type_.to_pandas_dtype())
-        return _whole(values, int(bounds.min), int(bounds.max), type_)
-    if _types.is_decimal(type_):
-        return _decimals(values, type_)
-    if _types.is_date(type_):
-        days = _whole(values, -(2**31), 2**31 - 1, pa.int32())
-        return days.cast(pa.date32()).cast(type_)
-    per_second = _PER_SECOND[type_.unit]
-    values = np.clip(values, -1e19, 1e19)  # beyond every type, and far from an overflow
-    if _types.is_time(type_):
-        whole = _whole(values * per_second, 0, 86400 * per_second - 1, pa.int64())
-        return whole.cast(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(type_)
-    whole = _whole(values * per_second, -(2**63), 2**63 - 1, pa.int64())
-    return (
-        whole.cast(pa.timestamp(type_.unit)).cast(type_)
-        if _types.is_timestamp(type_)
-        else (whole.cast(type_))
-    )
+def _bounds(
+    clip: Mapping[str, tuple[Bound, Bound]], name: str, unit: str | None
+) -> tuple[float | None, float | None]:
+    """Return the bounds of a column as its copies count. Raises ColumnError for what is none."""
+    try:
+        low, high = clip.get(name, (None, None))
+    except (TypeError, ValueError):
+        raise ColumnError(
+            f"{name!r}: clip takes a pair (low, high), None for an open end"
+        ) from None
+    return _counted(low, name, unit), _counted(high, name, unit)
 
 
-def _whole(values: Floats, low: int, high: int, type_: pa.DataType) -> pa.Array:
-    missing = np.isnan(values)
-    # the largest double that is not above the bound
-    top = float(high) if float(high) <= high else np.nextafter(float(high), 0)
-    rounded = np.clip(np.rint(np.where(missing, 0.0, values)), low, top)
-    whole = rounded.astype(np.uint64 if low == 0 else np.int64)
-    return pa.array(whole, mask=missing).cast(type_)
-
-
-def _decimals(values: Floats, type_: pa.DataType) -> pa.Array:
-    limit = _largest_decimal(type_)
-    clipped = np.clip(values, -limit, limit)
-    rounded = pc.round(pa.array(clipped, from_pandas=True), ndigits=type_.scale)
-    return rounded.cast(type_, safe=False)
-
-
-def _largest_decimal(type_: pa.DataType) -> float:
-    """Return the largest double that is rounded to a value of the type, not beyond it."""
-    step = Fraction(10) ** -type_.scale
-    largest = (10**type_.precision - 1) * step
-    limit = float(largest)
-    return limit if limit < largest + step / 2 else float(np.nextafter(limit, 0))
+def _counted(bound: Any, name: str, unit: str | None) -> float | None:
+    if bound is None:
+        return None
+    if isinstance(bound, date) and unit is not None and "1970" in unit:
+        if isinstance(bound, datetime):
+            seconds = bound.replace(tzinfo=bound.tzinfo or UTC).timestamp()
+        else:
+            seconds = float((bound - date(1970, 1, 1)).days * _DAY)
+        return seconds / _DAY if unit.startswith("days") else seconds
+    if not isinstance(bound, Real) or isinstance(bound, bool):
+        kinds = "numbers, dates or datetimes" if unit and "1970" in unit else "numbers"
+        raise ColumnError(f"{name!r}: clip takes {kinds} as bounds, not {type(bound).__name__}")
+    return float(bound)
