@@ -149,7 +149,8 @@ class _Seen:
         if found.number == 1:
             yield "constant: noise cannot hide it"
         if category and found.exact and (rare := found.held_by_fewer_than(RARE)):
-            yield f"{rare:,} values are held by fewer than {RARE} rows; min_count pools them"
+            many = "1 value is" if rare == 1 else f"{rare:,} values are"
+            yield f"{many} held by fewer than {RARE} rows; min_count pools rare values"
 
 
 def _nearly_unique(found: Distinct, present: int) -> Iterator[str]:

@@ -334,6 +334,12 @@ def test_decoded_text_lists_its_own_values_alone_in_their_order():
     assert found.dictionary.to_pylist() == ["some", "often"]
 
 
+def test_nan_among_the_values_is_refused():
+    values = pa.DictionaryArray.from_arrays([0, 1, 0], pa.array([1.5, float("nan")]))
+    with pytest.raises(ColumnError, match="'c': NaN is among the values; make it missing"):
+        frozen({"c": values})
+
+
 def test_nothing_to_draw_from_is_refused():
     with pytest.raises(ColumnError, match="'c': no values at all; drop it"):
         frozen({"c": pa.array([None, None], pa.string())})
