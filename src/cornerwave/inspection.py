@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
-from cornerwave.table.categories import FEW_ROWS, MOST_CATEGORIES, Encoded, one_chunk, tells_apart
 from cornerwave.table.distinct import Distinct
+from cornerwave.table.encoded import Encoded, one_chunk
 from cornerwave.table.numbers import is_number, to_floats
+from cornerwave.table.rare import FEW_ROWS, MOST_CATEGORIES, tells_apart
 from cornerwave.table.read import Source
 from cornerwave.table.schema import check_distinct, is_category
 

@@ -17,16 +17,11 @@ from cornerwave.moments import Moments, factor
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids
 from cornerwave.rows import Floats, Group, Secrets, group_rows, numbered
-from cornerwave.table.categories import (
-    Categories,
-    Tally,
-    check_number,
-    check_telling,
-    freeze,
-    tally,
-)
+from cornerwave.table.categories import Categories, freeze
+from cornerwave.table.encoded import Tally, tally
 from cornerwave.table.fingerprint import Fingerprint, marks
 from cornerwave.table.numbers import to_floats
+from cornerwave.table.rare import check_number, check_telling
 from cornerwave.table.read import Source
 from cornerwave.table.scale import Knots, Scale, Thinned, quantiles, rank_scale
 from cornerwave.table.schema import Schema, listed

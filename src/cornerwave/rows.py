@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.stream import Ids, position_ids
-from cornerwave.table.categories import Encoded, one_chunk
+from cornerwave.table.encoded import Encoded, one_chunk
 from cornerwave.table.fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, row_ids
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cornerwave.audit.stated import Stated
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table.categories import Encoded, one_chunk
+from cornerwave.table.encoded import Encoded, one_chunk
 from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.read import Source, open_source
 

@@ -22,7 +22,7 @@ from cornerwave.audit.checks import Check
 from cornerwave.audit.shown import ABSENT, Shown
 from cornerwave.audit.stated import Stated
 from cornerwave.noise.refresh import retention
-from cornerwave.table.categories import OTHER
+from cornerwave.table.rare import OTHER
 from cornerwave.table.schema import MARGINAL, UNIFORM
 
 Floats = NDArray[np.float64]

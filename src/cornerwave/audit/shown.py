@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cornerwave.table.categories import MOST_CATEGORIES, Encoded, cases
+from cornerwave.table.encoded import Encoded, cases
+from cornerwave.table.rare import MOST_CATEGORIES
 
 KEPT_CELLS = 1 << 23
 """Cells that are kept of all tables together."""

@@ -7,8 +7,6 @@ column and is missing in any other.
 """
 
 import base64
-import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,77 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged
+from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.refresh import MISSING, Codes, thresholds
 from cornerwave.noise.stream import strict
+from cornerwave.table.encoded import (
+    Encoded,
+    Tally,
+    combined,
+    stored,
+    stored_type,
+    value_type,
+)
+from cornerwave.table.rare import OTHER, rare_values
 from cornerwave.table.schema import UNIFORM, Schema, listed
-from cornerwave.table.siphash import hash_texts
-
-MOST_CATEGORIES = 1 << 16
-IDENTIFYING = 0.5
-"""A category tells people apart if this share of its values is held by one row alone,"""
-FEW_ROWS = 20
-"""in a table of at least this many rows."""
-OTHER = "(other)"
-
-Tally = Counter[tuple[Any, ...]]
-"""How many rows hold each combination of values; None is missing."""
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A column as numbers into its distinct values; -1 is missing."""
-
-    name: str
-    codes: NDArray[np.int64]
-    values: pa.Array
-
-    @classmethod
-    def of(cls, column: pa.Array, name: str) -> "Encoded":
-        """Number the distinct values of a column. Raises ColumnError for what has no text."""
-        try:
-            encoded = _encoded(column)
-        except pa.ArrowException:
-            raise _without_text(name, column.type) from None
-        codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
-        return cls(name, codes.astype(np.int64), encoded.dictionary)
-
-    def bits(self, secret: bytes, missing: np.uint64) -> Words:
-        """Return 64 bits that stand for each cell. Raises ColumnError for what has no text."""
-        try:
-            hashes = hash_texts(self.values, secret)[:, 0]
-        except pa.ArrowException:
-            raise _without_text(self.name, self.values.type) from None
-        return np.asarray(np.append(hashes, missing)[self.codes])
-
-
-def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece; distinct values that stand apart are made one list."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    return column.combine_chunks()
-
-
-def _without_text(name: str, type_: pa.DataType) -> ColumnError:
-    return ColumnError(f"{name!r}: a column of type {type_} cannot leave; drop it")
-
-
-def _encoded(column: pa.Array) -> pa.DictionaryArray:
-    """Return a column with its distinct values apart, as Parquet often has them already."""
-    if pa.types.is_dictionary(column.type):
-        if column.dictionary.null_count == 0 and column.type.value_type == pa.string():
-            return column
-        column = column.dictionary_decode()
-    return column.cast(_value_type(column.type)).dictionary_encode()
-
-
-def _value_type(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(type_):
-        return _value_type(type_.value_type)
-    return pa.large_string() if pa.types.is_string_view(type_) else type_
 
 
 @dataclass(frozen=True)
@@ -240,46 +181,12 @@ def _translated(encoded: Encoded, values: pa.Array) -> NDArray[np.int64]:
     return np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
 
 
-def combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return combinations of the columns' codes, and for each row which of them it holds."""
-    first = columns[0]
-    combinations = np.arange(-1, len(first.values))[:, None]
-    rows = first.codes + 1
-    for encoded in columns[1:]:
-        radix = len(encoded.values) + 1
-        distinct, rows = np.unique(rows * radix + encoded.codes + 1, return_inverse=True)
-        before = combinations[distinct // radix]
-        combinations = np.column_stack([before, distinct % radix - 1])
-    return combinations, rows
-
-
-def cases(columns: Sequence[Encoded]) -> tuple[list[tuple[Any, ...]], NDArray[np.int64]]:
-    """Return combinations of the columns' values, and for each row which of them it holds."""
-    combinations, rows = combined(columns)
-    values = [[*_stored(encoded.values).to_pylist(), None] for encoded in columns]
-    found = [
-        tuple(v[code] for v, code in zip(values, combination, strict=True))
-        for combination in combinations.tolist()
-    ]
-    return found, rows
-
-
-def tally(columns: Sequence[Encoded]) -> Tally:
-    """Count the combinations of some rows."""
-    found, rows = cases(columns)
-    counted: Tally = Counter()
-    for case, count in zip(found, np.bincount(rows, minlength=len(found)).tolist(), strict=True):
-        if count:
-            counted[case] += count
-    return counted
-
-
 def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schema) -> Categories:
     """Fix the values of a group of columns and how often they occur.
 
     Raises ColumnError if there is nothing to draw from.
     """
-    kinds = [_value_type(types.field(name).type) for name in names]
+    kinds = [value_type(types.field(name).type) for name in names]
     other = tuple(OTHER if _is_text(kind) else None for kind in kinds)
     hides = len(names) > 1 or schema.column(names[0]).hide_missing
     counted = {c: n for c, n in found.items() if hides or None not in c}
@@ -287,11 +194,11 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
         raise ColumnError(f"{listed(names)}: no values at all; drop it")
     if any(value != value for case in counted for value in case):
         raise ColumnError(f"{listed(names)}: NaN is among the values; make it missing")
-    rare = _rare(counted, schema.min_count, other)
+    rare = rare_values(counted, schema.min_count, other)
     if rare and other in found and not hides:
         # What is pooled leaves as missing: the two must be one value, or they tell on each other.
         hides, counted = True, dict(found)
-        rare = _rare(counted, schema.min_count, other)
+        rare = rare_values(counted, schema.min_count, other)
     frequent = {c: n for c, n in counted.items() if c not in rare and not (rare and c == other)}
     ordered = sorted(frequent, key=lambda c: (-frequent[c], tuple(map(str, c))))
     counts = [frequent[c] for c in ordered]
@@ -310,106 +217,18 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
     )
 
 
-def _rare(
-    counted: Mapping[tuple[Any, ...], int], min_count: int, other: tuple[Any, ...]
-) -> set[tuple[Any, ...]]:
-    """Return the values to pool: the rare ones, and further ones until the pool is not rare.
-
-    Rows that hold what the pool is called are in it anyway.
-    """
-    rarest = sorted(counted.keys() - {other}, key=lambda c: (counted[c], tuple(map(str, c))))
-    held = counted.get(other, 0)
-    rare: set[tuple[Any, ...]] = set()
-    for value in rarest:
-        if counted[value] >= min_count and (not rare or held >= min_count):
-            break
-        rare.add(value)
-        held += counted[value]
-    return rare
-
-
-def pooled(found: Tally, min_count: int) -> Tally:
-    """Return a tally in which all values to pool are one."""
-    present = {c: n for c, n in found.items() if None not in c or len(c) > 1}
-    rare = _rare(present, min_count, (OTHER,))
-    left: Tally = Counter({c: n for c, n in found.items() if c not in rare})
-    if rare:
-        left[(OTHER,)] += sum(found[c] for c in rare)
-    return left
-
-
 def _is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _distinct(ordered: Sequence[tuple[Any, ...]], place: int, kind: pa.DataType) -> pa.Array:
     values = dict.fromkeys(c[place] for c in ordered if c[place] is not None)
-    return pa.array(list(values), type=_stored_type(kind)).view(kind)
-
-
-def _stored(values: pa.Array) -> pa.Array:
-    return values.view(_stored_type(values.type))
-
-
-def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """Return what dates and times are counted as: Python's have a shorter range, and no ns."""
-    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
-        return pa.int32() if kind.bit_width == 32 else pa.int64()
-    return kind
+    return pa.array(list(values), type=stored_type(kind)).view(kind)
 
 
 def _combinations(
     ordered: Sequence[tuple[Any, ...]], values: Sequence[pa.Array]
 ) -> NDArray[np.int64]:
-    numbers = [{v: i for i, v in enumerate(_stored(array).to_pylist())} for array in values]
+    numbers = [{v: i for i, v in enumerate(stored(array).to_pylist())} for array in values]
     rows = [[n.get(v, MISSING) for n, v in zip(numbers, c, strict=True)] for c in ordered]
     return np.array(rows, dtype=np.int64).reshape(len(ordered), len(values))
-
-
-def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
-    """Raise ColumnError if a group has more values than a category can have."""
-    if len(found) > MOST_CATEGORIES:
-        what = "looks like an identifier" if len(names) == 1 else "are too many combinations"
-        raise ColumnError(
-            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows; "
-            f"{'it ' if len(names) == 1 else 'these '}{what}. {_instead(names)}"
-        )
-
-
-def check_telling(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
-    """Refuse a category that tells people apart; warn of combinations that do.
-
-    Judges what is left after pooling. Raises ColumnError unless the owner called the
-    columns categories in so many words.
-    """
-    left = pooled(found, schema.min_count)
-    present = sum(count for value, count in left.items() if None not in value)
-    alone = sum(count == 1 for value, count in left.items() if None not in value)
-    if not tells_apart(alone, present):
-        if len(names) > 1 and alone:
-            warnings.warn(
-                f"{listed(names)} together: {alone:,} combinations are held by one row alone "
-                "and point at it wherever they show; --min-count pools them",
-                CornerwaveWarning,
-                stacklevel=3,
-            )
-        return
-    if not all(schema.column(name).declared for name in names):
-        raise ColumnError(
-            f"{listed(names)}: {alone:,} of {present:,} values are held by one row alone, so "
-            f"{'it tells' if len(names) == 1 else 'together they tell'} people apart. "
-            f"{_instead(names)}, pool rare values (--min-count), or call "
-            f"{'it a category' if len(names) == 1 else 'them categories'} all the same "
-            f"({' '.join(f'--categorical {name!r}' for name in names)})"
-        )
-
-
-def tells_apart(alone: int, present: int) -> bool:
-    """Whether values held by one row alone are so many that a category tells people apart."""
-    return present >= FEW_ROWS and alone >= IDENTIFYING * present
-
-
-def _instead(names: tuple[str, ...]) -> str:
-    if len(names) > 1:
-        return "Leave out --together"
-    return f"Drop it (--drop {names[0]!r}), let it tell the rows apart (--key {names[0]!r})"

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cornerwave.noise.cipher import Words
-from cornerwave.table.categories import MOST_CATEGORIES, Encoded
+from cornerwave.table.encoded import Encoded
+from cornerwave.table.rare import MOST_CATEGORIES
 from cornerwave.table.siphash import hash_texts
 
 MOST_VALUES = MOST_CATEGORIES

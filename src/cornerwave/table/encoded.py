@@ -1,0 +1,120 @@
+"""A column as numbers into its distinct values, and how many rows hold each."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cornerwave.errors import ColumnError
+from cornerwave.noise.cipher import Words
+from cornerwave.noise.refresh import MISSING
+from cornerwave.table.siphash import hash_texts
+
+Tally = Counter[tuple[Any, ...]]
+"""How many rows hold each combination of values; None is missing."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A column as numbers into its distinct values; -1 is missing."""
+
+    name: str
+    codes: NDArray[np.int64]
+    values: pa.Array
+
+    @classmethod
+    def of(cls, column: pa.Array, name: str) -> "Encoded":
+        """Number the distinct values of a column. Raises ColumnError for what has no text."""
+        try:
+            encoded = _encoded(column)
+        except pa.ArrowException:
+            raise _without_text(name, column.type) from None
+        codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
+        return cls(name, codes.astype(np.int64), encoded.dictionary)
+
+    def bits(self, secret: bytes, missing: np.uint64) -> Words:
+        """Return 64 bits that stand for each cell. Raises ColumnError for what has no text."""
+        try:
+            hashes = hash_texts(self.values, secret)[:, 0]
+        except pa.ArrowException:
+            raise _without_text(self.name, self.values.type) from None
+        return np.asarray(np.append(hashes, missing)[self.codes])
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece; distinct values that stand apart are made one list."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return column.combine_chunks()
+
+
+def _without_text(name: str, type_: pa.DataType) -> ColumnError:
+    return ColumnError(f"{name!r}: a column of type {type_} cannot leave; drop it")
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    """Return a column with its distinct values apart, as Parquet often has them already."""
+    if pa.types.is_dictionary(column.type):
+        if column.dictionary.null_count == 0 and column.type.value_type == pa.string():
+            return column
+        column = column.dictionary_decode()
+    return column.cast(value_type(column.type)).dictionary_encode()
+
+
+def value_type(type_: pa.DataType) -> pa.DataType:
+    """Return the plain type of a column's values."""
+    if pa.types.is_dictionary(type_):
+        return value_type(type_.value_type)
+    return pa.large_string() if pa.types.is_string_view(type_) else type_
+
+
+def combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return combinations of the columns' codes, and for each row which of them it holds."""
+    first = columns[0]
+    combinations = np.arange(-1, len(first.values))[:, None]
+    rows = first.codes + 1
+    for encoded in columns[1:]:
+        radix = len(encoded.values) + 1
+        distinct, rows = np.unique(rows * radix + encoded.codes + 1, return_inverse=True)
+        before = combinations[distinct // radix]
+        combinations = np.column_stack([before, distinct % radix - 1])
+    return combinations, rows
+
+
+def cases(columns: Sequence[Encoded]) -> tuple[list[tuple[Any, ...]], NDArray[np.int64]]:
+    """Return combinations of the columns' values, and for each row which of them it holds."""
+    combinations, rows = combined(columns)
+    values = [[*stored(encoded.values).to_pylist(), None] for encoded in columns]
+    found = [
+        tuple(v[code] for v, code in zip(values, combination, strict=True))
+        for combination in combinations.tolist()
+    ]
+    return found, rows
+
+
+def tally(columns: Sequence[Encoded]) -> Tally:
+    """Count the combinations of some rows."""
+    found, rows = cases(columns)
+    counted: Tally = Counter()
+    for case, count in zip(found, np.bincount(rows, minlength=len(found)).tolist(), strict=True):
+        if count:
+            counted[case] += count
+    return counted
+
+
+def stored(values: pa.Array) -> pa.Array:
+    """Return values as what they are counted as."""
+    return values.view(stored_type(values.type))
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return what dates and times are counted as: Python's have a shorter range, and no ns."""
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind

@@ -1,0 +1,94 @@
+"""Values that few rows hold: they are pooled, or they tell people apart."""
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.table.encoded import Tally
+from cornerwave.table.schema import Schema, listed
+
+MOST_CATEGORIES = 1 << 16
+IDENTIFYING = 0.5
+"""A category tells people apart if this share of its values is held by one row alone,"""
+FEW_ROWS = 20
+"""in a table of at least this many rows."""
+OTHER = "(other)"
+
+
+def rare_values(
+    counted: Mapping[tuple[Any, ...], int], min_count: int, other: tuple[Any, ...]
+) -> set[tuple[Any, ...]]:
+    """Return the values to pool: the rare ones, and further ones until the pool is not rare.
+
+    Rows that hold what the pool is called are in it anyway.
+    """
+    rarest = sorted(counted.keys() - {other}, key=lambda c: (counted[c], tuple(map(str, c))))
+    held = counted.get(other, 0)
+    rare: set[tuple[Any, ...]] = set()
+    for value in rarest:
+        if counted[value] >= min_count and (not rare or held >= min_count):
+            break
+        rare.add(value)
+        held += counted[value]
+    return rare
+
+
+def pooled(found: Tally, min_count: int) -> Tally:
+    """Return a tally in which all values to pool are one."""
+    present = {c: n for c, n in found.items() if None not in c or len(c) > 1}
+    rare = rare_values(present, min_count, (OTHER,))
+    left: Tally = Counter({c: n for c, n in found.items() if c not in rare})
+    if rare:
+        left[(OTHER,)] += sum(found[c] for c in rare)
+    return left
+
+
+def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
+    """Raise ColumnError if a group has more values than a category can have."""
+    if len(found) > MOST_CATEGORIES:
+        what = "looks like an identifier" if len(names) == 1 else "are too many combinations"
+        raise ColumnError(
+            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows; "
+            f"{'it ' if len(names) == 1 else 'these '}{what}. {_instead(names)}"
+        )
+
+
+def check_telling(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
+    """Refuse a category that tells people apart; warn of combinations that do.
+
+    Judges what is left after pooling. Raises ColumnError unless the owner called the
+    columns categories in so many words.
+    """
+    left = pooled(found, schema.min_count)
+    present = sum(count for value, count in left.items() if None not in value)
+    alone = sum(count == 1 for value, count in left.items() if None not in value)
+    if not tells_apart(alone, present):
+        if len(names) > 1 and alone:
+            warnings.warn(
+                f"{listed(names)} together: {alone:,} combinations are held by one row alone "
+                "and point at it wherever they show; --min-count pools them",
+                CornerwaveWarning,
+                stacklevel=3,
+            )
+        return
+    if not all(schema.column(name).declared for name in names):
+        raise ColumnError(
+            f"{listed(names)}: {alone:,} of {present:,} values are held by one row alone, so "
+            f"{'it tells' if len(names) == 1 else 'together they tell'} people apart. "
+            f"{_instead(names)}, pool rare values (--min-count), or call "
+            f"{'it a category' if len(names) == 1 else 'them categories'} all the same "
+            f"({' '.join(f'--categorical {name!r}' for name in names)})"
+        )
+
+
+def tells_apart(alone: int, present: int) -> bool:
+    """Whether values held by one row alone are so many that a category tells people apart."""
+    return present >= FEW_ROWS and alone >= IDENTIFYING * present
+
+
+def _instead(names: tuple[str, ...]) -> str:
+    if len(names) > 1:
+        return "Leave out --together"
+    return f"Drop it (--drop {names[0]!r}), let it tell the rows apart (--key {names[0]!r})"
