@@ -19,7 +19,7 @@ from cornerwave.levels import Level
 from cornerwave.miner import categories, groups, histograms, log_scale, reading, regression
 from cornerwave.miner import covariance as shape
 from cornerwave.miner.columns import LOG1P, Column, columns_of, refuse_mixed, warn_of_bias
-from cornerwave.miner.distribution import CELLS, TOLERANCE, Distribution
+from cornerwave.miner.distribution import CELLS, CONFIDENCE, TOLERANCE, Distribution
 from cornerwave.miner.estimate import Estimate, Estimates, Of, check_of
 from cornerwave.miner.opening import level_of, metadata_of, open_copy, table_of
 from cornerwave.miner.regression import Regression
@@ -134,12 +134,13 @@ class Copy:
         support: tuple[float, float] | None = None,
         atoms: Sequence[float] = (),
         cells: int = CELLS,
+        confidence: float = CONFIDENCE,
         tolerance: float = TOLERANCE,
     ) -> Distribution:
         """Return the reconstructed distribution of a numeric column, on its original scale.
 
         `support` is where the original is known to lie, `atoms` are values that many
-        rows may share, such as 0.
+        rows may share, such as 0; `confidence` is that of the intervals of their masses.
         """
         [chosen] = self._numbers([column])
         return histograms.distribution_of(
@@ -149,6 +150,7 @@ class Copy:
             support=support,
             atoms=atoms,
             cells=cells,
+            confidence=confidence,
             tolerance=tolerance,
         )
 

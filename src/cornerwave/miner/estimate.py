@@ -39,7 +39,7 @@ class Estimate:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return (low, high). Raises LevelError unless 0 < confidence < 1."""
-        reach = _quantile(confidence) * self.standard_error
+        reach = normal_quantile(confidence) * self.standard_error
         return self.value - reach, self.value + reach
 
 
@@ -70,7 +70,7 @@ class Estimates:
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Return (low, high), arrays of the same shape."""
-        reach = _quantile(confidence) * self.standard_error
+        reach = normal_quantile(confidence) * self.standard_error
         return self.value - reach, self.value + reach
 
 
@@ -85,7 +85,8 @@ def check_of(of: str) -> None:
         raise ColumnError(f"of must be 'table' or 'population', not {of!r}")
 
 
-def _quantile(confidence: float) -> float:
+def normal_quantile(confidence: float) -> float:
+    """Return how many standard errors hold this share. Raises LevelError unless in (0, 1)."""
     if not 0 < confidence < 1:
         raise LevelError(f"confidence must lie strictly between 0 and 1, not {confidence!r}")
     return NormalDist().inv_cdf((1 + confidence) / 2)

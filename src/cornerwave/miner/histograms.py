@@ -35,6 +35,7 @@ def distribution_of(
     support: tuple[float, float] | None,
     atoms: Sequence[float],
     cells: int,
+    confidence: float,
     tolerance: float,
 ) -> Distribution:
     """Return the reconstructed distribution of a column, on its original scale."""
@@ -52,6 +53,7 @@ def distribution_of(
         deviation=max(math.sqrt(max(noise, 0.0)), SHARPEST * (edges[1] - edges[0])),
         edges=edges,
         atoms=there(np.array(atoms, dtype=np.float64)).tolist(),
+        confidence=confidence,
         tolerance=tolerance,
     )
     return found.on_scale(back)
