@@ -2,13 +2,21 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
+import pytest
 
+from cornerwave import owner
 from cornerwave.algorithms import parallel
+from cornerwave.dataset import Dataset
 from cornerwave.demo import people
+from cornerwave.owner import Vault
+from cornerwave.vault.key import Key
 
 NAMES = ("age", "wage", "score", "rest")
 
@@ -71,3 +79,12 @@ def binomial_limit(trials: int, rate: float, alpha: float) -> int:
         if tail < alpha:
             return count
         count += 1
+
+
+def known_dataset(folder: Path, table: Any, *, number: int = 1, **choices: Any) -> Dataset:
+    """A dataset whose copies are the same in every run: its audits draw their chance once."""
+    identity = SimpleNamespace(token_hex=lambda size: f"{number:0{2 * size}x}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, "secrets", identity)
+        vault = Vault.create(folder / "vault", key=Key(number.to_bytes(32, "big")))
+        return vault.register("people", table, **choices)

@@ -18,8 +18,7 @@ import pytest
 from cornerwave import cli
 from cornerwave.dataset import write_all
 from cornerwave.levels import Level
-from cornerwave.owner import Vault
-from tests.audit.releases import frame, gaussian, independent
+from tests.audit.releases import frame, gaussian, independent, known_dataset
 
 LEVELS = {"low": Level(0.25), "high": Level(4.0)}
 
@@ -52,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit")
     X = gaussian(5000)
     papq.write_table(frame(X), folder / "source.parquet")
-    dataset = Vault.create(folder / "vault").register("people", folder / "source.parquet")
+    dataset = known_dataset(folder, folder / "source.parquet")
     releases = dataset.release_many(LEVELS)
     write_all([(made, folder / f"{made.recipient}.parquet") for made in releases])
     for i, copy in enumerate(independent(X, [1.0, 2.0])):

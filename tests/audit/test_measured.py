@@ -16,13 +16,13 @@ from cornerwave.errors import SingularCovariance
 from cornerwave.moments import Moments
 from cornerwave.noise.refresh import refresh, retention, thresholds
 from cornerwave.noise.stream import position_ids
-from cornerwave.owner import Vault
 from tests.audit import releases
 from tests.audit.releases import (
     binomial_limit,
     frame,
     gaussian,
     independent,
+    known_dataset,
     ours,
     scaled,
     skewed,
@@ -253,8 +253,7 @@ def test_columns_on_other_scales_are_cleared_or_left_out(
     wage = pa.array(np.rint(rng.lognormal(9, 0.7, 5000)).astype(np.int64))
     table = pa.table({"wage": wage, "score": score, "age": rng.normal(40, 9, 5000)})
     papq.write_table(table, tmp_path / "source.parquet")
-    vault = Vault.create(tmp_path / "vault")
-    dataset = vault.register("people", tmp_path / "source.parquet", **choices)
+    dataset = known_dataset(tmp_path, tmp_path / "source.parquet", **choices)
     paths = [
         dataset.release(to="r", noise=v, **finish).write(tmp_path / f"{v}.parquet") for v in NOISE
     ]

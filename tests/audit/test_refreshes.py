@@ -14,8 +14,7 @@ from cornerwave.audit.refreshes import _scores
 from cornerwave.audit.report import verdict
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.noise.refresh import retention
-from cornerwave.owner import Vault
-from tests.audit.releases import binomial_limit
+from tests.audit.releases import binomial_limit, known_dataset
 from tests.audit.schemes import texts, truth
 
 ROWS = 20_000
@@ -61,8 +60,7 @@ CHOICES = {
 @pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
 def test_honest_releases_pass(tmp_path, choices, ending):
     table = source_table()
-    vault = Vault.create(tmp_path / "vault")
-    dataset = vault.register("cats", table, categorical=["grade"], **choices)
+    dataset = known_dataset(tmp_path, table, categorical=["grade"], **choices)
     paths = [
         dataset.release(to=f"r{noise}", noise=noise).write(tmp_path / f"r{noise}.{ending}")
         for noise in (0.25, 1.0, 9.0)
@@ -76,9 +74,8 @@ def test_honest_releases_pass(tmp_path, choices, ending):
 def test_a_pool_that_leaves_as_missing_tells_nothing_of_missing_values(tmp_path):
     """Were they apart, a pool shown by one copy and missing in another would give itself away."""
     table = source_table().select(["grade"])
-    vault = Vault.create(tmp_path / "vault")
     with pytest.warns(CornerwaveWarning, match="missing already are refreshed with them"):
-        dataset = vault.register("cats", table, categorical=["grade"], min_count=500)
+        dataset = known_dataset(tmp_path, table, categorical=["grade"], min_count=500)
     assert dataset.frozen.missing == ()
     copies = [dataset.release(to="r", noise=noise).to_arrow() for noise in (0.5, 4.0)]
     better, worse = (copy["grade"].to_numpy(zero_copy_only=False) for copy in copies)
@@ -158,11 +155,12 @@ def test_scores_of_binomial_counts_keep_their_bound():
 
 @pytest.mark.slow
 def test_false_alarms_over_200_honest_releases_are_within_alpha(tmp_path):
-    vault = Vault.create(tmp_path / "vault")
     alarms = 0
     for release in range(200):
         table = source_table(2000, seed=release).select(["kind", "sign", "note"])
-        dataset = vault.register(f"d{release}", table, hide_missing=["note"])
+        folder = tmp_path / str(release)
+        folder.mkdir()
+        dataset = known_dataset(folder, table, number=release, hide_missing=["note"])
         paths = [
             dataset.release(to="r", noise=noise).write(tmp_path / f"{release}-{noise}.parquet")
             for noise in (0.25, 1.0, 9.0)
