@@ -6,9 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cornerwave.errors import SingularCovariance
 from cornerwave.missing import conditional, fill_missing
 from cornerwave.noise.stream import position_ids
 from cornerwave.owner import Vault
+from cornerwave.vault.frozen import Draws
 from tests.processor import report_of
 from tests.scores import z_bound
 
@@ -18,6 +20,7 @@ ROWS = 20_000
 REPORT = """
 import hashlib
 import numpy as np
+from cornerwave.errors import SingularCovariance
 from cornerwave.missing import conditional
 rng = np.random.default_rng(7)
 for columns in (2, 5, 9):
@@ -82,7 +85,7 @@ def test_a_draw_fits_the_other_numbers_of_its_row(registered):
     off = (out[0] - out[1])[gone]
     # quantiles bend the draws a little: a tenth is allowed beside what chance does
     assert abs(off.std() - 1) < 0.1 + z_bound(1) / np.sqrt(2 * len(off))
-    by_itself = filled(registered, quantiles=None)
+    by_itself = filled(registered, draws=None)
     assert (by_itself[0] - by_itself[1])[gone].std() > 10
 
 
@@ -101,7 +104,34 @@ def test_a_draw_has_the_distribution_of_its_column(registered):
         return np.abs(shares).max()
 
     assert distance(out) < limit + 0.02  # the spike's edge moves with the other columns
-    assert distance(filled(registered, quantiles=None)[2]) > 2 * limit + 0.02
+    assert distance(filled(registered, draws=None)[2]) > 2 * limit + 0.02
+
+
+@pytest.mark.parametrize("own", [0.0, 0.01])
+@pytest.mark.filterwarnings("ignore::cornerwave.errors.SingularCovariance")
+def test_a_total_stays_the_sum_of_its_parts(vault, own):
+    """Noise hides nothing across the plane that a total lies in: a draw must lie there too.
+
+    Rank correlation of the distance from the plane with being drawn, at ALPHA as in z_bound.
+    """
+    rng = np.random.default_rng(5)
+    a, b = rng.gamma(2, 1, (2, ROWS))
+    gone = rng.random(ROWS) < 0.1
+    total = pa.array(a + b + own * rng.normal(size=ROWS), mask=gone)
+    dataset = vault.register("t", pa.table({"a": a, "b": b, "h": total}), hide_missing=["h"])
+    copy = dataset.release(to="r", noise=0.5).to_arrow()
+    off = np.abs(copy["h"].to_numpy() - copy["a"].to_numpy() - copy["b"].to_numpy())
+    ranks = np.argsort(np.argsort(off)) / ROWS - 0.5
+    error = np.sqrt(1 / 12 / gone.sum() + 1 / 12 / (~gone).sum())
+    assert abs(ranks[gone].mean() - ranks[~gone].mean()) < z_bound(1) * error
+
+
+def test_a_constant_column_is_filled_with_its_value(vault):
+    gone = np.arange(500) % 10 == 0
+    table = pa.table({"a": np.arange(500.0), "k": pa.array(np.full(500, 5.0), mask=gone)})
+    with pytest.warns(SingularCovariance):
+        dataset = vault.register("t", table, hide_missing=["k"])
+    assert set(dataset.release(to="r", noise=1.0).to_arrow()["k"].to_pylist()) == {5.0}
 
 
 @pytest.mark.parametrize("columns", [2, 3, 6])
@@ -145,14 +175,14 @@ GOLDEN = [
 
 def test_golden_draws(registered):
     frozen, _, _ = registered
-    small = replace(
-        frozen,
+    law = Draws(
         mean=np.array([1.0, -2.0, 0.5, 0.0]),
         covariance=np.array(
             [[4.0, 1.0, 0.5, 0.0], [1.0, 2.0, 0.25, 0.0], [0.5, 0.25, 1.0, 0.0], [0, 0, 0, 1.0]]
         ),
         quantiles={"wage": ((-1.0, -1.5), (0.0, -0.5), (0.0, 0.5), (3.0, 1.5))},
     )
+    small = replace(frozen, draws=law)
     nan = np.nan
     x = np.array([[nan, 2.0, nan, 8.0], [1.0, 3.0, 0.5, 2.0], [nan, nan, 0.25, nan], [0.0] * 4])
     out = fill_missing(x, position_ids(2**40, 4), small, SECRET)

@@ -1,15 +1,16 @@
 """Numbers that are missing in secret: a keyed draw stands in their place before the noise.
 
 A draw must look like a value of that row. So it comes from the normal law of the column
-given the row's other numbers, by the frozen mean and K, and is then brought to the
-column's own distribution by its frozen quantiles:
+given the row's other numbers, by the frozen mean and K of complete rows, and is then brought to the
+column's own distribution by its frozen quantiles Q, as far as the others leave it open:
 
-    t = mu_h + K_ho K_oo^-1 (x_o - mu_o) + conditional deviation * z
-    x = Q((t - mu_h) / s_h)
+    t = mu_h + K_ho K_oo^-1 (x_o - mu_o) + c_h z
+    x = t + min(1, 4 (c_h / s_h)^2) (Q((t - mu_h) / s_h) - t)
 
-Quantiles are averages of equal shares of the rows. The arithmetic is strict: the same
-bits on every machine. Tables registered before quantiles were frozen keep the plain
-normal draws that they began with.
+A column that follows from the others, c = 0, follows from them in a draw too. Quantiles
+are averages of equal shares of the rows. The arithmetic is strict: the same bits on every
+machine. Tables registered before all this was frozen keep the plain normal draws that
+they began with.
 """
 
 from typing import Any
@@ -23,6 +24,9 @@ from cornerwave.vault.frozen import Frozen
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+
+FREE = 0.25
+"""A draw has its column's own distribution where the others leave this share of it open."""
 
 VANISHING = 1e-9
 """A column whose variance given the others is below this share of its own tells nothing new."""
@@ -38,17 +42,19 @@ def fill_missing(x: Floats, ids: Ids, frozen: Frozen, secret: bytes) -> Floats:
     streams = WhiteStreams(secret, [0.0], columns=len(x), rows=len(ids))
     streams.place(ids)
     z = streams.normals(0.0)
-    deviation = np.sqrt(np.diag(frozen.covariance))
-    if frozen.quantiles is None:
+    if (law := frozen.draws) is None:
+        deviation = np.sqrt(np.diag(frozen.covariance))
         return np.where(wanted, frozen.mean[:, None] + deviation[:, None] * z, x)
+    deviation = np.sqrt(np.diag(law.covariance))
     out = x.copy()
     for rows in _patterns(x, wanted):
-        _fill(out, x, z, rows, wanted[:, rows[0]], frozen.mean, frozen.covariance)
-    for place, column in enumerate(columns):
-        if knots := frozen.quantiles.get(column.name):
-            drawn = out[place, wanted[place]]
-            scores = (drawn - frozen.mean[place]) / max(deviation[place], 1e-300)
-            out[place, wanted[place]] = interpolate(scores, knots)
+        spread = _fill(out, x, z, rows, wanted[:, rows[0]], law.mean, law.covariance)
+        for place, own in zip(np.flatnonzero(wanted[:, rows[0]]), spread, strict=True):
+            if knots := law.quantiles.get(columns[place].name):
+                drawn, size = out[place, rows], max(deviation[place], 1e-300)
+                open_ = sum(part * part for part in own.tolist()) / (size * size)
+                matched = interpolate((drawn - law.mean[place]) / size, knots)
+                out[place, rows] = drawn + min(1.0, open_ / FREE) * (matched - drawn)
     return out
 
 
@@ -68,11 +74,13 @@ def _fill(
     wanted: Flags,
     mean: Floats,
     covariance: Floats,
-) -> None:
+) -> Floats:
+    """Draw in some rows that miss the same columns; return the spread of what was drawn."""
     seen = np.flatnonzero(~np.isnan(x[:, rows[0]]))
     missing = np.flatnonzero(wanted)
     weights, spread = conditional(covariance, seen, missing)
     _draw(out, x, z, rows, seen, missing, mean, weights, spread)
+    return spread
 
 
 def conditional(

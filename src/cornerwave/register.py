@@ -25,8 +25,11 @@ from cornerwave.table.rare import check_number, check_telling
 from cornerwave.table.read import Source
 from cornerwave.table.scale import Knots, Scale, Thinned, quantiles, rank_scale
 from cornerwave.table.schema import Schema, listed
-from cornerwave.vault.frozen import Frozen, on_scales
+from cornerwave.vault.frozen import Draws, Frozen, on_scales
 from cornerwave.vault.key import Key
+
+ROWS_PER_WEIGHT = 10
+"""Complete rows for each number, at least, to go by them in draws for hidden values."""
 
 IDS_IN_MEMORY = 1 << 23
 """Row ids that are compared at once when looking for duplicates."""
@@ -82,7 +85,7 @@ def measure(
         categories,
         found.shows_missing(schema, categories),
         str(found.fingerprint),
-        laws,
+        found.draws(laws) if found.complete is not None else None,
     )
     return Registration(frozen, _marks(schema, found))
 
@@ -92,6 +95,7 @@ class _Found:
     """What has been found in the rows read so far."""
 
     moments: Moments
+    complete: Moments | None
     fingerprint: Fingerprint
     marks: Words
     category_marks: Words
@@ -101,8 +105,10 @@ class _Found:
     def nothing(cls, schema: Schema) -> "_Found":
         columns = len(schema.perturbed)
         others = len(schema.kept) + sum(map(len, schema.categories))
+        hides = any(schema.column(name).hide_missing for name in schema.perturbed)
         return cls(
             moments=Moments.of(np.empty((0, columns))),
+            complete=Moments.of(np.empty((0, columns))) if hides else None,
             fingerprint=Fingerprint(0, np.zeros((columns + others, 2), dtype=np.uint64)),
             marks=np.zeros((columns, 2), dtype=np.uint64),
             category_marks=np.zeros((sum(map(len, schema.categories)), 2), dtype=np.uint64),
@@ -111,11 +117,22 @@ class _Found:
 
     def take(self, group: Group, numbers: Floats, secrets: Secrets, mark_secret: bytes) -> None:
         self.moments += Moments.of(numbers.T, group.names)
+        if self.complete is not None:
+            whole = ~np.isnan(numbers).any(axis=0)
+            self.complete += Moments.of(numbers[:, whole].T, group.names)
         self.fingerprint += group.fingerprint(secrets)
         self.marks += marks(group.bits(), mark_secret)
         for names, tallied in self.tallies.items():
             tallied += tally(group.columns_of(names))
             check_number(names, tallied, self.moments.rows)
+
+    def draws(self, quantiles: Mapping[str, Knots]) -> Draws:
+        """Return the law of draws for hidden values, by complete rows if there are enough."""
+        enough = self.complete is not None and self.complete.rows >= ROWS_PER_WEIGHT * (
+            1 + len(self.moments.mean)
+        )
+        found = self.complete if enough and self.complete is not None else self.moments
+        return Draws(found.mean, found.covariance, quantiles)
 
     def shows_missing(self, schema: Schema, frozen: Sequence[Categories]) -> tuple[str, ...]:
         """Name the columns that have missing values and do not hide them."""
@@ -146,7 +163,8 @@ def find_scales(source: Source, schema: Schema) -> tuple[tuple[Scale, ...], Mapp
     }
     hidden = [c.name for c in columns if c.hide_missing]
     laws = {name: quantiles(scales[name].forward(values[name], name)) for name in hidden}
-    return tuple(scales.values()), {name: law for name, law in laws.items() if law}
+    varying = {name: law for name, law in laws.items() if law and law[0][0] < law[-1][0]}
+    return tuple(scales.values()), varying
 
 
 def _check_size(moments: Moments, schema: Schema) -> None:

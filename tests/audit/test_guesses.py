@@ -1,7 +1,11 @@
 """Categories in an audit: ours gives nothing away together, the schemes that must fall do."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import shown
@@ -170,3 +174,83 @@ def test_no_set_of_one_copy_is_guessed():
     assert found.categories.guesses.sets == ()
     assert found.categories.guesses.singles.shape == (1, 1)
     assert found.clean
+
+
+@pytest.mark.parametrize("stated", [{}, {"c": {"role": "kept"}}, {"c": {"role": "key"}}])
+def test_no_word_of_a_copy_takes_a_category_out_of_the_audit(stated, tmp_path):
+    source, copies = tables(independent, 5, ("c", "d"))
+    told = {b"cornerwave": json.dumps({"columns": stated}).encode()}
+    paths = [tmp_path / f"{i}.parquet" for i in range(2)]
+    for path, copy in zip(paths, copies, strict=False):
+        papq.write_table(copy.replace_schema_metadata(told), path)
+    found = audit(source, paths)
+    assert {shown.name for shown in found.categories.judged} == {"c", "d"}
+    assert not found.clean
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"columns": {"c": {"together": ["c", ["d"]]}}},
+        {"noise": 10**400},
+        {"noise": float("nan")},
+        {"columns": []},
+        [],
+    ],
+)
+def test_odd_metadata_are_no_fault_of_the_audit(told, tmp_path):
+    source, copies = tables(ours, 5, ("c", "d"))
+    text = json.dumps(told).encode()
+    path = tmp_path / "copy.parquet"
+    papq.write_table(copies[0].replace_schema_metadata({b"cornerwave": text}), path)
+    assert audit(source, [path]).clean
+    papq.write_table(copies[0].replace_schema_metadata({b"cornerwave": b"[" * 100_000}), path)
+    assert audit(source, [path]).clean
+
+
+def test_a_category_that_one_copy_leaves_bare_is_named():
+    source, copies = tables(ours, 5, ("c", "d"))
+    bare = copies[0].set_column(0, "c", source["c"])
+    found = audit(source, [bare, copies[1]])
+    assert [(check.copies, check.note) for check in found.faults] == [
+        ((0,), "shows c as the source has it")
+    ]
+
+
+def test_a_rare_flag_that_did_not_happen_to_change_is_no_fault():
+    """Ten of a thousand rows: at next to no noise all of them may stay."""
+    x = np.where(np.arange(1000) < 10, 1, 0).astype(np.int32)
+    other = schemes.truth(1, 1000)
+    columns = [{"c": x, "d": other}, {"c": x, "d": ours(other, 1)[0]}, {"c": 1 - x, "d": other}]
+    source, copy, _ = [pa.table({n: schemes.texts(c) for n, c in t.items()}) for t in columns]
+    changed = copy.set_column(0, "c", schemes.texts(np.where(np.arange(1000) == 3, 0, x)))
+    assert audit(source, [copy, changed]).clean
+
+
+def test_other_types_of_the_same_values_are_the_same_values(tmp_path):
+    """A CSV has microseconds where the source has milliseconds, and digits that were text."""
+    days = schemes.truth(2, 20_000)
+    copies = ours(days, 2)
+    tables_ = [
+        pa.table(
+            {
+                "at": pa.array(codes.astype(np.int64) * 86_400_000, pa.timestamp("ms")),
+                "code": pa.array([f"{code}" for code in codes]),
+            }
+        )
+        for codes in (days, *copies)
+    ]
+    told = {"columns": {"at": {"role": "category"}}}
+    for i, table in enumerate(tables_[1:]):
+        pacsv.write_csv(table, tmp_path / f"{i}.csv")
+        (tmp_path / f"{i}.csv.meta.json").write_text(json.dumps(told))
+    found = audit(tables_[0], [tmp_path / f"{i}.csv" for i in range(3)])
+    assert [shown.name for shown in found.categories.judged] == ["at", "code"]
+    assert found.clean, [check.note for check in found.faults]
+    assert found.left_out == {}
+
+
+def test_nothing_that_can_be_compared_is_refused():
+    names = pa.table({"id": pa.array([f"p{i}" for i in range(70_000)])})
+    with pytest.raises(SourceError, match="nothing is left to compare: id have too many values"):
+        audit(names, [names])

@@ -122,7 +122,27 @@ def test_a_wrong_label_a_value_kept_too_often_and_wrong_draws_are_told_apart(tmp
     assert "draws" in {check.name for check in even.faults}
     assert released(tmp_path, table, refreshed(x, q, np.full(4, 0.25)), base="uniform").clean
     bare = released(tmp_path, table, x)
-    assert {check.name for check in bare.faults} == {"retention", "draws", "noise"}
+    assert {check.name for check in bare.faults} == {"retention", "draws"}
+
+
+def test_values_that_happen_not_to_show_are_not_taken_for_pooled(tmp_path):
+    """600 values of three rows each, much noise: a third of them is nowhere to be seen."""
+    cells = [f"v{i}" for i in range(600) for _ in range(3)] + [f"rare {i}" for i in range(8)]
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        dataset = known_dataset(folder, pa.table({"c": cells}), number=number, min_count=3)
+        path = dataset.release(to="r", privacy=0.9).write(folder / "r.parquet")
+        assert audit(pa.table({"c": cells}), [path]).clean
+
+
+def test_few_rows_and_little_noise_are_no_fault(tmp_path):
+    """One changed cell of a hundred, where a fifth of one was expected: chance, not a fault."""
+    cells = ["x", "y"] * 50
+    dataset = known_dataset(tmp_path, pa.table({"c": cells}))
+    for privacy in (0.001, 0.002, 0.004, 0.008, 0.016):
+        path = dataset.release(to="r", privacy=privacy).write(tmp_path / f"{privacy}.parquet")
+        assert audit(pa.table({"c": cells}), [path]).clean
 
 
 def test_a_value_that_the_source_does_not_hold_is_found(tmp_path):

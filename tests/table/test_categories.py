@@ -191,6 +191,18 @@ def test_a_pool_is_never_rare_itself():
     assert there_and_back({"c": pa.array([*"aaa", "x"])}, min_count=3) == {"c": [OTHER] * 4}
 
 
+def test_what_is_called_like_the_pool_is_not_rare_either():
+    assert frozen({"c": pa.array([*"aaaaa", *"bbbbbbb", OTHER])}, min_count=3).counts == (7, 6)
+    column = {"c": pa.array([1] * 5 + [2] * 7 + [None])}
+    assert frozen(column, min_count=3, hide_missing=("c",)).counts == (7, 6)
+
+
+def test_a_pool_of_texts_leaves_missing_values_alone():
+    found = frozen({"c": pa.array([*"aaaaa", *"xyz", OTHER, None])}, min_count=3)
+    assert not found.hides_missing
+    assert found.counts == (5, 4)
+
+
 @given(
     counts=st.lists(st.integers(1, 30), min_size=1, max_size=20),
     min_count=st.integers(0, 40),

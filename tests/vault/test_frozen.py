@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cornerwave.moments import Moments, factor
 from cornerwave.table.scale import Scale
-from cornerwave.vault.frozen import Frozen
+from cornerwave.vault.frozen import Draws, Frozen
 from tests.conftest import decide
 
 
@@ -23,8 +23,8 @@ def frozen_of(X: np.ndarray) -> Frozen:
 def freeze(schema, types, moments):
     scales = (Scale(),) * len(schema.perturbed)
     shape = factor(moments.covariance)
-    quantiles = {"c1": ((0.1, -0.5), (1 / 3, 0.5))}
-    return Frozen.of(schema, types, scales, moments, shape, (), (), "2:00", quantiles)
+    draws = Draws(moments.mean, moments.covariance / 3, {"c1": ((0.1, -0.5), (1 / 3, 0.5))})
+    return Frozen.of(schema, types, scales, moments, shape, (), (), "2:00", draws)
 
 
 def bits(frozen: Frozen) -> list[bytes]:
@@ -42,19 +42,20 @@ def test_json_gives_every_bit_back(values):
         frozen.fingerprint,
     )
     assert again.noise_format == frozen.noise_format
-    assert again.quantiles == frozen.quantiles
+    assert again.draws.quantiles == frozen.draws.quantiles
+    assert again.draws.covariance.tobytes() == frozen.draws.covariance.tobytes()
     assert again.to_json() == frozen.to_json()
 
 
 def test_a_table_registered_before_stays_what_it_was():
-    """No quantiles: plain draws. No word of a slope: level stretches."""
+    """No law of draws: plain ones. No word of a slope: level stretches."""
     frozen = frozen_of(np.arange(8.0).reshape(-1, 2))
     kept = json.loads(frozen.to_json())
-    del kept["quantiles"]
+    del kept["draws"]
     for scale in kept["scales"]:
         del scale["sloping"]
     before = Frozen.from_json(json.dumps(kept))
-    assert before.quantiles is None
+    assert before.draws is None
     assert not any(scale.sloping for scale in before.scales)
     assert bits(before) == bits(frozen)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cornerwave.audit.stated import Stated
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table.encoded import Encoded, one_chunk
+from cornerwave.table.encoded import Encoded, one_chunk, value_type
 from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.read import Source, open_source
 
@@ -66,6 +66,11 @@ class Aligned:
             if name not in refreshed and all(_has_number(t, name) for t in (truth, *opened))
         ]
         left_out = {name: why for name in numbers if (why := stated.not_comparable(name))}
+        left_out |= {
+            name: f"{name} is no number or category in all of the files"
+            for name in shared
+            if name not in {*numbers, *refreshed}
+        }
         columns = tuple(name for name in numbers if name not in left_out)
         if not columns and not categories:
             raise ColumnError(_nothing_to_compare([truth, *opened], left_out))
@@ -110,9 +115,10 @@ class Aligned:
     def category_blocks(self) -> Iterator[list[Encodings]]:
         """Yield, for the same rows, the encoded categories of the source and of each copy."""
         names = [name for group in self.categories for name in group]
+        types = {name: value_type(self.source.schema.field(name).type) for name in names}
         yield from _side_by_side(
             [self.source, *self.copies],
-            lambda source: _encodings(source, names),
+            lambda source: _encodings(source, types),
             lambda encodings: len(encodings[names[0]].codes),
         )
 
@@ -197,9 +203,24 @@ def _matrices(
         yield matrix
 
 
-def _encodings(source: Source, columns: Sequence[str]) -> Iterator[Encodings]:
-    for group in source.groups(columns, BLOCK_ROWS):
-        yield {name: Encoded.of(one_chunk(group.column(name)), name) for name in columns}
+def _encodings(source: Source, types: Mapping[str, pa.DataType]) -> Iterator[Encodings]:
+    """Yield blocks of encoded columns, their values as the types that the source has."""
+    for group in source.groups(list(types), BLOCK_ROWS):
+        yield {
+            name: Encoded.of(_as(one_chunk(group.column(name)), type_), name)
+            for name, type_ in types.items()
+        }
+
+
+def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return values as a type; as they are where that cannot be."""
+    if value_type(array.type) == type_:
+        return array
+    plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    try:
+        return plain.cast(type_, safe=not pa.types.is_temporal(type_))
+    except pa.ArrowException:
+        return plain
 
 
 def _floats(array: pa.Array, name: str) -> Floats:

@@ -1,16 +1,22 @@
 """The audit of categories: one pass, of which rows are kept; then checks, and guesses."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cornerwave.audit.alignment import Aligned
+from cornerwave.audit.chance import share
 from cornerwave.audit.checks import Check
 from cornerwave.audit.guesses import Guessed, Guesses, guess_all
 from cornerwave.audit.path import check_paths
 from cornerwave.audit.refreshes import check_refreshes
-from cornerwave.audit.shown import Collected, Shown
+from cornerwave.audit.shown import ABSENT, Collected, Shown
+from cornerwave.audit.stated import Stated
 
 Progress = Callable[[int], None]
+
+NOTHING = 0.005
+"""A copy that refreshed a smaller share of a category than this has hidden nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +71,39 @@ def audit_categories(aligned: Aligned, progress: Progress, *, alone: bool = Fals
         checks=(
             *check_refreshes([*judged, *stated_bare], aligned.stated),
             *check_paths(judged),
-            *_bare_copies([*judged, *bare] if alone else judged),
+            *_bare_copies(judged, bare, aligned.stated, alone=alone),
         ),
         guesses=guess_all(judged) if judged else None,
     )
 
 
-def _bare_copies(categories: Sequence[Shown]) -> Iterator[Check]:
-    """Name the copies that show every category as the source has it."""
-    for i in range(len(categories[0].codes) - 1 if categories else 0):
-        if all((shown.codes[1 + i] == shown.truth).all() for shown in categories):
+def _bare_copies(
+    judged: Sequence[Shown], bare: Sequence[Shown], stated: Stated, *, alone: bool
+) -> Iterator[Check]:
+    """Name copies that show a category as the source has it, or are the source.
+
+    Where a copy states how it was refreshed, its retention is judged instead.
+    """
+    everything = [*judged, *bare]
+    for i in range(len(stated.copies) if everything else 0):
+        untold = [each for each in everything if not _states(stated, i, each)]
+        same = [each for each in untold if (each.codes[1 + i] == each.truth).all()]
+        if alone and len(same) == len(everything):
             yield Check("noise", (i,), 0.0, 0.0, False, "has no noise: it is the source")
+            continue
+        for each in same:
+            if each in judged and _refreshed_at_most(each, len(everything)) < NOTHING:
+                note = f"shows {each.name} as the source has it"
+                yield Check("noise", (i,), 0.0, 0.0, False, note)
+
+
+def _states(stated: Stated, copy: int, shown: Shown) -> bool:
+    base = stated.column(copy, shown.columns[0]).get("base")
+    return stated.noise[copy] is not None and base is not None
+
+
+def _refreshed_at_most(shown: Shown, comparisons: int) -> float:
+    """Return what share of cells may have been refreshed for none of them to have changed."""
+    pi = shown.counts / max(shown.counts.sum(), 1)
+    rows = int((shown.truth != ABSENT).sum()) * (1.0 - float((pi**2).sum()))
+    return math.log(1 / share(comparisons)) / max(rows, 1e-300)

@@ -80,6 +80,9 @@ def audit(
     categories = None
     if aligned.categories:
         categories = audit_categories(aligned, progress, alone=numbers is None)
+    if numbers is None and categories is not None and not categories.kept:
+        names = ", ".join(categories.boundless)
+        raise SourceError(f"nothing is left to compare: {names} have too many values")
     rows = numbers.found.rows if numbers else categories.rows if categories else 0
     if rows < LEAST_ROWS:
         raise SourceError(f"{rows:,} rows; an audit needs {LEAST_ROWS} at least")

@@ -61,6 +61,8 @@ def audit_numbers(aligned: Aligned, progress: Progress) -> Numbers | dict[str, s
     Returns why each is left out if none can be judged, but there are categories.
     """
     found, watched = _pass_over(aligned, progress)
+    if watched is None:
+        return {name: f"{name}: too few rows have every number" for name in aligned.columns}
     kinds = _kinds(found)
     used = [n for n, kind in enumerate(kinds) if kind == "perturbed"]
     used = used or [n for n, kind in enumerate(kinds) if kind == "bare" and _owed(aligned, n)]
@@ -89,7 +91,7 @@ def audit_numbers(aligned: Aligned, progress: Progress) -> Numbers | dict[str, s
     )
 
 
-def _pass_over(aligned: Aligned, progress: Progress) -> tuple[Statistics, Watched]:
+def _pass_over(aligned: Aligned, progress: Progress) -> tuple[Statistics, Watched | None]:
     stream = aligned.blocks()
     first = next(stream, None)
     if first is None:
@@ -103,6 +105,8 @@ def _pass_over(aligned: Aligned, progress: Progress) -> tuple[Statistics, Watche
         steps = rounding.still(steps, block[1:])
         progress(block[0].shape[1])
     found = sums.statistics(steps)
+    if found.complete < LEAST_ROWS and aligned.categories:
+        return found, None
     if found.complete < LEAST_ROWS:
         raise SourceError(
             f"{found.complete:,} rows have a value in every shared column of every file; "

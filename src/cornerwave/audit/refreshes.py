@@ -6,7 +6,7 @@ pi, is a draw of its own: y with probability q [y = x] + (1 - q) pi_y. So for ea
     retention   the rows that hold it and still show it are Binomial(n_x, q + (1 - q) pi_x)
     draws       the rows that show it and hold another are Binomial(n - n_x, (1 - q) pi_x)
 
-and by Chernoff's bound the signed root of twice the divergence, n KL(found, expected),
+and by Chernoff's bound the root of twice the divergence, n KL(found, expected),
 exceeds z with a probability below exp(-z^2 / 2), whatever n is.
 """
 
@@ -82,7 +82,10 @@ class _Case:
             known = [shown.values.index(pool) for pool in pools if pool in shown.values]
             if not known:
                 return None  # text and other columns together: the pool has no one name
-            truth, counts = _pooled(shown, known[0])
+            visible = _visible(shown)
+            if int(visible.sum()) != told.get("categories"):
+                return None  # values that no copy happens to show are not told from pooled ones
+            truth, counts = _pooled(shown, visible, known[0])
         held = counts > 0 if base == UNIFORM else counts
         pi = np.asarray(held / held.sum())
         own = shown.codes[1 + copy]
@@ -94,7 +97,8 @@ class _Case:
         """Return the worst score of values that stayed, all together or each, and a note."""
         stay = self.q + (1 - self.q) * self.pi
         expected, spread = (self.n * stay).sum(), (self.n * stay * (1 - stay)).sum()
-        overall = abs(float(self.kept.sum() - expected)) / math.sqrt(max(float(spread), 1e-300))
+        off = abs(float(self.kept.sum() - expected))
+        overall = off / math.sqrt(max(float(spread) + off / 3, 1e-300))  # Bernstein
         scores = _scores(self.kept, self.n, stay)
         by_chance = float((self.n * self.pi).sum())
         q = (float(self.kept.sum()) - by_chance) / max(float(self.n.sum()) - by_chance, 1e-300)
@@ -112,10 +116,15 @@ class _Case:
         return float(scores.max()), note
 
 
-def _pooled(shown: Shown, other: int) -> tuple[Any, Floats]:
-    """Return truth and counts with all values that no copy shows made one: they were pooled."""
+def _visible(shown: Shown) -> NDArray[np.bool_]:
+    """Say which values some copy shows."""
     visible = np.zeros(len(shown.values), dtype=bool)
     visible[np.unique(shown.codes[1:][shown.codes[1:] != ABSENT])] = True
+    return visible
+
+
+def _pooled(shown: Shown, visible: NDArray[np.bool_], other: int) -> tuple[Any, Floats]:
+    """Return truth and counts with all values that no copy shows made one: they were pooled."""
     numbers = np.where(visible, np.arange(len(shown.values)), other)
     counts = np.bincount(numbers, shown.counts, len(shown.values)).astype(np.float64)
     return np.where(shown.truth == ABSENT, ABSENT, numbers[shown.truth]), counts

@@ -29,6 +29,9 @@ def verdict(audit: Audit) -> str:
     )
     if gained:
         return gained
+    if broken := [check for check in audit.faults if check.name == "path"]:
+        who = " and ".join(names(audit, broken[0].copies))
+        return f"{who} are no path: together they tell more than the best of them alone."
     if audit.faults:
         return f"No gain from colluding was found, but {count(len(audit.faults), 'fault')}."
     if len(audit.copies) == 1:

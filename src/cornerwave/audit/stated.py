@@ -1,5 +1,6 @@
 """What copies say of themselves, and what follows for an audit that need not believe it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,9 @@ import pyarrow as pa
 from cornerwave.table.read import Source
 from cornerwave.table.schema import is_category
 from cornerwave.table.write import read_metadata
+
+LARGEST = 1e300
+"""More noise than this is no statement."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,10 @@ class Stated:
     def noise(self) -> tuple[float | None, ...]:
         """The noise that each copy states."""
         found = [told.get("noise") for told in self.copies]
-        return tuple(float(v) if isinstance(v, int | float) and v > 0 else None for v in found)
+        return tuple(
+            float(v) if isinstance(v, int | float) and 0 < v < math.inf and v < LARGEST else None
+            for v in found
+        )
 
     def told(self, name: str, what: str) -> list[Any]:
         """Return what each copy that says anything of a column says of it."""
@@ -51,21 +58,21 @@ class Stated:
         return None
 
     def categories(self, shared: Sequence[str], tables: Sequence[Source]) -> list[tuple[str, ...]]:
-        """Return the categories among shared columns, by their type or as a copy says.
+        """Return the categories among shared columns, by the source's type or as a copy says.
 
-        Columns that were refreshed together are one category.
+        What is text in the source is one whatever a copy says of it. Columns that were
+        refreshed together are one category.
         """
         groups: dict[tuple[str, ...], None] = {}
         for name in shared:
-            roles = self.told(name, "role")
-            typed = all(is_category(table.schema.field(name).type) for table in tables)
-            if "category" in roles or (not roles and typed):
+            typed = is_category(tables[0].schema.field(name).type)
+            if typed or "category" in self.told(name, "role"):
                 groups[self._together(name, shared)] = None
         return list(groups)
 
     def _together(self, name: str, shared: Sequence[str]) -> tuple[str, ...]:
         for group in self.told(name, "together"):
-            if isinstance(group, list) and name in group and set(group) <= set(shared):
+            if isinstance(group, list) and name in group and all(part in shared for part in group):
                 return tuple(group)
         return (name,)
 
@@ -75,5 +82,5 @@ def _metadata_of(copy: Source) -> Mapping[str, Any]:
         return {}
     try:
         return read_metadata(copy.path) or {}
-    except (OSError, ValueError, TypeError, pa.ArrowException):
+    except (OSError, ValueError, TypeError, RecursionError, pa.ArrowException):
         return {}

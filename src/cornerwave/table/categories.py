@@ -195,7 +195,7 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
     if any(value != value for case in counted for value in case):
         raise ColumnError(f"{listed(names)}: NaN is among the values; make it missing")
     rare = rare_values(counted, schema.min_count, other)
-    if rare and other in found and not hides:
+    if rare and other == (None,) and other in found and not hides:
         # What is pooled leaves as missing: the two must be one value, or they tell on each other.
         hides, counted = True, dict(found)
         rare = rare_values(counted, schema.min_count, other)

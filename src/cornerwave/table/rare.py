@@ -28,7 +28,8 @@ def rare_values(
     held = counted.get(other, 0)
     rare: set[tuple[Any, ...]] = set()
     for value in rarest:
-        if counted[value] >= min_count and (not rare or held >= min_count):
+        pool_is_fine = held >= min_count or (held == 0 and not rare)
+        if counted[value] >= min_count and pool_is_fine:
             break
         rare.add(value)
         held += counted[value]

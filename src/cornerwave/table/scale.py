@@ -9,7 +9,8 @@ population's size. On a transformed scale it is hidden in proportion. The knots 
 rank scale are averages over equal shares of the rows: a cell stands in one only where
 a whole share has that value. What lies beyond the outermost knots goes to them before
 the noise; after it the way back is a slope throughout, so that no two scores become one
-value, and a set of copies says no more than its best member on the own scale either.
+value (as finely as doubles tell them apart), and a set of copies says no more than its
+best member on the own scale either.
 Both directions use strict arithmetic: the same bits on every machine.
 """
 
@@ -112,6 +113,8 @@ def _sloping(knots: Knots) -> tuple[Floats, Floats]:
             lowest, highest = start == 0, start + count == len(values)
             shift = 0.0 if lowest else 1.0 if highest else 0.5
             values[start : start + count] += (part - shift) * step
+    for place in range(1, len(values)):  # where a rise is lost in rounding
+        values[place] = max(values[place], np.nextafter(values[place - 1], np.inf))
     ends = [
         values[at]
         + RISE * (values[at] - values[by]) / (scores[at] - scores[by]) * (end - scores[at])

@@ -25,12 +25,41 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Draws:
+    """What a draw in the place of a number that is missing in secret goes by.
+
+    Mean and covariance are those of the complete rows, so that a column which follows from
+    others does so here, and `quantiles` those of the columns that hide missing values.
+    """
+
+    mean: Floats
+    covariance: Floats
+    quantiles: Mapping[str, Knots]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept in the ledger."""
+        return {
+            "mean": self.mean.tolist(),
+            "covariance": self.covariance.tolist(),
+            "quantiles": self.quantiles,
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> "Draws":
+        """Return what `to_json` wrote."""
+        mean = np.array(kept["mean"], dtype=np.float64)
+        covariance = np.array(kept["covariance"], dtype=np.float64).reshape(len(mean), len(mean))
+        laws = {name: _knots(knots) for name, knots in kept["quantiles"].items()}
+        return cls(mean, covariance, laws)
+
+
+@dataclass(frozen=True)
 class Frozen:
     """A registered table, without a single one of its cells.
 
     Moments, factor and grid belong to the perturbed columns on their scales; `missing`
-    names the columns that have missing values and show it, `quantiles` are those of the
-    columns that hide theirs (None in tables that were registered without).
+    names the columns that have missing values and show it, `draws` is what stands in for
+    those that hide theirs (None in tables that were registered without).
     """
 
     schema: Schema
@@ -44,7 +73,7 @@ class Frozen:
     categories: tuple[Categories, ...]
     missing: tuple[str, ...]
     fingerprint: str
-    quantiles: Mapping[str, Knots] | None = None
+    draws: Draws | None = None
     noise_format: int = NOISE_FORMAT
 
     @classmethod
@@ -58,7 +87,7 @@ class Frozen:
         categories: tuple[Categories, ...],
         missing: tuple[str, ...],
         fingerprint: str,
-        quantiles: Mapping[str, Knots],
+        draws: Draws | None = None,
     ) -> "Frozen":
         """Freeze what one pass over the source found."""
         return cls(
@@ -73,7 +102,7 @@ class Frozen:
             categories=categories,
             missing=missing,
             fingerprint=fingerprint,
-            quantiles=quantiles,
+            draws=draws,
         )
 
     def scaled(self, numbers: Floats) -> Floats:
@@ -104,7 +133,7 @@ class Frozen:
                 "categories": [categories.to_json() for categories in self.categories],
                 "missing": list(self.missing),
                 "fingerprint": self.fingerprint,
-                "quantiles": self.quantiles,
+                "draws": self.draws and self.draws.to_json(),
             },
             allow_nan=False,
         )
@@ -136,7 +165,7 @@ class Frozen:
             ),
             missing=tuple(kept["missing"]),
             fingerprint=kept["fingerprint"],
-            quantiles=_quantiles(kept.get("quantiles")),
+            draws=Draws.from_json(kept["draws"]) if kept.get("draws") else None,
             noise_format=kept["noise_format"],
             **arrays,
         )
@@ -144,10 +173,6 @@ class Frozen:
 
 def _knots(kept: Sequence[Sequence[float]]) -> Knots:
     return tuple((value, score) for value, score in kept)
-
-
-def _quantiles(kept: Mapping[str, Any] | None) -> Mapping[str, Knots] | None:
-    return None if kept is None else {name: _knots(knots) for name, knots in kept.items()}
 
 
 def on_scales(scales: Sequence[Scale], names: Sequence[str], numbers: Floats) -> Floats:
