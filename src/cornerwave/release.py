@@ -29,6 +29,7 @@ from cornerwave.noise.stream import Ids
 from cornerwave.rows import Group, Secrets, group_rows, numbered
 from cornerwave.table.fingerprint import Fingerprint
 from cornerwave.table.finish import Finish
+from cornerwave.table.kinds import plain_type
 from cornerwave.table.read import ENCODED_TEXT, Source
 from cornerwave.table.schema import CATEGORY, PERTURBED, Column
 from cornerwave.vault.frozen import Frozen
@@ -93,8 +94,8 @@ class Order:
 def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
     """Return what a recipient needs to know about a column to reckon with its noise."""
     type_ = frozen.source_types.field(column.name).type
-    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
-    told: dict[str, Any] = {"role": column.role, "type": str(plain), "unit": column.unit}
+    plain = str(plain_type(type_))
+    told: dict[str, Any] = {"role": column.role, "type": plain, "unit": column.unit}
     if column.role == PERTURBED:
         place = frozen.schema.perturbed.index(column.name)
         told["transform"] = column.transform
@@ -281,7 +282,7 @@ def _field(column: Column, types: pa.Schema, finish: Finish) -> pa.Field:
     type_ = types.field(column.name).type
     if column.role == PERTURBED:
         return pa.field(column.name, finish.type_of(column.name, type_))
-    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    plain = plain_type(type_)
     apart = column.role == CATEGORY and plain == pa.string()
     return pa.field(column.name, ENCODED_TEXT if apart else plain)
 

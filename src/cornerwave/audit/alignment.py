@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from cornerwave.audit.stated import Stated
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table.encoded import Encoded, one_chunk, value_type
+from cornerwave.table.kinds import is_text
 from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.read import Source, open_source
 
@@ -136,20 +137,11 @@ def _opened_like(truth: Source, copy: Any) -> Source:
     texts = {
         own.name: pa.string()
         for own in opened.schema
-        if own.name in truth.schema.names and _is_text(truth.schema.field(own.name).type)
+        if own.name in truth.schema.names and is_text(truth.schema.field(own.name).type)
     }
     if opened.path is None or all(opened.schema.field(name).type == t for name, t in texts.items()):
         return opened
     return open_source(copy, {own.name: texts.get(own.name, own.type) for own in opened.schema})
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
-    return bool(
-        pa.types.is_string(plain)
-        or pa.types.is_large_string(plain)
-        or pa.types.is_string_view(plain)
-    )
 
 
 def _side_by_side(
@@ -197,7 +189,7 @@ def _matrices(
     for group in source.groups(columns, BLOCK_ROWS):
         matrix = np.empty((len(columns), group.num_rows))
         for row, name in zip(matrix, columns, strict=True):
-            row[:] = _floats(_whole(group.column(name)), name)
+            row[:] = _floats(one_chunk(group.column(name)), name)
             if name in logarithmic:
                 np.log1p(row, out=row)
         yield matrix
@@ -234,10 +226,6 @@ def _floats(array: pa.Array, name: str) -> Floats:
     if pa.types.is_integer(array.type):  # a rounded copy may lie beyond what a double can count
         array = array.cast(pa.float64(), safe=False)
     return to_floats(array, name)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _ahead(items: Iterator[Block], pool: ThreadPoolExecutor) -> Iterator[Block]:
@@ -281,7 +269,7 @@ def _same_order(source: Source, copy: Source, key: str) -> bool:
 
 
 def _texts(table: pa.Table, key: str) -> pa.Array:
-    return _whole(pc.cast(table.column(key), pa.string()))
+    return one_chunk(pc.cast(table.column(key), pa.string()))
 
 
 def _sorted_like(source: Source, copy: Source, columns: Sequence[str], key: str) -> Source:

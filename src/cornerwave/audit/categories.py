@@ -60,7 +60,6 @@ def audit_categories(aligned: Aligned, progress: Progress, *, alone: bool = Fals
     constant = [each for each in shown if each.constant]
     bare = [each for each in shown if each.bare and not each.constant]
     judged = [each for each in shown if not each.bare and not each.constant]
-    stated_bare = [each for each in bare if aligned.stated.told(each.columns[0], "role")]
     return Categories(
         rows=collected.rows,
         kept=shown[0].codes.shape[1] if shown else 0,
@@ -69,7 +68,7 @@ def audit_categories(aligned: Aligned, progress: Progress, *, alone: bool = Fals
         bare=tuple(each.name for each in bare),
         boundless=tuple(collected.boundless),
         checks=(
-            *check_refreshes([*judged, *stated_bare], aligned.stated),
+            *check_refreshes([*judged, *bare], aligned.stated),
             *check_paths(judged),
             *_bare_copies(judged, bare, aligned.stated, alone=alone),
         ),
@@ -86,24 +85,25 @@ def _bare_copies(
     """
     everything = [*judged, *bare]
     for i in range(len(stated.copies) if everything else 0):
-        untold = [each for each in everything if not _states(stated, i, each)]
-        same = [each for each in untold if (each.codes[1 + i] == each.truth).all()]
-        if alone and len(same) == len(everything):
+        if alone and all(_left_bare(each, i, stated) for each in everything):
             yield Check("noise", (i,), 0.0, 0.0, False, "has no noise: it is the source")
             continue
-        for each in same:
-            if each in judged and _refreshed_at_most(each, len(everything)) < NOTHING:
+        for each in judged:
+            few = _refreshed_at_most(each, len(everything)) < NOTHING
+            if few and _left_bare(each, i, stated):
                 note = f"shows {each.name} as the source has it"
                 yield Check("noise", (i,), 0.0, 0.0, False, note)
 
 
-def _states(stated: Stated, copy: int, shown: Shown) -> bool:
-    base = stated.column(copy, shown.columns[0]).get("base")
-    return stated.noise[copy] is not None and base is not None
+def _left_bare(shown: Shown, copy: int, stated: Stated) -> bool:
+    """Whether a copy shows a category as it is, and does not state how it was refreshed."""
+    told = stated.column(copy, shown.columns[0]).get("base")
+    if stated.noise[copy] is not None and told is not None:
+        return False
+    return bool((shown.codes[1 + copy] == shown.truth).all())
 
 
 def _refreshed_at_most(shown: Shown, comparisons: int) -> float:
     """Return what share of cells may have been refreshed for none of them to have changed."""
-    pi = shown.counts / max(shown.counts.sum(), 1)
-    rows = int((shown.truth != ABSENT).sum()) * (1.0 - float((pi**2).sum()))
+    rows = int((shown.truth != ABSENT).sum()) * shown.variance
     return math.log(1 / share(comparisons)) / max(rows, 1e-300)

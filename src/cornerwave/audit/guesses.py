@@ -94,12 +94,13 @@ class _Seen:
     y: Any
     held: Flags
     pi: Floats
+    variance: float
 
     @classmethod
     def of(cls, shown: Shown, copy: int) -> "_Seen":
         held = shown.truth != ABSENT
         x, y = (np.where(held, codes, 0) for codes in (shown.truth, shown.codes[1 + copy]))
-        return cls(x, y, held, shown.counts / max(shown.counts.sum(), 1))
+        return cls(x, y, held, shown.pi, shown.variance)
 
     @property
     def right(self) -> Flags:
@@ -132,7 +133,7 @@ class _Seen:
         others = (float((pi**2).sum()) - pi[self.y] ** 2) / rest**2
         wrong = ~self.right
         off = (1 - p) ** 2 * others + wrong * (1 - 2 * (1 - p) * pi[self.x] / rest)
-        return np.asarray(((self.right - p) ** 2 + off) / max(1.0 - float((pi**2).sum()), 1e-300))
+        return np.asarray(((self.right - p) ** 2 + off) / self.variance)
 
     def hits(self, p: Floats) -> Flags:
         """Say where the likeliest value is the truth, y having p."""

@@ -43,6 +43,16 @@ class Shown:
         return "+".join(self.columns)
 
     @property
+    def pi(self) -> NDArray[np.float64]:
+        """How often the source holds each value."""
+        return np.asarray(self.counts / max(self.counts.sum(), 1))
+
+    @property
+    def variance(self) -> float:
+        """The variance of all indicators together: 1 - sum of pi^2."""
+        return max(1.0 - float((self.pi**2).sum()), 1e-300)
+
+    @property
     def truth(self) -> Numbers:
         """What the source holds."""
         return np.asarray(self.codes[0])

@@ -1,6 +1,5 @@
 """What copies say of themselves, and what follows for an audit that need not believe it."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +30,7 @@ class Stated:
         """The noise that each copy states."""
         found = [told.get("noise") for told in self.copies]
         return tuple(
-            float(v) if isinstance(v, int | float) and 0 < v < math.inf and v < LARGEST else None
-            for v in found
+            float(v) if isinstance(v, int | float) and 0 < v < LARGEST else None for v in found
         )
 
     def told(self, name: str, what: str) -> list[Any]:

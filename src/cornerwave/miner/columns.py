@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from cornerwave.errors import BiasWarning, ColumnError
+from cornerwave.table.kinds import is_text
 from cornerwave.table.numbers import is_number
 
 MARGINAL, UNIFORM = "marginal", "uniform"
@@ -99,12 +100,6 @@ def _column(
         hides_missing=hides_missing,
         mixes_missing=bool(known.get("pooled")) and not (hides_missing or is_text(field.type)),
     )
-
-
-def is_text(type_: pa.DataType) -> bool:
-    """Say whether a column holds text, in which pooled values have a name of their own."""
-    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
-    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
 
 
 def refuse_mixed(column: Column) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cornerwave.errors import BiasWarning
 from cornerwave.miner.columns import LOG1P, Column
 from cornerwave.miner.regression import Feature
+from cornerwave.table.kinds import plain_type
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
 
@@ -73,7 +74,10 @@ def feature_blocks(
 
 def find_labels(source: Source, columns: Sequence[Column]) -> dict[str, pa.Array]:
     """Return the distinct values of each column, sorted; missing is one where it is hidden."""
-    found = {column.name: pa.array([], _plain(source, column)) for column in columns}
+    found = {
+        column.name: pa.array([], plain_type(source.schema.field(column.name).type))
+        for column in columns
+    }
     for batch in source.batches(list(found)):
         for name, known in found.items():
             values = _decoded(batch.column(name)).unique()
@@ -120,11 +124,6 @@ def _feature(
         return np.asarray(of_column, dtype=np.float64)
     place = labels[feature.column.name].to_pylist().index(feature.label)
     return np.where(of_column == -1, np.nan, (of_column == place).astype(np.float64))
-
-
-def _plain(source: Source, column: Column) -> pa.DataType:
-    type_ = source.schema.field(column.name).type
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def _decoded(array: pa.Array) -> pa.Array:

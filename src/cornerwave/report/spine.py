@@ -16,6 +16,7 @@ from cornerwave.miner import Copy
 from cornerwave.report.copies import Copies, Shown, look
 from cornerwave.report.original import look_behind
 from cornerwave.report.page import render_external, render_owner
+from cornerwave.table.kinds import plain_type
 from cornerwave.table.write import check_place, write_text
 
 ENDINGS = (".html", ".htm")
@@ -84,5 +85,5 @@ def shown_of(dataset: Dataset) -> Shown:
 
 
 def _is_whole(type_: pa.DataType) -> bool:
-    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    plain = plain_type(type_)
     return bool(pa.types.is_integer(plain) or pa.types.is_date(plain))

@@ -29,6 +29,7 @@ from cornerwave.table.encoded import (
     stored_type,
     value_type,
 )
+from cornerwave.table.kinds import is_text
 from cornerwave.table.rare import OTHER, rare_values
 from cornerwave.table.schema import UNIFORM, Schema, listed
 
@@ -187,7 +188,7 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
     Raises ColumnError if there is nothing to draw from.
     """
     kinds = [value_type(types.field(name).type) for name in names]
-    other = tuple(OTHER if _is_text(kind) else None for kind in kinds)
+    other = tuple(OTHER if is_text(kind) else None for kind in kinds)
     hides = len(names) > 1 or schema.column(names[0]).hide_missing
     counted = {c: n for c, n in found.items() if hides or None not in c}
     if not counted:
@@ -215,10 +216,6 @@ def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schem
         hides_missing=hides,
         pooled=bool(rare),
     )
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _distinct(ordered: Sequence[tuple[Any, ...]], place: int, kind: pa.DataType) -> pa.Array:

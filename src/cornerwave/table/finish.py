@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.table.kinds import plain_type
 from cornerwave.table.numbers import unit_of
 from cornerwave.table.scale import Scale
 from cornerwave.table.schema import Column, Schema, listed
@@ -85,13 +86,13 @@ class Finish:
 
     def type_of(self, name: str, source: pa.DataType) -> pa.DataType:
         """Return the type of a perturbed column in the copy."""
-        return _value_type(source) if name in self.round else pa.float64()
+        return plain_type(source) if name in self.round else pa.float64()
 
     def apply(self, name: str, values: Floats, source: pa.DataType) -> pa.Array:
         """Return a perturbed column as it leaves; NaN is missing."""
         low, high = _bounds(self.clip, name, unit_of(source))
         if name in self.round:
-            return nearest(values, _value_type(source), low, high)
+            return nearest(values, plain_type(source), low, high)
         if low is not None or high is not None:
             values = np.clip(values, low, high)
         return pa.array(values, from_pandas=True)
@@ -107,7 +108,7 @@ class Finish:
         low, high = _bounds(self.clip, name, unit_of(source))
         if name not in self.round:
             return {"rounded": None, "clipped": _told(low, high)}
-        type_ = _value_type(source)
+        type_ = plain_type(source)
         step = step_of(type_) or Fraction(1)
         least, most = (float(end * step) for end in ends_of(type_, low, high))
         far = REACH * deviation
@@ -127,10 +128,6 @@ def _told(low: float | None, high: float | None) -> list[float | None] | None:
 
 def _type_of(column: Column) -> pa.DataType | None:
     return type_named(column.type)
-
-
-def _value_type(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def _bounds(

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cornerwave.errors import ColumnError
+from cornerwave.table.kinds import plain_type
 
 EXACT = 2**53
 """Whole numbers beyond this are not exact in double precision."""
@@ -23,7 +24,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 def is_number(type_: pa.DataType) -> bool:
     """Say whether a column of this type can be perturbed as a number."""
-    type_ = _value_type(type_)
+    type_ = plain_type(type_)
     return bool(
         _types.is_integer(type_)
         or _types.is_floating(type_)
@@ -34,7 +35,7 @@ def is_number(type_: pa.DataType) -> bool:
 
 def unit_of(type_: pa.DataType) -> str | None:
     """Return what one unit means for dates and times; None for plain numbers."""
-    type_ = _value_type(type_)
+    type_ = plain_type(type_)
     if _types.is_date(type_):
         return "days since 1970-01-01"
     if _types.is_timestamp(type_):
@@ -100,7 +101,3 @@ def _checked(whole: pa.Array, name: str) -> pa.Array:
             "they are likely identifiers: --drop the column, or make it the --key"
         )
     return whole.cast(pa.float64(), safe=False)
-
-
-def _value_type(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if _types.is_dictionary(type_) else type_

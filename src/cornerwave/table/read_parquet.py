@@ -13,6 +13,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as papq
 
 from cornerwave.errors import ColumnError, SourceError
+from cornerwave.table.kinds import plain_type
 from cornerwave.table.schema import check_distinct
 from cornerwave.table.source import Batches, Source
 
@@ -101,7 +102,6 @@ def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def _repeated(value: Any, rows: int, type_: pa.DataType) -> pa.Array:
     if type_ == pa.string() or pa.types.is_dictionary(type_):
-        plain = type_.value_type if pa.types.is_dictionary(type_) else type_
-        encoded = pa.repeat(pa.scalar(value, plain), rows).dictionary_encode()
+        encoded = pa.repeat(pa.scalar(value, plain_type(type_)), rows).dictionary_encode()
         return encoded if type_ == pa.string() else encoded.cast(type_)
     return pa.repeat(pa.scalar(value, type_), rows)

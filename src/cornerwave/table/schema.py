@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.table.kinds import is_text, plain_type
 from cornerwave.table.numbers import is_number, unit_of
 
 PERTURBED, CATEGORY, KEY, KEPT, DROPPED = "perturbed", "category", "key", "kept", "dropped"
@@ -164,13 +165,7 @@ def _group(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
 def is_category(type_: pa.DataType) -> bool:
     """Say whether a column of this type is refreshed unless something else is said."""
     types = pa.types
-    return bool(
-        types.is_dictionary(type_)
-        or types.is_string(type_)
-        or types.is_large_string(type_)
-        or types.is_string_view(type_)
-        or types.is_boolean(type_)
-    )
+    return bool(types.is_dictionary(type_) or is_text(type_) or types.is_boolean(type_))
 
 
 def _column(part: pa.Field, choices: Choices) -> Column:
@@ -200,8 +195,7 @@ def _column(part: pa.Field, choices: Choices) -> Column:
 
 
 def _check_category(part: pa.Field) -> None:
-    plain = part.type.value_type if pa.types.is_dictionary(part.type) else part.type
-    if pa.types.is_nested(plain):
+    if pa.types.is_nested(plain_type(part.type)):
         raise ColumnError(f"{part.name!r}: a nested column ({part.type}) cannot be a category")
     if pa.types.is_floating(part.type):
         raise ColumnError(

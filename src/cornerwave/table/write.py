@@ -22,6 +22,7 @@ import pyarrow.ipc as paipc
 import pyarrow.parquet as papq
 
 from cornerwave.errors import OutputError, OutputExists
+from cornerwave.table.kinds import plain_type
 from cornerwave.table.read import ARROW, ENDINGS, PARQUET
 
 METADATA_KEY = b"cornerwave"
@@ -126,10 +127,7 @@ def _writer(file: Any, path: Path, schema: pa.Schema) -> Any:
 
 def plain(schema: pa.Schema) -> pa.Schema:
     """Return the columns as recipients see them: in none do distinct values stand apart."""
-    columns = [
-        column.with_type(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in schema
-    ]
+    columns = [column.with_type(plain_type(column.type)) for column in schema]
     return pa.schema(columns, metadata=schema.metadata)
 
 
