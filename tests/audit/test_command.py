@@ -214,3 +214,23 @@ def test_attack_on_categories_alone_says_what_does_it(folder: Path) -> None:
     done = command("attack", "words.parquet", "--noise", 1, folder=folder)
     assert done.returncode == 2
     assert "share no number to estimate; audit judges their categories" in done.stderr
+
+
+def test_the_json_of_categories_is_documented(folder: Path) -> None:
+    rng = np.random.default_rng(2)
+    table = pa.table({"c": rng.choice(["x", "y", "z"], 3000), "d": rng.choice(["u", "v"], 3000)})
+    papq.write_table(table, folder / "words.parquet")
+    (folder / "words").mkdir()
+    dataset = known_dataset(folder / "words", folder / "words.parquet", number=2)
+    for name, level in LEVELS.items():
+        dataset.release(to=name, noise=level.noise).write(folder / f"words-{name}.parquet")
+    copies = [f"words-{name}.parquet" for name in LEVELS]
+    done = command("audit", "words.parquet", *copies, "--json", folder=folder)
+    assert done.returncode == 0, done.stdout
+    report = json.loads(done.stdout)
+    assert report["categories"]["columns"] == ["c", "d"]
+    assert [guess["by_itself"] for guess in report["categories"]["guesses"]] == [True, True, False]
+    assert report["complete_rows"] is report["noise_across_copies"] is None
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    for name in {*report["categories"], *report["categories"]["guesses"][0]}:
+        assert f"`{name}`" in page, f"{name} is not in docs/audit.md"

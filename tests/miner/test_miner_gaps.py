@@ -199,3 +199,17 @@ def test_a_csv_of_an_older_version_has_its_types_inferred(tmp_path: Path) -> Non
         del known["type"]
     beside.write_text(json.dumps(said))
     assert Copy.open(path).frequencies("n").labels == (tuple(range(9)),)
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_text_of_any_width_tells_the_same(type_):
+    """Pooled text has a name of its own beside missing values; a view of text is text too."""
+    rng = np.random.default_rng(0)
+    cells = rng.choice(["a", "b", "(other)"], 2000, p=[0.5, 0.3, 0.2])
+    column = pa.array(cells, mask=rng.random(2000) < 0.1)
+    told = {"role": "category", "missing": "shown", "base": "marginal", "pooled": True}
+    metadata = {"noise": 1.0, "columns": {"c": told}}
+    found = Copy.open(pa.table({"c": column.cast(type_)}), metadata=metadata).frequencies("c")
+    plain = Copy.open(pa.table({"c": column}), metadata=metadata).frequencies("c")
+    assert list(found.labels[0]) == ["(other)", "a", "b"]
+    assert found.value.tolist() == plain.value.tolist()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cornerwave.errors import BiasWarning
 from cornerwave.miner.columns import LOG1P, Column
 from cornerwave.miner.regression import Feature
-from cornerwave.table.kinds import plain_type
+from cornerwave.table.encoded import value_type
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
 
@@ -75,13 +75,13 @@ def feature_blocks(
 def find_labels(source: Source, columns: Sequence[Column]) -> dict[str, pa.Array]:
     """Return the distinct values of each column, sorted; missing is one where it is hidden."""
     found = {
-        column.name: pa.array([], plain_type(source.schema.field(column.name).type))
+        column.name: pa.array([], value_type(source.schema.field(column.name).type))
         for column in columns
     }
     for batch in source.batches(list(found)):
         for name, known in found.items():
-            values = _decoded(batch.column(name)).unique()
-            found[name] = pa.concat_arrays([known, values.cast(known.type)]).unique()
+            values = _decoded(batch.column(name)).cast(known.type).unique()
+            found[name] = pa.concat_arrays([known, values]).unique()
     for column in columns:
         known = found[column.name]
         known = known.take(pc.sort_indices(known))

@@ -14,9 +14,7 @@ One more seal, on the vault's line, covers every line there is: without it a lin
 be deleted from outside, and the order of the levels would begin anew.
 """
 
-import json
 import sqlite3
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,54 +26,21 @@ import sqlalchemy as sa
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError, WrongKey
 from cornerwave.levels import Level
 from cornerwave.vault.key import Key
+from cornerwave.vault.lines import (
+    DATASET,
+    HOLDING,
+    LEVEL,
+    MARK,
+    TABLES,
+    VAULT,
+    all_lines,
+    dataset_content,
+    holding_content,
+    level_content,
+)
 
 LEDGER_FORMAT = 1
 _WAIT_SECONDS = 120
-
-_tables = sa.MetaData()
-_vault = sa.Table(
-    "vault",
-    _tables,
-    sa.Column("format", sa.Integer, nullable=False),
-    sa.Column("key_check", sa.String(64), nullable=False),
-    sa.Column("made_at", sa.String(32), nullable=False),
-    sa.Column("seal", sa.String(64), nullable=False),
-)
-_dataset = sa.Table(
-    "dataset",
-    _tables,
-    sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("name", sa.String(255), nullable=False, unique=True),
-    sa.Column("source", sa.Text, nullable=True),
-    sa.Column("registered_at", sa.String(32), nullable=False),
-    sa.Column("frozen", sa.Text, nullable=False),
-    sa.Column("seal", sa.String(64), nullable=False),
-)
-_mark = sa.Table(
-    "mark",
-    _tables,
-    sa.Column("mark", sa.String(32), nullable=False, index=True),
-    sa.Column("dataset", sa.ForeignKey("dataset.id"), nullable=False),
-    sa.Column("column", sa.Text, nullable=False),
-)
-_level = sa.Table(
-    "level",
-    _tables,
-    sa.Column("dataset", sa.ForeignKey("dataset.id"), primary_key=True),
-    sa.Column("position", sa.Integer, primary_key=True),
-    sa.Column("noise", sa.Double, nullable=False),
-    sa.Column("seal", sa.String(64), nullable=False),
-    sa.UniqueConstraint("dataset", "noise"),
-)
-_holding = sa.Table(
-    "holding",
-    _tables,
-    sa.Column("dataset", sa.ForeignKey("dataset.id"), primary_key=True),
-    sa.Column("recipient", sa.String(255), primary_key=True),
-    sa.Column("noise", sa.Double, primary_key=True),
-    sa.Column("since", sa.String(32), nullable=False),
-    sa.Column("seal", sa.String(64), nullable=False),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +80,9 @@ class Ledger:
         """Make an empty ledger that belongs to a key."""
         ledger = cls(path, key)
         with ledger._transaction(check=False) as connection:
-            _tables.create_all(connection)
+            TABLES.create_all(connection)
             connection.execute(
-                _vault.insert().values(
+                VAULT.insert().values(
                     format=LEDGER_FORMAT, key_check=_check_value(key), made_at=_now(), seal=""
                 )
             )
@@ -130,7 +95,7 @@ class Ledger:
             raise LedgerDamaged(f"the ledger {path} is missing; restore the latest backup")
         ledger = cls(path, key)
         with ledger._transaction(write=False, check=False) as connection:
-            line = connection.execute(sa.select(_vault)).one()
+            line = connection.execute(sa.select(VAULT)).one()
         if line.format != LEDGER_FORMAT:
             raise LedgerDamaged(
                 f"the ledger has format {line.format}, this version reads {LEDGER_FORMAT}"
@@ -145,14 +110,14 @@ class Ledger:
     def datasets(self) -> list[Entry]:
         """Return all datasets by name."""
         with self._transaction(write=False) as connection:
-            lines = connection.execute(sa.select(_dataset).order_by(_dataset.c.name)).all()
+            lines = connection.execute(sa.select(DATASET).order_by(DATASET.c.name)).all()
         return [self._entry(line) for line in lines]
 
     def dataset(self, name: str) -> Entry:
         """Return one dataset. Raises NoSuchDataset."""
         with self._transaction(write=False) as connection:
-            line = connection.execute(sa.select(_dataset).where(_dataset.c.name == name)).first()
-            names = connection.execute(sa.select(_dataset.c.name)).scalars().all()
+            line = connection.execute(sa.select(DATASET).where(DATASET.c.name == name)).first()
+            names = connection.execute(sa.select(DATASET.c.name)).scalars().all()
         if line is None:
             known = f"it has {', '.join(sorted(names))}" if names else "it is empty; register first"
             raise NoSuchDataset(f"the vault has no dataset {name!r}; {known}")
@@ -164,19 +129,17 @@ class Ledger:
             check_free_name(connection, entry.name)
             _check_new_values(connection, marks)
             connection.execute(
-                _dataset.insert().values(
+                DATASET.insert().values(
                     id=entry.id,
                     name=entry.name,
                     source=entry.source,
                     registered_at=entry.registered_at,
                     frozen=entry.frozen,
-                    seal=self._key_of(entry.id).seal(_dataset_content(entry.id, entry.frozen)),
+                    seal=self._key_of(entry.id).seal(dataset_content(entry.id, entry.frozen)),
                 )
             )
             for mark, column in marks:
-                connection.execute(
-                    _mark.insert().values(mark=mark, dataset=entry.id, column=column)
-                )
+                connection.execute(MARK.insert().values(mark=mark, dataset=entry.id, column=column))
 
     def refuse_taken(self, name: str) -> None:
         """Raise AlreadyRegistered if a dataset has this name."""
@@ -227,9 +190,7 @@ class Ledger:
             while noise and noise[-1] in removable:
                 noise = noise[:-1]
                 connection.execute(
-                    _level.delete().where(
-                        _level.c.dataset == dataset, _level.c.position == len(noise)
-                    )
+                    LEVEL.delete().where(LEVEL.c.dataset == dataset, LEVEL.c.position == len(noise))
                 )
 
     def holdings(self, dataset: str) -> list[Holding]:
@@ -239,11 +200,11 @@ class Ledger:
 
     def _levels(self, connection: sa.Connection, dataset: str) -> tuple[float, ...]:
         lines = connection.execute(
-            sa.select(_level).where(_level.c.dataset == dataset).order_by(_level.c.position)
+            sa.select(LEVEL).where(LEVEL.c.dataset == dataset).order_by(LEVEL.c.position)
         ).all()
         key, before = self._key_of(dataset), ""
         for position, line in enumerate(lines):
-            content = _level_content(before, position, line.noise)
+            content = level_content(before, position, line.noise)
             if line.position != position or not key.fits(line.seal, content):
                 raise LedgerDamaged(
                     f"line {position + 1} of the dataset's levels does not fit its seal: the "
@@ -259,36 +220,36 @@ class Ledger:
         noise: tuple[float, ...],
         new: Iterable[float],
     ) -> tuple[float, ...]:
-        last = sa.select(_level.c.seal).where(
-            _level.c.dataset == dataset, _level.c.position == len(noise) - 1
+        last = sa.select(LEVEL.c.seal).where(
+            LEVEL.c.dataset == dataset, LEVEL.c.position == len(noise) - 1
         )
         seal = connection.execute(last).scalar() or ""
         for position, level in enumerate(new, start=len(noise)):
-            seal = self._key_of(dataset).seal(_level_content(seal, position, level))
+            seal = self._key_of(dataset).seal(level_content(seal, position, level))
             connection.execute(
-                _level.insert().values(dataset=dataset, position=position, noise=level, seal=seal)
+                LEVEL.insert().values(dataset=dataset, position=position, noise=level, seal=seal)
             )
             noise = (*noise, level)
         return noise
 
     def _hold(self, connection: sa.Connection, dataset: str, recipient: str, noise: float) -> None:
         since = _now()
-        seal = self._key_of(dataset).seal(_holding_content(recipient, noise, since))
+        seal = self._key_of(dataset).seal(holding_content(recipient, noise, since))
         connection.execute(
-            _holding.insert().values(
+            HOLDING.insert().values(
                 dataset=dataset, recipient=recipient, noise=noise, since=since, seal=seal
             )
         )
 
     def _holdings(self, connection: sa.Connection, dataset: str) -> list[Holding]:
         lines = connection.execute(
-            sa.select(_holding)
-            .where(_holding.c.dataset == dataset)
-            .order_by(_holding.c.noise, _holding.c.recipient)
+            sa.select(HOLDING)
+            .where(HOLDING.c.dataset == dataset)
+            .order_by(HOLDING.c.noise, HOLDING.c.recipient)
         ).all()
         key = self._key_of(dataset)
         for line in lines:
-            if not key.fits(line.seal, _holding_content(line.recipient, line.noise, line.since)):
+            if not key.fits(line.seal, holding_content(line.recipient, line.noise, line.since)):
                 raise LedgerDamaged(
                     "a line about who holds a copy does not fit its seal: the ledger was changed "
                     "from outside. Restore the latest backup"
@@ -296,7 +257,7 @@ class Ledger:
         return [Holding(line.recipient, Level(line.noise), line.since) for line in lines]
 
     def _entry(self, line: sa.Row[tuple[str, ...]]) -> Entry:
-        if not self._key_of(line.id).fits(line.seal, _dataset_content(line.id, line.frozen)):
+        if not self._key_of(line.id).fits(line.seal, dataset_content(line.id, line.frozen)):
             raise LedgerDamaged(
                 f"the registration of {line.name!r} does not fit its seal: the ledger was changed "
                 "from outside. Restore the latest backup"
@@ -316,8 +277,8 @@ class Ledger:
                     self._check_all(connection)
                 yield connection
                 if write:
-                    seal = self._key.seal(_all_lines(connection))
-                    connection.execute(_vault.update().values(seal=seal))
+                    seal = self._key.seal(all_lines(connection))
+                    connection.execute(VAULT.update().values(seal=seal))
                 connection.commit()
         except sa.exc.DatabaseError as error:
             raise _told(self._path, error) from None
@@ -325,8 +286,8 @@ class Ledger:
             raise LedgerDamaged(f"the ledger {self._path} is empty or damaged") from None
 
     def _check_all(self, connection: sa.Connection) -> None:
-        seal = connection.execute(sa.select(_vault.c.seal)).scalar_one()
-        if not self._key.fits(seal, _all_lines(connection)):
+        seal = connection.execute(sa.select(VAULT.c.seal)).scalar_one()
+        if not self._key.fits(seal, all_lines(connection)):
             raise LedgerDamaged(
                 f"a line of the ledger {self._path} was changed or deleted from outside; "
                 "restore the latest backup"
@@ -355,7 +316,7 @@ def middle_first(levels: Sequence[float]) -> Iterator[float]:
 
 def check_free_name(connection: sa.Connection, name: str) -> None:
     """Raise AlreadyRegistered if a dataset has this name."""
-    if connection.execute(sa.select(_dataset.c.id).where(_dataset.c.name == name)).first():
+    if connection.execute(sa.select(DATASET.c.id).where(DATASET.c.name == name)).first():
         raise AlreadyRegistered(
             f"a dataset {name!r} is registered already; release from it, or choose another name"
         )
@@ -363,8 +324,8 @@ def check_free_name(connection: sa.Connection, name: str) -> None:
 
 def _check_new_values(connection: sa.Connection, marks: Iterable[tuple[str, str]]) -> None:
     for mark, column in marks:
-        known = sa.select(_dataset.c.name, _mark.c.column).join_from(_mark, _dataset)
-        if line := connection.execute(known.where(_mark.c.mark == mark)).first():
+        known = sa.select(DATASET.c.name, MARK.c.column).join_from(MARK, DATASET)
+        if line := connection.execute(known.where(MARK.c.mark == mark)).first():
             raise AlreadyRegistered(
                 f"column {column!r} holds the same values as {line.column!r} of dataset "
                 f"{line.name!r}: two datasets have independent noise, which colluding recipients "
@@ -385,30 +346,8 @@ def _told(path: Path, error: sa.exc.DatabaseError) -> VaultError:
     return LedgerDamaged(f"the ledger {path} is damaged; restore the latest backup")
 
 
-def _all_lines(connection: sa.Connection) -> bytes:
-    """Return the content of every table, as the database holds it, in an order of its own."""
-    lines = []
-    for table in _tables.sorted_tables:
-        names = ", ".join(f'"{c.name}"' for c in table.c if c is not _vault.c.seal)
-        found = connection.exec_driver_sql(f"SELECT {names} FROM {table.name}")  # noqa: S608
-        lines += sorted(ascii((table.name, *line)) for line in found)
-    return "\n".join(lines).encode()
-
-
 def _check_value(key: Key) -> str:
     return key.derive("check").hex()
-
-
-def _dataset_content(dataset: str, frozen: str) -> bytes:
-    return json.dumps(["dataset", dataset, frozen]).encode()
-
-
-def _level_content(before: str, position: int, noise: float) -> bytes:
-    return json.dumps(["level", before, position]).encode() + struct.pack("<d", noise)
-
-
-def _holding_content(recipient: str, noise: float, since: str) -> bytes:
-    return json.dumps(["holding", recipient, since]).encode() + struct.pack("<d", noise)
 
 
 def _now() -> str:
