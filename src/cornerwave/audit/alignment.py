@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from cornerwave.audit.stated import Stated
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table.encoded import Encoded, one_chunk, value_type
-from cornerwave.table.kinds import is_text
+from cornerwave.table.encoded import Encoded, one_chunk
+from cornerwave.table.kinds import is_text, value_type
 from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.read import Source, open_source
 

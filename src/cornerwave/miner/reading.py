@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cornerwave.errors import BiasWarning
 from cornerwave.miner.columns import LOG1P, Column
 from cornerwave.miner.regression import Feature
-from cornerwave.table.encoded import value_type
+from cornerwave.table.kinds import value_type
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
 

@@ -27,9 +27,8 @@ from cornerwave.table.encoded import (
     combined,
     stored,
     stored_type,
-    value_type,
 )
-from cornerwave.table.kinds import is_text
+from cornerwave.table.kinds import is_text, value_type
 from cornerwave.table.rare import OTHER, rare_values
 from cornerwave.table.schema import UNIFORM, Schema, listed
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cornerwave.errors import ColumnError
 from cornerwave.noise.cipher import Words
 from cornerwave.noise.refresh import MISSING
-from cornerwave.table.kinds import plain_type
+from cornerwave.table.kinds import value_type
 from cornerwave.table.siphash import hash_texts
 
 Tally = Counter[tuple[Any, ...]]
@@ -66,12 +66,6 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
             return column
         column = column.dictionary_decode()
     return column.cast(value_type(column.type)).dictionary_encode()
-
-
-def value_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type in which a column's values are told apart: views are large text."""
-    plain = plain_type(type_)
-    return pa.large_string() if pa.types.is_string_view(plain) else plain
 
 
 def combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -12,6 +12,12 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
+def value_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type in which a column's values are told apart: views are large text."""
+    plain = plain_type(type_)
+    return pa.large_string() if pa.types.is_string_view(plain) else plain
+
+
 def is_text(type_: pa.DataType) -> bool:
     """Say whether a column holds text, of whatever width or view."""
     plain, types = plain_type(type_), pa.types
