@@ -26,8 +26,7 @@ from cornerwave.audit import measured
 from cornerwave.dataset import write_all
 from cornerwave.experiments.clock import shortest
 from cornerwave.levels import Level
-from cornerwave.noise.path import steps
-from cornerwave.noise.reading import Reading
+from cornerwave.noise import Reading, steps
 from cornerwave.owner import Vault
 from cornerwave.rows import group_rows
 from cornerwave.table.write import parquet_settings

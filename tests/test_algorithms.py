@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cornerwave.algorithms import on_demand, parallel, sequential
 from cornerwave.errors import LevelError, SingularCovariance, SourceError
-from cornerwave.noise import reading
+from cornerwave.noise import _reading as reading
 from tests import twins
 from tests.scores import worst_correlation_score, worst_covariance_score
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import SingularCovariance
+from cornerwave.frozen import Draws
 from cornerwave.missing import conditional, fill_missing
-from cornerwave.noise.stream import position_ids
+from cornerwave.noise import position_ids
 from cornerwave.owner import Vault
-from cornerwave.vault.frozen import Draws
 from tests.processor import report_of
 from tests.scores import z_bound
 

@@ -21,8 +21,8 @@ from cornerwave.errors import (
     SourceChanged,
     VaultError,
 )
+from cornerwave.frozen import Frozen
 from cornerwave.table.write import read_metadata
-from cornerwave.vault.frozen import Frozen
 from tests.scores import worst_cell_score, z_bound
 from tests.tables import STRANGE_NAMES, adult
 

@@ -8,16 +8,15 @@ import pytest
 
 from cornerwave import rows as rows_module
 from cornerwave.errors import SourceChanged
+from cornerwave.frozen import Frozen
 from cornerwave.levels import Level
-from cornerwave.noise.path import coefficients, steps
-from cornerwave.noise.stream import WhiteStreams
+from cornerwave.noise import WhiteStreams, coefficients, steps
 from cornerwave.register import measure
 from cornerwave.release import Order, Wanted, make_copies
 from cornerwave.rows import Secrets
 from cornerwave.table import read_csv
 from cornerwave.table.read import open_source
 from cornerwave.table.scale import Scale
-from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
 from tests.conftest import decide, make_people
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         parallel,
         sequential,
     )
-    from cornerwave.audit.coalition import Coalition, coalition
+    from cornerwave.coalition import Coalition
     from cornerwave.dataset import Dataset, Release, write_all
     from cornerwave.levels import Level
     from cornerwave.owner import Vault
@@ -33,8 +33,7 @@ _HOMES = {
     "on_demand": "algorithms",
     "parallel": "algorithms",
     "sequential": "algorithms",
-    "Coalition": "audit.coalition",
-    "coalition": "audit.coalition",
+    "Coalition": "coalition",
     "Level": "levels",
     "Dataset": "dataset",
     "Release": "dataset",
@@ -49,7 +48,6 @@ __all__ = [
     "Release",
     "Vault",
     "__version__",
-    "coalition",
     "corner_wave",
     "is_corner_wave",
     "on_demand",

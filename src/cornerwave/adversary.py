@@ -18,19 +18,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import filtering, nonlinear
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.audit.alignment import Aligned
 from cornerwave.audit.statistics import covariance_of, means, whitening
 from cornerwave.errors import ColumnError, LevelError, SourceError
 from cornerwave.levels import checked_noise
+from cornerwave.table.source import Progress
 from cornerwave.table.write import CopyFile, check_output
 
-Floats = NDArray[np.float64]
 Estimate = Callable[[list[Floats]], Floats]
-Progress = Callable[[int], None]
 
 REFERENCE_ROWS = 4096
 """Rows of the truth that `bayes` knows the distribution from."""
@@ -173,7 +172,7 @@ class _Schooled:
     """Rows of the truth that the adversary knows: a reference, or those that leaked."""
 
     reference: Floats
-    leaked: NDArray[np.int64]
+    leaked: Ints
     truth: Floats
 
     @classmethod

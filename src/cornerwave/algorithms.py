@@ -18,16 +18,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError, SourceError
+from cornerwave.keyed import KEY_BYTES, strict
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
-from cornerwave.noise.path import steps
-from cornerwave.noise.reading import over_blocks
-from cornerwave.noise.stream import KEY_BYTES, WhiteStreams, strict
-
-Floats = NDArray[np.float64]
+from cornerwave.noise import WhiteStreams, over_blocks, steps
 
 
 def corner_wave(noise: Sequence[float]) -> Floats:

@@ -6,7 +6,7 @@ confirm   the ledger says who holds it; then the copy appears
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import Any
 import narwhals as nw
 import pyarrow as pa
 
-from cornerwave.audit.coalition import Coalition, Law, coalition
+from cornerwave.coalition import Coalition, Law
 from cornerwave.errors import (
     LevelError,
     NoSuchRecipient,
@@ -26,21 +26,16 @@ from cornerwave.errors import (
     VaultError,
     discreet,
 )
+from cornerwave.frozen import Frozen
 from cornerwave.levels import Level
 from cornerwave.release import Order, Wanted, make_copies
 from cornerwave.table.finish import Finish
 from cornerwave.table.read import Source, open_source
 from cornerwave.table.schema import names_of
+from cornerwave.table.source import Progress, silent
 from cornerwave.table.write import CopyFile, check_output, plain
-from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
 from cornerwave.vault.ledger import Entry, Holding, Ledger
-
-Progress = Callable[[int], None]
-
-
-def silent(_rows: int) -> None:
-    """Say nothing."""
 
 
 class Dataset:
@@ -151,7 +146,7 @@ class Dataset:
             "+".join(categories.columns): Law(categories.counts, categories.base)
             for categories in self.frozen.categories
         }
-        return coalition(members, laws)
+        return Coalition.of(members, laws)
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"

@@ -7,17 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as papq
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from cornerwave.algorithms import parallel
+from cornerwave.arrays import Floats
 from cornerwave.dataset import Dataset, write_all
 from cornerwave.levels import Level
 from cornerwave.moments import Moments
 from cornerwave.owner import Vault
-
-Floats = NDArray[np.float64]
 
 THREE = {
     "internal team": Level.of(privacy=0.2),

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
 from cornerwave.table.distinct import Distinct
@@ -30,8 +30,6 @@ RARE = 5
 NEARLY_UNIQUE = 0.95
 LONG_TAIL = 3.0
 """A skewness beyond this calls a column long-tailed; an exponential one has 2."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,15 @@ def privacy_of(noise: float) -> float:
     return float(exact / (1 + exact))
 
 
+def retention(noise: float) -> float:
+    """Return q = 1/sqrt(1+v), the share of category cells that keep their value.
+
+    >>> retention(3.0)
+    0.5
+    """
+    return 1.0 / math.sqrt(1.0 + noise)
+
+
 def checked_noise(noise: float) -> float:
     """Return `noise` as a float; raise LevelError unless it is positive and finite."""
     noise = _number(noise, unit="noise")

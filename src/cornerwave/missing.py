@@ -16,14 +16,12 @@ they began with.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cornerwave.noise.stream import Ids, WhiteStreams, strict
+from cornerwave.arrays import Flags, Floats, Ids, Ints
+from cornerwave.frozen import Frozen
+from cornerwave.keyed import strict
+from cornerwave.noise import WhiteStreams
 from cornerwave.table.scale import interpolate
-from cornerwave.vault.frozen import Frozen
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 FREE = 0.25
 """A draw has its column's own distribution where the others leave this share of it open."""
@@ -58,7 +56,7 @@ def fill_missing(x: Floats, ids: Ids, frozen: Frozen, secret: bytes) -> Floats:
     return out
 
 
-def _patterns(x: Floats, wanted: Flags) -> list[NDArray[np.int64]]:
+def _patterns(x: Floats, wanted: Flags) -> list[Ints]:
     """Return the rows that want a draw, those together that miss the same columns."""
     rows = np.flatnonzero(wanted.any(axis=0))
     _, which = np.unique(np.isnan(x[:, rows]), axis=1, return_inverse=True)
@@ -70,7 +68,7 @@ def _fill(
     out: Floats,
     x: Floats,
     z: Floats,
-    rows: NDArray[np.int64],
+    rows: Ints,
     wanted: Flags,
     mean: Floats,
     covariance: Floats,
@@ -83,9 +81,7 @@ def _fill(
     return spread
 
 
-def conditional(
-    covariance: Floats, seen: NDArray[np.int64], wanted: NDArray[np.int64]
-) -> tuple[Floats, Floats]:
+def conditional(covariance: Floats, seen: Ints, wanted: Ints) -> tuple[Floats, Floats]:
     """Return the weights of the seen columns on the wanted ones, and what spread is left.
 
     The spread is lower triangular: its product with white noise has the conditional covariance.

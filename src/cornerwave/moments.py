@@ -16,11 +16,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.errors import SingularCovariance, SourceError, spelled
-
-Floats = NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-10
 """A column follows from others if less than this share of its variance is its own."""
@@ -92,7 +90,7 @@ class Moments:
         )
 
     @property
-    def present(self) -> NDArray[np.int64]:
+    def present(self) -> Ints:
         """How many rows have a value, per column."""
         return np.diag(self.count).astype(np.int64)
 
@@ -193,7 +191,7 @@ def _semidefinite(correlation: Floats) -> Floats:
     return np.asarray(clipped / np.outer(size, size))
 
 
-def _cholesky(correlation: Floats, varies: NDArray[np.bool_]) -> tuple[Floats, tuple[int, ...]]:
+def _cholesky(correlation: Floats, varies: Flags) -> tuple[Floats, tuple[int, ...]]:
     lower = np.zeros_like(correlation)
     dependent = []
     for j in np.flatnonzero(varies):

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cornerwave.dataset import Dataset, Progress, check_name, reopen, silent
+from cornerwave.dataset import Dataset, check_name, reopen
 from cornerwave.errors import (
     ColumnError,
     UnsafeKey,
@@ -25,6 +25,7 @@ from cornerwave.register import measure
 from cornerwave.table.read import open_source
 from cornerwave.table.schema import Choices, decide, names_of, warn_of
 from cornerwave.table.schema_file import read_choices
+from cornerwave.table.source import Progress, silent
 from cornerwave.vault.key import Key
 from cornerwave.vault.ledger import Entry, Ledger, dataset_key
 

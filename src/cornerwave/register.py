@@ -12,11 +12,11 @@ from typing import BinaryIO
 
 import numpy as np
 
+from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError
+from cornerwave.frozen import Draws, Frozen, on_scales
 from cornerwave.moments import Moments, factor
-from cornerwave.noise.cipher import Words
-from cornerwave.noise.stream import Ids
-from cornerwave.rows import Floats, Group, Secrets, group_rows, numbered
+from cornerwave.rows import Group, Secrets, group_rows, numbered
 from cornerwave.table.categories import Categories, freeze
 from cornerwave.table.encoded import Tally, tally
 from cornerwave.table.fingerprint import Fingerprint, marks
@@ -25,7 +25,6 @@ from cornerwave.table.rare import check_number, check_telling
 from cornerwave.table.read import Source
 from cornerwave.table.scale import Knots, Scale, Thinned, quantiles, rank_scale
 from cornerwave.table.schema import Schema, listed
-from cornerwave.vault.frozen import Draws, Frozen, on_scales
 from cornerwave.vault.key import Key
 
 ROWS_PER_WEIGHT = 10

@@ -16,27 +16,29 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ids
 from cornerwave.errors import SourceChanged, SourceError
-from cornerwave.levels import Level
+from cornerwave.frozen import Frozen
+from cornerwave.levels import Level, retention
 from cornerwave.missing import fill_missing
-from cornerwave.noise.grid import add_on_grid
-from cornerwave.noise.path import steps
-from cornerwave.noise.reading import BLOCK_CELLS, Reader, Reading, available_threads
-from cornerwave.noise.refresh import refresh, retention
-from cornerwave.noise.stream import Ids
+from cornerwave.noise import (
+    BLOCK_CELLS,
+    Reader,
+    Reading,
+    add_on_grid,
+    available_threads,
+    refresh,
+    steps,
+)
 from cornerwave.rows import Group, Secrets, group_rows, numbered
 from cornerwave.table.fingerprint import Fingerprint
 from cornerwave.table.finish import Finish
 from cornerwave.table.kinds import plain_type
 from cornerwave.table.read import ENCODED_TEXT, Source
 from cornerwave.table.schema import CATEGORY, PERTURBED, Column
-from cornerwave.vault.frozen import Frozen
 from cornerwave.vault.key import Key
 from cornerwave.version import __version__
-
-Floats = NDArray[np.float64]
 
 
 class Sink(Protocol):

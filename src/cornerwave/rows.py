@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from cornerwave.noise.cipher import Words
-from cornerwave.noise.stream import Ids, position_ids
+from cornerwave.arrays import Floats, Ids, Words
+from cornerwave.noise import position_ids
 from cornerwave.table.encoded import Encoded, one_chunk
 from cornerwave.table.fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, row_ids
 from cornerwave.table.numbers import to_floats
@@ -22,8 +21,6 @@ from cornerwave.vault.key import Key
 
 GROUP_CELLS = 1 << 20
 """Numbers in a group, which is also a row group of a Parquet copy."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

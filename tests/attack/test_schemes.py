@@ -5,7 +5,7 @@ from cornerwave.algorithms import corner_wave, parallel
 from cornerwave.attack import SCHEMES, Ours, PerColumn
 from cornerwave.errors import LevelError
 from cornerwave.moments import Moments
-from cornerwave.noise.grid import grid_of
+from cornerwave.noise import grid_of
 
 from .tables import gaussian
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.noise.refresh import refresh, retention, thresholds
-from cornerwave.noise.stream import position_ids
+from cornerwave.levels import retention
+from cornerwave.noise import position_ids, refresh, thresholds
 
 NOISE = (0.5, 1.0, 3.0)
 COUNTS = (5, 3, 2)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.audit import coalition as coalition_module
-from cornerwave.audit.coalition import Law, coalition, guess
+import cornerwave.coalition as coalition_module
+from cornerwave.coalition import Coalition, Law, guess
 from cornerwave.levels import Level
 from tests import twins
 
@@ -19,7 +19,7 @@ def members_of(noise):
 
 @given(LEVELS)
 def test_closed_forms_equal_the_matrix_formula(noise):
-    found = coalition(members_of(noise))
+    found = Coalition.of(members_of(noise))
     distinct = sorted(set(noise))
     if np.diff(distinct, prepend=0).min() > 1e-9:  # the twin's inverse needs some room
         pooled = twins.llse_error(twins.corner_wave_matrix(distinct))
@@ -30,7 +30,7 @@ def test_closed_forms_equal_the_matrix_formula(noise):
 
 @given(LEVELS)
 def test_ours_gains_nothing_and_independent_noise_always_does(noise):
-    found = coalition(members_of(noise))
+    found = Coalition.of(members_of(noise))
     assert found.gain == 0
     assert found.best_privacy == Level(min(noise)).privacy
     assert dict(found.members)[found.best_member].noise == min(noise)
@@ -41,7 +41,7 @@ def test_ours_gains_nothing_and_independent_noise_always_does(noise):
 
 
 def test_the_papers_example():
-    found = coalition(members_of([1.0, 4.0]))
+    found = Coalition.of(members_of([1.0, 4.0]))
     assert found.joint_privacy == 0.5
     assert found.best_member == "r0"
     assert found.independent_privacy == pytest.approx(4 / 9, abs=1e-15)
@@ -50,11 +50,11 @@ def test_the_papers_example():
 
 def test_scaled_noise_hides_nothing_at_all():
     assert twins.llse_error(twins.scaled_matrix([1.0, 4.0])) == pytest.approx(0, abs=1e-14)
-    assert coalition(members_of([1.0, 4.0])).joint_privacy == 0.5
+    assert Coalition.of(members_of([1.0, 4.0])).joint_privacy == 0.5
 
 
 def test_extreme_levels():
-    found = coalition(members_of([5e-324, 1e308]))
+    found = Coalition.of(members_of([5e-324, 1e308]))
     assert 0 <= found.independent_privacy <= found.joint_privacy < 1e-300
 
 

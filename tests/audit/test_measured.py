@@ -13,9 +13,9 @@ from cornerwave.audit.chance import ALPHA
 from cornerwave.audit.measured import Audit, audit
 from cornerwave.audit.report import findings, verdict
 from cornerwave.errors import SingularCovariance
+from cornerwave.levels import retention
 from cornerwave.moments import Moments
-from cornerwave.noise.refresh import refresh, retention, thresholds
-from cornerwave.noise.stream import position_ids
+from cornerwave.noise import position_ids, refresh, thresholds
 from tests.audit import releases
 from tests.audit.releases import (
     binomial_limit,

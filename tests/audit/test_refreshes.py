@@ -13,7 +13,7 @@ from cornerwave.audit.measured import audit
 from cornerwave.audit.refreshes import _scores
 from cornerwave.audit.report import verdict
 from cornerwave.errors import CornerwaveWarning
-from cornerwave.noise.refresh import retention
+from cornerwave.levels import retention
 from tests.audit.releases import binomial_limit, known_dataset
 from tests.audit.schemes import texts, truth
 

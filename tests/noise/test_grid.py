@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cornerwave.moments import Moments
-from cornerwave.noise.grid import GRID_BITS, grid_of
+from cornerwave.noise import GRID_BITS, grid_of
 
 
 def grid_of_rows(X):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cornerwave.algorithms import corner_wave, is_corner_wave
 from cornerwave.errors import LevelError
-from cornerwave.noise.path import ORIGIN, ancestors, coefficients, steps
+from cornerwave.noise import ORIGIN, ancestors, coefficients, steps
 from tests import twins
 
 ROUNDING = 1e-12

@@ -5,9 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave.noise.path import coefficients, steps
-from cornerwave.noise.reading import Reader, Reading, available_threads, over_blocks
-from cornerwave.noise.stream import WhiteStreams, position_ids
+from cornerwave.noise import (
+    Reader,
+    Reading,
+    WhiteStreams,
+    available_threads,
+    coefficients,
+    over_blocks,
+    position_ids,
+    steps,
+)
 from tests import twins
 from tests.scores import worst_correlation_score, worst_covariance_score
 

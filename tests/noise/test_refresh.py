@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave.levels import Level
-from cornerwave.noise import refresh as module
-from cornerwave.noise.refresh import MISSING, refresh, retention, thresholds
-from cornerwave.noise.stream import NOISE_FORMAT, position_ids
+from cornerwave.levels import Level, retention
+from cornerwave.noise import MISSING, NOISE_FORMAT, position_ids, refresh, thresholds
+from cornerwave.noise import _refresh as module
 from tests import twins
 from tests.processor import report_of
 from tests.scores import worst_cell_score
@@ -34,8 +33,6 @@ GOLDEN_HASHED = [[992, 992, 992], [0, 299, 299], [0, 127, 127]]
 REPORT = """
 import hashlib
 import numpy as np
-from cornerwave.noise.refresh import refresh, thresholds
-from cornerwave.noise.stream import position_ids
 codes = (np.arange(20011) % 7).astype(np.int32)
 for column in range(3):
     found = refresh(codes, position_ids(2**33, 20011), noise=[0.3, 1.0, 40.0],

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cornerwave import algorithms, release
-from cornerwave.noise import reading, stream
-from cornerwave.noise.stream import NOISE_FORMAT, WhiteStreams, position_ids
-from cornerwave.table import fingerprint, siphash
+from cornerwave.keyed import _siphash as siphash
+from cornerwave.noise import NOISE_FORMAT, WhiteStreams, position_ids
+from cornerwave.noise import _reading as reading
+from cornerwave.noise import _stream as stream
+from cornerwave.table import fingerprint
 from tests import twins
 from tests.processor import report_of
 from tests.scores import (
@@ -67,9 +69,6 @@ REPORT = """
 import hashlib
 import numpy as np
 from cornerwave.algorithms import on_demand, parallel
-from cornerwave.noise.path import steps
-from cornerwave.noise.reading import Reader, Reading
-from cornerwave.noise.stream import WhiteStreams, position_ids
 
 streams = WhiteStreams(bytes(range(32)), [0.5], columns=5, rows=4099)
 streams.place(position_ids(2**33, 4099))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cornerwave.errors import ColumnError, SourceChanged
-from cornerwave.noise.refresh import MISSING, thresholds
+from cornerwave.noise import MISSING, thresholds
 from cornerwave.table.categories import Categories, freeze
 from cornerwave.table.encoded import Encoded, tally
 from cornerwave.table.fingerprint import MISSING_BITS

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cornerwave.errors import ColumnError
-from cornerwave.noise.stream import position_ids
+from cornerwave.noise import position_ids
 from cornerwave.table import fingerprint as module
 from cornerwave.table.fingerprint import (
     Fingerprint,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cornerwave.frozen import Draws, Frozen
 from cornerwave.moments import Moments, factor
 from cornerwave.table.scale import Scale
-from cornerwave.vault.frozen import Draws, Frozen
 from tests.conftest import decide
 
 

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.attack.coalition import ATTACKS, Attack, Evidence
 from cornerwave.attack.schemes import SCHEMES, Scheme
 from cornerwave.attack.score import CONFIDENCE, Measured, error, gain
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 REFERENCE_ROWS = 4096
 """Rows of X that stand for its distribution, where no reference is given."""
@@ -112,7 +109,7 @@ class _Duel:
 
     truth: Floats
     variance: Floats
-    hidden: NDArray[np.bool_]
+    hidden: Flags
     attack: Attack
     evidence: Evidence
     alone: list[Floats]

@@ -11,15 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import filtering, generator, nonlinear, slips
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.attack.llse import Llse
 from cornerwave.moments import factor
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 REPEATS = 8
 """How often the repeated request is made."""

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import SourceError
 from cornerwave.moments import Moments
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.attack.twister import equations, seeded, solve
 from cornerwave.moments import factor
-
-Floats = NDArray[np.float64]
 
 FIRST_BITS, DOUBLE_BITS = 27, 53
 """Bits of a double that its first output makes, and that both make."""
@@ -100,6 +99,6 @@ def _state(places: Any, uniform: Floats, slack: Floats) -> NDArray[np.uint32] | 
     return solve(rows, known[np.arange(DOUBLE_BITS) < agreed[:used, None]])
 
 
-def _bits_of(uniform: Floats) -> NDArray[np.int64]:
+def _bits_of(uniform: Floats) -> Ints:
     whole = np.floor(np.clip(uniform, 0.0, 1 - 2.0**-DOUBLE_BITS) * 2.0**DOUBLE_BITS)
     return whole.astype(np.int64)

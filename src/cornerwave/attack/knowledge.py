@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.attack.llse import Combination, Llse, combination
 from cornerwave.errors import SourceError
 from cornerwave.moments import Moments
-
-Floats = NDArray[np.float64]
 
 PAPER_SAMPLES = (100, 200, 300)
 """Rows per entry of K that the paper's adversaries estimate it from."""
@@ -94,7 +92,7 @@ def sample_size(columns: int, *, per_entry: int) -> int:
     return per_entry * columns**2
 
 
-def sample_rows(rows: int, *, size: int, unsafe_seed: int) -> NDArray[np.int64]:
+def sample_rows(rows: int, *, size: int, unsafe_seed: int) -> Ints:
     """Return `size` of `rows` positions at random, ascending; all if there are no more."""
     generator = np.random.default_rng(unsafe_seed)
     return np.sort(generator.choice(rows, size=min(size, rows), replace=False))

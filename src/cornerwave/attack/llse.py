@@ -23,11 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import SourceError
-
-Floats = NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-12
 """Eigenvalues below this share of the largest are none: copies that repeat each other."""

@@ -17,12 +17,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.errors import SourceError
-
-Floats = NDArray[np.float64]
 
 BLOCK_CELLS = 1 << 20
 """Weights held at once: 8 MB, whatever the size of the table and of the sample."""

@@ -19,16 +19,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cornerwave.algorithms import corner_wave, parallel
+from cornerwave.arrays import Floats
 from cornerwave.attack.generator import normals
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
-from cornerwave.noise.grid import grid_of
-
-Floats = NDArray[np.float64]
+from cornerwave.noise import grid_of
 
 
 class Scheme(ABC):

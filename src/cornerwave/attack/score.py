@@ -12,8 +12,8 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import SourceError
 
 CONFIDENCE = 0.99
@@ -21,8 +21,6 @@ CONFIDENCE = 0.99
 
 ROUNDING = 1e-9
 """A difference of errors below this share of the variance is rounding, not a gain."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.errors import SourceError
 from cornerwave.levels import checked_noise
-
-Floats = NDArray[np.float64]
 
 
 def average(repeats: Sequence[Any]) -> Floats:
@@ -64,7 +62,7 @@ def undo_resort(before: Any, after: Any, *, order: Any, mean: Any) -> Floats:
     return estimate
 
 
-def _cycles(order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _cycles(order: Ints) -> list[Ints]:
     seen = np.zeros(len(order), dtype=bool)
     cycles = []
     for start in range(len(order)):

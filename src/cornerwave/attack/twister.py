@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cornerwave.noise.stream import strict
+from cornerwave.arrays import Words
+from cornerwave.keyed import strict
 
 WORDS = 624
 SHIFT = 397
@@ -26,8 +27,6 @@ _PACKED = STATE_BITS // 64
 _MATRIX = 0x9908B0DF
 _BYTE = np.uint64(255)
 _8, _16, _24, _32, _40, _48, _56 = (np.uint64(8 * byte) for byte in range(1, 8))
-
-Words = NDArray[np.uint64]
 
 
 def equations(places: Any, *, top_bits: Any) -> Words:

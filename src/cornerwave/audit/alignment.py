@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.audit.stated import Stated
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table.encoded import Encoded, one_chunk
@@ -26,7 +26,6 @@ from cornerwave.table.read import Source, open_source
 
 BLOCK_ROWS = 1 << 16
 
-Floats = NDArray[np.float64]
 Encodings = Mapping[str, Encoded]
 Block = TypeVar("Block")
 

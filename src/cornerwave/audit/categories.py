@@ -1,7 +1,7 @@
 """The audit of categories: one pass, of which rows are kept; then checks, and guesses."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cornerwave.audit.alignment import Aligned
@@ -12,8 +12,7 @@ from cornerwave.audit.path import check_paths
 from cornerwave.audit.refreshes import check_refreshes
 from cornerwave.audit.shown import ABSENT, Collected, Shown
 from cornerwave.audit.stated import Stated
-
-Progress = Callable[[int], None]
+from cornerwave.table.source import Progress
 
 NOTHING = 0.005
 """A copy that refreshed a smaller share of a category than this has hidden nothing of it."""

@@ -19,13 +19,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.audit.chance import chi_square_limit, share, t_limit, z_limit
 from cornerwave.audit.statistics import Statistics
 from cornerwave.audit.watch import Watched
-
-Floats = NDArray[np.float64]
 
 COARSE = 1.0
 """A step above this share of the noise's own size leaves nothing that could be judged."""

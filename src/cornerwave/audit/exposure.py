@@ -10,19 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.audit.chance import z_limit
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Exposed:
     """How many rows stand alone: per copy and column (M, N), and per copy in any column."""
 
-    columns: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    columns: Ints
+    rows: Ints
 
 
 def count_exposed(

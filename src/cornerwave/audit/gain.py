@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.audit.chance import share, t_limit
 from cornerwave.audit.statistics import Statistics, covariance_of
 
-Floats = NDArray[np.float64]
 Members = tuple[int, ...]
 
 EVERY_SUBSET = 12

@@ -22,8 +22,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Flags, Floats
 from cornerwave.audit.chance import share, z_limit
 from cornerwave.audit.shown import ABSENT, Shown
 
@@ -32,8 +32,6 @@ STEADY = 20.0
 
 RIDGE = 1e-9
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 Members = tuple[int, ...]
 
 

@@ -11,7 +11,7 @@
 It needs no key, no ledger and no metadata, and works on the copies of any tool.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,7 @@ from cornerwave.audit.categories import Categories, audit_categories
 from cornerwave.audit.checks import Check
 from cornerwave.audit.numbers import LEAST_ROWS, Numbers, audit_numbers
 from cornerwave.errors import SourceError
-
-Progress = Callable[[int], None]
+from cornerwave.table.source import Progress
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """The audit of columns of numbers: one pass for the sums, a second over the source alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.audit import rounding
 from cornerwave.audit.alignment import Aligned
 from cornerwave.audit.checks import Check, check_all
@@ -16,9 +16,7 @@ from cornerwave.audit.posterior import Posterior, attack_sample
 from cornerwave.audit.statistics import Statistics, Sums, means
 from cornerwave.audit.watch import Watch, Watched
 from cornerwave.errors import SourceError
-
-Floats = NDArray[np.float64]
-Progress = Callable[[int], None]
+from cornerwave.table.source import Progress
 
 LEAST_ROWS = 100
 """With fewer complete rows an audit could neither clear nor blame a copy."""

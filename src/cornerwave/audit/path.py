@@ -19,13 +19,11 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Flags
 from cornerwave.audit.chance import sure_limit
 from cornerwave.audit.checks import Check
 from cornerwave.audit.shown import ABSENT, Shown
-
-Flags = NDArray[np.bool_]
 
 MOST_COLUMNS = 24
 """Up to so many categories every one is held against every other; beyond, each by itself."""

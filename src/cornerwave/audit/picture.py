@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.audit.categories import Categories
 from cornerwave.audit.chance import CATEGORY_CHECKS, NUMBER_CHECKS
 from cornerwave.audit.measured import Audit
 from cornerwave.audit.numbers import Numbers
 from cornerwave.webpage import share_scale
-
-Floats = NDArray[np.float64]
 
 WIDTH, LEFT, RIGHT = 960, 190, 150
 NEAR = 16

@@ -8,16 +8,14 @@ noisy one alone, on rows that are not part of that distribution's sample.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.attack.nonlinear import posterior_mean
 from cornerwave.attack.score import Measured, error, gain
 from cornerwave.audit.chance import share
 from cornerwave.audit.statistics import Statistics
 from cornerwave.audit.watch import SAMPLE_ROWS
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

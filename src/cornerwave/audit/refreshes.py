@@ -15,17 +15,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Flags, Floats
 from cornerwave.audit.chance import sure_limit
 from cornerwave.audit.checks import Check
 from cornerwave.audit.shown import ABSENT, Shown
 from cornerwave.audit.stated import Stated
-from cornerwave.noise.refresh import retention
+from cornerwave.levels import retention
 from cornerwave.table.rare import OTHER
 from cornerwave.table.schema import MARGINAL, UNIFORM
-
-Floats = NDArray[np.float64]
 
 
 def check_refreshes(categories: Sequence[Shown], stated: Stated) -> list[Check]:
@@ -116,14 +114,14 @@ class _Case:
         return float(scores.max()), note
 
 
-def _visible(shown: Shown) -> NDArray[np.bool_]:
+def _visible(shown: Shown) -> Flags:
     """Say which values some copy shows."""
     visible = np.zeros(len(shown.values), dtype=bool)
     visible[np.unique(shown.codes[1:][shown.codes[1:] != ABSENT])] = True
     return visible
 
 
-def _pooled(shown: Shown, visible: NDArray[np.bool_], other: int) -> tuple[Any, Floats]:
+def _pooled(shown: Shown, visible: Flags, other: int) -> tuple[Any, Floats]:
     """Return truth and counts with all values that no copy shows made one: they were pooled."""
     numbers = np.where(visible, np.arange(len(shown.values)), other)
     counts = np.bincount(numbers, shown.counts, len(shown.values)).astype(np.float64)

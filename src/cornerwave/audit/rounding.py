@@ -9,9 +9,8 @@ at its least noise: rounding may hide less of that together than alone.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from cornerwave.arrays import Floats
 
 FINEST = 2.0**-16
 """Steps below this share of the standard deviation are the fine grid that copies have anyway."""

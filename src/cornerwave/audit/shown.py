@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.table.encoded import Encoded, cases
 from cornerwave.table.rare import MOST_CATEGORIES
 
@@ -35,7 +36,7 @@ class Shown:
     columns: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
     codes: Numbers
-    counts: NDArray[np.int64]
+    counts: Ints
 
     @property
     def name(self) -> str:
@@ -43,7 +44,7 @@ class Shown:
         return "+".join(self.columns)
 
     @property
-    def pi(self) -> NDArray[np.float64]:
+    def pi(self) -> Floats:
         """How often the source holds each value."""
         return np.asarray(self.counts / max(self.counts.sum(), 1))
 

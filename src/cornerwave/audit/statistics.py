@@ -18,11 +18,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.moments import factor
-
-Floats = NDArray[np.float64]
 
 GROUPS = 64
 LEAST_PER_GROUP = 8

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.audit.statistics import Statistics, covariance_of, whitening
-
-Floats = NDArray[np.float64]
 
 CLIPPED = 3.0
 """X enters the check of noise size up to this many standard deviations: no row dominates."""

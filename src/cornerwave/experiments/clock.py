@@ -5,9 +5,6 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
 
 
 def shortest(

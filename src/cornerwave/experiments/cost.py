@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
-from numpy.typing import NDArray
 
 from cornerwave.algorithms import on_demand, parallel
+from cornerwave.arrays import Floats
 from cornerwave.experiments.clock import growth, shortest
 from cornerwave.experiments.requests import HIGHEST, LOWEST
 from cornerwave.experiments.result import Drawing, Result
@@ -20,9 +20,7 @@ from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement
 from cornerwave.experiments.style import FOURTH, OURS, figure
 from cornerwave.experiments.theorems import matrix_formula
-from cornerwave.noise.path import steps
-
-Floats = NDArray[np.float64]
+from cornerwave.noise import steps
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,15 @@ Alice's generated on demand.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cornerwave.algorithms import corner_wave, on_demand
+from cornerwave.arrays import Floats
 from cornerwave.attack.llse import combination
 from cornerwave.attack.schemes import Independent, Scaled
 from cornerwave.experiments.joint import spread_of_error
 from cornerwave.experiments.result import Columns, Result
 from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement, bound
-
-Floats = NDArray[np.float64]
 
 VALUES, MEAN = np.array([9.0, 11.0]), 10.0
 ALICE, BOB = 1.0, 4.0

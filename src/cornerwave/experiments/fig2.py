@@ -9,13 +9,12 @@ Copies are asked for one by one; after each, the adversary estimates from all so
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.attack.knowledge import PAPER_SAMPLES, sample_rows, sample_size
 from cornerwave.attack.llse import combination
 from cornerwave.experiments.joint import Joint, Sample, spread_of_error
@@ -25,8 +24,6 @@ from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement, bound
 from cornerwave.experiments.style import GREY, INDEPENDENT, OURS, figure
 from cornerwave.experiments.tables import Table
-
-Floats = NDArray[np.floating[Any]]
 
 LINES = {100: ":", 200: "-.", 300: "--"}
 """How a curve is drawn whose adversary measured the moments on so many N^2 rows."""

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.attack.llse import Llse
 from cornerwave.experiments.requests import Requests, asked
 from cornerwave.experiments.result import Columns, Drawing, Result
@@ -14,8 +14,6 @@ from cornerwave.experiments.statement import Statement, bound
 from cornerwave.experiments.style import figure
 from cornerwave.experiments.tables import Table
 from cornerwave.moments import Moments
-
-Floats = NDArray[np.float64]
 
 COPIES = (5, 10, 20, 30)
 BINS = 80

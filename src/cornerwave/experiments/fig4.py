@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from scipy import stats
 from sklearn import config_context
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
+from cornerwave.arrays import Floats
 from cornerwave.attack.schemes import Independent
 from cornerwave.experiments.requests import one_by_one
 from cornerwave.experiments.result import Columns, Drawing, Result
@@ -26,8 +26,6 @@ from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement
 from cornerwave.experiments.style import INDEPENDENT, OURS, figure
 from cornerwave.experiments.tables import Table, cancer, iris
-
-Floats = NDArray[np.float64]
 
 CLASSIFIERS = ("decision tree", "RBF SVM")
 SCHEMES = {"ours": OURS, "independent": INDEPENDENT}

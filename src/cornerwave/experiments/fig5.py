@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from cornerwave.algorithms import on_demand, parallel, sequential
+from cornerwave.arrays import Floats
 from cornerwave.attack.schemes import Independent
 from cornerwave.experiments.clock import growth, peak_bytes, shortest, straightness
 from cornerwave.experiments.requests import HIGHEST, LOWEST
@@ -24,11 +24,7 @@ from cornerwave.experiments.result import Columns, Drawing, Result
 from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement
 from cornerwave.experiments.style import INDEPENDENT, OURS, THIRD, figure
-from cornerwave.noise.path import steps
-from cornerwave.noise.reading import Reader, Reading
-from cornerwave.noise.stream import position_ids
-
-Floats = NDArray[np.float64]
+from cornerwave.noise import Reader, Reading, position_ids, steps
 
 SHARES = {"M/4": 0.25, "M/2": 0.5, "3M/4": 0.75}
 WAYS = {"given": OURS, "regenerating": THIRD, "independent": INDEPENDENT}

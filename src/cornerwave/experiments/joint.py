@@ -13,14 +13,11 @@ all rows is a quadratic form. The adversary's knowledge enters through A and c:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.attack.llse import combination
-
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +48,7 @@ class Joint:
 
     def weighted(self, weights: Floats, mean: Floats) -> Floats:
         """Return the error of mean + sum w_i (Y_i - mean), for one weight per copy."""
-        A = np.kron(weights[None, :], np.eye(self.columns))
+        A = np.asarray(np.kron(weights[None, :], np.eye(self.columns)), dtype=np.float64)
         return self.error(A, (1 - weights.sum()) * mean)
 
     def perfect(self, across: Floats) -> Floats:
@@ -68,14 +65,16 @@ class Joint:
         """Return the least error that any linear estimate has on these rows."""
         N, size = self.columns, self.columns * (copies + 1)
         K_XY, K_Y = self.covariance[:N, N:size], self.covariance[N:size, N:size]
-        A = np.linalg.solve(K_Y, K_XY.T).T
+        A = np.asarray(np.linalg.solve(K_Y, K_XY.T).T, dtype=np.float64)
         return self.error(A, self.mean[:N] - A @ self.mean[N:size])
 
     def sampled(self, sample: "Sample", noise: Floats) -> Floats:
         """Return the error of who measures the moments of m copies at `noise` (m,)."""
         N, m = self.columns, len(noise)
         K_Y = sample.covariance[: m * N, : m * N]
-        A = np.linalg.solve(K_Y, np.tile(_shrunk_back(K_Y, noise, N), (m, 1))).T
+        A = np.asarray(
+            np.linalg.solve(K_Y, np.tile(_shrunk_back(K_Y, noise, N), (m, 1))).T, np.float64
+        )
         mean = sample.mean[: m * N].reshape(m, N).mean(axis=0)
         return self.error(A, mean - A @ np.tile(mean, m))
 
@@ -94,7 +93,7 @@ class Sample:
     covariance: Floats
 
     @classmethod
-    def of(cls, copies: Sequence[Floats], rows: NDArray[np.int64]) -> "Sample":
+    def of(cls, copies: Sequence[Floats], rows: Ints) -> "Sample":
         """Measure the copies on the rows at these positions."""
         stacked = np.hstack([copy[rows] for copy in copies])
         return cls(stacked.mean(axis=0), np.cov(stacked.T))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from cornerwave.algorithms import parallel
+from cornerwave.arrays import Floats
 from cornerwave.attack.schemes import PerColumn
 from cornerwave.experiments.fig4 import interval
 from cornerwave.experiments.result import Columns, Drawing, Result
@@ -20,8 +20,6 @@ from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement
 from cornerwave.experiments.style import FOURTH, OURS, figure
 from cornerwave.experiments.tables import cancer
-
-Floats = NDArray[np.float64]
 
 NOISE = (0.1, 0.25, 0.5, 1.0, 2.0)
 SCHEMES = {"ours": ("ours", OURS, "o"), "per-column": ("noise per column", FOURTH, "s")}

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from scipy import stats
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.attack.knowledge import Knowledge
 from cornerwave.attack.nonlinear import learned, posterior_mean
 from cornerwave.attack.score import ROUNDING, column_errors
@@ -27,9 +27,6 @@ from cornerwave.experiments.statement import Statement
 from cornerwave.experiments.style import INDEPENDENT, OURS, figure
 from cornerwave.experiments.tables import Table
 from cornerwave.moments import Moments, factor
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 COPIES = (1, 5, 10, 20, 30)
 ROUNDS = 30

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cornerwave.algorithms import corner_wave, on_demand
+from cornerwave.arrays import Floats
 from cornerwave.attack.schemes import Independent
 from cornerwave.experiments.setting import Setting
-
-Floats = NDArray[np.float64]
 
 LOWEST, HIGHEST = 0.25, 1.0
 

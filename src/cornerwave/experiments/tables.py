@@ -11,15 +11,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.attack.knowledge import PAPER_SAMPLES, sample_size
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
 from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.read import open_source
-
-Floats = NDArray[np.float64]
 
 MOST_COLUMNS = 6
 ROWS_PER_ENTRY = min(PAPER_SAMPLES)
@@ -37,7 +35,7 @@ class Table:
     columns: tuple[str, ...]
     units: tuple[str, ...]
     rows: Floats
-    classes: NDArray[np.int64] | None = None
+    classes: Ints | None = None
     note: str = ""
 
     def head(self, rows: int) -> "Table":

@@ -10,16 +10,15 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cornerwave.algorithms import corner_wave, sequential
+from cornerwave.arrays import Floats
 from cornerwave.attack.llse import Llse, combination
 from cornerwave.experiments.result import Result
 from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement, bound
-from cornerwave.noise.path import coefficients, steps
+from cornerwave.noise import coefficients, steps
 
-Floats = NDArray[np.floating[Any]]
 Across = Callable[[list[float]], Floats]
 """Levels in, covariance of the copies' noise out, in units of K."""
 
@@ -161,7 +160,7 @@ def increments(copies: Sequence[Floats], X: Floats, noise: Sequence[float]) -> S
     squares = (white**2 - 1) / np.sqrt(2)
     found += [squares[:, i] @ squares[:, j] / np.sqrt(len(X)) for i, j in pairs]
     worst, allowed = float(np.abs(found).max()), bound(len(found))
-    exact = np.linalg.cholesky(corner_wave(noise))
+    exact = np.asarray(np.linalg.cholesky(corner_wave(noise)), dtype=np.float64)
     algebra = _apart(exact, np.tril(np.ones_like(exact)) * np.sqrt(np.diff(noise, prepend=0.0)))
     return Statement.judged(
         source="Theorem 5",
@@ -226,7 +225,7 @@ def matrix_formula(noise: Sequence[float], existing: int) -> tuple[Floats, Float
     """Return the paper's mean operator and covariance of new noise given existing noise."""
     whole = corner_wave(list(noise))
     old, cross = whole[:existing, :existing], whole[existing:, :existing]
-    mean = np.linalg.solve(old, cross.T).T
+    mean = np.asarray(np.linalg.solve(old, cross.T).T, dtype=np.float64)
     return mean, whole[existing:, existing:] - mean @ cross.T
 
 

@@ -23,13 +23,12 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.miner.columns import MARGINAL, UNIFORM, Column
 from cornerwave.miner.estimate import Estimates, Of, estimates
 
-Floats = NDArray[np.float64]
 Labels = tuple[Hashable, ...]
 
 MOST_PAIRS = 20_000

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.levels import Level
 from cornerwave.miner import categories, groups, histograms, log_scale, reading, regression
@@ -25,8 +25,6 @@ from cornerwave.miner.opening import level_of, metadata_of, open_copy, table_of
 from cornerwave.miner.regression import Regression
 from cornerwave.moments import Moments
 from cornerwave.table.read import Source
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,13 @@ from functools import reduce
 from operator import add
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.miner.columns import Column
 from cornerwave.miner.estimate import Estimates, Of, estimates
 from cornerwave.miner.rounding import unrounded, warn_of_coarse
 from cornerwave.moments import Moments
-
-Floats = NDArray[np.float64]
 
 
 def gather(blocks: Iterable[Floats], names: Sequence[str]) -> Moments:

@@ -24,12 +24,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.miner.likelihood import Mixture
-
-Floats = NDArray[np.float64]
 
 CELLS = 120
 BINS = 400

@@ -17,11 +17,10 @@ from statistics import NormalDist
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, LevelError
 
-Floats = NDArray[np.float64]
 Of = Literal["table", "population"]
 
 

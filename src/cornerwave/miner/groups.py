@@ -21,15 +21,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.errors import ColumnError
 from cornerwave.miner.categories import Labels, Refresh
 from cornerwave.miner.columns import Column
 from cornerwave.miner.covariance import undo
 from cornerwave.miner.estimate import Estimates, Of, estimates
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Sums:
     variance: float
 
     @classmethod
-    def of(cls, blocks: Iterable[tuple[Floats, NDArray[np.int64]]], categories: int) -> "Sums":
+    def of(cls, blocks: Iterable[tuple[Floats, Ints]], categories: int) -> "Sums":
         """Add up blocks of (values, codes); a value of NaN or a code of -1 is missing."""
         origin, sums = 0.0, np.zeros((3, categories))
         whole, numbers = np.zeros(categories), np.zeros(3)

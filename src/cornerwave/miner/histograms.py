@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.miner.columns import LOG1P, Column
 from cornerwave.miner.covariance import undo
@@ -18,7 +18,6 @@ from cornerwave.miner.reading import number_blocks
 from cornerwave.moments import Moments
 from cornerwave.table.read import Source
 
-Floats = NDArray[np.float64]
 Map = Callable[[Floats], Floats]
 
 REACH = 6.0

@@ -18,11 +18,9 @@ quantile of chi^2 with one degree of freedom (profile likelihood).
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.miner.estimate import normal_quantile
-
-Floats = NDArray[np.float64]
 
 GAP = 0.01
 """How far below the greatest log-likelihood is near enough: an interval asks for 1.9."""

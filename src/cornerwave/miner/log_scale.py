@@ -22,13 +22,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.miner.estimate import Estimate, Of
 from cornerwave.moments import Moments
-
-Floats = NDArray[np.float64]
 
 EFFECTIVE = 10.0
 """How many rows must carry a standard error for it to be one: it is then known to a sixth."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import BiasWarning
 from cornerwave.miner.columns import LOG1P, Column
 from cornerwave.miner.regression import Feature
@@ -19,7 +20,6 @@ from cornerwave.table.kinds import value_type
 from cornerwave.table.numbers import to_floats
 from cornerwave.table.read import Source
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Dictionaries = Mapping[str, pa.Array]
 """The labels of each category column, in order."""

@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.miner.categories import Labels, Refresh
 from cornerwave.miner.columns import MARGINAL, Column
@@ -36,8 +36,6 @@ from cornerwave.miner.covariance import gather, growth
 from cornerwave.miner.estimate import Estimates, Of
 from cornerwave.miner.rounding import unrounded, warn_of_coarse
 from cornerwave.moments import RANK_TOLERANCE, Moments
-
-Floats = NDArray[np.float64]
 
 INTERCEPT = "(intercept)"
 

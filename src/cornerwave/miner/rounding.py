@@ -19,12 +19,10 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import BiasWarning
 from cornerwave.miner.columns import Column
-
-Floats = NDArray[np.float64]
 
 NEGLIGIBLE = 0.1
 """A bias of this share of a standard error takes 0.1 % off what a 95 % interval covers:

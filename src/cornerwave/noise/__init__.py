@@ -1,6 +1,36 @@
-"""The secret path, its white noise, and how the two are read.
+"""The noise of rows: numbers read one path, categories refresh.
 
-path.py     levels in ledger order  ->  how each is reached from those before it
-stream.py   key, level, row id      ->  white noise, the same on every machine
-reading.py  path + white noise      ->  the copies of a block of rows
+steps, ancestors     levels -> how each is reached on the path
+WhiteStreams         key, level, row -> white noise
+Reading, Reader      both -> noise of some rows at the wanted levels
+add_on_grid          values and noise -> a copy on its grid
+refresh              categories: events at keyed times, each a fresh draw
 """
+
+from cornerwave.noise._grid import GRID_BITS, add_on_grid, grid_of
+from cornerwave.noise._path import ORIGIN, Step, ancestors, coefficients, steps
+from cornerwave.noise._reading import BLOCK_CELLS, Reader, Reading, available_threads, over_blocks
+from cornerwave.noise._refresh import MISSING, refresh, thresholds
+from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
+
+__all__ = [
+    "BLOCK_CELLS",
+    "GRID_BITS",
+    "MISSING",
+    "NOISE_FORMAT",
+    "ORIGIN",
+    "Reader",
+    "Reading",
+    "Step",
+    "WhiteStreams",
+    "add_on_grid",
+    "ancestors",
+    "available_threads",
+    "coefficients",
+    "grid_of",
+    "over_blocks",
+    "position_ids",
+    "refresh",
+    "steps",
+    "thresholds",
+]

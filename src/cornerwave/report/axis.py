@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.table.scale import Thinned
-
-Floats = NDArray[np.float64]
 
 BINS = 48
 WIDEST = 3.0
@@ -36,7 +34,7 @@ class Axis:
         """The ends of the bins."""
         return self.first + self.step * np.arange(self.bins + 1, dtype=np.float64)
 
-    def count(self, values: Floats) -> NDArray[np.int64]:
+    def count(self, values: Floats) -> Ints:
         """Return how many values lie in each bin; what is missing or beyond is in none."""
         places = np.floor((values[~np.isnan(values)] - self.first) / self.step)
         inside = places[(places >= 0) & (places < self.bins)].astype(np.int64)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.miner import Estimate
 from cornerwave.report.copies import Copies
 from cornerwave.report.mined import Mined
@@ -150,6 +150,6 @@ def _share(mined: Mined, name: str, label: object) -> Estimate | None:
     return found[label] if found is not None and label in found.labels[0] else None
 
 
-def shares_of(counts: Counts, rows: int) -> NDArray[np.float64]:
+def shares_of(counts: Counts, rows: int) -> Floats:
     """Return counts as shares of all rows."""
     return np.asarray(counts / max(rows, 1), dtype=np.float64)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cornerwave.audit.coalition import Coalition
+from cornerwave.arrays import Floats
 from cornerwave.audit.exposure import Exposed, count_exposed
+from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.miner import reading
 from cornerwave.miner.columns import Column
@@ -69,7 +69,7 @@ def _exposed(dataset: Dataset, copies: Copies) -> Exposed:
     )
 
 
-def _columns(dataset: Dataset, names: Sequence[str]) -> Iterator[NDArray[np.float64]]:
+def _columns(dataset: Dataset, names: Sequence[str]) -> Iterator[Floats]:
     """Yield blocks (columns, rows) of the original's numbers."""
     columns = [Column(name, is_number=True) for name in names]
     for block in reading.number_blocks(dataset.source, columns) if columns else ():

@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
-from cornerwave.audit.coalition import coalition
+from cornerwave.coalition import Coalition
+from cornerwave.levels import retention
 from cornerwave.miner.columns import RANK
-from cornerwave.noise.refresh import retention
 from cornerwave.report import picture
 from cornerwave.report.copies import Copies
 from cornerwave.report.figures import Figures, figures, shares_of
@@ -51,9 +51,9 @@ def render_external(name: str, copies: Copies) -> str:
     )
     least = named(copies.levels[0])
     whom = f"drawn from the copies alone; the holder of the copy at {least} has all of it already"
-    alone = [coalition([(named(level), level)]) for level in copies.levels]
+    alone = [Coalition.of([(named(level), level)]) for level in copies.levels]
     pairs = [
-        coalition([(named(level), level) for level in pair])
+        Coalition.of([(named(level), level) for level in pair])
         for pair in combinations(copies.levels[:MOST_RECIPIENTS], 2)
     ]
     body = [

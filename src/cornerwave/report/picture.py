@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cornerwave.arrays import Floats
 from cornerwave.levels import Level
 from cornerwave.report.axis import Axis, tick
 from cornerwave.webpage import share_scale
-
-Floats = NDArray[np.float64]
 
 STYLE = """
 svg .bar { fill: var(--dot); } svg .own { fill: var(--soft); }

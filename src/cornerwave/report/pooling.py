@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cornerwave.audit.coalition import Coalition
+from cornerwave.coalition import Coalition
 from cornerwave.report import picture
 from cornerwave.webpage import scrolling, table
 

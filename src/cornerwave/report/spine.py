@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.dataset import Dataset, Progress, write_all
+from cornerwave.dataset import Dataset, write_all
 from cornerwave.errors import NoSuchRecipient, OutputError, discreet
 from cornerwave.miner import Copy
 from cornerwave.report.copies import Copies, Shown, look
 from cornerwave.report.original import look_behind
 from cornerwave.report.page import render_external, render_owner
 from cornerwave.table.kinds import plain_type
+from cornerwave.table.source import Progress
 from cornerwave.table.write import check_place, write_text
 
 ENDINGS = (".html", ".htm")

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.miner import Column, reading
 from cornerwave.report.axis import Axis
 from cornerwave.table.read import Source
@@ -59,5 +60,5 @@ def common(tallies: Sequence[Tally], name: str) -> list[int]:
     return sorted((int(i) for i in often), key=lambda i: (-shares[i], i))[:MOST_LABELS]
 
 
-def _numbers(source: Source, columns: Sequence[Column]) -> Iterable[NDArray[np.float64]]:
+def _numbers(source: Source, columns: Sequence[Column]) -> Iterable[Floats]:
     return reading.number_blocks(source, columns) if columns else ()

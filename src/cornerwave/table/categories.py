@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Codes, Flags, Ints, Words
 from cornerwave.errors import ColumnError, SourceChanged
-from cornerwave.noise.cipher import Words
-from cornerwave.noise.refresh import MISSING, Codes, thresholds
-from cornerwave.noise.stream import strict
+from cornerwave.keyed import strict
+from cornerwave.noise import MISSING, thresholds
 from cornerwave.table.encoded import (
     Encoded,
     Tally,
@@ -44,7 +43,7 @@ class Categories:
 
     columns: tuple[str, ...]
     values: tuple[pa.Array, ...]
-    combinations: NDArray[np.int64]
+    combinations: Ints
     counts: tuple[int, ...]
     base: str
     hides_missing: bool
@@ -108,7 +107,7 @@ class Categories:
             pooled=kept["pooled"],
         )
 
-    def _numbered(self, rows: NDArray[np.int64], occur: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _numbered(self, rows: Ints, occur: Flags) -> Ints:
         """Number combinations of the columns' own codes; unknown ones are pooled, or refused."""
         known = np.zeros(len(self.combinations), dtype=np.int64)
         wanted = np.zeros(len(rows), dtype=np.int64)
@@ -131,7 +130,7 @@ class Categories:
 _UNKNOWN = -2
 
 
-def _places(codes: NDArray[np.int64], number: int) -> tuple[Codes, NDArray[np.int64]]:
+def _places(codes: Ints, number: int) -> tuple[Codes, Ints]:
     """Number the codes that occur by their first appearance; return the numbers, and which.
 
     A list of these values alone says nothing that the rows don't say.
@@ -171,7 +170,7 @@ def _unpacked(text: str) -> pa.Array:
         return reader.read_all().column("values").combine_chunks()
 
 
-def _translated(encoded: Encoded, values: pa.Array) -> NDArray[np.int64]:
+def _translated(encoded: Encoded, values: pa.Array) -> Ints:
     """Return the frozen code of each of a column's values; -2 is unknown, the last is missing."""
     try:
         same_type = encoded.values.cast(values.type)
@@ -222,9 +221,7 @@ def _distinct(ordered: Sequence[tuple[Any, ...]], place: int, kind: pa.DataType)
     return pa.array(list(values), type=stored_type(kind)).view(kind)
 
 
-def _combinations(
-    ordered: Sequence[tuple[Any, ...]], values: Sequence[pa.Array]
-) -> NDArray[np.int64]:
+def _combinations(ordered: Sequence[tuple[Any, ...]], values: Sequence[pa.Array]) -> Ints:
     numbers = [{v: i for i, v in enumerate(stored(array).to_pylist())} for array in values]
     rows = [[n.get(v, MISSING) for n, v in zip(numbers, c, strict=True)] for c in ordered]
     return np.array(rows, dtype=np.int64).reshape(len(ordered), len(values))

@@ -9,12 +9,10 @@ which occurs twice is never taken for one that occurs once.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cornerwave.noise.cipher import Words
-from cornerwave.table.encoded import Encoded
+from cornerwave.arrays import Floats, Ints, Words
+from cornerwave.table.encoded import Encoded, hash_texts
 from cornerwave.table.rare import MOST_CATEGORIES
-from cornerwave.table.siphash import hash_texts
 
 MOST_VALUES = MOST_CATEGORIES
 _ANY_KEY = bytes(16)
@@ -47,7 +45,7 @@ class Distinct:
         """How many values so few rows hold; an estimate if not all are followed."""
         return int((self._counts < rows).sum()) * self.share
 
-    def add_numbers(self, values: NDArray[np.float64]) -> None:
+    def add_numbers(self, values: Floats) -> None:
         """Take some more cells of a column of numbers, none missing."""
         hashes = _mixed(values.view(np.uint64))
         self._add(hashes, np.ones(len(hashes), dtype=np.int64))
@@ -57,7 +55,7 @@ class Distinct:
         counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.values))
         self._add(hash_texts(column.values, _ANY_KEY)[:, 0], counts)
 
-    def _add(self, hashes: Words, counts: NDArray[np.int64]) -> None:
+    def _add(self, hashes: Words, counts: Ints) -> None:
         mine = (hashes % np.uint64(self.share) == 0) & (counts > 0)
         both = np.concatenate([self._hashes, hashes[mine]])
         weights = np.concatenate([self._counts, counts[mine]])
@@ -69,7 +67,7 @@ class Distinct:
             self._hashes, self._counts = self._hashes[stay], self._counts[stay]
 
 
-def _sums(places: Any, weights: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+def _sums(places: Any, weights: Ints, length: int) -> Ints:
     return np.bincount(places, weights=weights, minlength=length).astype(np.int64)
 
 

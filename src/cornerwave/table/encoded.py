@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Ints, Words
 from cornerwave.errors import ColumnError
-from cornerwave.noise.cipher import Words
-from cornerwave.noise.refresh import MISSING
+from cornerwave.keyed import hash_bytes
+from cornerwave.noise import MISSING
 from cornerwave.table.kinds import value_type
-from cornerwave.table.siphash import hash_texts
 
 Tally = Counter[tuple[Any, ...]]
 """How many rows hold each combination of values; None is missing."""
@@ -24,7 +23,7 @@ class Encoded:
     """A column as numbers into its distinct values; -1 is missing."""
 
     name: str
-    codes: NDArray[np.int64]
+    codes: Ints
     values: pa.Array
 
     @classmethod
@@ -68,7 +67,7 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
     return column.cast(value_type(column.type)).dictionary_encode()
 
 
-def combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def combined(columns: Sequence[Encoded]) -> tuple[Ints, Ints]:
     """Return combinations of the columns' codes, and for each row which of them it holds."""
     first = columns[0]
     combinations = np.arange(-1, len(first.values))[:, None]
@@ -81,7 +80,7 @@ def combined(columns: Sequence[Encoded]) -> tuple[NDArray[np.int64], NDArray[np.
     return combinations, rows
 
 
-def cases(columns: Sequence[Encoded]) -> tuple[list[tuple[Any, ...]], NDArray[np.int64]]:
+def cases(columns: Sequence[Encoded]) -> tuple[list[tuple[Any, ...]], Ints]:
     """Return combinations of the columns' values, and for each row which of them it holds."""
     combinations, rows = combined(columns)
     values = [[*stored(encoded.values).to_pylist(), None] for encoded in columns]
@@ -112,3 +111,24 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
         return pa.int32() if kind.bit_width == 32 else pa.int64()
     return kind
+
+
+def hash_texts(values: pa.Array, secret: bytes) -> Words:
+    """Return the 128-bit keyed hash of each value's text, shape (rows, 2)."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    texts = values.cast(pa.large_string()) if not _is_bytes(values.type) else values
+    texts = texts.cast(pa.large_binary())
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    content = np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
+    return hash_bytes(starts, content, secret)
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_fixed_size_binary(type_)
+        or pa.types.is_binary_view(type_)
+    )

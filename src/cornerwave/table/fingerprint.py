@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.errors import ColumnError
-from cornerwave.noise.cipher import BlockFunction, Words, room_for
-from cornerwave.noise.stream import Ids, strict
-from cornerwave.table.siphash import hash_texts
+from cornerwave.keyed import BlockFunction, room_for, strict
+from cornerwave.table.encoded import hash_texts
 
 CHUNK = 8192
 """Rows that are enciphered at once: enough to be worth the call, few enough for the cache."""
@@ -112,7 +111,7 @@ def _fill_blocks(masks: Any, values: Any, column: int, out: Any) -> None:
         out[row, 1] = masks[row, 1] ^ np.uint64(column)
 
 
-def bits_of_floats(values: NDArray[np.float64]) -> Words:
+def bits_of_floats(values: Floats) -> Words:
     """Return the bits of a column of floats, with one pattern for all that is missing."""
     bits = values.view(np.uint64)
     missing = np.isnan(values)

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, CornerwaveWarning
 from cornerwave.table.kinds import plain_type
 from cornerwave.table.numbers import unit_of
@@ -27,7 +27,6 @@ from cornerwave.table.schema import Column, Schema, listed
 from cornerwave.table.type_names import type_named
 from cornerwave.table.type_values import ends_of, nearest, rounding_step, step_of
 
-Floats = NDArray[np.float64]
 Bound = float | date | None
 """Where a clipped column ends: a number, a date or a datetime; None leaves it open."""
 

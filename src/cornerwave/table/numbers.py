@@ -8,15 +8,14 @@ the same floats whatever file and type they came in.
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.table.kinds import plain_type
 
 EXACT = 2**53
 """Whole numbers beyond this are not exact in double precision."""
 
-Floats = NDArray[np.float64]
 
 _types = pa.types
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -20,12 +20,10 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
-from cornerwave.noise.stream import exp_of, minus_2_log, strict
-
-Floats = NDArray[np.float64]
+from cornerwave.keyed import exp_of, minus_2_log, strict
 
 KNOTS = 255
 ROWS_PER_KNOT = 10

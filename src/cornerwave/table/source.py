@@ -10,6 +10,12 @@ import pyarrow as pa
 from cornerwave.errors import ColumnError, SourceError
 
 Batches = Iterator[pa.RecordBatch]
+Progress = Callable[[int], None]
+"""Called with the number of rows that have been dealt with since the last call."""
+
+
+def silent(_rows: int) -> None:
+    """Report no progress."""
 
 
 @dataclass(frozen=True)

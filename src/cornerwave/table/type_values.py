@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from cornerwave.arrays import Floats
 
 _types = pa.types
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

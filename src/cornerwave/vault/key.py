@@ -16,12 +16,9 @@ import secrets
 import warnings
 from pathlib import Path
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-
 from cornerwave.errors import CornerwaveWarning, UnsafeKey, VaultExists, VaultMissing, WrongKey
+from cornerwave.keyed import KEY_BYTES, expand
 
-KEY_BYTES = 32
 _PREFIX = "cornerwave-key-1:"
 
 
@@ -89,8 +86,7 @@ class Key:
 
     def derive(self, purpose: str, context: bytes = b"") -> bytes:
         """Return 32 secret bytes for one purpose; no purpose tells of another."""
-        info = f"cornerwave/1/{purpose}/".encode() + context
-        return HKDFExpand(algorithm=SHA256(), length=KEY_BYTES, info=info).derive(self._secret)
+        return expand(self._secret, purpose, context)
 
     def child(self, purpose: str, context: bytes) -> "Key":
         """Return the key of something below, such as a dataset."""

@@ -1,4 +1,4 @@
-"""AES-256 as a keyed function of single 128-bit blocks.
+"""Keys from keys (HKDF), and AES-256 as a keyed function of single 128-bit blocks.
 
 On distinct inputs, one block each, it is a pseudorandom function: no mode of operation
 is wanted, so ECB is the right one here. The processor does it in about a nanosecond
@@ -10,9 +10,19 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
-Words = NDArray[np.uint64]
+from cornerwave.arrays import Words
+
+KEY_BYTES = 32
+
+
+def expand(secret: bytes, purpose: str, context: bytes = b"") -> bytes:
+    """Return 32 secret bytes for one purpose; no purpose reveals another."""
+    info = f"cornerwave/1/{purpose}/".encode() + context
+    return HKDFExpand(algorithm=SHA256(), length=KEY_BYTES, info=info).derive(secret)
 
 
 class BlockFunction:

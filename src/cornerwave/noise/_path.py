@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError
 from cornerwave.levels import checked_noise
 
@@ -92,7 +92,7 @@ def ancestors(path: Sequence[Step], wanted: Iterable[int]) -> list[int]:
     return sorted(needed)
 
 
-def coefficients(path: Sequence[Step]) -> NDArray[np.float64]:
+def coefficients(path: Sequence[Step]) -> Floats:
     """Return the M x M rows of W(v_j) on the fresh noise of each level.
 
     >>> coefficients(steps([1.0, 4.0])).round(4).tolist()

@@ -16,15 +16,15 @@ from os import sched_getaffinity
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cornerwave.noise.path import ORIGIN, Step, ancestors
-from cornerwave.noise.stream import Ids, WhiteStreams, strict
+from cornerwave.arrays import Floats, Ids
+from cornerwave.keyed import strict
+from cornerwave.noise._path import ORIGIN, Step, ancestors
+from cornerwave.noise._stream import WhiteStreams
 
 BLOCK_CELLS = 65536
 """Cells of a block: few enough for the cache, enough to make a call worth its while."""
 
-Floats = NDArray[np.float64]
 Worker = TypeVar("Worker")
 
 

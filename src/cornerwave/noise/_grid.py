@@ -9,11 +9,9 @@ is a function of the raw copy of the table on the grid. g is the same for every 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cornerwave.noise.stream import strict
-
-Floats = NDArray[np.float64]
+from cornerwave.arrays import Floats
+from cornerwave.keyed import strict
 
 GRID_BITS = 24
 """Copies lie on a grid of about 2^-24 of a column's standard deviation."""

@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.moments import Factor, Moments
-from cornerwave.noise.grid import grid_of
-from cornerwave.noise.stream import NOISE_FORMAT
+from cornerwave.noise import NOISE_FORMAT, grid_of
 from cornerwave.table.categories import Categories
 from cornerwave.table.scale import Knots, Scale
 from cornerwave.table.schema import Column, Schema
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

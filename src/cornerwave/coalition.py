@@ -18,13 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cornerwave.levels import Level
-from cornerwave.noise.refresh import retention
+from cornerwave.arrays import Floats
+from cornerwave.levels import Level, retention
 from cornerwave.table.schema import MARGINAL, UNIFORM
-
-Floats = NDArray[np.float64]
 
 EXACT_CELLS = 1 << 20
 DRAWS = 100_000
@@ -76,6 +73,29 @@ class Coalition:
     independent_privacy: float
     guesses: Mapping[str, Guess] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls, members: Sequence[tuple[str, Level]], categories: Mapping[str, Law] | None = None
+    ) -> "Coalition":
+        """Return what recipients can recover together from the copies that they hold.
+
+        `categories` gives the law of each category, for the best guess.
+
+        >>> pair = Coalition.of([("alice", Level(1.0)), ("bob", Level(4.0))])
+        >>> pair.joint_privacy, pair.best_member, round(pair.independent_privacy, 4)
+        (0.5, 'alice', 0.4444)
+        """
+        best, level = min(members, key=lambda member: member[1])
+        noise = [level.noise for _, level in members]
+        return cls(
+            members=tuple(members),
+            joint_privacy=level.privacy,
+            best_member=best,
+            best_privacy=level.privacy,
+            independent_privacy=1 / (1 + sum(1 / v for v in noise)),
+            guesses={name: guess(law, noise) for name, law in (categories or {}).items()},
+        )
+
     @property
     def gain(self) -> float:
         """What pooling uncovers beyond the best member's own copy; 0 for corner-wave noise."""
@@ -85,32 +105,6 @@ class Coalition:
     def independent_gain(self) -> float:
         """What pooling would uncover if each copy had noise of its own."""
         return self.best_privacy - self.independent_privacy
-
-
-def coalition(
-    members: Sequence[tuple[str, Level]],
-    categories: Mapping[str, Law] | None = None,
-) -> Coalition:
-    """Return what recipients can recover together from the copies that they hold.
-
-    `categories` gives the law of each category, for the best guess.
-
-    >>> pair = coalition([("alice", Level(1.0)), ("bob", Level(4.0))])
-    >>> pair.joint_privacy, pair.best_member, round(pair.independent_privacy, 4)
-    (0.5, 'alice', 0.4444)
-    """
-    best, level = min(members, key=lambda member: member[1])
-    return Coalition(
-        members=tuple(members),
-        joint_privacy=min(level for _, level in members).privacy,
-        best_member=best,
-        best_privacy=level.privacy,
-        independent_privacy=1 / (1 + sum(1 / level.noise for _, level in members)),
-        guesses={
-            name: guess(law, [level.noise for _, level in members])
-            for name, law in (categories or {}).items()
-        },
-    )
 
 
 def guess(law: Law, noise: Sequence[float]) -> Guess:

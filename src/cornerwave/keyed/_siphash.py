@@ -8,39 +8,22 @@ import struct
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
-from cornerwave.noise.cipher import Words
-from cornerwave.noise.stream import strict
+from cornerwave.arrays import Ints, Words
+from cornerwave.keyed._strict import strict
 
 _U = np.uint64
 _V0, _V1 = _U(0x736F6D6570736575), _U(0x646F72616E646F6D ^ 0xEE)
 _V2, _V3 = _U(0x6C7967656E657261), _U(0x7465646279746573)
 
 
-def hash_texts(values: pa.Array, secret: bytes) -> Words:
-    """Return the 128-bit keyed hash of each value's text, shape (rows, 2)."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    texts = values.cast(pa.large_string()) if not _is_bytes(values.type) else values
-    texts = texts.cast(pa.large_binary())
-    _, offsets, data = texts.buffers()
-    starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    content = np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
-    hashes = np.empty((len(texts), 2), dtype=np.uint64)
-    _fill_text_hashes(
-        starts, content, np.array(struct.unpack("<QQ", secret[:16]), dtype=np.uint64), hashes
-    )
+def hash_bytes(starts: Ints, content: NDArray[np.uint8], secret: bytes) -> Words:
+    """Return the 128-bit keyed hash of content[starts[i] : starts[i + 1]], shape (n, 2)."""
+    hashes = np.empty((len(starts) - 1, 2), dtype=np.uint64)
+    key = np.array(struct.unpack("<QQ", secret[:16]), dtype=np.uint64)
+    _fill_text_hashes(starts, content, key, hashes)
     return hashes
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(type_)
-        or pa.types.is_large_binary(type_)
-        or pa.types.is_fixed_size_binary(type_)
-        or pa.types.is_binary_view(type_)
-    )
 
 
 @strict

@@ -21,27 +21,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
-from cornerwave.noise.cipher import BlockFunction, Words, room_for
-from cornerwave.noise.stream import KEY_BYTES, Ids, exp_of, minus_2_log, strict, unit_of
-
-Codes = NDArray[np.int32]
-"""Categories by number; -1 is missing, and stays so."""
+from cornerwave.arrays import Codes, Ids, Ints, Words
+from cornerwave.keyed import BlockFunction, exp_of, expand, minus_2_log, room_for, strict, unit_of
 
 MISSING = -1
 BLOCK_ROWS = 16384
-
-
-def retention(noise: float) -> float:
-    """Return q, the share of cells that keep their value at a noise.
-
-    >>> retention(3.0)
-    0.5
-    """
-    return float(1.0 / np.sqrt(1.0 + noise))
 
 
 def thresholds(counts: Sequence[int]) -> Words:
@@ -65,7 +51,7 @@ def refresh(
     bounds: Words,
     key: bytes,
     column: int,
-) -> NDArray[np.int32]:
+) -> Codes:
     """Return one row of refreshed codes per noise, shape (levels, rows)."""
     out = np.tile(codes, (len(noise), 1))
     if not len(noise):
@@ -93,14 +79,11 @@ class _Events:
         self._functions: list[BlockFunction] = []
         self._room = room_for(BLOCK_ROWS)
 
-    def words(self, event: int, rows: NDArray[np.int64], ids: Ids) -> Words:
+    def words(self, event: int, rows: Ints, ids: Ids) -> Words:
         """Return the words of an event, two for each of some rows."""
         while event >= len(self._functions):
             info = struct.pack("<II", self._column, len(self._functions))
-            expand = HKDFExpand(
-                algorithm=SHA256(), length=KEY_BYTES, info=b"cornerwave/1/refresh" + info
-            )
-            self._functions.append(BlockFunction(expand.derive(self._key)))
+            self._functions.append(BlockFunction(expand(self._key, "refresh", info)))
         first, last = rows[0], rows[-1]
         together = last - first + 1 == len(rows)
         return self._functions[event](

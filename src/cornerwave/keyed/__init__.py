@@ -1,0 +1,38 @@
+"""Everything that is keyed, or that must be the same to the bit on every machine.
+
+expand         keys from keys (HKDF)
+BlockFunction  AES-256 of single blocks: the only source of random bits
+hash_bytes     SipHash: a keyed 128-bit hash of texts
+strict         arithmetic without fast-math, and the functions made of it
+"""
+
+from cornerwave.keyed._cipher import KEY_BYTES, BlockFunction, expand, room_for
+from cornerwave.keyed._siphash import hash_bytes
+from cornerwave.keyed._strict import (
+    bits_of,
+    cos_sin_of,
+    exp_of,
+    float_of,
+    minus_2_log,
+    radius_of,
+    sine_of,
+    strict,
+    unit_of,
+)
+
+__all__ = [
+    "KEY_BYTES",
+    "BlockFunction",
+    "bits_of",
+    "cos_sin_of",
+    "exp_of",
+    "expand",
+    "float_of",
+    "hash_bytes",
+    "minus_2_log",
+    "radius_of",
+    "room_for",
+    "sine_of",
+    "strict",
+    "unit_of",
+]
