@@ -13,8 +13,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from cornerwave.engines.local import survey_table
+from cornerwave.frozen import Frozen, freeze
 from cornerwave.owner import Vault
-from cornerwave.table import schema
+from cornerwave.rows import RowSecrets
+from cornerwave.survey import Survey, Surveyor
+from cornerwave.table import open_source, schema
+from cornerwave.vault import Key
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,18 @@ def edit_ledger(path: Path, *statements: str) -> None:
             connection.execute(statement)
     finally:
         connection.close()
+
+
+def survey_of(table: Any, secret: Key, /, **choices: Any) -> tuple[Surveyor, Survey]:
+    """The survey of a table, given the owner's choices by name."""
+    source = open_source(table)
+    secrets = RowSecrets.of(secret.derive)
+    return survey_table(source, decide(source.schema, **choices), secrets)
+
+
+def freeze_table(table: Any, secret: Key, /, **choices: Any) -> Frozen:
+    """What is frozen of a table, given the owner's choices by name."""
+    return freeze(*survey_of(table, secret, **choices), open_source(table).schema)
 
 
 def decide(types: pa.Schema, **choices: Any) -> schema.Schema:

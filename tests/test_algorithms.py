@@ -115,10 +115,11 @@ def test_on_demand_is_algorithm_3_exactly(hundredths, data):
     [drawn] = on_demand(X, noise=[new], given=given, **options)
     zeros = {level: np.zeros(split + 2) for level in existing}
     [fresh] = on_demand(X, noise=[new], given=zeros, **options)
-    assert np.allclose(drawn - fresh, mean[0] @ probes, atol=1e-9)
+    step = 2.0**-24  # each copy lies on the grid of a deviation of 1
+    assert np.allclose(drawn - fresh, mean[0] @ probes, atol=2 * step)
 
     [unit] = parallel(X, noise=[new], **options)  # sqrt(new) times the same white noise
-    assert np.allclose(fresh, unit * np.sqrt(variance[0, 0] / new), rtol=1e-6)
+    assert np.allclose(fresh, unit * np.sqrt(variance[0, 0] / new), atol=2 * step)
 
 
 @given(
@@ -231,7 +232,7 @@ def test_a_singular_table_warns_and_keeps_its_shape():
     assert len(caught) == 2
     noise = copy - X
     assert (noise[:, 1] == 0).all()
-    assert np.allclose(noise[:, 2], -3 * noise[:, 0])
+    assert np.allclose(noise[:, 2], -3 * noise[:, 0], atol=2.0**-20)
     assert noise[:, 0].std() > 0.5
 
 
@@ -279,3 +280,16 @@ def test_shapes_must_fit():
         on_demand(X, noise=[1.0], given={2.0: np.zeros((4, 3))}, covariance=np.eye(2))
     [copy] = parallel([[1.0, 2.0]], noise=[1.0], covariance=np.eye(2))
     assert copy.shape == (1, 2)
+
+
+def test_copies_lie_on_a_grid_whatever_made_them():
+    """Low bits tell nothing: any candidate on the grid explains a copy as well as any other."""
+    X = np.random.default_rng(3).choice([0.1, 0.7, 3.3], size=(400, 1))
+    step = 2.0 ** (np.floor(np.log2(X.std(ddof=1))) - 24)
+    low, high = parallel(X, noise=[0.5, 2.0])
+    [between] = on_demand(X, noise=[1.0], given={0.5: low, 2.0: high})
+    for copy in (low, high, between, *sequential(X, noise=[0.3, 0.4])):
+        assert np.array_equal(copy / step, np.rint(copy / step))
+    # the negative control: the low bits of plain noise tell the candidates apart
+    plain = X + np.random.default_rng(4).standard_normal(X.shape)
+    assert not np.array_equal(plain / step, np.rint(plain / step))

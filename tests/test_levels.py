@@ -64,7 +64,7 @@ def test_a_number_beyond_floating_point_is_refused(unit):
 
 @pytest.mark.parametrize("units", [{}, {"noise": 1.0, "privacy": 0.5}])
 def test_one_unit_must_be_said(units):
-    with pytest.raises(LevelError, match="either noise or privacy"):
+    with pytest.raises(LevelError, match="exactly one of noise and privacy"):
         Level.of(**units)
 
 

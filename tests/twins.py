@@ -75,7 +75,7 @@ def algorithm_3_coefficients(noise):
 
 def stream_key(key, level):
     """HKDF-Expand (RFC 5869) with SHA-256, one block of output."""
-    info = b"cornerwave/1/white" + struct.pack("<d", level)
+    info = b"cornerwave/1/white/" + struct.pack("<d", level)
     return hmac.new(key, info + b"\x01", hashlib.sha256).digest()
 
 
@@ -198,7 +198,7 @@ def mark_sums(columns, secret):
 
 def refresh_key(key, column, event):
     """HKDF-Expand (RFC 5869) with SHA-256, one block of output."""
-    info = b"cornerwave/1/refresh" + struct.pack("<II", column, event)
+    info = b"cornerwave/1/refresh/" + struct.pack("<II", column, event)
     return hmac.new(key, info + b"\x01", hashlib.sha256).digest()
 
 

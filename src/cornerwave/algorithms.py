@@ -8,6 +8,9 @@ Each adds W(v) ~ N(0, v K) to X so that Cov(W(u), W(v)) = min(u, v) K, whatever 
 distribution of X. They read one path in three orders, so with one seed the first
 two give the same copies. Without a seed the noise comes from a fresh secret key
 that nobody keeps. To release a real table use a vault: it remembers.
+
+Copies lie on a grid of about 2^-24 of each column's deviation, X as well before the noise
+is added: the low bits of a float would tell which of some candidate values it came from.
 """
 
 import hashlib
@@ -24,7 +27,7 @@ from cornerwave.errors import LevelError, SourceError
 from cornerwave.keyed import KEY_BYTES, strict
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
-from cornerwave.noise import WhiteStreams, over_blocks, steps
+from cornerwave.noise import WhiteStreams, grid_of, over_blocks, round_to_grid, steps
 
 
 def corner_wave(noise: Sequence[float]) -> Floats:
@@ -151,8 +154,9 @@ def _insert(
 ) -> dict[float, Floats]:
     """Return copies at new levels, each drawn given its neighbours among all before it.
 
-    With a, b the copies below and above:  Y = X + weight (Y_a - X) + weight (Y_b - X) + fresh L z.
-    Ascending levels are the quickest: the copy below is still in the cache.
+    With a, b the copies below and above, Y = X + weight (Y_a - X) + weight (Y_b - X) + fresh L z,
+    X and the rest each rounded to the grid. Ascending levels are the quickest: the copy below
+    is still in the cache.
     """
     path = steps([*given, *new])
     rows, columns = table.rows.shape
@@ -163,6 +167,7 @@ def _insert(
 
     def work(streams: WhiteStreams, part: slice) -> None:
         x = columns_of(table.rows[part])
+        round_to_grid(x, table.grid)
         known = [columns_of(_rows_of(copy)[part]) for copy in given.values()]
         placed: list[tuple[Floats, int]] = [(copy, 0) for copy in known]
         placed += [(copy, part.start) for copy in copies]
@@ -177,6 +182,7 @@ def _insert(
                 *placed[step.above],
                 step.weight_fresh * table.lower,
                 streams.normals(step.noise),
+                table.grid,
                 copy,
                 part.start,
             )
@@ -196,10 +202,14 @@ def add_between(
     above_start: int,
     factor: Any,
     normals: Any,
+    grid: Any,
     out: Any,
     start: int,
 ) -> None:
-    """Fill out[:, start:] with a copy between two others, plus factor @ normals."""
+    """Fill out[:, start:] with a copy between two others, plus factor @ normals, on the grid.
+
+    x lies on the grid already.
+    """
     columns, rows = x.shape
     for i in range(columns):
         xi, zi, oi = x[i], normals[0], out[i, start : start + rows]
@@ -208,15 +218,19 @@ def add_between(
         first = factor[i, 0]
         if weight_above == 0.0:
             for row in range(rows):
-                oi[row] = bi[row] + first * zi[row]
+                oi[row] = weight_below * (bi[row] - xi[row]) + first * zi[row]
         else:
             for row in range(rows):
                 drawn = weight_below * (bi[row] - xi[row]) + weight_above * (ai[row] - xi[row])
-                oi[row] = xi[row] + drawn + first * zi[row]
+                oi[row] = drawn + first * zi[row]
         for k in range(1, i + 1):
             weight, z = factor[i, k], normals[k]
             for row in range(rows):
                 oi[row] += weight * z[row]
+        step = grid[i]
+        per_step = 1.0 / step if step > 0.0 else 0.0
+        for row in range(rows):
+            oi[row] = xi[row] + np.rint(oi[row] * per_step) * step
 
 
 def _key(unsafe_seed: int | None) -> bytes:
@@ -227,10 +241,11 @@ def _key(unsafe_seed: int | None) -> bytes:
 
 @dataclass(frozen=True)
 class _Table:
-    """X as rows (T, N), with the factor of its K; `flat` if it came as (T,)."""
+    """X as rows (T, N), with the factor of its K and its grid; `flat` if it came as (T,)."""
 
     rows: Floats
     lower: Floats
+    grid: Floats
     flat: bool
 
     @classmethod
@@ -249,7 +264,9 @@ class _Table:
         if len(shape.lower) != rows.shape[1]:
             raise SourceError(f"covariance has {len(shape.lower)} columns, X {rows.shape[1]}")
         shape.warn([str(i) for i in range(rows.shape[1])])
-        return cls(rows, shape.lower, X.ndim == 1)
+        deviation = np.sqrt(np.square(shape.lower).sum(axis=1))
+        grid = grid_of(deviation=deviation, largest=np.abs(rows).max(axis=0))
+        return cls(rows, shape.lower, grid, X.ndim == 1)
 
     def checked(self, copy: Any) -> Floats:
         """Return a given copy as an array; raise SourceError if its shape is not that of X."""

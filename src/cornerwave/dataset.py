@@ -1,14 +1,14 @@
 """A registered table, and the copies of it.
 
-release   the level's place in the ledger, and with it the whole copy, not yet made
-make      one pass over the source, by the spine; nothing is seen of a copy that is refused
-confirm   the ledger says who holds it; then the copy appears
+release   a recipient and a level: a promise of a copy, not yet made
+make      one pass over the source, by the recipe; nothing shows of a copy that is refused
+hold      the ledger says who holds it, and all that made its bytes; then the copy appears
 """
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import narwhals as nw
 import pyarrow as pa
 
 from cornerwave.coalition import Coalition, Law
+from cornerwave.engines.local import make_copies
 from cornerwave.errors import (
     LevelError,
     NoSuchRecipient,
@@ -27,15 +28,49 @@ from cornerwave.errors import (
     discreet,
 )
 from cornerwave.frozen import Frozen
-from cornerwave.levels import Level
-from cornerwave.release import Order, Wanted, make_copies
-from cornerwave.table.finish import Finish
-from cornerwave.table.read import Source, open_source
-from cornerwave.table.schema import names_of
-from cornerwave.table.source import Progress, silent
-from cornerwave.table.write import CopyFile, check_output, plain
-from cornerwave.vault.key import Key
-from cornerwave.vault.ledger import Entry, Holding, Ledger
+from cornerwave.levels import LATTICE, Level
+from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
+from cornerwave.rows import RowSecrets
+from cornerwave.table import (
+    CopyFile,
+    Finish,
+    Progress,
+    Source,
+    check_output,
+    format_of,
+    names_of,
+    open_source,
+    plain,
+    silent,
+)
+from cornerwave.vault import Entry, Holding, Key, Ledger
+
+FRAME = "frame"
+"""The format of a copy that was handed over in memory."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A recipient holds a copy since a time; the rest is all that made its bytes."""
+
+    recipient: str
+    level: Level
+    finish: Finish
+    format: str
+    since: str
+
+    @classmethod
+    def of(cls, holding: Holding) -> "Held":
+        """Read a line of the ledger."""
+        made = holding.made
+        clip = {name: (low, high) for name, (low, high) in made["clip"].items()}
+        return cls(
+            recipient=holding.recipient,
+            level=Level(LATTICE[made["level"] - 1]),
+            finish=Finish(frozenset(made["round"]), clip),
+            format=made["format"],
+            since=holding.since,
+        )
 
 
 class Dataset:
@@ -44,6 +79,7 @@ class Dataset:
     def __init__(
         self, entry: Entry, ledger: Ledger, key: Key, source: Source | None = None
     ) -> None:
+        """`key` is the vault's."""
         self.name = entry.name
         self.id = entry.id
         self.registered_at = entry.registered_at
@@ -58,14 +94,15 @@ class Dataset:
         return Frozen.from_json(self._entry.frozen)
 
     @property
-    def noise(self) -> tuple[float, ...]:
-        """All levels that were ever released, in the order of their first release."""
-        return self._ledger.noise(self.id)
+    def holdings(self) -> list[Held]:
+        """Who holds which level since when, least noise first."""
+        held = map(Held.of, self._ledger.holdings(self.id))
+        return sorted(held, key=lambda each: (each.level, each.recipient, each.since))
 
     @property
-    def holdings(self) -> list[Holding]:
-        """Who holds which level since when, least noise first."""
-        return self._ledger.holdings(self.id)
+    def levels(self) -> list[Level]:
+        """The levels that were ever released, least noise first."""
+        return sorted({held.level for held in self.holdings})
 
     @property
     def source(self) -> Source:
@@ -73,8 +110,8 @@ class Dataset:
         if self._source is None:
             if self._entry.source is None:
                 raise SourceError(
-                    f"{self.name!r} was registered from a frame in memory; give it again: "
-                    "vault.dataset(name, source=frame), or --source FILE"
+                    f"{self.name!r} was registered from a frame in memory; give the frame or a "
+                    "file with the same rows as its source"
                 )
             self._source = reopen(self._entry.source, self._entry)
         return self._source
@@ -91,16 +128,16 @@ class Dataset:
         privacy: float | None = None,
         noise: float | None = None,
         round: Iterable[str] = (),
-        clip: Mapping[str, tuple[float | None, float | None]] | None = None,
+        clip: Mapping[str, tuple[Any, Any]] | None = None,
     ) -> "Release":
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
-        After the noise, columns in `round` get the source's type back, and those in
-        `clip` are kept between two bounds.
+        A level between two levels of the lattice (thousandths of privacy) becomes the
+        noisier one. After the noise, columns in `round` get the source's type back, and
+        those in `clip` are kept between two bounds.
 
-        The level gets its place in the ledger at once; what is returned makes the copy,
-        as often as it is asked to, and always the same one. Before anybody can see it,
-        the ledger says who holds it.
+        What is returned makes the copy, as often as it is asked to, and always the same
+        one. Before anybody can see it, the ledger says who holds it.
         """
         level = Level.of(noise=noise, privacy=privacy)
         [release] = self.release_many(
@@ -118,35 +155,61 @@ class Dataset:
 
         `levels` maps recipients to levels, or lists (recipient, level) pairs.
         """
-        finish = finish or Finish()
+        finish = (finish or Finish()).counted(self.frozen.schema)
         finish.check(self.frozen.schema)
         pairs = list(levels.items() if isinstance(levels, Mapping) else levels)
         if not pairs:
-            raise LevelError("no copy was asked for: name a recipient and a level")
+            raise LevelError("no copy was asked for; name a recipient and a level")
         for recipient, _ in pairs:
             check_name(recipient, what="a recipient's name")
-        noise = self._ledger.reserve(self.id, [level for _, level in pairs])
-        return [Release(self, recipient, level, finish, noise) for recipient, level in pairs]
+        return [Release(self, to, level.on_lattice(), finish) for to, level in pairs]
+
+    def again(self, recipient: str) -> list[tuple["Release", str]]:
+        """Return the copies that a recipient holds, each with its format, to be made again.
+
+        Written in that format they are the same files, byte for byte (if the libraries that
+        write Parquet and Arrow have not changed). Raises NoSuchRecipient.
+        """
+        held = [Held.of(holding) for holding in self._ledger.held(self.id, recipient)]
+        if not held:
+            self._check_recipients([recipient])
+        return [(Release(self, recipient, h.level, h.finish), h.format) for h in held]
+
+    def knows(self, dataset: str, noise: float) -> bool:
+        """Whether the ledger knows of a copy of a dataset id and noise, as a copy states them."""
+        return dataset == self.id and Level(noise) in self.levels
 
     def coalition(self, recipients: Sequence[str]) -> Coalition:
-        """Say what these recipients can recover together. Raises NoSuchRecipient."""
-        holdings = self.holdings
-        known = {holding.recipient for holding in holdings}
-        if not recipients:
-            raise NoSuchRecipient("name at least one recipient")
-        if unknown := sorted(set(recipients) - known):
-            have = f"it has {', '.join(sorted(known))}" if known else "it was released to nobody"
-            raise NoSuchRecipient(f"{self.name!r} was not released to {unknown[0]!r}; {have}")
-        members = [
-            (holding.recipient, holding.level)
-            for holding in holdings
-            if holding.recipient in recipients
-        ]
+        """Return what these recipients can recover together. Raises NoSuchRecipient."""
+        self._check_recipients(recipients)
+        wanted = set(recipients)
+        members = [(held.recipient, held.level) for held in self.holdings]
         laws = {
             "+".join(categories.columns): Law(categories.counts, categories.base)
             for categories in self.frozen.categories
         }
-        return Coalition.of(members, laws)
+        return Coalition.of(
+            list(dict.fromkeys(member for member in members if member[0] in wanted)), laws
+        )
+
+    def _check_recipients(self, recipients: Sequence[str]) -> None:
+        if not recipients:
+            raise NoSuchRecipient("name at least one recipient")
+        known = {held.recipient for held in self.holdings}
+        if unknown := sorted(set(recipients) - known):
+            have = f"it has {', '.join(sorted(known))}" if known else "it has no recipients yet"
+            raise NoSuchRecipient(f"{self.name!r} was not released to {unknown[0]!r}; {have}")
+
+    def recipe(self, wanted: Sequence[Wanted]) -> Recipe:
+        """Return how these copies are made; it holds secrets."""
+        own = dataset_key(self._key, self.id)
+        return Recipe(
+            self.id,
+            self.frozen,
+            wanted,
+            rows=RowSecrets.of(self._key.derive),
+            noise=NoiseSecrets.of(own.derive),
+        )
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"
@@ -160,7 +223,6 @@ class Release:
     recipient: str
     level: Level
     finish: Finish
-    noise: tuple[float, ...] = field(repr=False)
 
     def write(
         self,
@@ -180,11 +242,11 @@ class Release:
 
     def to_arrow(self) -> pa.Table:
         """Return the whole copy as an Arrow table."""
-        sink = _Collected()
-        with _releasing([self]):
-            _make([self], [sink])
-            _confirm([self])
-        copy = pa.concat_tables(sink.groups)
+        with discreet():
+            recipe, collected = _recipe([self]), _Collected()
+            make_copies(self.dataset.source, recipe, [collected])
+            _hold([self], [FRAME])
+        copy = pa.concat_tables(collected.groups)
         return copy.cast(plain(copy.schema))
 
     def to_frame(self) -> Any:
@@ -222,22 +284,21 @@ def write_all(
         return []
     releases = [release for release, _ in copies]
     paths = [Path(path).absolute() for _, path in copies]
-    with _releasing(releases):
+    with discreet(), ExitStack() as hidden:
+        recipe = _recipe(releases)
         _check_places(releases[0].dataset, paths)
         for path in paths:
             check_output(path, force=force)
-        order = _order(releases)
-        with ExitStack() as hidden:
-            files = []
-            for path, wanted in zip(paths, order.wanted, strict=True):
-                files.append(CopyFile(path, order.copy_schema(wanted), order.metadata(wanted)))
-                hidden.callback(files[-1].discard)
-            _make(releases, files, threads=threads, progress=progress)
-            for file in files:
-                file.finish()
-            _confirm(releases)
-            for file in files:
-                file.publish()
+        files = []
+        for path, wanted in zip(paths, recipe.wanted, strict=True):
+            files.append(CopyFile(path, recipe.schema(wanted), recipe.metadata(wanted)))
+            hidden.callback(files[-1].discard)
+        make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
+        for file in files:
+            file.finish()
+        _hold(releases, [format_of(path) for path in paths])
+        for file in files:
+            file.publish()
     return paths
 
 
@@ -245,7 +306,7 @@ def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
     """Raise OutputError if two copies would meet in one file, or one in the source."""
     places = {path.resolve() for path in paths}
     if len(places) < len(paths):
-        raise OutputError("two copies are to be written to one file; name a file for each")
+        raise OutputError("two copies would be written to one file; name a file for each")
     for source in dataset._source_places():
         for place in places:
             if source in (place, *place.parents):
@@ -254,36 +315,34 @@ def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
                 )
 
 
-@contextmanager
-def _releasing(releases: Sequence[Release]) -> Iterator[None]:
-    """Leave no trace in the ledger of a release that is refused."""
+def _recipe(releases: Sequence[Release]) -> Recipe:
     if len({release.dataset.id for release in releases}) > 1:
-        raise OutputError("copies are made in one pass over one dataset; write the others apart")
-    try:
-        with discreet():
-            yield
-    except Exception:
-        dataset = releases[0].dataset
-        dataset._ledger.take_back(dataset.id, [release.level for release in releases])
-        raise
+        raise OutputError("one pass makes copies of one dataset; write the others separately")
+    return releases[0].dataset.recipe([Wanted(r.level, r.finish) for r in releases])
 
 
-def _confirm(releases: Sequence[Release]) -> None:
+def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
+    """Write down who is about to hold what, with all that makes its bytes."""
     dataset = releases[0].dataset
-    copies = [(release.recipient, release.level) for release in releases]
-    dataset._ledger.confirm(dataset.id, _joint_noise(releases), copies)
-
-
-def _joint_noise(releases: Sequence[Release]) -> tuple[float, ...]:
-    """Return the order of levels that covers all releases: each has a beginning of it."""
-    longest = max((release.noise for release in releases), key=len)
-    if any(longest[: len(release.noise)] != release.noise for release in releases):
-        raise VaultError("the order of levels has changed meanwhile; release once more")
-    return longest
+    lines = [
+        (
+            release.recipient,
+            {
+                "level": release.level.thousandths,
+                "round": sorted(release.finish.round),
+                "clip": {name: list(ends) for name, ends in release.finish.clip.items()},
+                "format": format_,
+                "edition": 1,
+                "mark": None,
+            },
+        )
+        for release, format_ in zip(releases, formats, strict=True)
+    ]
+    dataset._ledger.hold(dataset.id, lines)
 
 
 class _Collected:
-    """A sink in memory."""
+    """An output in memory."""
 
     def __init__(self) -> None:
         self.groups: list[pa.Table] = []
@@ -292,32 +351,9 @@ class _Collected:
         self.groups.append(group)
 
 
-def _make(
-    releases: Sequence[Release],
-    sinks: Sequence[Any],
-    *,
-    threads: int | None = None,
-    progress: Progress = silent,
-) -> None:
-    dataset = releases[0].dataset
-    make_copies(
-        dataset.source,
-        _order(releases),
-        sinks,
-        key=dataset._key,
-        threads=threads,
-        progress=progress,
-    )
-
-
-def _order(releases: Sequence[Release]) -> Order:
-    first = releases[0]
-    return Order(
-        dataset=first.dataset.id,
-        frozen=first.dataset.frozen,
-        noise=_joint_noise(releases),
-        wanted=tuple(Wanted(release.level, release.finish) for release in releases),
-    )
+def dataset_key(key: Key, dataset: str) -> Key:
+    """Return the key of a dataset: it depends on all that was frozen, by the dataset's id."""
+    return key.child("dataset", bytes.fromhex(dataset))
 
 
 def reopen(source: Any, entry: Entry) -> Source:
@@ -330,7 +366,7 @@ def reopen(source: Any, entry: Entry) -> Source:
         raise SourceError(f"the table of {entry.name!r} cannot be read: {error}") from None
     if missing := [name for name in frozen.schema.used if name not in opened.schema.names]:
         raise SourceChanged(
-            f"not the table that was registered: column {missing[0]!r} is gone. Restore the table"
+            f"this is not the registered table: column {missing[0]!r} is gone. Restore the table"
         )
     return opened
 
@@ -338,4 +374,4 @@ def reopen(source: Any, entry: Entry) -> Source:
 def check_name(name: str, *, what: str) -> None:
     """Raise VaultError unless a name can stand in the ledger and in a line."""
     if not name or len(name) > 255 or not name.isprintable() or name.strip() != name:
-        raise VaultError(f"{what} is 1 to 255 printable characters without space at its ends")
+        raise VaultError(f"{what} has 1 to 255 printable characters, no space at either end")

@@ -6,13 +6,39 @@
 K. `privacy` is the share of the table's variance that the best linear estimate
 from the copy cannot recover. They say the same thing in two units, and there is
 no third one.
+
+A vault releases at the levels of a lattice, privacy 1/1000 to 999/1000, and the path
+enters them in one fixed order: tenths first, then hundredths, then thousandths. So the
+noise of a level never depends on which levels were released before it.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 
 from cornerwave.errors import LevelError
+
+THOUSANDTHS = 1000
+LATTICE = tuple(k / (THOUSANDTHS - k) for k in range(1, THOUSANDTHS))
+"""The noise of every level of the lattice, ascending: entry k - 1 has privacy k/1000."""
+
+_DIGITS = (5, 2, 7, 1, 3, 6, 8, 4, 9)
+"""The order in which the nine points between two others are entered: each needs few before it."""
+
+
+def lattice_order() -> list[float]:
+    """Return the lattice in the order in which the path enters it: a constant of the format.
+
+    >>> [round(privacy_of(noise), 3) for noise in lattice_order()[:4]]
+    [0.5, 0.2, 0.7, 0.1]
+    """
+    return [
+        LATTICE[start + digit * step - 1]
+        for step in (100, 10, 1)
+        for digit in _DIGITS
+        for start in range(0, THOUSANDTHS, 10 * step)
+    ]
 
 
 def noise_of(privacy: float) -> float:
@@ -91,7 +117,7 @@ class Level:
     def of(cls, *, noise: float | None = None, privacy: float | None = None) -> "Level":
         """Make a level from exactly one of its two units."""
         if (noise is None) == (privacy is None):
-            raise LevelError("say either noise or privacy, one of the two")
+            raise LevelError("give exactly one of noise and privacy")
         if noise is not None:
             return cls(noise)
         assert privacy is not None
@@ -101,3 +127,28 @@ class Level:
     def privacy(self) -> float:
         """The same level as a share of variance that stays hidden."""
         return privacy_of(self.noise)
+
+    @property
+    def thousandths(self) -> int:
+        """The place of this level on the lattice: its privacy is that many thousandths.
+
+        Raises LevelError for a level that is not on it.
+        """
+        place = bisect_left(LATTICE, self.noise)
+        if place == len(LATTICE) or LATTICE[place] != self.noise:
+            raise LevelError(f"noise {self.noise!r} is not a level of the lattice")
+        return place + 1
+
+    def on_lattice(self) -> "Level":
+        """Return the least level of the lattice that has this noise or more.
+
+        >>> Level.of(privacy=0.33333).on_lattice().privacy
+        0.334
+        """
+        place = bisect_left(LATTICE, self.noise)
+        if place == len(LATTICE):
+            raise LevelError(
+                f"noise {self.noise:g} is beyond the highest level of a vault, "
+                f"noise {LATTICE[-1]:g} (privacy 0.999)"
+            )
+        return Level(LATTICE[place])

@@ -9,8 +9,7 @@ column's own distribution by its frozen quantiles Q, as far as the others leave 
 
 A column that follows from the others, c = 0, follows from them in a draw too. Quantiles
 are averages of equal shares of the rows. The arithmetic is strict: the same bits on every
-machine. Tables registered before all this was frozen keep the plain normal draws that
-they began with.
+machine.
 """
 
 from typing import Any
@@ -34,15 +33,14 @@ def fill_missing(x: Floats, ids: Ids, frozen: Frozen, secret: bytes) -> Floats:
     """Return columns x (N, rows) with draws for the values that are missing in secret."""
     columns = [frozen.schema.column(name) for name in frozen.schema.perturbed]
     hidden = np.array([column.hide_missing for column in columns], dtype=bool)
-    wanted = np.isnan(x) & hidden[:, None]
+    wanted = np.isnan(x) & hidden[:, None] if hidden.any() else hidden
     if not wanted.any():
         return x
     streams = WhiteStreams(secret, [0.0], columns=len(x), rows=len(ids))
     streams.place(ids)
     z = streams.normals(0.0)
-    if (law := frozen.draws) is None:
-        deviation = np.sqrt(np.diag(frozen.covariance))
-        return np.where(wanted, frozen.mean[:, None] + deviation[:, None] * z, x)
+    law = frozen.draws
+    assert law is not None, "a table that hides missing numbers has a law for their draws"
     deviation = np.sqrt(np.diag(law.covariance))
     out = x.copy()
     for rows in _patterns(x, wanted):

@@ -5,14 +5,15 @@ people = vault.register("people", "people.parquet", drop=["name"])
 people.release(to="partner", privacy=0.3).write("partner.parquet")
 """
 
+import hashlib
 import os
-import secrets
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cornerwave.dataset import Dataset, check_name, reopen
+from cornerwave.engines.local import survey_table
 from cornerwave.errors import (
     ColumnError,
     UnsafeKey,
@@ -21,16 +22,22 @@ from cornerwave.errors import (
     VaultMissing,
     discreet,
 )
-from cornerwave.register import measure
-from cornerwave.table.read import open_source
-from cornerwave.table.schema import Choices, decide, names_of, warn_of
-from cornerwave.table.schema_file import read_choices
-from cornerwave.table.source import Progress, silent
-from cornerwave.vault.key import Key
-from cornerwave.vault.ledger import Entry, Ledger, dataset_key
+from cornerwave.frozen import Frozen, freeze
+from cornerwave.rows import RowSecrets
+from cornerwave.table import (
+    Choices,
+    Progress,
+    decide,
+    names_of,
+    open_source,
+    read_choices,
+    silent,
+    warn_of,
+)
+from cornerwave.vault import Entry, Key, Ledger
 
 VAULT_NAME = ".cornerwave"
-KEY_FILE, LEDGER_FILE = "key", "ledger.db"
+KEY_FILE, LEDGER_FILE, LEDGER_URL = "key", "ledger.db", "ledger.url"
 
 
 class Vault:
@@ -51,43 +58,59 @@ class Vault:
         *,
         key: Key | None = None,
         key_file: str | Path | None = None,
+        ledger: str | None = None,
+        new_ledger: bool = False,
     ) -> "Vault":
         """Make a new vault. Raises VaultExists if there is one, UnsafeKey for a seeded key.
 
         The key is fresh unless `key`, or a `key_file` made before, is given; a given
         `key_file` stays where it is and must be named again whenever the vault is opened.
+        `ledger` names a PostgreSQL database ('postgresql://...') to keep the ledger in,
+        instead of a file beside the key. `new_ledger` makes an empty ledger for the key
+        that is there: tables registered again give the same copies, but who held what
+        before is lost.
         """
         path = Path(path).absolute()
         if key is not None and key.is_unsafe:
             raise UnsafeKey("a key made from a seed can be guessed; a vault takes none")
-        if (path / LEDGER_FILE).exists():
+        if any((path / name).exists() for name in (LEDGER_FILE, LEDGER_URL)):
             raise VaultExists(f"there is a vault in {path} already; it is never replaced")
-        if (path / KEY_FILE).exists():
+        if new_ledger:
+            key = Key.read(Path(key_file or path / KEY_FILE))
+        elif (path / KEY_FILE).exists():
             raise VaultExists(
                 f"there is a key in {path} but no ledger. A key is never replaced: restore the "
-                "ledger's latest backup; or, if nothing was ever released, remove the key"
+                "ledger's latest backup, or make a new ledger for this key"
             )
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if key_file is not None:
                 key = Key.read(Path(key_file))
-            else:
+            elif not new_ledger:
                 key = key or Key.generate()
                 key.write(path / KEY_FILE)
+            made = Ledger.create(ledger or path / LEDGER_FILE, _known(key))
+            if ledger is not None:
+                _write_secret(path / LEDGER_URL, ledger + "\n")
         except VaultError:
             raise
         except OSError as error:
             raise VaultError(f"no vault can be made in {path}: {error.strerror}") from None
-        return cls(path, key, Ledger.create(path / LEDGER_FILE, key))
+        return cls(path, _known(key), made)
 
     @classmethod
     def open(cls, path: str | Path = VAULT_NAME, *, key_file: str | Path | None = None) -> "Vault":
         """Open a vault. Raises VaultMissing, WrongKey or LedgerDamaged."""
         path = Path(path).absolute()
         if not path.is_dir() or not any(path.iterdir()):
-            raise VaultMissing(f"there is no vault in {path}; make one with: cornerwave init")
+            raise VaultMissing(f"there is no vault in {path}; make one first")
         key = Key.read(Path(key_file) if key_file else path / KEY_FILE)
-        return cls(path, key, Ledger.open(path / LEDGER_FILE, key))
+        url = path / LEDGER_URL
+        try:
+            place = url.read_text(encoding="utf-8").strip() if url.exists() else path / LEDGER_FILE
+        except OSError as error:
+            raise VaultError(f"{url} cannot be read: {error.strerror}") from None
+        return cls(path, key, Ledger.open(place, key))
 
     def register(
         self,
@@ -112,8 +135,10 @@ class Vault:
         are refreshed, from their own frequencies or evenly if `uniform`, those named
         `together` as one; values of fewer than `min_count` rows are pooled. Missing
         values stay so unless the column is in `hide_missing`. `transform` maps columns
-        to 'log1p' or 'rank'. `schema` names a file that says all this instead. Raises
-        SourceError or AlreadyRegistered.
+        to 'log1p' or 'rank'. `schema` names a file that says all this instead.
+
+        The same table with the same choices is the same dataset, also in a new ledger.
+        Raises SourceError or AlreadyRegistered.
         """
         choices = Choices(
             key=key,
@@ -139,7 +164,6 @@ class Vault:
     ) -> "Dataset":
         """Register a table with choices made as one, or with those in a schema file."""
         check_name(name, what="a dataset's name")
-        self._ledger.refuse_taken(name)
         opened = open_source(source)
         if schema is not None:
             if choices != Choices():
@@ -147,24 +171,21 @@ class Vault:
             choices = read_choices(Path(schema), opened.schema.names)
         decided = decide(opened.schema, choices)
         warn_of(opened.notes, decided)
-        identity = secrets.token_hex(16)
+        secrets = RowSecrets.of(self._key.derive)
         with discreet():
-            found = measure(
-                opened,
-                decided,
-                key=dataset_key(self._key, identity),
-                mark_secret=self._key.derive("marks"),
-                progress=progress,
+            surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
+            frozen = freeze(surveyor, survey, opened.schema)
+        entry = self._ledger.register(
+            Entry(
+                id=dataset_id(self._key, frozen),
+                name=name,
+                source=str(opened.path) if opened.path else None,
+                registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                frozen=frozen.to_json(),
+                marks=tuple(f"{mark}\t{column}" for mark, column in surveyor.marks(survey)),
             )
-        entry = Entry(
-            id=identity,
-            name=name,
-            source=str(opened.path) if opened.path else None,
-            registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            frozen=found.frozen.to_json(),
         )
-        self._ledger.add_dataset(entry, found.marks)
-        return Dataset(entry, self._ledger, dataset_key(self._key, identity), opened)
+        return Dataset(entry, self._ledger, self._key, opened)
 
     def dataset(self, name: str, *, source: Any = None) -> "Dataset":
         """Return a registered dataset.
@@ -174,17 +195,38 @@ class Vault:
         """
         entry = self._ledger.dataset(name)
         opened = None if source is None else reopen(source, entry)
-        return Dataset(entry, self._ledger, dataset_key(self._key, entry.id), opened)
+        return Dataset(entry, self._ledger, self._key, opened)
 
     def datasets(self) -> list["Dataset"]:
         """Return all datasets by name."""
-        return [
-            Dataset(entry, self._ledger, dataset_key(self._key, entry.id))
-            for entry in self._ledger.datasets()
-        ]
+        return [Dataset(entry, self._ledger, self._key) for entry in self._ledger.datasets()]
+
+    def heads(self) -> dict[str, str]:
+        """Return the head of each chain of the ledger, by dataset, to be kept elsewhere."""
+        return self._ledger.heads()
+
+    def check_since(self, heads: Mapping[str, str]) -> None:
+        """Raise LedgerDamaged unless heads kept earlier are still part of the ledger."""
+        self._ledger.check_since(heads)
 
     def __repr__(self) -> str:
         return f"Vault({str(self.path)!r})"
+
+
+def dataset_id(key: Key, frozen: Frozen) -> str:
+    """Return a dataset's id: a keyed hash of all that its noise depends on."""
+    return key.derive("identity", hashlib.sha256(frozen.identity()).digest())[:16].hex()
+
+
+def _known(key: Key | None) -> Key:
+    assert key is not None, "a vault has a key"
+    return key
+
+
+def _write_secret(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def vault_place(given: str | Path | None = None) -> Path:

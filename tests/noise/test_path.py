@@ -150,7 +150,7 @@ def test_few_levels_are_needed_of_many_in_random_order():
 
 
 def test_a_level_is_read_once():
-    with pytest.raises(LevelError, match="twice"):
+    with pytest.raises(LevelError, match="duplicate noise level"):
         steps([1.0, 2.0, 1])
     with pytest.raises(LevelError):
         steps([1.0, 0.0])

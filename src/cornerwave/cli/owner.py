@@ -19,21 +19,44 @@ from cornerwave.cli.options import (
     pair,
 )
 from cornerwave.cli.screen import print_json, print_table, progress, say
-from cornerwave.errors import OutputError, spelled
+from cornerwave.errors import OutputError, SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
     from cornerwave.dataset import Dataset
 
 
-def init(vault: VaultOption = None) -> None:
-    """Make a vault here: a secret key and an empty ledger."""
+def init(
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Keep the ledger in a database: postgresql://HOST/DATABASE."
+        ),
+    ] = None,
+    new_ledger: Annotated[
+        bool,
+        typer.Option(
+            "--new-ledger",
+            help="The ledger is lost and has no backup: make an empty one for the key.",
+        ),
+    ] = False,
+    vault: VaultOption = None,
+) -> None:
+    """Make a vault: a secret key and an empty ledger."""
     from cornerwave.owner import KEY_FILE, Vault, key_place, vault_place
 
-    made = Vault.create(vault_place(vault), key_file=key_place())
+    made = Vault.create(
+        vault_place(vault), key_file=key_place(), ledger=ledger, new_ledger=new_ledger
+    )
+    if new_ledger:
+        say(
+            f"Made an empty ledger in {made.path}. Register the same tables with the same choices "
+            "to get the same copies again. Who held which copy before is lost."
+        )
+        return
     say(f"Made a vault in {made.path}")
     say(
         f"Its key is {key_place() or made.path / KEY_FILE}. Keep a copy in a safe place: without "
-        "it no copy can ever be made again, and whoever has it can strip the noise."
+        "it no copy can ever be made again, and anyone who has it can strip the noise."
     )
 
 
@@ -144,48 +167,115 @@ def inspect(
 
 def ledger(
     name: Annotated[str | None, typer.Argument(help="One dataset; all by default.")] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="COPY", help="Does the ledger know this copy? (repeatable)"),
+    ] = None,
+    head: Annotated[
+        bool, typer.Option("--head", help="Print the heads of the chains, to keep elsewhere.")
+    ] = False,
+    since: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HEAD|FILE", help="Check that heads kept earlier are still in the ledger."
+        ),
+    ] = None,
     as_json: JsonOption = False,
     vault: VaultOption = None,
 ) -> None:
-    """Show who holds which level since when."""
+    """Show who holds which level since when; check the ledger against copies and heads."""
     opened = open_vault(vault)
+    if head:
+        for name_, text in opened.heads().items():
+            typer.echo(f"{text}\t{name_}")
+        return
+    if since:
+        heads = [line.split("\t")[0] for line in _lines(since)]
+        opened.check_since(heads)
+        say(f"{len(heads)} {'head is' if len(heads) == 1 else 'heads are'} still in the ledger")
+        return
     datasets = opened.datasets() if name is None else [opened.dataset(name)]
+    if against:
+        _check_copies(against, datasets)
+        return
     if as_json:
         print_json([_dataset_json(dataset) for dataset in datasets])
         return
     if not datasets:
         say("The vault is empty. Register a table: cornerwave register NAME SOURCE")
     for dataset in datasets:
-        frozen = dataset.frozen
-        title = f"{dataset.name}: {frozen.rows:,} rows, registered {dataset.registered_at}"
+        title = f"{dataset.name}: {dataset.frozen.rows:,} rows, registered {dataset.registered_at}"
         rows = [
             (
-                holding.recipient,
-                f"{holding.level.privacy:g}",
-                f"{holding.level.noise:g}",
-                holding.since,
+                held.recipient,
+                f"{held.level.privacy:g}",
+                f"{held.level.noise:g}",
+                held.format,
+                held.since,
             )
-            for holding in dataset.holdings
+            for held in dataset.holdings
         ]
-        print_table(title, ("recipient", "privacy", "noise", "since"), rows)
+        print_table(title, ("recipient", "privacy", "noise", "format", "since"), rows)
 
 
-def _dataset_json(dataset: Any) -> dict[str, Any]:
+def _lines(given: list[str]) -> list[str]:
+    """Return heads as they were given: each itself, or a file of them."""
+    lines: list[str] = []
+    for text in given:
+        if ":" in text and not Path(text).exists():
+            lines.append(text)
+            continue
+        try:
+            lines += Path(text).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            raise VaultError(f"{text}: neither a head (ID:NUMBER:MAC) nor a file of them") from None
+    return [line for line in lines if line.strip()]
+
+
+def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
+    """Say of each copy whether the ledger knows its dataset and level. Exits 1 if not."""
+    from cornerwave.table import read_metadata
+
+    unknown = 0
+    for path in copies:
+        stated = read_metadata(path)
+        if stated is None:
+            raise SourceError(f"{path} does not say which dataset and level it is a copy of")
+        privacy, known = (
+            stated["privacy"],
+            [d.name for d in datasets if d.knows(stated["dataset"], stated["noise"])],
+        )
+        if known:
+            typer.echo(f"{path}: known, {known[0]} at privacy {privacy:g}")
+        else:
+            unknown += 1
+            typer.echo(
+                f"{path}: NOT known, dataset {stated['dataset']} at privacy {privacy:g}; if this "
+                "vault made it, lines of the ledger were lost"
+            )
+    if unknown:
+        raise typer.Exit(1)
+
+
+def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
     return {
         "name": dataset.name,
         "id": dataset.id,
         "registered_at": dataset.registered_at,
         "rows": dataset.frozen.rows,
         "columns": {column.name: column.role for column in dataset.frozen.schema.columns},
-        "levels": list(dataset.noise),
+        "levels": [level.noise for level in dataset.levels],
         "holdings": [
             {
-                "recipient": holding.recipient,
-                "noise": holding.level.noise,
-                "privacy": holding.level.privacy,
-                "since": holding.since,
+                "recipient": held.recipient,
+                "noise": held.level.noise,
+                "privacy": held.level.privacy,
+                "round": sorted(held.finish.round),
+                "clip": dict(held.finish.clip),
+                "format": held.format,
+                "since": held.since,
             }
-            for holding in dataset.holdings
+            for held in dataset.holdings
         ],
     }
 

@@ -3,10 +3,12 @@
 expand         keys from keys (HKDF)
 BlockFunction  AES-256 of single blocks: the only source of random bits
 hash_bytes     SipHash: a keyed 128-bit hash of texts
+Secrets        what keys give, safe from messages and pickles
 strict         arithmetic without fast-math, and the functions made of it
 """
 
 from cornerwave.keyed._cipher import KEY_BYTES, BlockFunction, expand, room_for
+from cornerwave.keyed._secrets import Secrets
 from cornerwave.keyed._siphash import hash_bytes
 from cornerwave.keyed._strict import (
     bits_of,
@@ -23,6 +25,7 @@ from cornerwave.keyed._strict import (
 __all__ = [
     "KEY_BYTES",
     "BlockFunction",
+    "Secrets",
     "bits_of",
     "cos_sin_of",
     "exp_of",

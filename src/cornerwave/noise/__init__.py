@@ -7,8 +7,16 @@ add_on_grid          values and noise -> a copy on its grid
 refresh              categories: events at keyed times, each a fresh draw
 """
 
-from cornerwave.noise._grid import GRID_BITS, add_on_grid, grid_of
-from cornerwave.noise._path import ORIGIN, Step, ancestors, coefficients, steps
+from cornerwave.noise._grid import GRID_BITS, add_on_grid, grid_of, round_to_grid
+from cornerwave.noise._path import (
+    ORIGIN,
+    Step,
+    ancestors,
+    coefficients,
+    lattice_index,
+    lattice_path,
+    steps,
+)
 from cornerwave.noise._reading import BLOCK_CELLS, Reader, Reading, available_threads, over_blocks
 from cornerwave.noise._refresh import MISSING, refresh, thresholds
 from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
@@ -28,9 +36,12 @@ __all__ = [
     "available_threads",
     "coefficients",
     "grid_of",
+    "lattice_index",
+    "lattice_path",
     "over_blocks",
     "position_ids",
     "refresh",
+    "round_to_grid",
     "steps",
     "thresholds",
 ]

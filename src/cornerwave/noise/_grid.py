@@ -32,6 +32,16 @@ def grid_of(*, deviation: Floats, largest: Floats) -> Floats:
 
 
 @strict
+def round_to_grid(x: Any, grid: Any) -> None:
+    """Round columns x (N, rows) to their grids, in place; a constant column has none."""
+    for i in range(x.shape[0]):
+        if grid[i] > 0.0:
+            per_step = 1.0 / grid[i]
+            for row in range(x.shape[1]):
+                x[i, row] = np.rint(x[i, row] * per_step) * grid[i]
+
+
+@strict
 def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int) -> None:
     """Fill out[:, start:] with x + factor @ white, both as whole numbers of grid steps.
 

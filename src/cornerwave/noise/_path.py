@@ -1,4 +1,4 @@
-"""From levels in ledger order to steps on the path.
+"""From levels, in the order in which they are entered, to steps on the path.
 
     W(0) = 0,   Cov(W(u), W(v)) = min(u, v) K                    (corner-wave property)
 
@@ -10,19 +10,23 @@ among the levels read before it (a = 0 counts), and fresh noise xi ~ N(0, K):
 
 This is Algorithm 3 of the paper without its matrix inverse; read upwards it is
 Algorithm 2. Unrolled, row j holds the coefficients of W(v_j) on the fresh noise
-of levels 1..j: the Cholesky factor of the min-matrix in ledger order.
+of levels 1..j: the Cholesky factor of the min-matrix in that order.
+
+For a vault the order is a constant, that of the lattice, so that a level's noise
+never depends on what was released before it.
 """
 
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError
-from cornerwave.levels import checked_noise
+from cornerwave.levels import checked_noise, lattice_order
 
 ORIGIN = -1
 """The index of W(0) = 0, which every path starts from."""
@@ -41,9 +45,9 @@ class Step:
 
 
 def steps(noise: Sequence[float]) -> tuple[Step, ...]:
-    """Return one step per level, for distinct levels in ledger order.
+    """Return one step per level, for distinct levels in the order of their entry.
 
-    Raises LevelError if a level stands twice: it is the same copy.
+    Raises LevelError for a duplicate level: it is the same copy.
 
     >>> [(s.below, s.above, s.weight_fresh) for s in steps([1.0, 4.0, 2.0])]
     [(-1, -1, 1.0), (0, -1, 1.7320508075688772), (0, 1, 0.816496580927726)]
@@ -54,13 +58,29 @@ def steps(noise: Sequence[float]) -> tuple[Step, ...]:
     for index, level in enumerate(map(checked_noise, noise)):
         place = bisect_left(ordered, level)
         if place < len(ordered) and ordered[place] == level:
-            raise LevelError(f"noise {level!r} stands twice; a level is read once")
+            raise LevelError(f"duplicate noise level {level!r}")
         below = index_at[place - 1] if place > 0 else ORIGIN
         above = index_at[place] if place < len(ordered) else ORIGIN
         result.append(_step(level, below, above, noise))
         ordered.insert(place, level)
         index_at.insert(place, index)
     return tuple(result)
+
+
+@cache
+def lattice_path() -> tuple[Step, ...]:
+    """Return the steps of all 999 levels of the lattice, in its fixed order."""
+    return steps(lattice_order())
+
+
+def lattice_index(noise: float) -> int:
+    """Return the place of a lattice level in `lattice_path`."""
+    return _lattice_places()[noise]
+
+
+@cache
+def _lattice_places() -> dict[float, int]:
+    return {noise: place for place, noise in enumerate(lattice_order())}
 
 
 def _step(level: float, below: int, above: int, noise: Sequence[float]) -> Step:
@@ -75,7 +95,7 @@ def _step(level: float, below: int, above: int, noise: Sequence[float]) -> Step:
 
 
 def ancestors(path: Sequence[Step], wanted: Iterable[int]) -> list[int]:
-    """Return the levels that must be read to reach `wanted`, in ledger order.
+    """Return the levels that must be read to reach `wanted`, in the order of their entry.
 
     For levels asked for in random order these are about 2 ln M of M.
 

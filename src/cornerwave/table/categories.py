@@ -24,6 +24,7 @@ from cornerwave.table.encoded import (
     Encoded,
     Tally,
     combined,
+    hash_texts,
     stored,
     stored_type,
 )
@@ -81,10 +82,9 @@ class Categories:
         return arrays
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept in the ledger."""
+        """Return what is kept, but for the values themselves."""
         return {
             "columns": list(self.columns),
-            "values": [_packed(values) for values in self.values],
             "combinations": self.combinations.tolist(),
             "counts": list(self.counts),
             "base": self.base,
@@ -92,14 +92,22 @@ class Categories:
             "pooled": self.pooled,
         }
 
+    def packed_values(self) -> list[str]:
+        """Return the values of each column, with their types."""
+        return [_packed(values) for values in self.values]
+
+    def hashed_values(self) -> list[str]:
+        """Return what tells the values from any others, whatever library wrote them."""
+        return [hash_texts(values, bytes(16)).tobytes().hex() for values in self.values]
+
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> "Categories":
-        """Return what `to_json` wrote."""
+    def from_json(cls, kept: Mapping[str, Any], values: Sequence[str]) -> "Categories":
+        """Return what `to_json` and `packed_values` gave."""
         columns = tuple(kept["columns"])
         combinations = np.array(kept["combinations"], dtype=np.int64).reshape(-1, len(columns))
         return cls(
             columns=columns,
-            values=tuple(_unpacked(text) for text in kept["values"]),
+            values=tuple(_unpacked(text) for text in values),
             combinations=combinations,
             counts=tuple(kept["counts"]),
             base=kept["base"],
@@ -180,7 +188,9 @@ def _translated(encoded: Encoded, values: pa.Array) -> Ints:
     return np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
 
 
-def freeze(names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schema) -> Categories:
+def freeze_categories(
+    names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schema
+) -> Categories:
     """Fix the values of a group of columns and how often they occur.
 
     Raises ColumnError if there is nothing to draw from.

@@ -29,7 +29,7 @@ CHUNK = 8192
 MISSING_BITS = np.uint64(0x7FF8_0000_0000_0000)  # every NaN, whatever its payload
 
 
-def row_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
+def key_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
     """Return the row ids of a key column; raise ColumnError if one is missing."""
     if keys.null_count:
         raise ColumnError(

@@ -9,7 +9,7 @@ nearest of those within the bounds, so what lies beyond piles up at the outermos
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from numbers import Real
@@ -43,6 +43,13 @@ class Finish:
 
     round: frozenset[str] = frozenset()
     clip: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
+
+    def counted(self, schema: Schema) -> "Finish":
+        """Return the same with bounds as numbers, as copies count: days, seconds, or plain."""
+        known = {column.name: column.unit for column in schema.columns}
+        return replace(
+            self, clip={name: _bounds(self.clip, name, known.get(name)) for name in self.clip}
+        )
 
     def check(self, schema: Schema) -> None:
         """Raise ColumnError unless all named columns are perturbed numbers, within bounds."""

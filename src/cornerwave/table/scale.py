@@ -14,6 +14,7 @@ best member on the own scale either.
 Both directions use strict arithmetic: the same bits on every machine.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -43,15 +44,10 @@ ends rise on with this share of their slope."""
 
 @dataclass(frozen=True)
 class Scale:
-    """How a column is transformed before the noise, and back after it.
-
-    `sloping` says whether the way back has no level stretch; tables registered before
-    it was known keep theirs.
-    """
+    """How a column is transformed before the noise, and back after it."""
 
     name: str | None = None
     knots: Knots = ()
-    sloping: bool = True
 
     def forward(self, x: Floats, column: str) -> Floats:
         """Return x on this scale; NaN stays. Raises ColumnError for what it cannot take."""
@@ -75,8 +71,7 @@ class Scale:
         if self.name == "log1p":
             _expm1(t, out)
         else:
-            scores, values = _sloping(self.knots) if self.sloping else _split(self.knots)
-            _interpolate(t, scores, values, out)
+            _interpolate(t, *_sloping(self.knots), out)
         return out
 
     def _increasing(self) -> tuple[Floats, Floats]:
@@ -93,14 +88,9 @@ def interpolate(scores: Floats, knots: Knots) -> Floats:
     return out
 
 
-def _split(knots: Knots) -> tuple[Floats, Floats]:
-    values, scores = np.array(knots).T
-    return np.ascontiguousarray(scores), np.ascontiguousarray(values)
-
-
 def _sloping(knots: Knots) -> tuple[Floats, Floats]:
     """Return scores and values without a level stretch, the ends rising on but slowly."""
-    scores, values = _split(knots)
+    values, scores = np.array(knots).T.copy()
     distinct, first, counts = np.unique(values, return_index=True, return_counts=True)
     gaps = np.diff(distinct)
     below, above = np.append(gaps[:1], gaps), np.append(gaps, gaps[-1:])
@@ -137,11 +127,13 @@ def quantiles(sample: Floats) -> Knots:
     count = min(KNOTS, len(values) // ROWS_PER_KNOT)
     if count < 2:
         return ()
-    # the mean of equal values, reckoned in floating point, may lie beside them
+    # the mean of equal values, computed in floating point, may lie beside them
     means = [
-        float(np.clip(part.mean(), part[0], part[-1])) for part in np.array_split(values, count)
+        float(np.clip(math.fsum(part) / len(part), part[0], part[-1]))
+        for part in np.array_split(values, count)
     ]
-    scores = [NormalDist().inv_cdf((k + 0.5) / count) for k in range(count)]
+    # rounded, since the last bit of a logarithm differs from machine to machine
+    scores = [round(NormalDist().inv_cdf((k + 0.5) / count), 12) for k in range(count)]
     return tuple(zip(means, scores, strict=True))
 
 

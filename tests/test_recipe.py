@@ -1,3 +1,4 @@
+import pickle
 from statistics import NormalDist
 
 import numpy as np
@@ -7,43 +8,43 @@ import pyarrow.parquet
 import pytest
 
 from cornerwave import rows as rows_module
-from cornerwave.errors import SourceChanged
+from cornerwave.engines.local import make_copies
+from cornerwave.errors import LevelError, SourceChanged
 from cornerwave.frozen import Frozen
 from cornerwave.levels import Level
-from cornerwave.noise import WhiteStreams, coefficients, steps
-from cornerwave.register import measure
-from cornerwave.release import Order, Wanted, make_copies
-from cornerwave.rows import Secrets
+from cornerwave.noise import WhiteStreams, coefficients, lattice_path
+from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
+from cornerwave.rows import RowSecrets, numbered, row_ids
 from cornerwave.table import read_csv
 from cornerwave.table.read import open_source
 from cornerwave.table.scale import Scale
-from cornerwave.vault.key import Key
-from tests.conftest import decide, make_people
+from cornerwave.vault import Key
+from tests.conftest import decide, freeze_table, make_people
 
 KEY = Key.unsafe_from_seed(2)
 GOLDEN = [
     [
-        "0x1.487d000000000p+0",
-        "0x1.889182e000000p+6",
-        "0x1.2c81180000000p+1",
-        "0x1.5adfbb4000000p+6",
-        "-0x1.6362f80000000p+0",
-        "0x1.d170746000000p+6",
-        "0x1.a79ce48000000p+3",
-        "0x1.1931ade000000p+6",
-        "-0x1.fd23200000000p-1",
+        "-0x1.1751840000000p+0",
+        "0x1.b6023a8000000p+6",
+        "0x1.c453e00000000p-1",
+        "0x1.66e32c8000000p+6",
+        "-0x1.8b10cc0000000p+1",
+        "0x1.f023478000000p+6",
+        "0x1.e62f930000000p+2",
+        "0x1.4f874dc000000p+6",
+        "-0x1.6eaaf00000000p-2",
         "nan",
     ],
     [
-        "0x1.05c5640000000p+0",
-        "0x1.83e9b38000000p+6",
-        "0x1.aa9baf0000000p+3",
-        "0x1.1531e1c000000p+6",
-        "-0x1.1dda6f0000000p+2",
-        "0x1.f57b5ba000000p+6",
-        "0x1.6f267d8000000p+3",
-        "0x1.28c90cc000000p+6",
-        "-0x1.7d36d60000000p+1",
+        "-0x1.318bb80000000p-1",
+        "0x1.ca85216000000p+6",
+        "-0x1.7eccd00000000p+0",
+        "0x1.612ecd2000000p+6",
+        "-0x1.61da760000000p+2",
+        "0x1.ead9b90000000p+6",
+        "-0x1.7826480000000p+1",
+        "0x1.a789af8000000p+6",
+        "0x1.b8bab40000000p+0",
         "nan",
     ],
 ]
@@ -62,16 +63,24 @@ class Collected:
 
 
 def freeze(table, **roles):
-    source = open_source(table)
-    return measure(source, decide(source.schema, **roles), key=KEY, mark_secret=bytes(32)).frozen
+    return freeze_table(table, KEY, **roles)
 
 
-def copies(source, frozen, noise, wanted, *, key=KEY, **options):
-    order = Order("ab" * 16, frozen, tuple(noise), tuple(Wanted(Level(v)) for v in wanted))
-    sinks = [Collected() for _ in wanted]
+def recipe_of(frozen, noise, key=KEY):
+    return Recipe(
+        "ab" * 16,
+        frozen,
+        [Wanted(Level(v)) for v in noise],
+        rows=RowSecrets.of(KEY.derive),
+        noise=NoiseSecrets.of(key.derive),
+    )
+
+
+def copies(source, frozen, noise, *, key=KEY, **options):
+    outputs = [Collected() for _ in noise]
     types = {column.name: column.type for column in frozen.source_types}
-    make_copies(open_source(source, types), order, sinks, key=key, **options)
-    return [sink.table for sink in sinks]
+    make_copies(open_source(source, types), recipe_of(frozen, noise, key), outputs, **options)
+    return [output.table for output in outputs]
 
 
 def numbers(table, columns=("age", "wage", "height")):
@@ -93,23 +102,26 @@ def test_golden_copy():
         categories=(),
         missing=("y",),
         fingerprint="5:5e1aee014115ebbd2ee161786419a21a9e57b7700cbe074ff12a6f8ec77387a6",
+        draws=None,
     )
-    near, far = copies(table, frozen, [4.0, 0.25, 1.0], [0.25, 1.0])
+    near, far = copies(table, frozen, [0.25, 1.0])
     hexes = [[float(v).hex() for v in numbers(t, "xy").ravel()] for t in (near, far)]
     assert hexes == GOLDEN
 
 
 def test_a_copy_is_the_table_plus_the_path(people):
-    """The naive twin: white streams, the Cholesky row, the factor, and rounding."""
+    """The naive twin: all 999 white streams, rows of the Cholesky factor, and rounding."""
     frozen = freeze(people, drop=["id"])
-    noise = [4.0, 0.5, 1.0, 9.0]
-    streams = WhiteStreams(Secrets.of(KEY).noise, noise, columns=3, rows=300)
+    path = lattice_path()
+    entered = [step.noise for step in path]
+    streams = WhiteStreams(NoiseSecrets.of(KEY.derive).noise, entered, columns=3, rows=300)
     streams.place(streams.positions(0, 300))
-    white = np.array([streams.normals(v).copy() for v in noise])
-    weights = coefficients(steps(noise))
-    made = copies(people, frozen, noise, noise)
+    white = np.array([streams.normals(v).copy() for v in entered])
+    weights = coefficients(path)
+    noise = [Level.of(privacy=p).noise for p in (0.8, 0.333, 0.5, 0.91)]
     X = numbers(people)
-    for row, copy in zip(weights, made, strict=True):
+    for level, copy in zip(noise, copies(people, frozen, noise), strict=True):
+        row = weights[entered.index(level)]
         W = (frozen.factor @ np.tensordot(row, white, 1)).T
         error = np.abs(numbers(copy) - (X + W))
         assert np.nanmax(error / frozen.grid) <= 1.01
@@ -117,25 +129,49 @@ def test_a_copy_is_the_table_plus_the_path(people):
 
 def test_making_it_again_is_the_same(people):
     frozen = freeze(people, drop=["id"])
-    [one], [two] = (copies(people, frozen, [1.0], [1.0]) for _ in range(2))
+    [one], [two] = (copies(people, frozen, [1.0]) for _ in range(2))
     assert one.equals(two)
-    [other] = copies(people, frozen, [1.0, 2.0], [2.0])
+    [other] = copies(people, frozen, [4.0])
     assert not one.equals(other)
 
 
-def test_later_levels_never_change_an_earlier_copy(people):
+def test_a_level_off_the_lattice_is_no_level_of_a_vault(people):
     frozen = freeze(people, drop=["id"])
-    [before] = copies(people, frozen, [1.0], [1.0])
-    for later in ([1.0, 0.5], [1.0, 2.0, 0.9], [1.0, np.nextafter(1.0, 2)]):
-        assert copies(people, frozen, later, [1.0])[0].equals(before)
+    with pytest.raises(KeyError):
+        recipe_of(frozen, [1.23456])
+    with pytest.raises(LevelError, match="not a level of the lattice"):
+        _ = Level(1.23456).thousandths
 
 
 def test_many_in_one_pass_equal_one_by_one(people):
     frozen = freeze(people, drop=["id"])
-    noise = [3.0, 1.0, 0.2, 2.0, 7.0]
-    together = copies(people, frozen, noise, [7.0, 0.2, 2.0])
-    for copy, wanted in zip(together, [7.0, 0.2, 2.0], strict=True):
-        assert copy.equals(copies(people, frozen, noise, [wanted])[0])
+    wanted = [9.0, 0.25, 4.0, 0.25]
+    together = copies(people, frozen, wanted)
+    for copy, noise in zip(together, wanted, strict=True):
+        assert copy.equals(copies(people, frozen, [noise])[0])
+
+
+def test_the_recipe_is_a_pure_function_of_ids_and_rows(people):
+    """Any rows, in any order and any parts, have the copies that they have in the whole."""
+    frozen = freeze(people, key="id")
+    recipe = recipe_of(frozen, [1.0])
+    [(_, table)] = numbered(open_source(people), frozen.schema)
+    ids = row_ids(0, table, frozen.schema, recipe.row_secrets)
+    whole, [copy] = recipe.copies(ids, table)
+    chosen = np.random.default_rng(2).permutation(300)
+    parts = [recipe.copies(ids[rows], table.take(rows)) for rows in np.split(chosen, [40, 41])]
+    assert pa.concat_tables([t for _, [t] in parts]).equals(copy.take(chosen))
+    assert str(parts[0][0] + parts[1][0] + parts[2][0]) == str(whole) == frozen.fingerprint
+
+
+def test_secrets_are_neither_shown_nor_pickled():
+    for secrets in (RowSecrets.of(KEY.derive), NoiseSecrets.of(KEY.derive)):
+        assert repr(secrets) == f"{type(secrets).__name__}(<secret>)"
+        with pytest.raises(TypeError, match="not pickled"):
+            pickle.dumps(secrets)
+        assert type(secrets)(**secrets.reveal()) == secrets
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(recipe_of(freeze(make_people(20), drop=["id"]), [1.0]))
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +182,7 @@ def long_table():
 @pytest.fixture(scope="module")
 def long_copy(long_table):
     frozen = freeze(long_table, drop=["id"])
-    return frozen, copies(long_table, frozen, [2.0, 0.5, 1.0], [0.5, 1.0])
+    return frozen, copies(long_table, frozen, [0.25, 1.0])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -157,8 +193,8 @@ def test_threads_groups_and_blocks_change_no_bit(
 ):
     frozen, expected = long_copy
     monkeypatch.setattr(rows_module, "GROUP_CELLS", group_cells)
-    monkeypatch.setattr("cornerwave.release.BLOCK_CELLS", block_cells)
-    made = copies(long_table, frozen, [2.0, 0.5, 1.0], [0.5, 1.0], threads=threads)
+    monkeypatch.setattr("cornerwave.recipe.BLOCK_CELLS", block_cells)
+    made = copies(long_table, frozen, [0.25, 1.0], threads=threads)
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 
 
@@ -168,7 +204,7 @@ def test_chunks_of_a_csv_change_no_bit(monkeypatch, tmp_path, long_table, long_c
     path = tmp_path / "people.csv"
     pa.csv.write_csv(long_table, path)
     monkeypatch.setattr(read_csv, "CSV_BLOCK_BYTES", block_bytes)
-    made = copies(path, frozen, [2.0, 0.5, 1.0], [0.5, 1.0])
+    made = copies(path, frozen, [0.25, 1.0])
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 
 
@@ -177,17 +213,15 @@ def test_row_groups_of_a_parquet_file_change_no_bit(tmp_path, long_table, long_c
     frozen, expected = long_copy
     path = tmp_path / "people.parquet"
     pa.parquet.write_table(long_table, path, row_group_size=row_group)
-    made = copies(path, frozen, [2.0, 0.5, 1.0], [0.5, 1.0])
+    made = copies(path, frozen, [0.25, 1.0])
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 
 
 def test_with_a_key_column_shuffled_rows_have_the_same_noise(people):
-    source = open_source(people)
-    schema = decide(source.schema, key="id")
-    frozen = measure(source, schema, key=KEY, mark_secret=bytes(32)).frozen
+    frozen = freeze(people, key="id")
     shuffled = people.take(np.random.default_rng(3).permutation(300))
-    [straight] = copies(people, frozen, [1.0], [1.0])
-    [mixed] = copies(shuffled, frozen, [1.0], [1.0])
+    [straight] = copies(people, frozen, [1.0])
+    [mixed] = copies(shuffled, frozen, [1.0])
     assert mixed["id"].equals(shuffled["id"])
     assert mixed.sort_by("id").equals(straight.sort_by("id"))
 
@@ -199,8 +233,8 @@ class TestGrid:
 
     def test_every_value_of_every_level_is_on_one_grid(self, people):
         frozen = freeze(people, drop=["id"])
-        noise = [1.0, 1e-6, 0.3, 1e6]
-        for copy in copies(people, frozen, noise, noise):
+        noise = [Level.of(privacy=p).noise for p in (0.5, 0.001, 0.3, 0.999)]
+        for copy in copies(people, frozen, noise):
             for name, step in zip(("age", "wage", "height"), frozen.grid, strict=True):
                 assert self.on_grid(copy[name].to_numpy(), step)
 
@@ -216,7 +250,7 @@ class TestGrid:
         candidates = np.array([0.1, 0.7, 3.3])
         table = pa.table({"x": np.tile(candidates, 500)})
         frozen = freeze(table)
-        [copy] = copies(table, frozen, [1.0], [1.0])
+        [copy] = copies(table, frozen, [1.0])
         y, step = copy["x"].to_numpy(), frozen.grid[0]
         # On the grid all candidates explain every value: y - round(x) is a noise on the grid.
         for x in candidates:
@@ -227,7 +261,7 @@ class TestGrid:
         x = 1e9 + np.round(random.standard_normal(2000), 3)
         table = pa.table({"x": x})
         frozen = freeze(table)
-        [copy] = copies(table, frozen, [1.0], [1.0])
+        [copy] = copies(table, frozen, [1.0])
         y = copy["x"].to_numpy()
         assert self.on_grid(y, frozen.grid[0])
         assert frozen.grid[0] <= 2.0**-20
@@ -237,7 +271,7 @@ class TestGrid:
 
 def test_missing_stays_missing_and_nothing_else_becomes_it(people):
     frozen = freeze(people, drop=["id"])
-    [copy] = copies(people, frozen, [1.0], [1.0])
+    [copy] = copies(people, frozen, [1.0])
     for name in ("age", "wage", "height"):
         assert copy[name].is_null().equals(people[name].is_null())
         assert not np.isnan(copy[name].drop_null().to_numpy()).any()
@@ -248,52 +282,49 @@ def test_a_constant_column_stays_and_collinear_columns_stay_collinear():
     x = np.array([1.0, 2.0, 4.0, 9.0, 3.0])
     table = pa.table({"flat": [0.1] * 5, "x": x, "twice": 2 * x})
     frozen = freeze(table)
-    [copy] = copies(table, frozen, [1.0], [1.0])
+    [copy] = copies(table, frozen, [1.0])
     assert copy["flat"].to_pylist() == [0.1] * 5
     off = np.abs(copy["twice"].to_numpy() - 2 * copy["x"].to_numpy())
     assert off.max() <= 4 * frozen.grid[1:].max()
 
 
 @pytest.mark.parametrize("roles", [{"drop": ["id"]}, {"key": "id"}])
-def test_a_changed_source_is_refused_whatever_was_handed_to_the_sinks(people, roles):
-    source = open_source(people)
-    schema = decide(source.schema, **roles)
-    frozen = measure(source, schema, key=KEY, mark_secret=bytes(32)).frozen
+def test_a_changed_source_is_refused_whatever_was_handed_to_the_outputs(people, roles):
+    frozen = freeze(people, **roles)
     wage = people["wage"].to_pylist()
     wage[150] += 0.01
     changed = people.set_column(2, "wage", pa.array(wage))
     with pytest.raises(SourceChanged, match="a value differs"):
-        copies(changed, frozen, [1.0], [1.0])
-    with pytest.raises(SourceChanged, match="it has 299 rows, 300 were registered"):
-        copies(people.slice(1), frozen, [1.0], [1.0])
+        copies(changed, frozen, [1.0])
+    with pytest.raises(SourceChanged, match="it has 299 rows, but 300 were registered"):
+        copies(people.slice(1), frozen, [1.0])
     with pytest.raises(SourceChanged, match="it has 600 rows"):
-        copies(pa.concat_tables([people, people]), frozen, [1.0], [1.0])
+        copies(pa.concat_tables([people, people]), frozen, [1.0])
 
 
 def test_an_empty_source_is_refused(people):
     frozen = freeze(people, drop=["id"])
     with pytest.raises(SourceChanged, match="it has 0 rows"):
-        copies(people.slice(0, 0), frozen, [1.0], [1.0])
+        copies(people.slice(0, 0), frozen, [1.0])
 
 
-def test_a_fault_in_a_sink_comes_through(people):
+def test_a_fault_in_an_output_comes_through(people):
     class Broken:
         def write(self, group):
             raise RuntimeError("the sink is full")
 
     frozen = freeze(people, drop=["id"])
-    order = Order("ab" * 16, frozen, (1.0,), (Wanted(Level(1.0)),))
     with pytest.raises(RuntimeError, match="the sink is full"):
-        make_copies(open_source(people), order, [Broken()], key=KEY)
+        make_copies(open_source(people), recipe_of(frozen, [1.0]), [Broken()])
 
 
 def test_noise_has_the_promised_covariance_and_independent_noise_has_not():
     """Cov(W(u), W(v)) = min(u, v) K between copies, over 20,000 rows."""
-    rows, noise = 20_000, [2.0, 0.5, 1.0]
+    rows, noise = 20_000, [Level.of(privacy=p).noise for p in (0.667, 0.333, 0.5)]
     x = np.random.default_rng(8).standard_normal((rows, 2)) @ [[2.0, 1.0], [0.0, 0.5]]
     table = pa.table({"a": x[:, 0], "b": x[:, 1]})
     frozen = freeze(table)
-    W = np.hstack([numbers(c, "ab") - x for c in copies(table, frozen, noise, noise)])
+    W = np.hstack([numbers(c, "ab") - x for c in copies(table, frozen, noise)])
     promised = np.kron(np.minimum.outer(noise, noise), frozen.covariance)
     assert not strays(W, promised)
     lonely = np.random.default_rng(9).standard_normal((rows, 6))

@@ -1,0 +1,226 @@
+"""THE SPINE: rows in, copies out.
+
+    ids, rows ──> numbers ── missing in secret? draw ── + noise of the level ── grid ──┐
+                  categories ── refresh ─────────────────────────────────────────────┤
+                  kept columns ──────────────────────────────────────────────────────┴──> copy
+             └──> fingerprint: is this the registered table?
+
+A copy is a pure function of the source's rows, the dataset's key and what its ledger line
+says. What happens to some rows is this one function, without thread, file or ledger; engines
+decide where it runs and where the copies go.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats, Ids
+from cornerwave.errors import SourceChanged, SourceError
+from cornerwave.frozen import Frozen
+from cornerwave.keyed import Secrets
+from cornerwave.levels import Level, retention
+from cornerwave.missing import fill_missing
+from cornerwave.noise import (
+    BLOCK_CELLS,
+    Reader,
+    Reading,
+    add_on_grid,
+    lattice_index,
+    lattice_path,
+    refresh,
+)
+from cornerwave.rows import Group, RowSecrets, group_rows
+from cornerwave.table.fingerprint import Fingerprint
+from cornerwave.table.finish import Finish
+from cornerwave.table.kinds import plain_type
+from cornerwave.table.read import ENCODED_TEXT
+from cornerwave.table.schema import CATEGORY, PERTURBED, Column
+
+
+@dataclass(frozen=True, repr=False)
+class NoiseSecrets(Secrets):
+    """What the noise of one dataset comes from."""
+
+    noise: bytes
+    missing: bytes
+
+    @classmethod
+    def of(cls, derive: Callable[[str], bytes]) -> "NoiseSecrets":
+        """Derive them from a dataset's key, each for one purpose."""
+        return cls(noise=derive("noise"), missing=derive("missing"))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A copy that is wanted: a level of the lattice, and what is done after the noise."""
+
+    level: Level
+    finish: Finish = field(default_factory=Finish)
+
+
+class Recipe:
+    """How the copies of a dataset are made: what is frozen, what is wanted, and the secrets."""
+
+    def __init__(
+        self,
+        dataset: str,
+        frozen: Frozen,
+        wanted: Sequence[Wanted],
+        *,
+        rows: RowSecrets,
+        noise: NoiseSecrets,
+    ) -> None:
+        self.dataset, self.frozen, self.wanted = dataset, frozen, tuple(wanted)
+        self.row_secrets, self._noise_secrets = rows, noise
+        self._levels = sorted({each.level.noise for each in self.wanted})
+        self._reading = Reading(lattice_path(), [lattice_index(v) for v in self._levels])
+        columns = max(1, len(frozen.schema.perturbed))
+        self._block_rows = min(max(1, BLOCK_CELLS // columns), group_rows(frozen.schema))
+        # Readers own the memory that noise is made in. They keep nothing from call to call
+        # but that memory, which costs more to ask for than the noise itself.
+        self._readers: list[Reader] = []
+
+    def copies(self, ids: Ids, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
+        """Return the rows' part of the fingerprint, and one table for each wanted copy.
+
+        Raises SourceError for rows that cannot be those of the registered table.
+        """
+        try:
+            group = Group.of(ids, table, self.frozen.schema)
+            numbers = [self.frozen.unscaled(made) for made in self._perturbed(group)]
+            categories = self._refreshed(group)
+            made = dict(zip(self._levels, zip(numbers, categories, strict=True), strict=True))
+            tables = [self._copy(w, group, *made[w.level.noise]) for w in self.wanted]
+            return group.fingerprint(self.row_secrets), tables
+        except pa.ArrowException:  # its words may quote a cell
+            raise SourceError("a column no longer holds values of its kind") from None
+
+    def check(self, found: Fingerprint | None) -> None:
+        """Raise SourceChanged unless this is the fingerprint of the registered table."""
+        if str(found) == self.frozen.fingerprint:
+            return
+        rows = found.rows if found else 0
+        if rows != self.frozen.rows:
+            what = f"it has {rows:,} rows, but {self.frozen.rows:,} were registered"
+        elif self.frozen.schema.key is None:
+            what = "a value differs, or the order of the rows"
+        else:
+            what = "a value differs"
+        raise SourceChanged(
+            f"this is not the registered table: {what}. The same noise on other values would "
+            "reveal the difference, so nothing was written. Restore the registered table"
+        )
+
+    def schema(self, wanted: Wanted) -> pa.Schema:
+        """Return the columns of a copy, in the source's order; numbers are floats or rounded.
+
+        Refreshed text is dictionary-encoded on its way to the output.
+        """
+        types = self.frozen.source_types
+        return pa.schema(
+            [_field(column, types, wanted.finish) for column in self.frozen.schema.shown]
+        )
+
+    def metadata(self, wanted: Wanted) -> dict[str, Any]:
+        """Return what a copy says of itself; nothing in it comes from single rows."""
+        level = wanted.level
+        return {
+            "dataset": self.dataset,
+            "noise": level.noise,
+            "privacy": level.privacy,
+            "retention": retention(level.noise),
+            "rows": self.frozen.rows,
+            "noise_format": self.frozen.noise_format,
+            "columns": {
+                column.name: describe(column, self.frozen, wanted)
+                for column in self.frozen.schema.shown
+            },
+        }
+
+    def _perturbed(self, group: Group) -> list[Floats]:
+        """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
+        frozen, secrets = self.frozen, self._noise_secrets
+        x = fill_missing(frozen.scaled(group.numbers), group.ids, frozen, secrets.missing)
+        reader = self._readers.pop() if self._readers else self._new_reader()
+        copies = {index: np.empty_like(x) for index in reader.wanted}
+        for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
+            for index, white in reader.white(group.ids[start : start + self._block_rows]):
+                add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start)
+        self._readers.append(reader)
+        return [copies[lattice_index(noise)] for noise in self._levels]
+
+    def _new_reader(self) -> Reader:
+        columns = len(self.frozen.schema.perturbed)
+        return Reader(
+            self._reading, self._noise_secrets.noise, columns=columns, rows=self._block_rows
+        )
+
+    def _refreshed(self, group: Group) -> list[dict[str, pa.Array]]:
+        """Return the refreshed category columns by name, for each level, ascending."""
+        copies: list[dict[str, pa.Array]] = [{} for _ in self._levels]
+        for place, categories in enumerate(self.frozen.categories):
+            codes = refresh(
+                categories.encode(group.columns_of(categories.columns)),
+                group.ids,
+                noise=self._levels,
+                bounds=categories.bounds,
+                key=self._noise_secrets.noise,
+                column=place,
+            )
+            for copy, own in zip(copies, codes, strict=True):
+                copy.update(zip(categories.columns, categories.decode(own), strict=True))
+        return copies
+
+    def _copy(
+        self, wanted: Wanted, group: Group, numbers: Floats, categories: Mapping[str, pa.Array]
+    ) -> pa.Table:
+        schema, types = self.frozen.schema, self.frozen.source_types
+        made: dict[str, Any] = {
+            name: wanted.finish.apply(name, values, types.field(name).type)
+            for name, values in zip(schema.perturbed, numbers, strict=True)
+        }
+        made |= categories
+        names = [column.name for column in schema.shown]
+        arrays = [made[name] if name in made else group.table.column(name) for name in names]
+        return pa.table(arrays, names=names).cast(self.schema(wanted))
+
+
+def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
+    """Return what a recipient needs to know about a column to allow for its noise."""
+    type_ = frozen.source_types.field(column.name).type
+    plain = str(plain_type(type_))
+    told: dict[str, Any] = {"role": column.role, "type": plain, "unit": column.unit}
+    if column.role == PERTURBED:
+        place = frozen.schema.perturbed.index(column.name)
+        told["transform"] = column.transform
+        told |= wanted.finish.describe(
+            column.name,
+            type_,
+            mean=float(frozen.mean[place]),
+            deviation=float(np.sqrt((1 + wanted.level.noise) * frozen.covariance[place, place])),
+            scale=frozen.scales[place],
+        )
+    if column.role in (PERTURBED, CATEGORY):
+        told["missing"] = "hidden" if column.hide_missing else "shown"
+    for categories in frozen.categories:
+        if column.name in categories.columns:
+            # pooled values of a column that is not text are released as missing: one more value
+            as_missing = categories.pooled and bool((categories.combinations[-1] < 0).all())
+            told["missing"] = "hidden" if categories.hides_missing or as_missing else "shown"
+            told["base"] = categories.base
+            told["pooled"] = categories.pooled
+            told["categories"] = len(categories.counts)
+            told["together"] = list(categories.columns) if len(categories.columns) > 1 else None
+    return told
+
+
+def _field(column: Column, types: pa.Schema, finish: Finish) -> pa.Field:
+    type_ = types.field(column.name).type
+    if column.role == PERTURBED:
+        return pa.field(column.name, finish.type_of(column.name, type_))
+    plain = plain_type(type_)
+    apart = column.role == CATEGORY and plain == pa.string()
+    return pa.field(column.name, ENCODED_TEXT if apart else plain)

@@ -1,0 +1,208 @@
+"""What one pass learns about a table. Everything adds up, in any order and any parts:
+
+    survey of all rows = survey of some rows + survey of the others        (to the bit)
+
+    moments      exact sums: mean and K of the numbers, on their scales
+    tallies      how many rows hold each value of a category
+    fingerprint  and marks: keyed sums that recognise the table, and its columns, again
+    sample       the rows whose keyed hash is smallest
+
+So a table can be surveyed by threads, or by the machines of a cluster, and what is frozen
+afterwards does not depend on how.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats, Ids, Words
+from cornerwave.keyed import BlockFunction, room_for
+from cornerwave.moments import Moments
+from cornerwave.rows import Group, RowSecrets
+from cornerwave.table.encoded import Tally, one_chunk, tally
+from cornerwave.table.fingerprint import MISSING_BITS, Fingerprint, marks
+from cornerwave.table.numbers import to_floats
+from cornerwave.table.rare import check_number
+from cornerwave.table.scale import Knots, Scale, quantiles, rank_scale
+from cornerwave.table.schema import Schema
+
+SAMPLE_ROWS = 1 << 20
+"""Rows whose values stand for a column's distribution."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The values (columns, rows) of the rows whose keyed hash is smallest, ordered by it."""
+
+    hashes: Words
+    values: Floats
+
+    @classmethod
+    def of(cls, ids: Ids, values: Floats, secret: bytes) -> "Sample":
+        """Sample some rows by the keyed hash of their ids."""
+        hashes = BlockFunction(secret)(ids, room_for(len(ids)))[::2].copy()
+        return cls(hashes, values)._smallest()
+
+    def __add__(self, other: "Sample") -> "Sample":
+        return Sample(
+            np.concatenate([self.hashes, other.hashes]),
+            np.concatenate([self.values, other.values], axis=1),
+        )._smallest()
+
+    def _smallest(self) -> "Sample":
+        order = np.argsort(self.hashes, kind="stable")[:SAMPLE_ROWS]
+        return Sample(self.hashes[order], self.values[:, order])
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is known of some rows of a table; `a + b` is what is known of both parts.
+
+    `complete` are the moments of rows that miss no number, if a column hides its missing
+    values; `sample` holds the columns that need their distribution known.
+    """
+
+    moments: Moments
+    complete: Moments | None
+    fingerprint: Fingerprint
+    marks: Words
+    tallies: Mapping[tuple[str, ...], Tally]
+    sample: Sample
+
+    def __add__(self, other: "Survey") -> "Survey":
+        both = self.complete is not None and other.complete is not None
+        return Survey(
+            moments=self.moments + other.moments,
+            complete=self.complete + other.complete if both else None,  # type: ignore[operator]
+            fingerprint=self.fingerprint + other.fingerprint,
+            marks=self.marks + other.marks,
+            tallies={names: found + other.tallies[names] for names, found in self.tallies.items()},
+            sample=self.sample + other.sample,
+        )
+
+
+@dataclass(frozen=True)
+class Surveyor:
+    """Surveys rows of a table with decided columns, on known scales."""
+
+    schema: Schema
+    scales: tuple[Scale, ...]
+    secrets: RowSecrets
+
+    @property
+    def sampled(self) -> list[str]:
+        """The columns whose distribution must be known: those that hide missing values."""
+        schema = self.schema
+        return [name for name in schema.perturbed if schema.column(name).hide_missing]
+
+    def of(self, ids: Ids, table: pa.Table) -> Survey:
+        """Survey some rows. Raises SourceError for values that cannot be used."""
+        schema, group = self.schema, Group.of(ids, table, self.schema)
+        numbers = on_scales(self.scales, schema.perturbed, group.numbers)
+        places = [schema.perturbed.index(name) for name in self.sampled]
+        return Survey(
+            moments=Moments.of_columns(numbers, schema.perturbed),
+            complete=_complete(numbers, schema) if places else None,
+            fingerprint=group.fingerprint(self.secrets),
+            marks=np.concatenate(
+                [marks(group.bits(), self.secrets.mark_values), self._cell_marks(group)]
+            ),
+            tallies={names: tally(group.columns_of(names)) for names in schema.categories},
+            sample=Sample.of(ids, numbers[places], self.secrets.sample),
+        )
+
+    def check(self, survey: Survey) -> None:
+        """Raise ColumnError as soon as a category is seen to have too many values."""
+        for names, found in survey.tallies.items():
+            check_number(names, found, survey.moments.rows)
+
+    def marks(self, survey: Survey) -> tuple[tuple[str, str], ...]:
+        """Return (mark, column) by which a vault recognises these values again.
+
+        Constant columns are left out: two tables may well share one.
+        """
+        varies = dict(zip(self.schema.perturbed, survey.moments.deviation > 0, strict=True))
+        for names, found in survey.tallies.items():
+            for place, name in enumerate(names):
+                varies[name] = len({values[place] for values in found}) > 1
+        marked = zip(varies.items(), survey.marks, strict=True)
+        return tuple(
+            (total.astype(">u8").tobytes().hex(), name)
+            for (name, varying), total in marked
+            if varying
+        )
+
+    def _cell_marks(self, group: Group) -> Words:
+        """Return the marks of the categories: of (row, value), as few values alone say little."""
+        names = [name for columns in self.schema.categories for name in columns]
+        bits = [c.bits(self.secrets.texts, MISSING_BITS) for c in group.columns_of(names)]
+        secret = self.secrets.mark_cells
+        return Fingerprint.of(group.ids, bits, secret, tell_columns_apart=False).sums
+
+
+def _complete(numbers: Floats, schema: Schema) -> Moments:
+    whole = ~np.isnan(numbers).any(axis=0)
+    return Moments.of_columns(numbers[:, whole], schema.perturbed)
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Samples the columns whose scale depends on their distribution, before the survey."""
+
+    schema: Schema
+    secrets: RowSecrets
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are perturbed on the scale of their ranks."""
+        schema = self.schema
+        return [name for name in schema.perturbed if schema.column(name).transform == "rank"]
+
+    def of(self, ids: Ids, table: pa.Table) -> Sample:
+        """Sample some rows."""
+        arrays = [to_floats(one_chunk(table.column(name)), name) for name in self.columns]
+        return Sample.of(ids, np.array(arrays), self.secrets.sample)
+
+    def scales(self, sample: Sample | None) -> tuple[Scale, ...]:
+        """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve."""
+        ranked = {} if sample is None else dict(zip(self.columns, sample.values, strict=True))
+        return tuple(
+            rank_scale(ranked[name], name)
+            if name in ranked
+            else Scale(self.schema.column(name).transform)
+            for name in self.schema.perturbed
+        )
+
+
+def laws_of(surveyor: Surveyor, survey: Survey) -> dict[str, Knots]:
+    """Return the quantiles of the columns that hide missing values, where they vary."""
+    found = zip(surveyor.sampled, survey.sample.values, strict=True)
+    laws = {name: quantiles(values) for name, values in found}
+    return {name: law for name, law in laws.items() if law and law[0][0] < law[-1][0]}
+
+
+def no_rows(surveyor: Surveyor) -> Survey:
+    """Return the survey of a table without rows: what others are added to."""
+    schema = surveyor.schema
+    numbers, cells = len(schema.perturbed), sum(map(len, schema.categories))
+    nothing = Moments.of_columns(np.empty((numbers, 0)))
+    columns = numbers + len(schema.kept) + cells
+    return Survey(
+        moments=nothing,
+        complete=nothing if surveyor.sampled else None,
+        fingerprint=Fingerprint(0, np.zeros((columns, 2), dtype=np.uint64)),
+        marks=np.zeros((numbers + cells, 2), dtype=np.uint64),
+        tallies={names: Counter() for names in schema.categories},
+        sample=Sample(np.empty(0, dtype=np.uint64), np.empty((len(surveyor.sampled), 0))),
+    )
+
+
+def on_scales(scales: Sequence[Scale], names: Sequence[str], numbers: Floats) -> Floats:
+    """Return columns (N, rows) on their scales; the same array if these are their own."""
+    if all(scale.name is None for scale in scales):
+        return numbers
+    columns = zip(scales, numbers, names, strict=True)
+    return np.stack([scale.forward(row, name) for scale, row, name in columns])

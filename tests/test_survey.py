@@ -1,0 +1,228 @@
+import warnings
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cornerwave.engines import local
+from cornerwave.errors import ColumnError, SingularCovariance, SourceError
+from cornerwave.frozen import freeze
+from cornerwave.moments import Moments
+from cornerwave.rows import RowSecrets, row_ids
+from cornerwave.survey import Sample, Surveyor, no_rows
+from cornerwave.table.read import open_source
+from cornerwave.table.scale import Scale
+from cornerwave.vault import Key
+from tests.conftest import decide, freeze_table, make_people, survey_of
+
+KEY = Key.unsafe_from_seed(1)
+
+
+def frozen_of(table, secret=KEY, **roles):
+    return freeze_table(table, secret, **roles)
+
+
+def marks_of(table, secret=KEY, **roles):
+    surveyor, survey = survey_of(table, secret, **roles)
+    return surveyor.marks(survey)
+
+
+def test_moments_are_those_of_the_whole_table(people):
+    frozen = frozen_of(people, drop=["id"])
+    X = np.column_stack([people[name].to_numpy() for name in ("age", "wage", "height")])
+    np.testing.assert_allclose(frozen.covariance, Moments.of(X).covariance, rtol=1e-12)
+    np.testing.assert_allclose(frozen.mean, np.nanmean(X, axis=0), rtol=1e-12)
+    assert frozen.rows == people.num_rows
+
+
+def test_progress_counts_every_row_once():
+    seen = Counter()
+    source = open_source(pa.table({"x": np.arange(2**20 + 5.0)}))
+    secrets = RowSecrets.of(KEY.derive)
+    schema = decide(source.schema)
+    local.survey_table(source, schema, secrets, progress=lambda rows: seen.update(n=rows))
+    assert seen["n"] == 2**20 + 5
+
+
+def test_the_fingerprint_sees_one_cell_and_the_order(people):
+    def fingerprint(table):
+        return frozen_of(table, drop=["id"]).fingerprint
+
+    rows = list(range(people.num_rows))
+    rows[3], rows[200] = rows[200], rows[3]
+    wage = people["wage"].to_pylist()
+    wage[17] = np.nextafter(wage[17], 1e9)
+    edited = people.set_column(2, "wage", pa.array(wage))
+    assert fingerprint(people) == fingerprint(make_people(300))
+    assert len({fingerprint(t) for t in (people, people.take(rows), edited)}) == 3
+
+
+def test_with_a_key_column_the_fingerprint_is_free_of_the_order(people):
+    def fingerprint(table):
+        return frozen_of(table, key="id").fingerprint
+
+    assert fingerprint(people.take(list(reversed(range(300))))) == fingerprint(people)
+    # The same values with two keys exchanged are another table.
+    ids = people["id"].to_pylist()
+    ids[0], ids[1] = ids[1], ids[0]
+    assert fingerprint(people.set_column(0, "id", [ids])) != fingerprint(people)
+
+
+def test_the_fingerprint_hangs_on_the_key(people):
+    one, two = (frozen_of(people, Key.generate(), drop=["id"]) for _ in range(2))
+    assert one.fingerprint != two.fingerprint
+
+
+def test_marks_know_values_in_any_order_under_any_name(people):
+    marks = dict(marks_of(people, drop=["id"]))
+    shuffled = people.take(np.random.default_rng(1).permutation(300)).rename_columns(
+        ["id", "a", "b", "c"]
+    )
+    assert set(dict(marks_of(shuffled, drop=["id"]))) == set(marks)
+    assert set(dict(marks_of(people, Key.generate(), drop=["id"]))).isdisjoint(marks)
+
+
+def test_constant_columns_warn_by_name_and_leave_no_mark():
+    table = pa.table({"x": [1.0, 2.0, 4.0], "flat": [0.1] * 3})
+    with pytest.warns(SingularCovariance, match="column flat: constant"):
+        frozen_of(table)
+    assert [column for _, column in marks_of(table)] == ["x"]
+
+
+def test_collinear_columns_warn_by_name():
+    x = np.array([1.0, 2.0, 4.0, 9.0])
+    with pytest.warns(SingularCovariance, match="column twice: a linear function"):
+        frozen_of(pa.table({"x": x, "twice": 2 * x}))
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_fewer_than_two_rows_are_refused(rows):
+    with pytest.raises(SourceError, match=f"at least 2 rows to be perturbed; it has {rows}"):
+        frozen_of(pa.table({"x": np.arange(float(rows))}))
+
+
+def test_a_column_of_fewer_than_two_values_is_refused():
+    table = pa.table({"x": [1.0, 2.0, 3.0], "y": [None, 5.0, None]})
+    with pytest.raises(ColumnError, match="'y' has fewer than 2 values"):
+        frozen_of(table)
+
+
+class TestKeys:
+    def measured(self, ids):
+        table = pa.table({"id": ids, "x": np.arange(float(len(ids)))})
+        return frozen_of(table, key="id")
+
+    def test_repeated_keys_are_counted_and_not_shown(self):
+        with pytest.raises(ColumnError, match="'id' is not unique: 2 rows repeat a key") as refusal:
+            self.measured(["secret-a", "b", "secret-a", "secret-a"])
+        assert "secret" not in str(refusal.value)
+
+    @pytest.mark.parametrize("ids", [[1, None, 3], ["a", "b", None]])
+    def test_missing_keys_are_refused(self, ids):
+        with pytest.raises(ColumnError, match="'id' has 1 missing values"):
+            self.measured(ids)
+
+    @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
+    def test_repeats_are_found_however_few_ids_fit_into_memory(self, monkeypatch, at_once):
+        monkeypatch.setattr(local, "IDS_IN_MEMORY", at_once)
+        self.measured(list(range(100)))
+        with pytest.raises(ColumnError, match="1 rows repeat"):
+            self.measured([*range(99), 0])
+
+    def test_keys_far_apart_in_the_table_are_compared(self):
+        rows = 2**20 + 10
+        ids = np.arange(rows)
+        self.measured(ids)
+        ids[-1] = ids[0]
+        with pytest.raises(ColumnError, match="1 rows repeat"):
+            self.measured(ids)
+
+
+def mixed(rows, seed=0):
+    """Numbers of all sizes with gaps, a category, a kept column, a key."""
+    rng = np.random.default_rng(seed)
+    large = rng.standard_normal(rows) * 10.0 ** rng.integers(-12, 12, rows)
+    return pa.table(
+        {
+            "id": np.arange(rows),
+            "large": large,
+            "cents": np.round(rng.normal(50, 20, rows), 2),
+            "gappy": pa.array(rng.exponential(3.0, rows), mask=rng.random(rows) < 0.2),
+            "city": rng.choice(["a", "b", "c"], rows),
+            "kept": rng.integers(0, 5, rows),
+        }
+    )
+
+
+def surveyor_of(table, **choices):
+    scales = (Scale(), Scale(), Scale("log1p"))
+    schema = decide(table.schema, **choices)
+    return Surveyor(schema, scales, RowSecrets.of(KEY.derive))
+
+
+CHOICES = {"key": "id", "keep": ("kept",), "hide_missing": ("gappy",)}
+
+
+@given(
+    st.integers(2, 400),
+    st.lists(st.integers(0, 400), max_size=6),
+    st.randoms(use_true_random=False),
+)
+@settings(deadline=None, max_examples=40)
+def test_any_partition_in_any_order_gives_the_same_bits(rows, cuts, random):
+    """The merge law: what is frozen does not depend on parts, their order or their grouping."""
+    table = mixed(rows)
+    surveyor = surveyor_of(table, **CHOICES)
+    ids = row_ids(0, table, surveyor.schema, surveyor.secrets)
+    whole = surveyor.of(ids, table)
+    order = np.array(random.sample(range(rows), rows))
+    parts = [
+        surveyor.of(ids[chosen], table.take(chosen))
+        for chosen in np.split(order, sorted(cut for cut in cuts if cut < rows))
+    ]
+    parts.append(no_rows(surveyor))
+    while len(parts) > 1:  # add them up as any tree
+        one = parts.pop(random.randrange(len(parts)))
+        two = parts.pop(random.randrange(len(parts)))
+        parts.append(one + two)
+    [total] = parts
+    assert total.moments.covariance.tobytes() == whole.moments.covariance.tobytes()
+    assert total.moments.mean.tobytes() == whole.moments.mean.tobytes()
+    assert total.complete.covariance.tobytes() == whole.complete.covariance.tobytes()
+    assert str(total.fingerprint) == str(whole.fingerprint)
+    assert total.marks.tobytes() == whole.marks.tobytes()
+    assert total.tallies == whole.tallies
+    assert total.sample.values.tobytes() == whole.sample.values.tobytes()
+    if rows > 20:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            one, two = (freeze(surveyor, each, table.schema) for each in (whole, total))
+        assert one.identity() == two.identity()
+
+
+def test_plain_sums_depend_on_the_partition():
+    """The negative control: what the exact sums are for."""
+    x = mixed(400)["large"].to_numpy()
+    rng = np.random.default_rng(1)
+    found = {float(np.sum(rng.permutation(x) ** 2)).hex() for _ in range(20)}
+    assert len(found) > 1
+    assert (
+        len({Moments.of(rng.permutation(x)[:, None]).covariance.tobytes() for _ in range(20)}) == 1
+    )
+
+
+def test_a_sample_is_chosen_by_key_and_not_by_position(monkeypatch):
+    monkeypatch.setattr("cornerwave.survey.SAMPLE_ROWS", 50)
+    ids = np.column_stack([np.arange(1000), np.zeros(1000)]).astype(np.uint64)
+    values = np.arange(1000.0)[None]
+    one = Sample.of(ids, values, bytes(32))
+    parts = [Sample.of(ids[s], values[:, s], bytes(32)) for s in (slice(700, 1000), slice(0, 700))]
+    assert np.array_equal((parts[0] + parts[1]).values, one.values)
+    assert one.values.shape == (1, 50)
+    other = Sample.of(ids, values, b"x" * 32)
+    assert len(set(other.values[0]) & set(one.values[0])) < 20
+    # evenly from the whole: the mean of 50 of 0..999 within 5 standard errors
+    assert abs(one.values.mean() - 499.5) < 5 * 288.7 / np.sqrt(50)
