@@ -78,7 +78,7 @@ def test_imports_point_one_way(path):
 @pytest.mark.parametrize(
     ("room", "line"),
     [
-        ("noise", "from cornerwave.vault.key import Key"),
+        ("noise", "from cornerwave.vault import Key"),
         ("levels", "import cornerwave.moments"),
         ("table", "def f():\n    from cornerwave import release"),
         ("attack", "from cornerwave.vault.ledger import Ledger"),

@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from cornerwave.errors import CornerwaveWarning, UnsafeKey, VaultExists, VaultMissing, WrongKey
-from cornerwave.vault.key import Key
+from cornerwave.vault import Key
 
 SECRET = bytes(range(100, 132))
 

@@ -14,7 +14,7 @@ from cornerwave.errors import (
     WrongKey,
 )
 from cornerwave.levels import Level
-from cornerwave.vault.key import Key
+from cornerwave.vault import Key
 from cornerwave.vault.ledger import Entry, Ledger, middle_first
 from tests.conftest import edit_ledger, ledger_lines
 
