@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from cornerwave import table
 from cornerwave.owner import Vault
-from cornerwave.table import schema
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,6 @@ def edit_ledger(path: Path, *statements: str) -> None:
         connection.close()
 
 
-def decide(types: pa.Schema, **choices: Any) -> schema.Schema:
+def decide(types: pa.Schema, **choices: Any) -> table.Schema:
     """The roles of columns, given the owner's choices by name."""
-    return schema.decide(types, schema.Choices(**choices))
+    return table.decide(types, table.Choices(**choices))

@@ -13,7 +13,7 @@ from cornerwave.errors import AlreadyRegistered
 from cornerwave.levels import Level
 from cornerwave.owner import Vault
 from cornerwave.release import Order, Wanted, make_copies
-from cornerwave.table.read import open_source
+from cornerwave.table import open_source
 
 PROCESSES = 16
 ROWS = 4000

@@ -33,7 +33,7 @@ from cornerwave.errors import (
 )
 from cornerwave.levels import Level
 from cornerwave.owner import Vault, key_place, vault_place
-from cornerwave.table.write import read_metadata
+from cornerwave.table import read_metadata
 from cornerwave.vault.key import Key
 from tests.conftest import FRAME_KINDS, edit_ledger, make_people, state
 
@@ -590,8 +590,8 @@ class TestNoCellIsShown:
         "cornerwave.release.add_on_grid",
         "cornerwave.release._copy_table",
         "cornerwave.rows.Encoded.bits",
-        "cornerwave.table.write.CopyFile.write",
-        "cornerwave.table.write.CopyFile.publish",
+        "cornerwave.table.CopyFile.write",
+        "cornerwave.table.CopyFile.publish",
     )
 
     @pytest.mark.parametrize("seam", SEAMS)

@@ -8,7 +8,7 @@ from cornerwave import register
 from cornerwave.errors import ColumnError, SingularCovariance, SourceError
 from cornerwave.moments import Moments
 from cornerwave.register import measure
-from cornerwave.table.read import open_source
+from cornerwave.table import open_source
 from cornerwave.vault.key import Key
 from tests.conftest import decide, make_people
 

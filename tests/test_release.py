@@ -14,8 +14,7 @@ from cornerwave.noise import WhiteStreams, coefficients, steps
 from cornerwave.register import measure
 from cornerwave.release import Order, Wanted, make_copies
 from cornerwave.rows import Secrets
-from cornerwave.table import read_csv
-from cornerwave.table.read import open_source
+from cornerwave.table import _csv, open_source
 from cornerwave.table.scale import Scale
 from cornerwave.vault.key import Key
 from tests.conftest import decide, make_people
@@ -167,7 +166,7 @@ def test_chunks_of_a_csv_change_no_bit(monkeypatch, tmp_path, long_table, long_c
     frozen, expected = long_copy
     path = tmp_path / "people.csv"
     pa.csv.write_csv(long_table, path)
-    monkeypatch.setattr(read_csv, "CSV_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(_csv, "CSV_BLOCK_BYTES", block_bytes)
     made = copies(path, frozen, [2.0, 0.5, 1.0], [0.5, 1.0])
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 

@@ -29,11 +29,17 @@ from cornerwave.errors import (
 from cornerwave.frozen import Frozen
 from cornerwave.levels import Level
 from cornerwave.release import Order, Wanted, make_copies
-from cornerwave.table.finish import Finish
-from cornerwave.table.read import Source, open_source
-from cornerwave.table.schema import names_of
-from cornerwave.table.source import Progress, silent
-from cornerwave.table.write import CopyFile, check_output, plain
+from cornerwave.table import (
+    CopyFile,
+    Finish,
+    Progress,
+    Source,
+    check_output,
+    names_of,
+    open_source,
+    plain_schema,
+    silent,
+)
 from cornerwave.vault.key import Key
 from cornerwave.vault.ledger import Entry, Holding, Ledger
 
@@ -185,7 +191,7 @@ class Release:
             _make([self], [sink])
             _confirm([self])
         copy = pa.concat_tables(sink.groups)
-        return copy.cast(plain(copy.schema))
+        return copy.cast(plain_schema(copy.schema))
 
     def to_frame(self) -> Any:
         """Return the copy as the kind of frame that was registered; as Arrow for a file."""

@@ -16,9 +16,9 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.moments import Factor, Moments
 from cornerwave.noise import NOISE_FORMAT, grid_of
+from cornerwave.table import Column, Schema
 from cornerwave.table.categories import Categories
 from cornerwave.table.scale import Knots, Scale
-from cornerwave.table.schema import Column, Schema
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,16 @@ from cornerwave.errors import (
     discreet,
 )
 from cornerwave.register import measure
-from cornerwave.table.read import open_source
-from cornerwave.table.schema import Choices, decide, names_of, warn_of
-from cornerwave.table.schema_file import read_choices
-from cornerwave.table.source import Progress, silent
+from cornerwave.table import (
+    Choices,
+    Progress,
+    decide,
+    names_of,
+    open_source,
+    read_choices,
+    silent,
+    warn_of,
+)
 from cornerwave.vault.key import Key
 from cornerwave.vault.ledger import Entry, Ledger, dataset_key
 

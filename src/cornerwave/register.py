@@ -17,14 +17,12 @@ from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError
 from cornerwave.frozen import Draws, Frozen, on_scales
 from cornerwave.moments import Moments, factor
 from cornerwave.rows import Group, Secrets, group_rows, numbered
+from cornerwave.table import Schema, Source, listed, to_floats
 from cornerwave.table.categories import Categories, freeze
 from cornerwave.table.encoded import Tally, tally
 from cornerwave.table.fingerprint import Fingerprint, marks
-from cornerwave.table.numbers import to_floats
 from cornerwave.table.rare import check_number, check_telling
-from cornerwave.table.read import Source
 from cornerwave.table.scale import Knots, Scale, Thinned, quantiles, rank_scale
-from cornerwave.table.schema import Schema, listed
 from cornerwave.vault.key import Key
 
 ROWS_PER_WEIGHT = 10

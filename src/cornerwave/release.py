@@ -32,11 +32,8 @@ from cornerwave.noise import (
     steps,
 )
 from cornerwave.rows import Group, Secrets, group_rows, numbered
+from cornerwave.table import CATEGORY, ENCODED_TEXT, PERTURBED, Column, Finish, Source, plain_type
 from cornerwave.table.fingerprint import Fingerprint
-from cornerwave.table.finish import Finish
-from cornerwave.table.kinds import plain_type
-from cornerwave.table.read import ENCODED_TEXT, Source
-from cornerwave.table.schema import CATEGORY, PERTURBED, Column
 from cornerwave.vault.key import Key
 from cornerwave.version import __version__
 
