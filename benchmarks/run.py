@@ -29,7 +29,7 @@ from cornerwave.levels import Level
 from cornerwave.noise import Reading, steps
 from cornerwave.owner import Vault
 from cornerwave.rows import group_rows
-from cornerwave.table.write import parquet_settings
+from cornerwave.table import parquet_settings
 
 REPEATS = 7
 LEVELS = {"low": Level(0.25), "middle": Level(1.0), "high": Level(4.0)}

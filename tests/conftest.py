@@ -13,12 +13,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from cornerwave import table as tables
 from cornerwave.engines.local import survey_table
 from cornerwave.frozen import Frozen, freeze
 from cornerwave.owner import Vault
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import Survey, Surveyor
-from cornerwave.table import open_source, schema
+from cornerwave.table import open_source
 from cornerwave.vault import Key
 
 
@@ -135,6 +136,6 @@ def freeze_table(table: Any, secret: Key, /, **choices: Any) -> Frozen:
     return freeze(*survey_of(table, secret, **choices), open_source(table).schema)
 
 
-def decide(types: pa.Schema, **choices: Any) -> schema.Schema:
+def decide(types: pa.Schema, **choices: Any) -> tables.Schema:
     """The roles of columns, given the owner's choices by name."""
-    return schema.decide(types, schema.Choices(**choices))
+    return tables.decide(types, tables.Choices(**choices))

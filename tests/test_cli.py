@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from cornerwave import cli
 from cornerwave.owner import Vault
-from cornerwave.table.write import read_metadata
+from cornerwave.table import read_metadata
 from cornerwave.vault import Key
 from tests.conftest import edit_ledger, make_people, state
 
@@ -499,7 +499,7 @@ cornerwave.cli.main()
     [
         ("cornerwave.rows:to_floats", "ValueError"),
         ("cornerwave.release:_copy_table", "KeyError"),
-        ("cornerwave.table.read_csv:_read", "RuntimeError"),
+        ("cornerwave.table._csv:CsvFile.read", "RuntimeError"),
         ("cornerwave.vault.ledger:Ledger.reserve", "ZeroDivisionError"),
         ("cornerwave.owner:Vault.open", "ValueError"),
     ],

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from cornerwave.release import Order, Wanted, make_copies
 
 from cornerwave.errors import AlreadyRegistered
 from cornerwave.levels import Level
 from cornerwave.owner import Vault
-from cornerwave.release import Order, Wanted, make_copies
-from cornerwave.table.read import open_source
+from cornerwave.table import open_source
 
 PROCESSES = 16
 ROWS = 4000

@@ -19,7 +19,7 @@ from cornerwave.dataset import write_all
 from cornerwave.errors import LedgerDamaged, VaultExists
 from cornerwave.levels import Level
 from cornerwave.owner import Vault
-from cornerwave.table.write import CopyFile, metadata_path
+from cornerwave.table import CopyFile, metadata_path
 from tests.conftest import make_people
 
 DRIVER = r"""
@@ -33,7 +33,7 @@ import cornerwave.dataset as dataset
 from cornerwave.levels import Level
 from cornerwave.dataset import write_all
 from cornerwave.owner import Vault
-from cornerwave.table import write
+from cornerwave.table import _outputs as write
 from cornerwave.vault.ledger import Ledger
 
 SEAMS = [

@@ -7,7 +7,7 @@ import pytest
 
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import draft, inspect
-from cornerwave.table.read import open_source
+from cornerwave.table import open_source
 from tests.tables import STRANGE_NAMES
 
 ROWS = 200
@@ -137,14 +137,14 @@ def test_inspect_and_register_agree_on_what_tells_people_apart(vault, values, te
     if not telling:
         vault.register("t", table)
         return
-    assert "tells people apart" in report.warnings[0]
+    assert "identifies people" in report.warnings[0]
     with pytest.raises(ColumnError, match="tells people apart"):
         vault.register("t", table)
 
 
 def test_a_column_to_decide_comes_with_the_reason():
     found = look({"list": pa.array([[1], [2]]), "x": pa.array([1.0, 2.0])})
-    assert found["list"].warnings == ("no number, date or category: key, keep or drop",)
+    assert found["list"].warnings == ("not a number, date or category: key, keep or drop",)
 
 
 def test_nan_and_blanks_are_missing(tmp_path):

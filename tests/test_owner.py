@@ -33,7 +33,7 @@ from cornerwave.errors import (
 )
 from cornerwave.levels import LATTICE, Level
 from cornerwave.owner import Vault, key_place, vault_place
-from cornerwave.table.write import read_metadata
+from cornerwave.table import read_metadata
 from cornerwave.vault import Key
 from tests.conftest import FRAME_KINDS, make_people, state
 
@@ -581,8 +581,8 @@ class TestNoCellIsShown:
         "cornerwave.recipe.add_on_grid",
         "cornerwave.recipe.Recipe._copy",
         "cornerwave.rows.Encoded.bits",
-        "cornerwave.table.write.CopyFile.write",
-        "cornerwave.table.write.CopyFile.publish",
+        "cornerwave.table.CopyFile.write",
+        "cornerwave.table.CopyFile.publish",
     )
 
     @pytest.mark.parametrize("seam", SEAMS)

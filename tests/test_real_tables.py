@@ -22,7 +22,7 @@ from cornerwave.errors import (
     VaultError,
 )
 from cornerwave.frozen import Frozen
-from cornerwave.table.write import read_metadata
+from cornerwave.table import read_metadata
 from tests.scores import worst_cell_score, z_bound
 from tests.tables import STRANGE_NAMES, adult
 
@@ -519,7 +519,7 @@ REFUSED = {
     "a transformed text": (
         pa.table({"n": numbers(), "c": ["x", "y"] * 20}),
         ["--transform", "c=rank"],
-        "said of a number",
+        "transform needs a number",
     ),
     "alone together": (
         pa.table({"n": numbers(), "c": ["x", "y"] * 20}),
@@ -529,12 +529,12 @@ REFUSED = {
     "a number together": (
         pa.table({"n": numbers(), "c": ["x", "y"] * 20}),
         ["--together", "c,n"],
-        "said of a category",
+        "together needs a category",
     ),
     "an unknown column": (pa.table({"n": numbers()}), ["--hide-missing", "m"], "no column 'm'"),
     "a negative count": (pa.table({"n": numbers()}), ["--min-count", "-1"], "0 or more"),
     "one row": (pa.table({"c": ["x"]}), [], "at least 2 rows"),
-    "whole numbers that are identifiers": (pa.table({"n": [2**60, 1] * 20}), [], "--key"),
+    "whole numbers that are identifiers": (pa.table({"n": [2**60, 1] * 20}), [], "make it the key"),
 }
 
 
@@ -616,14 +616,14 @@ def test_two_columns_of_one_name_are_refused(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--clip", "age=5:1"], "say the lower first"),
+        (["--clip", "age=5:1"], "give the lower first"),
         (["--clip", "age=nan:1"], "finite"),
         (["--clip", "age=0:inf"], "finite"),
         (["--clip", "age=5"], "COLUMN=LO:HI"),
         (["--clip", "age=a:b"], "COLUMN=LO:HI"),
         (["--clip", "age=2020-13-01:"], "COLUMN=LO:HI"),
         (["--clip", "age=2020-01-01:"], "'age': clip takes numbers"),
-        (["--clip", "age=:"], "names no bound"),
+        (["--clip", "age=:"], "has no bound"),
         (["--clip", "age=20.2:20.8", "--round", "age"], "no value of type int64 lies within"),
         (["--clip", "=1:2"], "COLUMN=LO:HI"),
         (["--clip", "sex=1:2"], "only perturbed numbers"),

@@ -15,8 +15,7 @@ from cornerwave.levels import Level
 from cornerwave.noise import WhiteStreams, coefficients, lattice_path
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets, numbered, row_ids
-from cornerwave.table import read_csv
-from cornerwave.table.read import open_source
+from cornerwave.table import open_source, read_csv
 from cornerwave.table.scale import Scale
 from cornerwave.vault import Key
 from tests.conftest import decide, freeze_table, make_people

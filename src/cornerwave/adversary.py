@@ -26,8 +26,7 @@ from cornerwave.audit.alignment import Aligned
 from cornerwave.audit.statistics import covariance_of, means, whitening
 from cornerwave.errors import ColumnError, LevelError, SourceError
 from cornerwave.levels import checked_noise
-from cornerwave.table.source import Progress
-from cornerwave.table.write import CopyFile, check_output
+from cornerwave.table import CopyFile, Progress, check_output
 
 Estimate = Callable[[list[Floats]], Floats]
 

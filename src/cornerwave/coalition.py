@@ -21,7 +21,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.levels import Level, retention
-from cornerwave.table.schema import MARGINAL, UNIFORM
+from cornerwave.table import MARGINAL, UNIFORM
 
 EXACT_CELLS = 1 << 20
 DRAWS = 100_000

@@ -40,7 +40,7 @@ from cornerwave.table import (
     format_of,
     names_of,
     open_source,
-    plain,
+    plain_schema,
     silent,
 )
 from cornerwave.vault import Entry, Holding, Key, Ledger
@@ -247,7 +247,7 @@ class Release:
             make_copies(self.dataset.source, recipe, [collected])
             _hold([self], [FRAME])
         copy = pa.concat_tables(collected.groups)
-        return copy.cast(plain(copy.schema))
+        return copy.cast(plain_schema(copy.schema))
 
     def to_frame(self) -> Any:
         """Return the copy as the kind of frame that was registered; as Arrow for a file."""

@@ -1,8 +1,8 @@
-"""A first look at a table: what each column is, what would happen to it, and what to mind.
+"""A first look at a table: what each column is, what would happen to it, what to watch for.
 
-One pass counts rows, missing and different values, and the moments of the numbers.
-The result is drafted as a schema file, which the owner edits and gives to `register`.
-It names columns and counts, never a value.
+One pass counts rows, missing and distinct values, and the moments of the numbers. The
+result is drafted as a schema file, which the owner edits and registers the table with.
+It shows names and counts, never a value.
 """
 
 import json
@@ -17,26 +17,24 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
+from cornerwave.table import Source, is_category, is_number, to_floats
 from cornerwave.table.distinct import Distinct
 from cornerwave.table.encoded import Encoded, one_chunk
-from cornerwave.table.numbers import is_number, to_floats
 from cornerwave.table.rare import FEW_ROWS, MOST_CATEGORIES, tells_apart
-from cornerwave.table.read import Source
-from cornerwave.table.schema import check_distinct, is_category
 
 GROUP_ROWS = 1 << 17
 RARE = 5
 """Values held by fewer rows than this are called rare."""
 NEARLY_UNIQUE = 0.95
 LONG_TAIL = 3.0
-"""A skewness beyond this calls a column long-tailed; an exponential one has 2."""
+"""A column with a larger skewness is called long-tailed; an exponential one has 2."""
 
 
 @dataclass(frozen=True)
 class ColumnReport:
     """What was found in a column; `do` is what a draft proposes.
 
-    `distinct` is how many different values it has, about so many unless `exact`.
+    `distinct` is the number of distinct values, an estimate unless `exact`.
     """
 
     name: str
@@ -50,14 +48,10 @@ class ColumnReport:
 
 def inspect(source: Source) -> list[ColumnReport]:
     """Look at every column of a source. Raises SourceError if it cannot be read."""
-    check_distinct(source.schema.names)
     seen = _Seen(source)
     for table in source.groups(source.schema.names, GROUP_ROWS):
         seen.take(table)
     return list(seen.reports())
-
-
-_LONG_TAILED = "long-tailed: records far out are not hidden; see transform (log1p, rank)"
 
 
 class _Seen:
@@ -118,30 +112,33 @@ class _Seen:
         """Yield what was found, column by column."""
         collinear = {self._numbers[i] for i in factor(self._moments.covariance).dependent}
         skewness = dict(zip(self._numbers, self._cubes.skewness, strict=True))
+        long_tailed = {name for name, size in skewness.items() if size > LONG_TAIL}
         for part in self._schema:
             found = self._distinct[part.name]
             present = self._rows - self._missing[part.name]
-            notes = [*self._warnings(part, found, present)]
+            warnings = [*self._warnings(part, found, present)]
             if part.name in collinear:
-                notes.append("a linear function of the numbers before it")
-            if skewness.get(part.name, 0.0) > LONG_TAIL:
-                notes.append(_LONG_TAILED)
+                warnings.append("a linear function of the numbers before it")
+            if part.name in long_tailed:
+                warnings.append(
+                    "long-tailed: noise does not hide extreme records; see transform (log1p, rank)"
+                )
             undecided = _undecided(part.type, found, present)
+            proposal = "category" if is_category(part.type) else "perturb"
             yield ColumnReport(
                 name=part.name,
                 type=str(part.type),
-                do="decide" if undecided else _proposal(part.type),
+                do="decide" if undecided else proposal,
                 distinct=min(found.number, present),
                 exact=found.exact,
                 missing=self._missing[part.name] / max(self._rows, 1),
-                warnings=(*([undecided] if undecided else []), *notes),
+                warnings=(*([undecided] if undecided else []), *warnings),
             )
 
     def _warnings(self, part: pa.Field, found: Distinct, present: int) -> Iterator[str]:
-        if part.name in self._refused:
-            yield self._refused[part.name]
-        if part.name in self._notes:
-            yield self._notes[part.name]
+        for said in (self._refused, self._notes):
+            if part.name in said:
+                yield said[part.name]
         category = is_category(part.type)
         if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS:
             yield from _nearly_unique(found, present)
@@ -157,11 +154,28 @@ def _nearly_unique(found: Distinct, present: int) -> Iterator[str]:
         yield "looks like an identifier: every value is different; drop it, or make it the key"
     elif not found.exact and found.held_by_fewer_than(2) == found.number:
         yield (
-            f"looks like an identifier: {found.followed:,} of its values were followed, and each "
-            "occurs once; drop it, or make it the key"
+            f"looks like an identifier: of {found.followed:,} sampled values each occurs once; "
+            "drop it, or make it the key"
         )
     elif found.number > NEARLY_UNIQUE * present:
-        yield "nearly unique: it may tell people apart"
+        yield "nearly unique: it may identify people"
+
+
+def _undecided(type_: pa.DataType, found: Distinct, present: int) -> str | None:
+    """Return why registration would refuse a column without a decision, if it would."""
+    if not is_category(type_):
+        return None if is_number(type_) else "not a number, date or category: key, keep or drop"
+    if found.number > MOST_CATEGORIES:
+        return (
+            f"more than {MOST_CATEGORIES:,} distinct values, too many for a category: key or drop"
+        )
+    alone = found.held_by_fewer_than(2)
+    if tells_apart(alone, present):
+        return (
+            f"{alone:,} of {present:,} values occur in one row only, so it identifies people: "
+            "key or drop, or category to accept that"
+        )
+    return None
 
 
 class _Cubes:
@@ -172,11 +186,14 @@ class _Cubes:
         self._squares, self._cubes = np.zeros(columns), np.zeros(columns)
 
     def add(self, X: Floats) -> None:
-        """Take rows (rows, columns); NaN is missing. Merges as Pebay (2008) does."""
+        """Add rows (rows, columns); NaN is missing."""
         known = ~np.isnan(X)
         count = known.sum(axis=0).astype(np.float64)
         mean = np.where(known, X, 0.0).sum(axis=0) / np.maximum(count, 1)
         deviation = np.where(known, X - mean, 0.0)
+        # Pébay (2008), with d the difference of the means and n = n_a + n_b:
+        #   M2 = M2_a + M2_b + d^2 n_a n_b / n
+        #   M3 = M3_a + M3_b + d^3 n_a n_b (n_a - n_b) / n^2 + 3 d (n_a M2_b - n_b M2_a) / n
         total, apart = np.maximum(self._count + count, 1), mean - self._mean
         with np.errstate(over="ignore", invalid="ignore"):
             squares, cubes = (deviation**2).sum(axis=0), (deviation**3).sum(axis=0)
@@ -196,51 +213,26 @@ class _Cubes:
         return np.asarray(np.where(self._squares > 0, skewness, 0.0))
 
 
-def _undecided(type_: pa.DataType, found: Distinct, present: int) -> str | None:
-    """Say why a column is for the owner to decide, as `register` would refuse it, if it is."""
-    if not is_category(type_):
-        return None if is_number(type_) else "no number, date or category: key, keep or drop"
-    if found.number > MOST_CATEGORIES:
-        return (
-            f"more than {MOST_CATEGORIES:,} different values, too many for a category: key or drop"
-        )
-    alone = found.held_by_fewer_than(2)
-    if tells_apart(alone, present):
-        return (
-            f"{alone:,} of {present:,} values are held by one row alone, so it tells people "
-            "apart: key or drop, or category to insist"
-        )
-    return None
-
-
-def _proposal(type_: pa.DataType) -> str:
-    return "category" if is_category(type_) else "perturb"
-
-
 def draft(reports: Sequence[ColumnReport]) -> str:
     """Return a schema file that says what would happen, for the owner to edit."""
     lines = [
-        "# For: cornerwave register NAME SOURCE --schema THIS-FILE",
+        "# Edit this schema file, then register the table with it.",
         "min_count = 0    # pool category values that are held by fewer rows than this",
         'together = []    # categories to refresh as one, as in [["city", "district"]]',
     ]
     for report in reports:
+        about = "" if report.exact else "about "
+        number = report.distinct if report.exact else float(f"{report.distinct:.1e}")
         lines += [
             "",
             "[[column]]",
             f"name = {_quoted(report.name)}",
             f"do = {_quoted(report.do)}    # perturb, category, key, keep or drop",
-            f"# {_quoted(report.type)[1:-1]}, {_count(report)} different values, "
+            f"# {_quoted(report.type)[1:-1]}, {about}{number:,.0f} distinct values, "
             f"{report.missing:.1%} missing",
             *(f"# note: {warning}" for warning in report.warnings),
         ]
     return "\n".join(lines) + "\n"
-
-
-def _count(report: ColumnReport) -> str:
-    if report.exact:
-        return f"{report.distinct:,}"
-    return f"about {float(f'{report.distinct:.1e}'):,.0f}"
 
 
 def _quoted(text: str) -> str:

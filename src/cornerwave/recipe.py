@@ -33,11 +33,8 @@ from cornerwave.noise import (
     refresh,
 )
 from cornerwave.rows import Group, RowSecrets, group_rows
+from cornerwave.table import CATEGORY, ENCODED_TEXT, PERTURBED, Column, Finish, plain_type
 from cornerwave.table.fingerprint import Fingerprint
-from cornerwave.table.finish import Finish
-from cornerwave.table.kinds import plain_type
-from cornerwave.table.read import ENCODED_TEXT
-from cornerwave.table.schema import CATEGORY, PERTURBED, Column
 
 
 @dataclass(frozen=True, repr=False)

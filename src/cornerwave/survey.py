@@ -22,12 +22,11 @@ from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.keyed import BlockFunction, room_for
 from cornerwave.moments import Moments
 from cornerwave.rows import Group, RowSecrets
+from cornerwave.table import Schema, to_floats
 from cornerwave.table.encoded import Tally, one_chunk, tally
 from cornerwave.table.fingerprint import MISSING_BITS, Fingerprint, marks
-from cornerwave.table.numbers import to_floats
 from cornerwave.table.rare import check_number
 from cornerwave.table.scale import Knots, Scale, quantiles, rank_scale
-from cornerwave.table.schema import Schema
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution."""

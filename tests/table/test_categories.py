@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.noise import MISSING, thresholds
+from cornerwave.table import Choices, decide
 from cornerwave.table.categories import Categories, freeze
 from cornerwave.table.encoded import Encoded, tally
 from cornerwave.table.fingerprint import MISSING_BITS
 from cornerwave.table.rare import MOST_CATEGORIES, OTHER, check_number
-from cornerwave.table.schema import Choices, decide
 
 SECRET = bytes(range(32))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.table.csv_types import Guess
+from cornerwave.table._csv_types import Guess
 
 CASES = {
     "integer": (["1", "-2", "", "NA"], pa.int64()),

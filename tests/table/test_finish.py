@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cornerwave.errors import ColumnError, CornerwaveWarning
-from cornerwave.table.finish import Finish
+from cornerwave.table import Choices, Finish, decide, type_named
 from cornerwave.table.scale import Scale
-from cornerwave.table.schema import Choices, decide
-from cornerwave.table.type_names import type_named
-from cornerwave.table.type_values import rounding_step
 
 WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 WHOLE += [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -160,17 +157,17 @@ SCHEMA = decide(
 @pytest.mark.parametrize(
     ("finish", "words"),
     [
-        (Finish(clip={"a": (2.0, 1.0)}), "clipped from 2 to 1; say the lower first"),
+        (Finish(clip={"a": (2.0, 1.0)}), "clip from 2 to 1; give the lower first"),
         (Finish(clip={"a": (float("nan"), 1.0)}), "finite bounds"),
         (Finish(clip={"a": (None, float("inf"))}), "finite bounds"),
-        (Finish(clip={"a": (None, None)}), "'a': clip names no bound"),
+        (Finish(clip={"a": (None, None)}), "'a': clip has no bound"),
         (Finish(clip={"a": 5.0}), "'a': clip takes a pair"),
         (Finish(clip={"a": (1.0, 2.0, 3.0)}), "'a': clip takes a pair"),
         (Finish(clip={"a": ("1", None)}), "'a': clip takes numbers as bounds, not str"),
         (Finish(clip={"a": (True, None)}), "'a': clip takes numbers as bounds, not bool"),
         (Finish(clip={"a": (date(2020, 1, 1), None)}), "'a': clip takes numbers as bounds"),
         (Finish(clip={"d": ("2020-01-01", None)}), "'d': clip takes numbers, dates or datetimes"),
-        (Finish(clip={"d": (date(2020, 2, 1), date(2020, 1, 1))}), "say the lower first"),
+        (Finish(clip={"d": (date(2020, 2, 1), date(2020, 1, 1))}), "give the lower first"),
         (Finish(frozenset(["a"]), {"a": (0.2, 0.8)}), "'a': no value of type int64 lies within"),
         (Finish(frozenset(["u"]), {"u": (None, -1)}), "'u': no value of type uint8 lies within"),
         (Finish(frozenset(["t"])), "'t': only perturbed numbers .* these are 'a', 'd'"),
@@ -303,7 +300,7 @@ def test_the_reach_of_a_transformed_column_is_on_its_own_scale():
     ids=str,
 )
 def test_the_step_of_a_type(type_, step):
-    assert rounding_step(type_) == step
+    assert described(ROUND, type_)["rounded"] == step
 
 
 @pytest.mark.parametrize(

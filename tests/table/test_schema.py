@@ -2,8 +2,9 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import ColumnError, CornerwaveWarning
-from cornerwave.table.schema import Choices, check_distinct, names_of, warn_of
-from cornerwave.table.schema import decide as decide_with
+from cornerwave.table import Choices, names_of, warn_of
+from cornerwave.table import decide as decide_with
+from cornerwave.table._schema import check_distinct
 
 SOURCE = pa.schema(
     [
@@ -97,7 +98,7 @@ def test_names_together_may_have_spaces_around_them():
     source = pa.schema([(name, pa.string()) for name in ("a", "b", " c")])
     assert decide(source, together=(("a", " b"),)).together == (("a", "b"),)
     assert decide(source, together=(("a", " c"),)).together == (("a", " c"),)
-    with pytest.raises(ColumnError, match=r"no column 'd'; .* holds a comma, say it in a schema"):
+    with pytest.raises(ColumnError, match=r"no column 'd'; .* contains a comma, use a schema file"):
         decide(source, together=(("a", " d"),))
 
 
@@ -110,25 +111,25 @@ def test_a_text_by_itself_is_one_name():
 def test_a_forgotten_column_is_an_error_that_says_what_to_do():
     with pytest.raises(ColumnError) as caught:
         decide(SOURCE, key="id")
-    for word in ("'tags' (list", "--drop 'tags'", "--keep 'tags'", "--key 'tags'"):
+    for word in ("'tags' (list", "Drop the column", "keep it as it is", "make it the key"):
         assert word in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
-        ({"transform": {"wage": "sqrt"}}, "no transform"),
-        ({"transform": {"town": "log1p"}}, "said of a number, but it is a category; correct or"),
-        ({"perturb": ("town",)}, "said of a number, but it is a category; correct or blank"),
-        ({"perturb": ("tags",)}, "said of a number, but it is dropped; say one of the two"),
-        ({"uniform": ("age",)}, "said of a category, but it is a number; call it one"),
+        ({"transform": {"wage": "sqrt"}}, "unknown transform 'sqrt'; use log1p or rank"),
+        ({"transform": {"town": "log1p"}}, "'town' is a category, but transform needs a number"),
+        ({"perturb": ("town",)}, "a category, but perturb needs a number; correct or blank"),
+        ({"perturb": ("tags",)}, "dropped, but perturb needs a number; choose one of the two"),
+        ({"uniform": ("age",)}, "'age' is a number, but uniform needs a category; declare it"),
         ({"categorical": ("wage",)}, "cannot be a category"),
         ({"together": (("town",),)}, "at least two"),
-        ({"together": (("town", "id"), ("town", "age"))}, "more than once"),
-        ({"together": (("town", "age"),)}, "said of a category"),
-        ({"together": (("town", "id"),), "uniform": ("town",)}, "own combinations"),
-        ({"hide_missing": ("tags",)}, "number or category"),
-        ({"min_count": -1}, "min-count"),
+        ({"together": (("town", "id"), ("town", "age"))}, "more than one group"),
+        ({"together": (("town", "age"),)}, "together needs a category"),
+        ({"together": (("town", "id"),), "uniform": ("town",)}, "choose one"),
+        ({"hide_missing": ("tags",)}, "needs a number or a category"),
+        ({"min_count": -1}, "min_count must be"),
     ],
     ids=str,
 )
@@ -147,13 +148,13 @@ def test_a_name_that_is_not_there(role):
     "roles", [{"key": "id", "keep": ["id"]}, {"keep": ["town"], "drop": ["town"]}], ids=str
 )
 def test_kept_and_something_else(roles):
-    with pytest.raises(ColumnError, match="kept and something else"):
+    with pytest.raises(ColumnError, match="kept and also dropped or the key"):
         decide(SOURCE, **roles)
 
 
 @pytest.mark.parametrize("key", ["wage", "tags"])
 def test_floats_and_lists_are_no_keys(key):
-    with pytest.raises(ColumnError, match=f"'{key}': a key is"):
+    with pytest.raises(ColumnError, match=f"'{key}': a key must be"):
         decide(SOURCE, key=key)
 
 

@@ -19,10 +19,8 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats
 from cornerwave.audit.stated import Stated
 from cornerwave.errors import ColumnError, SourceError
+from cornerwave.table import Source, is_number, is_text, open_source, to_floats, value_type
 from cornerwave.table.encoded import Encoded, one_chunk
-from cornerwave.table.kinds import is_text, value_type
-from cornerwave.table.numbers import is_number, to_floats
-from cornerwave.table.read import Source, open_source
 
 BLOCK_ROWS = 1 << 16
 

@@ -12,7 +12,7 @@ from cornerwave.audit.path import check_paths
 from cornerwave.audit.refreshes import check_refreshes
 from cornerwave.audit.shown import ABSENT, Collected, Shown
 from cornerwave.audit.stated import Stated
-from cornerwave.table.source import Progress
+from cornerwave.table import Progress
 
 NOTHING = 0.005
 """A copy that refreshed a smaller share of a category than this has hidden nothing of it."""

@@ -20,7 +20,7 @@ from cornerwave.audit.categories import Categories, audit_categories
 from cornerwave.audit.checks import Check
 from cornerwave.audit.numbers import LEAST_ROWS, Numbers, audit_numbers
 from cornerwave.errors import SourceError
-from cornerwave.table.source import Progress
+from cornerwave.table import Progress
 
 
 @dataclass(frozen=True)

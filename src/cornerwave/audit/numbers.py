@@ -16,7 +16,7 @@ from cornerwave.audit.posterior import Posterior, attack_sample
 from cornerwave.audit.statistics import Statistics, Sums, means
 from cornerwave.audit.watch import Watch, Watched
 from cornerwave.errors import SourceError
-from cornerwave.table.source import Progress
+from cornerwave.table import Progress
 
 LEAST_ROWS = 100
 """With fewer complete rows an audit could neither clear nor blame a copy."""

@@ -22,8 +22,8 @@ from cornerwave.audit.checks import Check
 from cornerwave.audit.shown import ABSENT, Shown
 from cornerwave.audit.stated import Stated
 from cornerwave.levels import retention
+from cornerwave.table import MARGINAL, UNIFORM
 from cornerwave.table.rare import OTHER
-from cornerwave.table.schema import MARGINAL, UNIFORM
 
 
 def check_refreshes(categories: Sequence[Shown], stated: Stated) -> list[Check]:

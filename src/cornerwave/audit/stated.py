@@ -6,9 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cornerwave.table.read import Source
-from cornerwave.table.schema import is_category
-from cornerwave.table.write import read_metadata
+from cornerwave.table import Source, is_category, read_metadata
 
 LARGEST = 1e300
 """More noise than this is no statement."""

@@ -54,7 +54,7 @@ def release(
 ) -> None:
     """Release copies of a registered table to recipients."""
     from cornerwave.dataset import write_all
-    from cornerwave.table.finish import Finish
+    from cornerwave.table import Finish
 
     bounds = by_column((_bounds(text) for text in clip or ()), "--clip")
     finish = Finish(frozenset(round_ or ()), bounds)
@@ -96,32 +96,12 @@ def _requests(
 
 
 def _requests_in(path: Path, name: str) -> list[tuple[str, "Level", Path]]:
-    import tomllib
+    from cornerwave.table import read_batch
 
-    from cornerwave.levels import Level
-
-    try:
-        copies = tomllib.loads(path.read_text(encoding="utf-8")).get("copy")
-    except (OSError, UnicodeDecodeError):
-        raise LevelError(f"{path} cannot be read") from None
-    except tomllib.TOMLDecodeError as error:
-        raise LevelError(f"{path} is not TOML: {error}") from None
-    if not isinstance(copies, list) or not copies:
-        raise LevelError(f"{path} names no copy; write [[copy]] tables with to, privacy and out")
-    requests = []
-    for number, copy in enumerate(copies, start=1):
-        if not isinstance(copy, dict):
-            raise LevelError(f"{path}, copy {number}: write it as a [[copy]] table")
-        if unknown := set(copy) - {"to", "privacy", "noise", "out"}:
-            raise LevelError(f"{path}, copy {number}: {sorted(unknown)[0]!r} is not known")
-        if not isinstance(copy.get("to"), str):
-            raise LevelError(f"{path}, copy {number}: 'to' must name a recipient")
-        if not isinstance(copy.get("out", ""), str):
-            raise LevelError(f"{path}, copy {number}: 'out' must name a file")
-        level = Level.of(noise=copy.get("noise"), privacy=copy.get("privacy"))
-        given = [path.parent / copy["out"]] if "out" in copy else None
-        requests.append((copy["to"], level, *_outputs(name, [copy["to"]], given)))
-    return requests
+    return [
+        (recipient, level, _outputs(name, [recipient], [out] if out else None)[0])
+        for recipient, level, out in read_batch(path)
+    ]
 
 
 def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:

@@ -100,7 +100,7 @@ def register(
     vault: VaultOption = None,
 ) -> None:
     """Register a table, once, before its first release."""
-    from cornerwave.table.schema import Choices
+    from cornerwave.table import Choices
 
     choices = Choices(
         key=one(key, "--key"),
@@ -149,7 +149,7 @@ def inspect(
     """Look at a table, and draft a schema file for `register`."""
     from cornerwave.inspection import draft
     from cornerwave.inspection import inspect as look
-    from cornerwave.table.read import open_source
+    from cornerwave.table import open_source
 
     text = draft(look(open_source(source)))
     if out is None:

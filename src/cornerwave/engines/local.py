@@ -15,11 +15,9 @@ from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe
 from cornerwave.rows import RowSecrets, numbered, row_ids
 from cornerwave.survey import Sample, Sampler, Survey, Surveyor, no_rows
+from cornerwave.table import Progress, Schema, Source, silent
 from cornerwave.table.fingerprint import Fingerprint
-from cornerwave.table.read import Source
 from cornerwave.table.scale import Scale
-from cornerwave.table.schema import Schema
-from cornerwave.table.source import Progress, silent
 
 IDS_IN_MEMORY = 1 << 23
 """Row ids that are compared at once when looking for duplicates."""

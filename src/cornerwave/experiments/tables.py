@@ -16,8 +16,7 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.attack.knowledge import PAPER_SAMPLES, sample_size
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
-from cornerwave.table.numbers import is_number, to_floats
-from cornerwave.table.read import open_source
+from cornerwave.table import is_number, open_source, to_floats
 
 MOST_COLUMNS = 6
 ROWS_PER_ENTRY = min(PAPER_SAMPLES)

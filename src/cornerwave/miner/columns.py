@@ -16,8 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from cornerwave.errors import BiasWarning, ColumnError
-from cornerwave.table.kinds import is_text
-from cornerwave.table.numbers import is_number
+from cornerwave.table import is_number, is_text
 
 MARGINAL, UNIFORM = "marginal", "uniform"
 LOG1P, RANK = "log1p", "rank"

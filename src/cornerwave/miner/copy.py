@@ -24,7 +24,7 @@ from cornerwave.miner.estimate import Estimate, Estimates, Of, check_of
 from cornerwave.miner.opening import level_of, metadata_of, open_copy, table_of
 from cornerwave.miner.regression import Regression
 from cornerwave.moments import Moments
-from cornerwave.table.read import Source
+from cornerwave.table import Source
 
 
 @dataclass(frozen=True)

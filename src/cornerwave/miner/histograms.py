@@ -16,7 +16,7 @@ from cornerwave.miner.covariance import undo
 from cornerwave.miner.distribution import BINS, Distribution, reconstruct
 from cornerwave.miner.reading import number_blocks
 from cornerwave.moments import Moments
-from cornerwave.table.read import Source
+from cornerwave.table import Source
 
 Map = Callable[[Floats], Floats]
 

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from cornerwave.errors import ColumnError, LevelError, SourceError
 from cornerwave.levels import Level
-from cornerwave.table.read import CSV, Source, open_source
-from cornerwave.table.type_names import type_named
-from cornerwave.table.write import METADATA_KEY, read_metadata
+from cornerwave.table import METADATA_KEY, Source, open_source, read_metadata, type_named
 
 
 def table_of(array: NDArray[Any], names: Sequence[str] | None) -> pa.Table:
@@ -29,7 +27,7 @@ def table_of(array: NDArray[Any], names: Sequence[str] | None) -> pa.Table:
 
 def open_copy(what: Any, metadata: Mapping[str, Any] | None) -> Source:
     """Open a path or a frame; a CSV by the types that its metadata tell, as they were."""
-    if not isinstance(what, str | Path) or not str(what).lower().endswith(CSV):
+    if not isinstance(what, str | Path) or not str(what).lower().endswith((".csv", ".csv.gz")):
         return open_source(what)
     said = metadata or (read_metadata(Path(what)) if Path(what).is_file() else None) or {}
     types = {name: _type_of(known) for name, known in said.get("columns", {}).items()}

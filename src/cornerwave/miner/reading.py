@@ -16,9 +16,7 @@ from cornerwave.arrays import Floats
 from cornerwave.errors import BiasWarning
 from cornerwave.miner.columns import LOG1P, Column
 from cornerwave.miner.regression import Feature
-from cornerwave.table.kinds import value_type
-from cornerwave.table.numbers import to_floats
-from cornerwave.table.read import Source
+from cornerwave.table import Source, to_floats, value_type
 
 Codes = NDArray[np.int64]
 Dictionaries = Mapping[str, pa.Array]

@@ -15,7 +15,7 @@ from cornerwave.errors import BiasWarning, ColumnError
 from cornerwave.levels import Level
 from cornerwave.miner import Column, Copy, Estimate, Estimates, Regression
 from cornerwave.miner.columns import RANK
-from cornerwave.table.read import Source
+from cornerwave.table import Source
 
 Answer = TypeVar("Answer")
 

@@ -16,9 +16,7 @@ from cornerwave.miner import Copy
 from cornerwave.report.copies import Copies, Shown, look
 from cornerwave.report.original import look_behind
 from cornerwave.report.page import render_external, render_owner
-from cornerwave.table.kinds import plain_type
-from cornerwave.table.source import Progress
-from cornerwave.table.write import check_place, write_text
+from cornerwave.table import Progress, check_place, plain_type, write_text
 
 ENDINGS = (".html", ".htm")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cornerwave.arrays import Floats
 from cornerwave.miner import Column, reading
 from cornerwave.report.axis import Axis
-from cornerwave.table.read import Source
+from cornerwave.table import Source
 
 Counts = NDArray[np.int64]
 

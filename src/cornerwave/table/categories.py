@@ -20,6 +20,8 @@ from cornerwave.arrays import Codes, Flags, Ints, Words
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.keyed import strict
 from cornerwave.noise import MISSING, thresholds
+from cornerwave.table._schema import UNIFORM, Schema, listed
+from cornerwave.table._types import is_text, value_type
 from cornerwave.table.encoded import (
     Encoded,
     Tally,
@@ -28,9 +30,7 @@ from cornerwave.table.encoded import (
     stored,
     stored_type,
 )
-from cornerwave.table.kinds import is_text, value_type
 from cornerwave.table.rare import OTHER, rare_values
-from cornerwave.table.schema import UNIFORM, Schema, listed
 
 
 @dataclass(frozen=True)

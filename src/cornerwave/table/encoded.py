@@ -12,7 +12,7 @@ from cornerwave.arrays import Ints, Words
 from cornerwave.errors import ColumnError
 from cornerwave.keyed import hash_bytes
 from cornerwave.noise import MISSING
-from cornerwave.table.kinds import value_type
+from cornerwave.table._types import value_type
 
 Tally = Counter[tuple[Any, ...]]
 """How many rows hold each combination of values; None is missing."""

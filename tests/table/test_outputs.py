@@ -13,15 +13,16 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.errors import OutputError, OutputExists
-from cornerwave.table.read import open_source
-from cornerwave.table.write import (
+from cornerwave.table import (
     CopyFile,
-    _telling,
     check_output,
+    format_of,
     metadata_path,
+    open_source,
     parquet_settings,
     read_metadata,
 )
+from cornerwave.table._outputs import _writing
 
 ENDINGS = ["csv", "csv.gz", "parquet", "pq", "arrow", "feather", "ipc"]
 METADATA = {"dataset": "d", "noise": 0.1, "rows": 3, "columns": {"ä": {"role": "perturbed"}}}
@@ -161,6 +162,24 @@ def test_the_bytes_are_a_function_of_the_table(tmp_path):
         assert one.read_bytes() == other.read_bytes(), ending
 
 
+@pytest.mark.parametrize(
+    ("endings", "format_"),
+    [
+        (("csv", "CSV"), "csv"),
+        (("csv.gz", "csv.GZ"), "csv.gz"),
+        (("parquet", "pq"), "parquet"),
+        (("arrow", "feather", "ipc"), "arrow"),
+    ],
+    ids=str,
+)
+def test_the_format_alone_decides_the_bytes(tmp_path, endings, format_):
+    paths = [tmp_path / f"copy.{ending}" for ending in endings]
+    for path in paths:
+        assert format_of(path) == finished(path).format == format_
+        publish(path)
+    assert len({path.read_bytes() for path in paths}) == 1
+
+
 def test_a_compressed_csv_is_the_csv(tmp_path):
     publish(tmp_path / "t.csv")
     publish(tmp_path / "t.csv.gz")
@@ -227,7 +246,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from cornerwave.table.write import CopyFile
+from cornerwave.table import CopyFile
 
 table = pa.table({"a": [1.0, 2.0]})
 copy = CopyFile(Path(sys.argv[1]), table.schema, {})
@@ -257,7 +276,7 @@ def test_a_killed_writer_leaves_nothing_visible_and_the_next_cleans_up(tmp_path,
 def test_where_a_copy_can_be_written(path):
     check_output(path)
     path.touch()
-    with pytest.raises(OutputExists, match="--force"):
+    with pytest.raises(OutputExists, match=r"already exists.* force"):
         check_output(path)
     check_output(path, force=True)
     assert issubclass(OutputExists, FileExistsError)
@@ -284,9 +303,8 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-import cornerwave.table.read
 from cornerwave.errors import CornerwaveError
-from cornerwave.table.write import CopyFile, check_output
+from cornerwave.table import CopyFile, check_output, open_source
 
 path = Path(sys.argv[1])
 if os.geteuid() == 0:
@@ -296,7 +314,7 @@ if os.geteuid() == 0:
 for attempt in (
     check_output,
     lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), {}),
-    cornerwave.table.read.open_source,
+    open_source,
 ):
     try:
         attempt(path)
@@ -334,7 +352,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from cornerwave.errors import OutputError
-from cornerwave.table.write import CopyFile
+from cornerwave.table import CopyFile
 
 path = Path(sys.argv[1])
 table = pa.table({"a": np.random.default_rng(0).standard_normal(200_000)})
@@ -386,7 +404,7 @@ def test_a_disk_that_is_really_full():
         with Path("/dev/full").open("wb", buffering=0) as file:
             file.write(b"x")
 
-    with pytest.raises(OutputError, match="the disk is full"), _telling(Path("copy.csv")):
+    with pytest.raises(OutputError, match="the disk is full"), _writing(Path("copy.csv")):
         fill()
 
 

@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table import read_csv
-from cornerwave.table.read import open_source
+from cornerwave.table import _csv, open_source
 
 HEADLESS = "seems to have no line of column names"
 
@@ -59,7 +58,7 @@ def test_names_are_taken_for_names(tmp_path, content):
 
 
 def test_a_name_that_occurs_late_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(read_csv, "CSV_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(_csv, "CSV_BLOCK_BYTES", 1000)
     path = csv(tmp_path, "ann,de\n" + "bob,fr\n" * 5000 + "ann,de\n")
     with pytest.raises(SourceError, match=HEADLESS):
         open_source(path)
@@ -110,7 +109,7 @@ def test_nothing_is_missing_and_quotes_around_nothing_are_not(tmp_path):
 
 @pytest.mark.parametrize("block", [20, 1 << 20])
 def test_types_do_not_depend_on_blocks(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(read_csv, "CSV_BLOCK_BYTES", block)
+    monkeypatch.setattr(_csv, "CSV_BLOCK_BYTES", block)
     path = csv(tmp_path, "a,b\n" + "0,007\n" * 9 + "1,8\n" * 9 + "true,9\n" * 9)
     source = open_source(path)
     assert source.schema.types == [pa.string(), pa.string()]
@@ -122,6 +121,6 @@ def test_times_and_notes(tmp_path):
     source = open_source(csv(tmp_path, "at,n,t\n" + rows + "12:00:00,?,x\n"))
     assert source.schema.types == [pa.time32("s"), pa.string(), pa.string()]
     assert source.notes == {
-        "n": "all but 1 of 101 cells are numbers: correct or blank these cells, "
-        "or it stays a category"
+        "n": "all but 1 of 101 cells are numbers: correct or blank the others, "
+        "or the column is treated as a category"
     }

@@ -1,9 +1,9 @@
 """The types of a CSV's columns, from all of its rows.
 
-Guessing from the first rows breaks where row 100,000 has the first decimal point. So
-each batch of text is asked which types fit it, and a column has the narrowest type
-that fits all of its batches; if none does it is text. A type fits what Arrow's CSV
-reader takes for it, and numbers, dates and times are spelled in one way only:
+Guessing from the first rows fails where row 100,000 has the first decimal point. So
+every batch of text is tested for the types that fit it, and a column has the narrowest
+type that fits all of its batches; if none does it is text. A type fits if Arrow's CSV
+reader accepts it, and numbers, dates and times have one spelling only:
 
     numbers     7, -7, 1.5, 1e3; not 007, which is a code
     dates       2024-02-29, 2024-02-29 12:30:00, 2024-02-29T12:30:00+02:00
@@ -19,15 +19,18 @@ import pyarrow.csv as pacsv
 
 NULL, TEXT = pa.null(), pa.string()
 INTEGER, LONG, FLOAT, BOOLEAN = pa.int64(), pa.decimal128(38, 0), pa.float64(), pa.bool_()
-DATE, TIMESTAMP, ZONED = pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC")
-FINE, FINE_ZONED = pa.timestamp("ns"), pa.timestamp("ns", tz="UTC")
 TIME, FINE_TIME = pa.time32("s"), pa.time64("us")
 
 _NUMBERS = (INTEGER, LONG, FLOAT)
-_MOMENTS = (DATE, TIMESTAMP, ZONED, FINE, FINE_ZONED, TIME, FINE_TIME)
+_MOMENTS = (
+    pa.date32(),
+    *(pa.timestamp(unit, tz=zone) for unit in ("us", "ns") for zone in (None, "UTC")),
+    TIME,
+    FINE_TIME,
+)
 _NARROWEST_FIRST = (*_NUMBERS, BOOLEAN, *_MOMENTS)
 _IMPLIED = {INTEGER: _NUMBERS, LONG: (LONG, FLOAT)}
-"""What fits a batch that one of these fits, without a further look."""
+"""What also fits a batch that one of these fits, without testing it."""
 
 _WHOLE = r"^-?(0|[1-9][0-9]*)$"
 _LONG = r"^[+-]?(0|[1-9][0-9]{0,37})$"
@@ -43,7 +46,7 @@ MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}.*)?$"
 
 FEW_TO_TRY = 16
 MOSTLY = 0.9
-"""A text column of which this share are numbers or dates is likely one with stray cells."""
+"""A text column of which this share are numbers or dates probably has stray cells."""
 
 
 class Guess:
@@ -65,13 +68,13 @@ class Guess:
 
     @property
     def note(self) -> str | None:
-        """What to say of a column that is text for the sake of a few cells."""
+        """What to say about a column that is text because of a few cells."""
         for count, what in ((self._numbers, "numbers"), (self._moments, "dates")):
             stray = self._cells - count
             if self.type == TEXT and not self._is_text and 0 < stray <= (1 - MOSTLY) * self._cells:
                 return (
                     f"all but {stray:,} of {self._cells:,} cells are {what}: "
-                    "correct or blank these cells, or it stays a category"
+                    "correct or blank the others, or the column is treated as a category"
                 )
         return None
 
@@ -82,11 +85,11 @@ class Guess:
         values = pc.filter(text, pc.invert(pc.is_in(text, value_set=_NULL_SPELLINGS))).drop_null()
         if len(values) == 0:
             return
-        fitting = _fitting(values, _NARROWEST_FIRST)
+        fitting = _fitting(values)
         self._fitting = tuple(type_ for type_ in self._fitting if type_ in fitting)
         self._count(values, fitting)
 
-    def _count(self, values: pa.Array, fitting: tuple[pa.DataType, ...]) -> None:
+    def _count(self, values: pa.Array, fitting: list[pa.DataType]) -> None:
         self._cells += len(values)
         if fitting:
             self._numbers += len(values) if fitting[0] in _NUMBERS else 0
@@ -95,18 +98,19 @@ class Guess:
         trimmed = _trimmed(values)
         self._numbers += _matching(trimmed, NUMBER)
         self._moments += _matching(trimmed, MOMENT)
-        # A column of codes, or one of words, is what it is; it need not be looked at further.
+        # A column of words, or one with a code in it, is text; no further cell changes that.
         few = max(self._numbers, self._moments) < self._cells / 2
         self._is_text = few or _matching(trimmed, _CODE) > 0
 
 
-def _fitting(values: pa.Array, types: tuple[pa.DataType, ...]) -> tuple[pa.DataType, ...]:
+def _fitting(values: pa.Array) -> list[pa.DataType]:
     """Return the types that fit all of the values, the narrowest first."""
-    few, found = values.slice(0, FEW_TO_TRY), []
-    for type_ in types:
+    few: pa.Array = values.slice(0, FEW_TO_TRY)
+    found: list[pa.DataType] = []
+    for type_ in _NARROWEST_FIRST:
         if type_ in found or (_fits(few, type_) and _fits(values, type_)):
             found += [t for t in _IMPLIED.get(type_, (type_,)) if t not in found]
-    return tuple(found)
+    return found
 
 
 def _fits(values: pa.Array, type_: pa.DataType) -> bool:
@@ -142,7 +146,7 @@ _TESTS: dict[pa.DataType, Callable[[pa.Array], bool]] = {
 
 
 def _trimmed(values: pa.Array) -> pa.Array:
-    """Return numbers without the spaces around them that the reader takes, as in `39, 40`."""
+    """Return numbers without the spaces around them, which the reader accepts: `39, 40`."""
     return pc.ascii_trim(values, " \t")
 
 

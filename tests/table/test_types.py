@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cornerwave.errors import ColumnError
-from cornerwave.table.numbers import is_number, to_floats, unit_of
+from cornerwave.table import is_number, is_text, plain_type, to_floats
+from cornerwave.table._types import unit_of
 
 UTC = dt.UTC
 
@@ -169,3 +170,24 @@ def test_whole_numbers_are_exact_and_slices_are_their_part(values, data):
 @given(st.lists(st.floats(allow_infinity=False, allow_nan=False)))
 def test_floats_pass_unchanged(values):
     assert floats(values, pa.float64()) == values
+
+
+TEXTS = [pa.string(), pa.large_string(), pa.string_view()]
+OTHERS = [pa.binary(), pa.int64(), pa.bool_(), pa.date32(), pa.null(), pa.list_(pa.string())]
+
+
+@pytest.mark.parametrize("type_", TEXTS, ids=str)
+def test_text_is_text_of_whatever_width_and_encoding(type_):
+    assert is_text(type_)
+    assert plain_type(type_) == type_
+
+
+@pytest.mark.parametrize("type_", OTHERS, ids=str)
+def test_nothing_else_is(type_):
+    assert not is_text(type_)
+
+
+def test_values_that_stand_apart_are_of_their_own_type():
+    assert is_text(pa.dictionary(pa.int8(), pa.large_string()))
+    assert not is_text(pa.dictionary(pa.int8(), pa.int64()))
+    assert plain_type(pa.dictionary(pa.int8(), pa.date32())) == pa.date32()

@@ -3,11 +3,14 @@
 A copy grows in a hidden file beside its place, readable by the owner alone, and is
 moved there when it is complete and known to be right. What a killed process leaves
 behind is removed by the next one that writes there.
+
+The bytes depend on the rows, the metadata and the format, not on the file's name.
 """
 
 import base64
 import errno
 import fcntl
+import glob
 import json
 import os
 import secrets
@@ -22,53 +25,63 @@ import pyarrow.ipc as paipc
 import pyarrow.parquet as papq
 
 from cornerwave.errors import OutputError, OutputExists
-from cornerwave.table.kinds import plain_type
-from cornerwave.table.read import ARROW, ENDINGS, PARQUET
+from cornerwave.table._sources import format_of
+from cornerwave.table._types import plain_type
 
 METADATA_KEY = b"cornerwave"
 
+_REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file would be larger than allowed",
+    errno.EACCES: "no permission",
+    errno.EROFS: "the file system is read-only",
+}
+
 
 class CopyFile:
-    """A copy on its way to `path`; `publish` or `discard` ends it."""
+    """A copy on its way to `path`, in the `format` of its ending.
+
+    `publish` or `discard` ends it.
+    """
 
     def __init__(self, path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
         self.path = path
+        self.format = format_of(path)
         self._metadata = metadata
-        self._is_csv = not path.name.lower().endswith((*PARQUET, *ARROW))
-        self._schema = _fitting(path, schema).with_metadata(
+        self._schema = _written(self.format, schema).with_metadata(
             {METADATA_KEY: json.dumps(metadata).encode()}
         )
         self._file: Any = None
         self._writer: Any = None
-        with _telling(path):
+        with _writing(path):
             _remove_leftovers(path)
             self._descriptor, self._part = _create_hidden(path)
             try:
-                self._file = _stream(os.fdopen(os.dup(self._descriptor), "wb"), path)
-                self._writer = _writer(self._file, path, self._schema)
+                self._file = _stream(self.format, os.fdopen(os.dup(self._descriptor), "wb"))
+                self._writer = _writer(self.format, self._file, self._schema)
             except BaseException:
                 self.discard()
                 raise
 
     def write(self, group: pa.Table) -> None:
         """Append a group of rows."""
-        with _telling(self.path):
+        with _writing(self.path):
             self._writer.write_table(group.cast(self._schema))
 
     def finish(self) -> None:
         """Bring every byte to the disk."""
-        with _telling(self.path):
+        with _writing(self.path):
             self._writer.close()
             self._file.close()
             os.fsync(self._descriptor)
 
     def publish(self) -> None:
         """Make the finished copy visible."""
-        with _telling(self.path):
-            if self._is_csv:
+        with _writing(self.path):
+            if self.format in ("csv", "csv.gz"):
                 _write_beside(self.path, self._metadata)
-            self._part.chmod(0o666 & ~_umask())
-            self._part.replace(self.path)
+            _reveal(self._part, self.path)
             _sync_directory(self.path.parent)
 
     def discard(self) -> None:
@@ -84,66 +97,89 @@ class CopyFile:
 
 def check_output(path: Path, *, force: bool = False) -> None:
     """Raise OutputError unless a copy can be written to this place."""
-    if not path.name.lower().endswith(ENDINGS):
-        raise OutputError(f"{path}: the ending must be one of {', '.join(ENDINGS)}")
+    format_of(path)
     check_place(path, force=force)
 
 
 def check_place(path: Path, *, force: bool = False) -> None:
-    """Raise OutputError unless a file, of whatever kind, can be written to this place."""
-    with _telling(path):  # a directory that may not be looked into
+    """Raise OutputError unless a file of any kind can be written to this place."""
+    with _writing(path):  # a directory that may not be looked into
         exists, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
     if is_directory:
         raise OutputExists(f"{path} is a directory")
     if exists and not force:
-        raise OutputExists(f"{path} exists; choose another name, or --force to replace it")
+        raise OutputExists(
+            f"{path} already exists; choose another name, or use force to replace it"
+        )
     if not has_place:
         raise OutputError(f"there is no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"no permission to write in {path.parent}")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text so that it appears whole, or not at all."""
+    with _writing(path):
+        _remove_leftovers(path)
+        _write_whole(path, text, beside=path)
+
+
 def metadata_path(path: Path) -> Path:
-    """Return where the metadata of a CSV copy lies."""
+    """Return the file with the metadata of a CSV copy."""
     return path.with_name(path.name + ".meta.json")
 
 
-def _stream(file: BinaryIO, path: Path) -> Any:
-    return pa.CompressedOutputStream(file, "gzip") if path.name.lower().endswith(".gz") else file
+def read_metadata(path: Path) -> dict[str, Any] | None:
+    """Return what a copy says about itself; None if it says nothing."""
+    format_, text = format_of(path), None
+    if format_ == "parquet":
+        text = (papq.read_schema(path).metadata or {}).get(METADATA_KEY)
+    elif format_ == "arrow":
+        with pa.memory_map(str(path)) as file:
+            text = (paipc.open_file(file).schema.metadata or {}).get(METADATA_KEY)
+    elif metadata_path(path).is_file():
+        text = metadata_path(path).read_bytes()
+    return dict(json.loads(text)) if text else None
 
 
-def _writer(file: Any, path: Path, schema: pa.Schema) -> Any:
-    name = path.name.lower()
-    if name.endswith(PARQUET):
-        # Text whose distinct values stand apart is written as it comes, and read as text.
-        writer = papq.ParquetWriter(file, schema, store_schema=False, **parquet_settings(schema))
-        told = base64.b64encode(plain(schema).serialize())
-        writer.add_key_value_metadata({**schema.metadata, "ARROW:schema": told})
-        return writer
-    if name.endswith(ARROW):
-        return paipc.new_file(file, schema, options=paipc.IpcWriteOptions(compression="zstd"))
-    return pacsv.CSVWriter(file, schema)
+# --- the formats ------------------------------------------------------------------------
 
 
-def plain(schema: pa.Schema) -> pa.Schema:
-    """Return the columns as recipients see them: in none do distinct values stand apart."""
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns as recipients see them: none is dictionary-encoded."""
     columns = [column.with_type(plain_type(column.type)) for column in schema]
     return pa.schema(columns, metadata=schema.metadata)
 
 
-def _fitting(path: Path, schema: pa.Schema) -> pa.Schema:
-    """Return the columns as they are handed to the writer of this kind of file."""
-    name = path.name.lower()
-    if name.endswith(PARQUET):
+def _written(format_: str, schema: pa.Schema) -> pa.Schema:
+    """Return the columns as the writer of a format takes them."""
+    if format_ == "parquet":
         return schema
-    if name.endswith(ARROW):
-        return plain(schema)
-    is_view = pa.types.is_string_view  # Arrow's CSV writer takes none
-    return pa.schema([c.with_type(pa.string()) if is_view(c.type) else c for c in plain(schema)])
+    plain = plain_schema(schema)
+    if format_ == "arrow":
+        return plain
+    is_view = pa.types.is_string_view  # which Arrow's CSV writer does not take
+    return pa.schema([c.with_type(pa.string()) if is_view(c.type) else c for c in plain])
+
+
+def _stream(format_: str, file: BinaryIO) -> Any:
+    return pa.CompressedOutputStream(file, "gzip") if format_ == "csv.gz" else file
+
+
+def _writer(format_: str, file: Any, schema: pa.Schema) -> Any:
+    if format_ == "arrow":
+        return paipc.new_file(file, schema, options=paipc.IpcWriteOptions(compression="zstd"))
+    if format_ != "parquet":
+        return pacsv.CSVWriter(file, schema)
+    # Dictionary-encoded text is written as it comes, but read as text: the schema says so.
+    writer = papq.ParquetWriter(file, schema, store_schema=False, **parquet_settings(schema))
+    read_as = base64.b64encode(plain_schema(schema).serialize())
+    writer.add_key_value_metadata({**schema.metadata, "ARROW:schema": read_as})
+    return writer
 
 
 def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the writer's settings: the bytes of noisy floats compress best side by side."""
+    """Return the writer's settings: noisy floats compress best with their bytes split."""
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     return {
         "compression": "zstd",
@@ -153,6 +189,9 @@ def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
+# --- hidden files -----------------------------------------------------------------------
+
+
 def _create_hidden(path: Path) -> tuple[int, Path]:
     while True:
         part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
@@ -160,26 +199,15 @@ def _create_hidden(path: Path) -> tuple[int, Path]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process lives
         if os.fstat(descriptor).st_nlink:
             return descriptor, part
-        os.close(descriptor)  # taken for a leftover before it was locked
+        os.close(descriptor)  # removed as a leftover before it was locked
 
 
 def _remove_leftovers(path: Path) -> None:
     """Remove hidden files of this copy whose writer is gone."""
-    for part in path.parent.glob(f".{_escaped(path.name)}.{'[0-9a-f]' * 16}.part"):
+    for part in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
         with suppress(OSError), part.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text so that it appears whole, or not at all."""
-    with _telling(path):
-        _remove_leftovers(path)
-        _write_whole(path, text, beside=path)
 
 
 def _write_beside(path: Path, metadata: Mapping[str, Any]) -> None:
@@ -194,11 +222,18 @@ def _write_whole(path: Path, text: str, *, beside: Path) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-            part.chmod(0o666 & ~_umask())
-            part.replace(path)
+            _reveal(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _reveal(part: Path, path: Path) -> None:
+    """Move a hidden file to its place, with the permissions of any new file."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    part.chmod(0o666 & ~mask)
+    part.replace(path)
 
 
 def _sync_directory(directory: Path) -> None:
@@ -209,44 +244,16 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
-    """Turn the system's errors into one line about the copy."""
+def _writing(path: Path) -> Iterator[None]:
+    """Report a copy that cannot be written, in our own words: Arrow's quote cells."""
     try:
         yield
     except OSError as error:
-        reasons = {
-            errno.ENOSPC: "the disk is full",
-            errno.EDQUOT: "the disk quota is used up",
-            errno.EFBIG: "the file would be larger than allowed",
-            errno.EACCES: "no permission",
-            errno.EROFS: "the file system is read-only",
-        }
-        reason = reasons.get(error.errno or 0, error.strerror or "the system refused")
+        reason = _REASONS.get(error.errno or 0, error.strerror or "the system refused")
         raise OutputError(f"{path} cannot be written: {reason}") from None
     except pa.ArrowException:
-        # Arrow's own words quote cells
         raise OutputError(
-            f"{path} cannot be written: a column does not fit this kind of file; try another "
+            f"{path} cannot be written: a column does not fit this format; try another "
             "ending (.parquet or .arrow)"
         ) from None
-
-
-def read_metadata(path: Path) -> dict[str, Any] | None:
-    """Return what a copy says of itself; None if it says nothing."""
-    name = path.name.lower()
-    text: bytes | None = None
-    if name.endswith(PARQUET):
-        text = (papq.read_schema(path).metadata or {}).get(METADATA_KEY)
-    elif name.endswith(ARROW):
-        with pa.memory_map(str(path)) as file:
-            text = (paipc.open_file(file).schema.metadata or {}).get(METADATA_KEY)
-    elif metadata_path(path).is_file():
-        text = metadata_path(path).read_bytes()
-    return dict(json.loads(text)) if text else None

@@ -1,0 +1,173 @@
+"""A CSV file: names from its first line, types from all of its rows, then batches.
+
+A file without a line of names would publish its first record, as names, in every copy.
+So a name that could be a cell is counted: one that occurs in its own column, a number
+with a decimal point, a date, or nothing. Whole numbers alone can be names, such as
+the years of a wide table. Every message names a column or a record, never a cell, and
+not even a name where it may be one.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from cornerwave.errors import ColumnError, SourceError
+from cornerwave.table._csv_types import MOMENT, NUMBER, Guess
+
+CSV_BLOCK_BYTES = 1 << 23
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+_TEXT_NULLS = {
+    "null_values": [""],
+    "strings_can_be_null": True,
+    "quoted_strings_can_be_null": False,
+}
+"""Text is missing where the field is empty; a pair of quotes is an empty text."""
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A CSV file, the types of its columns, and notes on what is odd about some of them."""
+
+    path: Path
+    types: Mapping[str, pa.DataType]
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: Path, types: Mapping[str, pa.DataType] | None) -> "CsvFile":
+        """Open a file with known types; without any, read all rows once to infer them."""
+        names = _names(path)
+        if types is not None:
+            return cls(path, {name: type_ for name, type_ in types.items() if name in names})
+        _check_repeated(names, path.name)
+        return _inferred(cls(path, dict.fromkeys(names, pa.string())))
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the columns. Raises SourceError."""
+        # Text and everything else side by side: they spell missing values differently.
+        texts = [name for name in columns if pa.types.is_string(self.types[name])]
+        others = [name for name in columns if name not in texts]
+        parts = [
+            self._batches(names, nulls)
+            for names, nulls in ((texts, _TEXT_NULLS), (others, {}))
+            if names
+        ]
+        for batches in zip(*parts, strict=True):
+            arrays = {name: batch.column(name) for batch in batches for name in batch.schema.names}
+            yield pa.record_batch([arrays[name] for name in columns], names=list(columns))
+
+    def _batches(
+        self, columns: Sequence[str], nulls: Mapping[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        broken: list[int] = []
+
+        def on_invalid_row(row: Any) -> str:
+            broken.append(row.number)
+            return "error"
+
+        try:
+            yield from pacsv.open_csv(
+                self.path,
+                read_options=pacsv.ReadOptions(block_size=CSV_BLOCK_BYTES, use_threads=False),
+                parse_options=pacsv.ParseOptions(
+                    newlines_in_values=True, invalid_row_handler=on_invalid_row
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    column_types=dict(self.types), include_columns=list(columns), **nulls
+                ),
+            )
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise SourceError(_fault(self.path, broken, str(error))) from None
+
+
+def _names(path: Path) -> list[str]:
+    # A broken line is reported, with its number, by the pass that reads them all.
+    lenient = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
+    try:
+        with pacsv.open_csv(path, parse_options=lenient) as csv:
+            return list(csv.schema.names)
+    except pa.ArrowException:
+        raise SourceError(f"{path.name} is empty, malformed or not UTF-8 text") from None
+
+
+def _inferred(text: CsvFile) -> CsvFile:
+    """Return a file with the types of its columns. Raises SourceError for no rows or names."""
+    file, names = text.path.name, [name.strip() for name in text.types]
+    guesses = [Guess() for _ in names]
+    like_cells = {place for place, name in enumerate(names) if _is_value(name)}
+    separator, rows = _separator_of(list(text.types)), 0
+    for batch in text.read(list(text.types)):
+        rows += batch.num_rows
+        for place, (cells, guess) in enumerate(zip(batch.columns, guesses, strict=True)):
+            guess.take(cells)
+            if place not in like_cells and _occurs(names[place], cells):
+                like_cells.add(place)
+        if separator and not pc.all(pc.match_substring(batch.column(0), separator)).as_py():
+            separator = None
+    if rows == 0:
+        raise SourceError(f"{file} has no rows, only a line of column names")
+    if separator:
+        raise SourceError(_separated(file, separator))
+    if len(like_cells) >= max(2, len(names) / 2):
+        raise SourceError(
+            f"{file} seems to have no line of column names: its first line looks like a record. "
+            "Add a line with a name for each column; if there is one, make sure that it "
+            "does not occur again among the rows"
+        )
+    found = dict(zip(text.types, guesses, strict=True))
+    notes = {name: guess.note for name, guess in found.items() if guess.note}
+    return CsvFile(text.path, {name: guess.type for name, guess in found.items()}, notes)
+
+
+def _occurs(name: str, cells: pa.Array) -> bool:
+    return bool(pc.any(pc.equal(pc.utf8_trim_whitespace(cells), name)).as_py())
+
+
+def _is_value(name: str) -> bool:
+    decimal = re.match(NUMBER, name) and "." in name
+    return bool(not name or decimal or re.match(MOMENT, name))
+
+
+def _check_repeated(names: Sequence[str], file: str) -> None:
+    [(repeated, count)] = Counter(names).most_common(1)
+    if count > 1:  # the name may be a cell, and is not shown
+        places = [str(place) for place, name in enumerate(names, start=1) if name == repeated]
+        raise ColumnError(
+            f"{file}: more than one column has the same name (columns {' and '.join(places)}); "
+            "rename them, or add a line of column names if there is none"
+        )
+
+
+def _separator_of(names: Sequence[str]) -> str | None:
+    """Return what may separate the fields of a file with only one column, if not commas."""
+    [name] = names if len(names) == 1 else [""]
+    return next((separator for separator in _SEPARATORS if separator in name), None)
+
+
+def _separated(file: str, separator: str) -> str:
+    return (
+        f"{file}: the fields seem to be separated by {_SEPARATORS[separator]}; "
+        "save the file with commas instead"
+    )
+
+
+def _fault(path: Path, broken: list[int], text: str) -> str:
+    """Say what is wrong with a file, without Arrow's own words, which quote cells."""
+    if broken:
+        if separator := _separator_of(_names(path)):
+            return _separated(path.name, separator)
+        where = f"{path.name}: record {broken[0]}, counting the header"
+        return f"{where}, has more or fewer fields than the header"
+    if "UTF8" in text or "utf-8" in text:
+        return f"{path.name} is not UTF-8 text; convert it first (for example with iconv)"
+    if converted := re.match(r"In CSV column #(\d+):.*conversion error", text):
+        column = _names(path)[int(converted[1])]
+        return f"{path.name}: column {column!r} no longer holds the kind of values it held before"
+    return f"{path.name} is not a well-formed CSV file"

@@ -1,0 +1,154 @@
+"""What is done to a copy after the noise: rounding to the source's type, clipping to bounds.
+
+Both are functions of the copy alone, chosen copy by copy. A set of rounded or clipped
+copies never reveals more than the raw copy at the least noise in the set.
+
+Rounding takes the nearest value of the type within the bounds, so that whatever lies
+beyond becomes the outermost one.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats
+from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.table._schema import Column, Schema, listed
+from cornerwave.table._types import ends_of, nearest, plain_type, step_of, type_named, unit_of
+
+if TYPE_CHECKING:
+    from cornerwave.table.scale import Scale
+
+Bound = float | date | None
+"""Where a clipped column ends: a number, a date or a datetime; None leaves it open."""
+_Bounds = tuple[float | None, float | None]
+
+REACH = 12.0
+"""No value of a copy is this many standard deviations from the mean: normal noise exceeds
+it once in 10^33 cells."""
+
+_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Which numeric columns are rounded to their type, and which are clipped to bounds."""
+
+    round: frozenset[str] = frozenset()
+    clip: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
+
+    def counted(self, schema: Schema) -> "Finish":
+        """Return the same with bounds as numbers, as copies count: days, seconds, or plain."""
+        known = {column.name: column.unit for column in schema.columns}
+        return replace(
+            self, clip={name: _bounds(self.clip, name, known.get(name)) for name in self.clip}
+        )
+
+    def check(self, schema: Schema) -> None:
+        """Raise ColumnError unless all named columns are perturbed numbers, within bounds."""
+        named = sorted({*self.round, *self.clip})
+        if wrong := [name for name in named if name not in schema.perturbed]:
+            raise ColumnError(
+                f"{listed(wrong)}: only perturbed numbers can be rounded or clipped; these are "
+                f"{listed(schema.perturbed)}"
+            )
+        columns = [schema.column(name) for name in named]
+        for column in columns:
+            self._check_bounds(column)
+        doubles = [c.name for c in columns if type_named(c.type) == pa.float64()]
+        if idle := [name for name in doubles if name in self.round]:
+            warnings.warn(
+                f"{listed(idle)}: floats in the source, so rounding does not change them",
+                CornerwaveWarning,
+                stacklevel=3,
+            )
+
+    def _check_bounds(self, column: Column) -> None:
+        name, type_ = column.name, type_named(column.type)
+        low, high = self._bounds(name, column.unit)
+        if name in self.clip and low is None and high is None:
+            raise ColumnError(f"{name!r}: clip has no bound; give at least one")
+        if any(bound is not None and not np.isfinite(bound) for bound in (low, high)):
+            raise ColumnError(f"{name!r}: clip takes finite bounds; leave one out to open it")
+        if low is not None and high is not None and low > high:
+            raise ColumnError(f"{name!r}: clip from {low:g} to {high:g}; give the lower first")
+        if name in self.round and type_ is not None:
+            least, most = ends_of(type_, low, high)
+            if least > most:
+                raise ColumnError(
+                    f"{name!r}: no value of type {type_} lies within the bounds; widen them"
+                )
+
+    def type_of(self, name: str, source: pa.DataType) -> pa.DataType:
+        """Return the type of a perturbed column in the copy."""
+        return plain_type(source) if name in self.round else pa.float64()
+
+    def apply(self, name: str, values: Floats, source: pa.DataType) -> pa.Array:
+        """Return a perturbed column as it is released; NaN is missing."""
+        low, high = self._bounds(name, unit_of(source))
+        if name in self.round:
+            return nearest(values, plain_type(source), low, high)
+        if low is not None or high is not None:
+            values = np.clip(values, low, high)
+        return pa.array(values, from_pandas=True)
+
+    def describe(
+        self, name: str, source: pa.DataType, *, mean: float, deviation: float, scale: "Scale"
+    ) -> dict[str, Any]:
+        """Return what the copy's metadata says about a column.
+
+        `mean` and `deviation` are the copy's, on the column's scale. The ends of a
+        rounded column's type count as bounds where values of the copy can reach them.
+        """
+        low, high = self._bounds(name, unit_of(source))
+        if name not in self.round:
+            return {"rounded": None, "clipped": _clipped(low, high)}
+        type_ = plain_type(source)
+        step = step_of(type_)
+        least, most = (float(end * (step or Fraction(1))) for end in ends_of(type_, low, high))
+        far = REACH * deviation
+        lowest, highest = scale.backward(np.array([mean - far, mean + far]))
+        return {
+            "rounded": None if step is None else float(step),
+            "clipped": _clipped(
+                least if low is not None or least > lowest else None,
+                most if high is not None or most < highest else None,
+            ),
+        }
+
+    def _bounds(self, name: str, unit: str | None) -> _Bounds:
+        """Return a column's bounds in the unit of its copies. Raises ColumnError."""
+        try:
+            low, high = self.clip.get(name, (None, None))
+        except (TypeError, ValueError):
+            raise ColumnError(
+                f"{name!r}: clip takes a pair (low, high), with None for an open end"
+            ) from None
+        return _in_unit(low, name, unit), _in_unit(high, name, unit)
+
+
+def _clipped(low: float | None, high: float | None) -> list[float | None] | None:
+    return None if low is None and high is None else [low, high]
+
+
+def _in_unit(bound: Any, name: str, unit: str | None) -> float | None:
+    if bound is None:
+        return None
+    has_dates = unit is not None and "1970" in unit
+    if has_dates and isinstance(bound, date):
+        if isinstance(bound, datetime):
+            seconds = bound.replace(tzinfo=bound.tzinfo or UTC).timestamp()
+        else:
+            seconds = float((bound - date(1970, 1, 1)).days * _DAY)
+        return seconds / _DAY if str(unit).startswith("days") else seconds
+    if not isinstance(bound, Real) or isinstance(bound, bool):
+        kinds = "numbers, dates or datetimes" if has_dates else "numbers"
+        raise ColumnError(f"{name!r}: clip takes {kinds} as bounds, not {type(bound).__name__}")
+    return float(bound)

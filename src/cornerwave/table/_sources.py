@@ -1,0 +1,294 @@
+"""Sources of rows: CSV (also .gz), Parquet, Arrow/Feather, a directory of Parquet, a frame.
+
+Files are read in groups of a fixed number of rows, so that a table larger than memory
+needs little of it, and so that the rows of a group, and with them the bytes of a copy,
+do not depend on how the file was cut. An error names a column or a line, never a cell.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as papq
+
+from cornerwave.errors import ColumnError, OutputError, SourceError
+from cornerwave.table._csv import CsvFile
+from cornerwave.table._schema import check_distinct
+from cornerwave.table._types import plain_type
+
+BATCH_ROWS = 1 << 16
+
+ENCODED_TEXT = pa.dictionary(pa.int32(), pa.string())
+"""Dictionary-encoded text: faster to read, refresh and write."""
+
+FORMATS = {
+    ".csv": "csv",
+    ".csv.gz": "csv.gz",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+"""The endings of file names, and the format that each stands for."""
+
+Batches = Iterator[pa.RecordBatch]
+Types = Mapping[str, pa.DataType]
+Progress = Callable[[int], None]
+"""Called with the number of rows that have been processed since the last call."""
+
+
+def silent(_rows: int) -> None:
+    """Report no progress."""
+
+
+def format_of(path: str | Path) -> str:
+    """Return the format of a file by its ending. Raises OutputError for any other ending.
+
+    >>> format_of("copy.CSV.gz"), format_of("copy.feather")
+    ('csv.gz', 'arrow')
+    """
+    name = Path(path).name
+    for ending, format_ in FORMATS.items():
+        if name.lower().endswith(ending):
+            return format_
+    raise OutputError(f"{name}: the ending must be one of {', '.join(FORMATS)}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that can be read again and again, always in the same order.
+
+    `path` is its file (None for a frame in memory), `frame_kind` the library that a copy
+    goes back to; `notes` say what is odd about a column, by its name.
+    """
+
+    schema: pa.Schema
+    open: Callable[[Sequence[str]], Batches] = field(repr=False)
+    path: Path | None = None
+    frame_kind: Any = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_distinct(self.schema.names)
+
+    def batches(self, columns: Sequence[str]) -> Batches:
+        """Yield the named columns, batch by batch; raise SourceError if they cannot be read."""
+        if missing := [name for name in columns if name not in self.schema.names]:
+            raise ColumnError(f"the table has no column {', '.join(map(repr, missing))}")
+        with _reading(self.name):
+            yield from self.open(columns)
+
+    def groups(self, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
+        """Yield tables of exactly `rows` rows, the last one of what is left."""
+        held: list[pa.RecordBatch] = []
+        count = 0
+        for batch in self.batches(columns):
+            while count + batch.num_rows >= rows:
+                take = rows - count
+                yield pa.Table.from_batches([*held, batch.slice(0, take)])
+                held, count, batch = [], 0, batch.slice(take)
+            if batch.num_rows:
+                held.append(batch)
+                count += batch.num_rows
+        if held:
+            yield pa.Table.from_batches(held)
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        return self.path.name if self.path else "the frame"
+
+
+def open_source(what: Any, types: Types | None = None) -> Source:
+    """Open a path or a frame (pandas, polars, pyarrow, or any other that speaks Arrow).
+
+    `types` fixes the types of a CSV's columns, as they were at registration; without
+    it the whole file is read once to infer them. Raises SourceError.
+    """
+    if not isinstance(what, str | Path):
+        return _open_frame(what)
+    path = Path(what).absolute()
+    with _reading(path.name):
+        if not path.exists():
+            raise SourceError(f"there is no file {path}")
+        return _open_file(path, types)
+
+
+def _open_file(path: Path, types: Types | None) -> Source:
+    try:
+        format_ = "parquet" if path.is_dir() else format_of(path)
+    except OutputError as error:
+        raise SourceError(f"{error}, or a directory of .parquet files") from None
+    if format_ == "parquet":
+        return _open_parquet(path, types or {})
+    if format_ == "arrow":
+        return _open_arrow(path)
+    csv = CsvFile.open(path, types)
+    return Source(pa.schema(list(csv.types.items())), csv.read, path, notes=csv.notes)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Report a file that cannot be read, in our own words: those of libraries quote cells."""
+    try:
+        yield
+    except OSError as error:
+        # errors of the system have a number, those of Arrow have none
+        reason = os.strerror(error.errno) if error.errno else _DAMAGED
+        raise SourceError(f"{name} cannot be read: {reason}") from None
+    except (pa.ArrowException, UnicodeDecodeError, EOFError):
+        raise SourceError(f"{name} cannot be read: {_DAMAGED}") from None
+
+
+_DAMAGED = "it is damaged, or not the kind of file that its ending says"
+
+# --- Arrow files and frames -------------------------------------------------------------
+
+
+def _open_arrow(path: Path) -> Source:
+    def read(columns: Sequence[str]) -> Batches:
+        with pa.memory_map(str(path)) as content:
+            file = pa.ipc.open_file(content)
+            for index in range(file.num_record_batches):
+                yield file.get_batch(index).select(list(columns))
+
+    with pa.memory_map(str(path)) as content:
+        return Source(pa.ipc.open_file(content).schema, read, path)
+
+
+def _open_frame(frame: Any) -> Source:
+    try:
+        table, kind = _arrow_of(frame)
+    except ColumnError:
+        raise
+    except Exception:  # the words of a library may quote a cell
+        raise SourceError(
+            f"a {type(frame).__name__} is neither a path nor a table: give a file, or a frame "
+            "of pandas, polars, pyarrow or another library that speaks Arrow"
+        ) from None
+    return Source(
+        table.schema,
+        lambda columns: iter(table.select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)),
+        frame_kind=kind,
+    )
+
+
+def _arrow_of(frame: Any) -> tuple[pa.Table, Any]:
+    """Return any frame as an Arrow table, with the library it should go back to."""
+    native: Any = None
+    try:
+        native = nw.from_native(frame, eager_only=True, pass_through=True)
+        if isinstance(native, nw.DataFrame):
+            return native.to_arrow(), native.implementation
+    except nw.exceptions.DuplicateError:
+        raise ColumnError("more than one column of the frame has the same name") from None
+    except _NO_COLUMN:
+        raise ColumnError(
+            f"{_mixed(native)} mixes kinds of values, or holds numbers beyond 64 bits; "
+            "make it one kind, or leave it out of the frame"
+        ) from None
+    return pa.table(frame), nw.Implementation.PYARROW
+
+
+_NO_COLUMN = (TypeError, ValueError, OverflowError, pa.ArrowException)
+
+
+def _mixed(frame: Any) -> str:
+    """Name the first column of a frame that Arrow cannot hold."""
+    for name in frame.columns if isinstance(frame, nw.DataFrame) else ():
+        try:
+            frame.select(name).to_arrow()
+        except _NO_COLUMN:
+            return f"column {name!r} of the frame"
+    return "a column of the frame"
+
+
+# --- Parquet: a file, or a directory of them, whose folders may name columns too ---------
+
+
+def _open_parquet(path: Path, types: Types) -> Source:
+    """Open a file or a directory; `types` decide where its files disagree about a column.
+
+    The columns of a directory are those of all its files: a column that only the last
+    of them has needs a decision like any other, and is missing in the others.
+    """
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise SourceError(f"{path} holds no .parquet file")
+    schemas = [papq.read_schema(file) for file in files]
+    for schema in schemas:
+        check_distinct(schema.names)
+    dataset = pads.dataset(
+        [str(file) for file in files],
+        format="parquet",
+        partitioning=pads.partitioning(flavor="hive") if path.is_dir() else None,
+        partition_base_dir=str(path) if path.is_dir() else None,
+    )
+    union = _union([dataset.schema, *schemas], types, path)
+
+    def read(columns: Sequence[str]) -> Batches:
+        for fragment in dataset.get_fragments():
+            yield from _read_fragment(fragment, union, columns)
+
+    return Source(union, read, path)
+
+
+def _union(schemas: Sequence[pa.Schema], fixed: Types, path: Path) -> pa.Schema:
+    """Return the columns of all schemas, in the order of their first appearance."""
+    found: dict[str, dict[pa.DataType, None]] = {}
+    for schema in schemas:
+        for part in schema:
+            found.setdefault(part.name, {})[part.type] = None
+    return pa.schema(
+        [
+            (name, fixed[name] if len(types) > 1 and name in fixed else _joined(name, types, path))
+            for name, types in found.items()
+        ]
+    )
+
+
+def _joined(name: str, types: Iterable[pa.DataType], path: Path) -> pa.DataType:
+    schemas = [pa.schema([(name, type_)]) for type_ in types]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").field(name).type
+    except pa.ArrowException:
+        raise ColumnError(
+            f"{path.name}: the files disagree about column {name!r}: it is "
+            f"{' and '.join(map(str, types))}; write them with one type"
+        ) from None
+
+
+def _read_fragment(fragment: Any, schema: pa.Schema, columns: Sequence[str]) -> Batches:
+    """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it."""
+    folders = pads.get_partition_keys(fragment.partition_expression)
+    own = papq.read_schema(fragment.path)
+    present = [name for name in columns if name in own.names]
+    texts = [name for name in present if own.field(name).type == pa.string()]
+    with papq.ParquetFile(fragment.path, pre_buffer=False, read_dictionary=texts) as file:
+        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=present):
+            arrays = [
+                _as(batch.column(name), schema.field(name).type)
+                if name in present
+                else _repeated(folders.get(name), batch.num_rows, schema.field(name).type)
+                for name in columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return a column as a type; text stays dictionary-encoded."""
+    return array.cast(ENCODED_TEXT if type_ == pa.string() else type_)
+
+
+def _repeated(value: Any, rows: int, type_: pa.DataType) -> pa.Array:
+    if type_ == pa.string() or pa.types.is_dictionary(type_):
+        encoded = pa.repeat(pa.scalar(value, plain_type(type_)), rows).dictionary_encode()
+        return encoded if type_ == pa.string() else encoded.cast(type_)
+    return pa.repeat(pa.scalar(value, type_), rows)
