@@ -155,8 +155,9 @@ class Dataset:
 
         `levels` maps recipients to levels, or lists (recipient, level) pairs.
         """
-        finish = (finish or Finish()).counted(self.frozen.schema)
+        finish = finish or Finish()
         finish.check(self.frozen.schema)
+        finish = finish.counted(self.frozen.schema)
         pairs = list(levels.items() if isinstance(levels, Mapping) else levels)
         if not pairs:
             raise LevelError("no copy was asked for; name a recipient and a level")

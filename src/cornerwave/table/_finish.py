@@ -46,9 +46,8 @@ class Finish:
 
     def counted(self, schema: Schema) -> "Finish":
         """Return the same with bounds as numbers, as copies count: days, seconds, or plain."""
-        known = {column.name: column.unit for column in schema.columns}
         return replace(
-            self, clip={name: _bounds(self.clip, name, known.get(name)) for name in self.clip}
+            self, clip={name: self._bounds(name, schema.column(name).unit) for name in self.clip}
         )
 
     def check(self, schema: Schema) -> None:
