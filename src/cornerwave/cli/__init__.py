@@ -1,7 +1,7 @@
 """The command line. It imports what a command needs when the command runs.
 
     owner.py       init, register, inspect, ledger, coalition, report
-    copies.py      release
+    copies.py      release, again
     adversary.py   audit, attack
     researcher.py  demo, reproduce
     options.py     what commands share; screen.py prints
@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from cornerwave.cli.adversary import attack, audit
-from cornerwave.cli.copies import release
+from cornerwave.cli.copies import again, release
 from cornerwave.cli.owner import coalition, init, inspect, ledger, register, report
 from cornerwave.cli.researcher import demo, reproduce
 from cornerwave.cli.screen import say, show_warning, tell_places
@@ -33,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich help takes longer to import than to read
 )
-_OWNER = (init, register, inspect, release, ledger, coalition, report)
+_OWNER = (init, register, inspect, release, again, ledger, coalition, report)
 for _command in (*_OWNER, audit, attack, demo, reproduce):
     app.command()(_command)
 

@@ -1,4 +1,4 @@
-"""`release`: who gets which level, and where to."""
+"""`release` and `again`: who gets which level, and where to."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +10,9 @@ from cornerwave.cli.screen import progress, say
 from cornerwave.errors import ColumnError, LevelError, OutputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cornerwave.dataset import Release
     from cornerwave.levels import Level
 
 
@@ -66,8 +69,58 @@ def release(
     copies = [(made, path) for made, (_, _, path) in zip(releases, requests, strict=True)]
     with progress("Releasing", dataset.frozen.rows) as advance:
         paths = write_all(copies, force=force, threads=threads, progress=advance)
-    for made, path in zip(releases, paths, strict=True):
-        say(f"{path}: for {made.recipient}, privacy {made.level.privacy:g}")
+    for made, path, (_, asked, _) in zip(releases, paths, requests, strict=True):
+        note = "" if asked == made.level else f" (rounded up from {asked.privacy:g})"
+        say(f"{path}: for {made.recipient}, privacy {made.level.privacy:g}{note}")
+
+
+def again(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    recipient: Annotated[str, typer.Argument(help="Who holds the copy.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to; NAME-RECIPIENT.FORMAT here.")
+    ] = None,
+    privacy: Annotated[
+        float | None, typer.Option(metavar="P", help="Which of several copies, by its privacy.")
+    ] = None,
+    noise: Annotated[
+        float | None, typer.Option(metavar="V", help="Which of several copies, by its noise.")
+    ] = None,
+    source: SourceOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    vault: VaultOption = None,
+) -> None:
+    """Make a recipient's copy once more from the ledger, byte for byte."""
+    from cornerwave.dataset import FRAME
+    from cornerwave.levels import Level
+    from cornerwave.table import format_of
+
+    dataset = open_vault(vault).dataset(name, source=source)
+    held = dataset.again(recipient)
+    if privacy is not None or noise is not None:
+        level = Level.of(noise=noise, privacy=privacy).on_lattice()
+        held = [(copy, format_) for copy, format_ in held if copy.level == level]
+    if out is not None and len(held) > 1:
+        held = [(copy, format_) for copy, format_ in held if format_ == format_of(out)]
+    if len(held) != 1:
+        raise LevelError(_which(name, recipient, dataset.again(recipient)))
+    [(copy, format_)] = held
+    if format_ == FRAME and out is None:
+        raise OutputError("this copy was handed over in memory; name a file with --out")
+    if out is not None and format_ not in (FRAME, format_of(out)):
+        raise OutputError(f"the copy is a .{format_} file; name one with that ending in --out")
+    place = out or _outputs(name, [recipient], None)[0].with_suffix(f".{format_}")
+    with progress("Releasing", dataset.frozen.rows) as advance:
+        path = copy.write(place, force=force, progress=advance)
+    say(f"{path}: for {recipient}, privacy {copy.level.privacy:g}, as it was released")
+
+
+def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> str:
+    copies = ", ".join(f"privacy {copy.level.privacy:g} as {form}" for copy, form in held)
+    return (
+        f"{recipient!r} holds these copies of {name!r}: {copies}. Choose one with --privacy or "
+        "--noise, and with the ending of --out"
+    )
 
 
 def _requests(
@@ -112,9 +165,7 @@ def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
         raise OutputError("give one --out FILE for each --to, or one --out that is a directory")
     folder = out[0] if out else Path()
     if strange := [r for r in to if Path(r).name != r or r.startswith(".")]:
-        raise OutputError(
-            f"{strange[0]!r} is no good as part of a file name; name a file with --out"
-        )
+        raise OutputError(f"{strange[0]!r} cannot be part of a file name; name a file with --out")
     return [folder / f"{name}-{recipient}.parquet" for recipient in to]
 
 
