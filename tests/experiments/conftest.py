@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 from threadpoolctl import threadpool_limits
 
-from cornerwave.experiments import Effort, Setting, people
+from cornerwave.experiments import Effort, Setting, _drawing, people
 from cornerwave.experiments._requests import requested
 
 QUICK = Effort(
@@ -21,6 +23,10 @@ QUICK = Effort(
 """Enough to see that everything runs."""
 
 
+def first_rows(table, rows):
+    return replace(table, rows=table.rows[:rows])
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
     """Idle threads of numeric libraries spin, and slow down tests that run side by side."""
@@ -28,10 +34,17 @@ def one_thread():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def small_figures():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(_drawing.STYLE, "savefig.dpi", 40)
+        yield
+
+
 @pytest.fixture(scope="session")
 def setting():
     """Twelve copies of 20,000 people."""
-    return Setting(people().head(20_000), 1, QUICK)
+    return Setting(first_rows(people(), 20_000), 1, QUICK)
 
 
 @pytest.fixture(scope="session")

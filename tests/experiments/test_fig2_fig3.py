@@ -7,6 +7,7 @@ import pytest
 
 from cornerwave.experiments import Verdict, _fig2, _fig3
 from cornerwave.experiments._requests import Joint, StackedMoments, requested
+from tests.experiments.conftest import first_rows
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_knowing_the_shape_of_the_noise_replaces_the_covariance(curves):
 
 
 def test_another_seed_holds_as_well(setting):
-    other = replace(setting, seed=7, table=setting.table.head(6_000))
+    other = replace(setting, seed=7, table=first_rows(setting.table, 6_000))
     curves = _fig2.measure(other, requested(other))
     assert not failed(_fig2.state_ours(curves["ours"]))
     assert not failed(_fig2.state_independent(curves["independent"]))

@@ -31,6 +31,7 @@ from cornerwave.experiments import (
     reproduce,
 )
 from cornerwave.experiments._input_table import cancer, iris
+from tests.experiments.conftest import first_rows
 
 EXACT = ("table2", "fig1", "examples", "theorems", "fig2", "fig3")
 """The quick parts whose numbers depend on the seed alone."""
@@ -40,7 +41,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "reproduction.md"
 
 @pytest.fixture(scope="module")
 def small(setting):
-    return replace(setting, table=people().head(4_000))
+    return replace(setting, table=first_rows(people(), 4_000))
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ WAYS = {
 
 def by_matrices(x: Floats, existing: Floats, noise: Floats, rng: np.random.Generator) -> Floats:
     """Return new copies of x (T,) by the paper's formula; `existing` is (L, T) of noise."""
+    # Z_new = C K_old^-1 Z_old + chol(K_new - C K_old^-1 C') white, all rows in one product.
     mean, spread = matrix_formula(noise.tolist(), len(existing))
     white = rng.standard_normal((len(spread), len(x)))
     fresh = np.linalg.cholesky(spread) @ (x.std(ddof=1) * white)

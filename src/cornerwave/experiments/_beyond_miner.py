@@ -37,6 +37,7 @@ Losses = dict[tuple[str, str], Floats]
 
 def losses(X: Floats, copy: Floats, noise: float) -> dict[str, float]:
     """Return how far each computation on a copy (T, N) is from the one on X."""
+    # Right for noise shaped like K; per column it is right for the variances only.
     K, K_Y = np.cov(X.T), np.cov(copy.T) / (1 + noise)
     deviation = np.sqrt(np.diag(K))
     return {

@@ -95,6 +95,7 @@ def state(case: Case, copies: dict[str, list[Floats]]) -> Statement:
     """Judge one error of the case study, exactly and as sampled."""
     held = [copies[case.scheme][i] for i in case.copies]
     exact, sampled = exact_error(case.across), sampled_error(held, case.across)
+    # 1e-4 is for the measured K and the grid of the copies; the rest is the sampling error.
     allowed = bound(len(CASES)) * spread_of_error(case.across, rows=len(held[0])) + 1e-4
     return Statement.judged(
         source="Case study",

@@ -147,7 +147,7 @@ def measure(setting: Setting) -> Scaling:
 
 
 def _demand(X: Floats, noise: Floats) -> Work:
-    K, levels = np.cov(X.T), noise.tolist()
+    K, levels = np.cov(X.T), noise.tolist()  # K is factored anew in each call: N^3, once per T
     return lambda: on_demand(X, noise=levels, covariance=K, unsafe_seed=0, threads=1)
 
 

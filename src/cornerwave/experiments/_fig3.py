@@ -72,6 +72,7 @@ def _slower(errors: Errors) -> Statement:
         source=SOURCE,
         claim="The cumulative histogram of our scheme reaches 1 much more slowly than that of "
         "independent noise.",
+        # Both shares are of T rows and have a deviation of at most 1 / (2 sqrt T) each.
         holds=min(leads) > bound(len(leads)) / np.sqrt(rows),
         measured="median error, ours against independent: "
         + "; ".join(f"M = {m}: {_shown(a)} against {_shown(b)}" for m, a, b in medians),

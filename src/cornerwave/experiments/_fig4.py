@@ -126,6 +126,8 @@ def state(accuracies: Accuracies) -> tuple[Statement, ...]:
 
 
 def _same_on_average(accuracies: Accuracies, data: str, classifier: str) -> Statement:
+    # Seeds are independent, levels of one seed are not. Equivalence takes two things: no
+    # significant difference, and an interval that is narrow enough to exclude a large one.
     by_seed = accuracies.difference(data, classifier).mean(axis=1)
     mean, margin = (float(x) for x in interval(by_seed, comparisons=len(accuracies.pairs)))
     single = float(np.abs(accuracies.difference(data, classifier)).max())

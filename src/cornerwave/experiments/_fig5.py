@@ -61,7 +61,7 @@ def regenerated(x: Floats, noise: Floats, wanted: range) -> Floats:
     """Return the wanted copies of x (T,) from a key and the levels in order."""
     reading = Reading(steps(noise.tolist()), list(wanted))
     reader = Reader(reading, bytes(32), columns=1, rows=BLOCK_ROWS)
-    deviation = x.std(ddof=1)
+    deviation = x.std(ddof=1)  # the factor of K for one column
     copies = np.empty((len(wanted), len(x)))
     for start in range(0, len(x), BLOCK_ROWS):
         part = slice(start, min(start + BLOCK_ROWS, len(x)))

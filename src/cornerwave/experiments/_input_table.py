@@ -4,7 +4,7 @@ The paper's CENSUS is not public; age and wage of 100,000 people take its place.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -37,11 +37,6 @@ class InputTable:
     rows: Floats
     classes: Ints | None = None
     note: str = ""
-
-    def head(self, rows: int) -> "InputTable":
-        """Return the first rows of the table."""
-        classes = None if self.classes is None else self.classes[:rows]
-        return replace(self, rows=self.rows[:rows], classes=classes)
 
     def label(self, column: int) -> str:
         """Return a column's name with its unit, for an axis."""

@@ -139,6 +139,7 @@ class Joint:
         """Return the least error of any linear estimate on these rows."""
         N, size = self.columns, self.columns * (copies + 1)
         J, mu = self.moments.covariance, self.moments.mean
+        # Least squares on these rows: A = K_XY K_Y^-1, with the moments of the rows themselves.
         A = np.asarray(np.linalg.solve(J[N:size, N:size], J[N:size, :N]).T, dtype=np.float64)
         return self.error(A, self.mean - A @ mu[N:size])
 
