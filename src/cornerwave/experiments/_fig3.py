@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.stats import ks_2samp
 
 from cornerwave.arrays import Floats
 from cornerwave.attack import Llse
@@ -111,13 +112,7 @@ def _identical(errors: Errors) -> Statement:
 
 def _distance(one: Floats, other: Floats) -> float:
     """Return the largest distance between two cumulative histograms, over all columns."""
-    return max(_kolmogorov(a, b) for a, b in zip(one.T, other.T, strict=True))
-
-
-def _kolmogorov(one: Floats, other: Floats) -> float:
-    points = np.concatenate([one, other])
-    below = [np.searchsorted(np.sort(x), points, side="right") / len(x) for x in (one, other)]
-    return float(np.abs(below[0] - below[1]).max())
+    return float(ks_2samp(one, other, method="asymp").statistic.max())
 
 
 def _nearer(errors: Errors) -> Statement:
