@@ -24,7 +24,7 @@ import pyarrow.parquet as papq
 from cornerwave.algorithms import on_demand, parallel
 from cornerwave.audit import measured
 from cornerwave.dataset import write_all
-from cornerwave.experiments.clock import shortest
+from cornerwave.experiments import shortest
 from cornerwave.levels import Level
 from cornerwave.noise import Reading, steps
 from cornerwave.owner import Vault

@@ -54,20 +54,19 @@ def reproduce(
 
 
 def _experiments() -> Any:
-    """Return the module that runs experiments; raise ExtraMissing without its packages."""
+    """Return the package of the experiments; raise ExtraMissing without its packages."""
     try:
-        from cornerwave.experiments import run
+        from cornerwave import experiments
     except ModuleNotFoundError as error:
         raise ExtraMissing(
             f"reproduce needs {error.name}, which is not installed: "
             "pip install 'cornerwave[experiments]'"
         ) from None
-    return run
+    return experiments
 
 
 def _setting(data: Path | None, columns: str | None, seed: int) -> Any:
-    from cornerwave.experiments.setting import Setting
-    from cornerwave.experiments.tables import people, table_of
+    from cornerwave.experiments import Setting, people, table_of
 
     if (data is None) != (columns is None):
         raise ColumnError("--data FILE and --columns A,B,... go together; name the columns to use")

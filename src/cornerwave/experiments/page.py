@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from cornerwave.experiments.result import Columns, Result
-from cornerwave.experiments.setting import Setting
-from cornerwave.experiments.statement import Statement, Verdict
-from cornerwave.experiments.table2 import PAPER
+from cornerwave.experiments._fig1 import PAPER
+from cornerwave.experiments._part import Columns, Result, Setting, Statement, Verdict
 
 MARKS = {Verdict.HOLDS: "✓", Verdict.REMARK: "✓*", Verdict.FAILS: "✗"}
 CLASSES = {Verdict.HOLDS: "holds", Verdict.REMARK: "remark-verdict", Verdict.FAILS: "fails"}

@@ -1,9 +1,10 @@
-"""What a classifier makes of a copy, for both schemes (the paper's Figure 4).
+"""Accuracy of classifiers on copies, for both schemes (Figure 4).
 
 A decision tree and a support vector machine with a radial kernel are trained and
 tested on copies at 20 levels, by cross validation. The paper calls the accuracies of
 the two schemes identical. A copy at one level has the same distribution under both,
-so the means must agree; single runs differ, as the draws do. Seeds repeat the whole.
+so the means must agree; single runs differ because the draws do. Everything is
+repeated over several seeds.
 """
 
 from collections.abc import Sequence
@@ -12,29 +13,35 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 from sklearn import config_context
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from cornerwave.arrays import Floats
-from cornerwave.attack.schemes import Independent
-from cornerwave.experiments.requests import one_by_one
-from cornerwave.experiments.result import Columns, Drawing, Result
-from cornerwave.experiments.setting import Setting
-from cornerwave.experiments.statement import Statement
-from cornerwave.experiments.style import INDEPENDENT, OURS, figure
-from cornerwave.experiments.tables import Table, cancer, iris
+from cornerwave.attack import Independent
+from cornerwave.experiments._drawing import INDEPENDENT, OURS, Drawing, figure, legend
+from cornerwave.experiments._input_table import InputTable, cancer, iris
+from cornerwave.experiments._part import (
+    CONFIDENCE,
+    Columns,
+    Result,
+    Setting,
+    Statement,
+    interval,
+    stacked,
+)
+from cornerwave.experiments._requests import one_by_one
 
+SOURCE = "Experiment 1, Figure 4"
 CLASSIFIERS = ("decision tree", "RBF SVM")
 SCHEMES = {"ours": OURS, "independent": INDEPENDENT}
-CONFIDENCE = 0.95
 MARGIN = 0.02
-"""Mean accuracies closer than this, with their interval, count as the same."""
+"""Mean accuracies whose interval stays within this of each other count as the same."""
 
-LOWEST, HIGHEST = 0.05, 1.0
+LEVELS = (0.05, 1.0)
 SMALL_TABLE, SMALL_TABLE_SEEDS = 300, 8
+"""A table with fewer rows is repeated more often: it costs little and its accuracies vary more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +57,7 @@ class Accuracies:
         return list(dict.fromkeys((data, classifier) for data, classifier, _ in self.of))
 
     def difference(self, data: str, classifier: str) -> Floats:
-        """Return ours less independent, (seeds, levels)."""
+        """Return ours minus independent, (seeds, levels)."""
         ours, independent = (self.of[data, classifier, scheme] for scheme in SCHEMES)
         return ours - independent
 
@@ -62,14 +69,9 @@ def classifier_of(name: str, *, seed: int) -> Any:
     return SVC(kernel="rbf")
 
 
-def seeds_of(table: Table, seeds: int) -> int:
-    """Return how often to repeat: a small table costs little, and its accuracies spread more."""
+def seeds_of(table: InputTable, seeds: int) -> int:
+    """Return how many seeds to repeat a table with."""
     return seeds * SMALL_TABLE_SEEDS if len(table.rows) < SMALL_TABLE else seeds
-
-
-def levels(count: int) -> Floats:
-    """Return the noise levels of the figure, ascending."""
-    return np.linspace(LOWEST, HIGHEST, count)
 
 
 def copies_of(X: Floats, noise: Floats, *, seed: int) -> dict[str, list[Floats]]:
@@ -78,7 +80,7 @@ def copies_of(X: Floats, noise: Floats, *, seed: int) -> dict[str, list[Floats]]
     return {"ours": one_by_one(X, noise, seed=seed), "independent": independent}
 
 
-def accuracy(table: Table, copy: Floats, classifier: str, *, folds: int, seed: int) -> float:
+def accuracy(table: InputTable, copy: Floats, classifier: str, *, folds: int, seed: int) -> float:
     """Return the mean accuracy on a copy by cross validation."""
     split = StratifiedKFold(folds, shuffle=True, random_state=seed)
     classes, scores = np.asarray(table.classes), []
@@ -90,10 +92,10 @@ def accuracy(table: Table, copy: Floats, classifier: str, *, folds: int, seed: i
     return float(np.mean(scores))
 
 
-def measure(setting: Setting, tables: Sequence[Table]) -> Accuracies:
+def measure(setting: Setting, tables: Sequence[InputTable]) -> Accuracies:
     """Return all accuracies, table by table and seed by seed."""
     effort = setting.effort
-    noise = levels(effort.utility_levels)
+    noise = np.linspace(*LEVELS, effort.utility_levels)
     found: dict[tuple[str, str, str], list[list[float]]] = {}
     with config_context(assume_finite=True, skip_parameter_validation=True):
         for table in tables:
@@ -107,7 +109,7 @@ def measure(setting: Setting, tables: Sequence[Table]) -> Accuracies:
 
 
 def _scores(
-    table: Table, noise: Floats, *, folds: int, seed: int
+    table: InputTable, noise: Floats, *, folds: int, seed: int
 ) -> dict[tuple[str, str], list[float]]:
     """Return the accuracy at each level, by classifier and scheme."""
     return {
@@ -117,13 +119,6 @@ def _scores(
     }
 
 
-def interval(rows: Floats, *, comparisons: int = 1) -> tuple[Floats, Floats]:
-    """Return mean over seeds and half width of its t interval; rows are (seeds, ...)."""
-    seeds = len(rows)
-    quantile = stats.t.ppf(1 - (1 - CONFIDENCE) / (2 * comparisons), seeds - 1)
-    return rows.mean(axis=0), quantile * rows.std(axis=0, ddof=1) / np.sqrt(seeds)
-
-
 def state(accuracies: Accuracies) -> tuple[Statement, ...]:
     """Test 'identical' for each classifier on each data set, and level by level."""
     statements = [_same_on_average(accuracies, *pair) for pair in accuracies.pairs]
@@ -131,17 +126,19 @@ def state(accuracies: Accuracies) -> tuple[Statement, ...]:
 
 
 def _same_on_average(accuracies: Accuracies, data: str, classifier: str) -> Statement:
+    # Seeds are independent, levels of one seed are not. Equivalence takes two things: no
+    # significant difference, and an interval that is narrow enough to exclude a large one.
     by_seed = accuracies.difference(data, classifier).mean(axis=1)
     mean, margin = (float(x) for x in interval(by_seed, comparisons=len(accuracies.pairs)))
     single = float(np.abs(accuracies.difference(data, classifier)).max())
     return Statement.judged(
-        source="Experiment 1, Figure 4",
+        source=SOURCE,
         claim=f"{data}, {classifier}: both schemes give the same accuracy.",
         holds=abs(mean) <= margin and abs(mean) + margin < MARGIN,
-        measured=f"ours less independent {100 * mean:+.2f} ± {100 * margin:.2f} percentage points "
+        measured=f"ours minus independent {100 * mean:+.2f} ± {100 * margin:.2f} percentage points "
         f"over all levels, {len(by_seed)} seeds; allowed ± {100 * MARGIN:g}",
         remark=f"Equal on average, not identical: single runs differ by up to {100 * single:.1f} "
-        "points, because the draws differ.",
+        "points because their draws differ.",
     )
 
 
@@ -153,7 +150,7 @@ def _same_at_each_level(accuracies: Accuracies) -> Statement:
     apart = sum(int((np.abs(mean) > margin).sum()) for mean, margin in ends)
     largest = max(float(np.abs(mean).max()) for mean, _ in ends)
     return Statement.judged(
-        source="Experiment 1, Figure 4",
+        source=SOURCE,
         claim="The accuracies agree at every noise level.",
         holds=apart == 0,
         measured=f"{apart} of {comparisons} means differ beyond their intervals (family-wise "
@@ -161,52 +158,37 @@ def _same_at_each_level(accuracies: Accuracies) -> Statement:
     )
 
 
-def draw(accuracies: Accuracies, tables: Sequence[Table]) -> Figure:
+def draw(accuracies: Accuracies, tables: Sequence[InputTable]) -> Figure:
     """Draw a panel per data set and classifier: means, with intervals over seeds."""
     drawn = figure(height=5.0)
     panels = drawn.subplots(len(CLASSIFIERS), len(tables), squeeze=False, sharex=True, sharey="col")
     for j, table in enumerate(tables):
-        for i, name in enumerate(CLASSIFIERS):
-            axes = panels[i, j]
+        for axes, name in zip(panels[:, j], CLASSIFIERS, strict=True):
+            # Both schemes have the same levels: shift them so that neither hides the other.
             for (scheme, colour), shift, mark in zip(
                 SCHEMES.items(), (-0.005, 0.005), "os", strict=True
             ):
                 mean, margin = interval(accuracies.of[table.name, name, scheme])
-                axes.errorbar(
-                    accuracies.noise + shift,
-                    100 * mean,
-                    yerr=100 * margin,
-                    color=colour,
-                    marker=mark,
-                    markersize=3,
-                    linewidth=1,
-                    elinewidth=0.8,
-                    label=scheme,
-                )
+                style = {"color": colour, "marker": mark, "markersize": 3, "label": scheme}
+                style |= {"linewidth": 1, "elinewidth": 0.8}
+                axes.errorbar(accuracies.noise + shift, 100 * mean, yerr=100 * margin, **style)
             axes.set_title(f"{table.name}, {name}")
         panels[-1, j].set_xlabel("noise v")
     for axes in panels[:, 0]:
         axes.set_ylabel("accuracy (%)")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=2)
+    legend(drawn, panels[0, 0], ncols=len(SCHEMES))
     return drawn
 
 
 def columns_of(accuracies: Accuracies) -> Columns:
     """Return means and intervals as columns."""
-    numbers: dict[str, list[object]] = {
-        key: [] for key in ("data", "classifier", "scheme", "noise", "accuracy", "margin")
-    }
+    blocks = []
     for (data, classifier, scheme), rows in accuracies.of.items():
         mean, margin = interval(rows)
-        count = len(accuracies.noise)
-        numbers["data"] += [data] * count
-        numbers["classifier"] += [classifier] * count
-        numbers["scheme"] += [scheme] * count
-        numbers["noise"] += accuracies.noise.tolist()
-        numbers["accuracy"] += mean.tolist()
-        numbers["margin"] += margin.tolist()
-    return numbers
+        block = {"data": data, "classifier": classifier, "scheme": scheme}
+        numbers = {"noise": accuracies.noise, "accuracy": mean, "margin": margin}
+        blocks.append(block | {name: values.tolist() for name, values in numbers.items()})
+    return stacked(blocks)
 
 
 def run(setting: Setting) -> Result:
@@ -223,8 +205,8 @@ def run(setting: Setting) -> Result:
     drawing = Drawing("fig4", caption, lambda: draw(accuracies, tables))
     text = (
         "Iris (150 rows, 4 attributes) and Wisconsin breast cancer (699 rows, 9 attributes; "
-        f"{tables[1].note}), {effort.utility_levels} noise levels, each level a copy made on "
-        "demand by us, or independently."
+        f"{tables[1].note}), {effort.utility_levels} noise levels: at each level one copy of ours, "
+        "made on demand, and one with independent noise."
     )
-    title = "Figure 4: what a classifier makes of a copy"
+    title = "Figure 4: accuracy of classifiers on copies"
     return Result(title, text, state(accuracies), (drawing,), {"fig4": columns_of(accuracies)})

@@ -1,25 +1,20 @@
-"""Beyond the paper: what a miner computes from a copy, beside noise that ignores K.
+"""Beyond the paper: what a miner computes from a copy, compared with noise that ignores K.
 
     Y = X + Z,  Cov(Z) = v K:          Cov(Y) = (1 + v) K: same correlations, coefficients, axes
     Cov(Z) = v diag(K):                correlations shrink by 1 + v; coefficients and axes turn
 
-Means are unbiased under both. The miner divides covariances by 1 + v, which it is told.
+Means are unbiased under both. The miner knows v and divides covariances by 1 + v.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from cornerwave.algorithms import parallel
 from cornerwave.arrays import Floats
-from cornerwave.attack.schemes import PerColumn
-from cornerwave.experiments.fig4 import interval
-from cornerwave.experiments.result import Columns, Drawing, Result
-from cornerwave.experiments.setting import Setting
-from cornerwave.experiments.statement import Statement
-from cornerwave.experiments.style import FOURTH, OURS, figure
-from cornerwave.experiments.tables import cancer
+from cornerwave.attack import PerColumn
+from cornerwave.experiments._drawing import FOURTH, OURS, Drawing, figure, legend
+from cornerwave.experiments._input_table import cancer
+from cornerwave.experiments._part import Columns, Result, Setting, Statement, interval
 
 NOISE = (0.1, 0.25, 0.5, 1.0, 2.0)
 SCHEMES = {"ours": ("ours", OURS, "o"), "per-column": ("noise per column", FOURTH, "s")}
@@ -31,15 +26,18 @@ LOSSES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Losses:
-    """Losses (seeds, levels) by what is computed and by scheme."""
-
-    of: dict[tuple[str, str], Floats]
+JUDGED = {
+    "covariances": "covariances",
+    "regression": "regression coefficients",
+    "axis": "the first principal axis",
+}
+Losses = dict[tuple[str, str], Floats]
+"""Losses (seeds, levels) by what is computed and by scheme."""
 
 
 def losses(X: Floats, copy: Floats, noise: float) -> dict[str, float]:
     """Return how far each computation on a copy (T, N) is from the one on X."""
+    # Right for noise shaped like K; per column it is right for the variances only.
     K, K_Y = np.cov(X.T), np.cov(copy.T) / (1 + noise)
     deviation = np.sqrt(np.diag(K))
     return {
@@ -80,32 +78,27 @@ def measure(X: Floats, *, seeds: int, seed: int) -> Losses:
             levels = [losses(X, copy, v) for copy, v in zip(made, NOISE, strict=True)]
             for what in LOSSES:
                 found.setdefault((what, scheme), []).append([level[what] for level in levels])
-    return Losses({key: np.array(rows) for key, rows in found.items()})
+    return {key: np.array(rows) for key, rows in found.items()}
 
 
 def state(measured: Losses) -> tuple[Statement, ...]:
     """Judge that noise shaped like K costs a miner less, at the highest noise."""
-    statements = []
-    for what, name in (
-        ("covariances", "covariances"),
-        ("regression", "regression coefficients"),
-        ("axis", "the first principal axis"),
-    ):
-        (ours, margin), (theirs, their_margin) = (
-            tuple(float(x[-1]) for x in interval(measured.of[what, scheme])) for scheme in SCHEMES
-        )
-        unit = "°" if what == "axis" else ""
-        statements.append(
-            Statement.judged(
-                source="Beyond the paper",
-                claim=f"Noise shaped like K costs a miner less of {name} than noise of the same "
-                "size per column.",
-                holds=ours + margin < theirs - their_margin,
-                measured=f"loss at noise {NOISE[-1]:g}: {ours:.3f} ± {margin:.3f}{unit}, per "
-                f"column {theirs:.3f} ± {their_margin:.3f}{unit}",
-            )
-        )
-    return tuple(statements)
+    return tuple(_costs_less(measured, what) for what in JUDGED)
+
+
+def _costs_less(measured: Losses, what: str) -> Statement:
+    (ours, margin), (theirs, their_margin) = (
+        tuple(float(x[-1]) for x in interval(measured[what, scheme])) for scheme in SCHEMES
+    )
+    unit = "°" if what == "axis" else ""
+    return Statement.judged(
+        source="Beyond the paper",
+        claim=f"Noise shaped like K distorts {JUDGED[what]} less than noise of the same size per "
+        "column.",
+        holds=ours + margin < theirs - their_margin,
+        measured=f"error at noise {NOISE[-1]:g}: {ours:.3f} ± {margin:.3f}{unit}, per column "
+        f"{theirs:.3f} ± {their_margin:.3f}{unit}",
+    )
 
 
 def draw(measured: Losses) -> Figure:
@@ -114,7 +107,7 @@ def draw(measured: Losses) -> Figure:
     panels = drawn.subplots(2, 2, sharex=True).ravel()
     for axes, (what, label) in zip(panels, LOSSES.items(), strict=True):
         for scheme, (name, colour, mark) in SCHEMES.items():
-            mean, margin = interval(measured.of[what, scheme])
+            mean, margin = interval(measured[what, scheme])
             axes.errorbar(
                 NOISE, mean, yerr=margin, color=colour, marker=mark, markersize=4, label=name
             )
@@ -122,15 +115,14 @@ def draw(measured: Losses) -> Figure:
         axes.set_ylim(bottom=0)
     for axes in panels[2:]:
         axes.set_xlabel("noise v")
-    handles, labels = panels[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=2)
+    legend(drawn, panels[0], ncols=len(SCHEMES))
     return drawn
 
 
 def columns_of(measured: Losses) -> Columns:
     """Return means and intervals as columns."""
     numbers: dict[str, list[float]] = {"noise": list(NOISE)}
-    for (what, scheme), rows in measured.of.items():
+    for (what, scheme), rows in measured.items():
         mean, margin = interval(rows)
         numbers[f"{what}_{scheme}"] = mean.tolist()
         numbers[f"{what}_{scheme}_margin"] = margin.tolist()
@@ -141,14 +133,14 @@ def run(setting: Setting) -> Result:
     """Measure, state and draw, on the breast cancer table."""
     measured = measure(cancer().rows, seeds=setting.effort.miner_seeds, seed=setting.seed)
     caption = (
-        "What a miner loses on the breast cancer table, against the noise: mean over "
+        "Errors of a miner on the breast cancer table, against the noise: mean over "
         f"{setting.effort.miner_seeds} copies with 95% intervals. Regression: clump thickness on "
         "the other attributes."
     )
     drawing = Drawing("beyond-miner", caption, lambda: draw(measured))
     text = (
-        "Noise proportional to K only scales the covariance. What is left of the loss is the "
-        "finite number of rows. Per column, with the same variances, correlations shrink."
+        "Noise proportional to K only scales the covariance: the remaining error comes from the "
+        "finite number of rows. Noise per column, with the same variances, shrinks correlations."
     )
     numbers = {"beyond-miner": columns_of(measured)}
     return Result("What a miner computes", text, state(measured), (drawing,), numbers)

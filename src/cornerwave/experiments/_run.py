@@ -1,6 +1,6 @@
 """Run parts of the reproduction and write figures, numbers and the page.
 
-DIR/index.html                    everything on one page, nothing loaded from elsewhere
+DIR/index.html                    everything on one page that loads nothing else
 DIR/NAME.png, DIR/NAME.svg        each figure
 DIR/NAME.csv                      the numbers behind it
 DIR/verdicts.json                 every statement with its verdict
@@ -10,27 +10,27 @@ import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from io import BytesIO, StringIO
+from io import StringIO
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
 from cornerwave.errors import NoSuchExperiment, OutputError
 from cornerwave.experiments import (
-    beyond,
-    examples,
-    fig1,
-    fig2,
-    fig3,
-    fig4,
-    fig5,
-    table2,
-    theorems,
+    _beyond_attacks,
+    _beyond_cost,
+    _beyond_miner,
+    _case_study,
+    _fig1,
+    _fig2,
+    _fig3,
+    _fig4,
+    _fig5,
+    _theorems,
 )
+from cornerwave.experiments._drawing import Drawing
+from cornerwave.experiments._part import Columns, Result, Setting
 from cornerwave.experiments.page import Picture, page
-from cornerwave.experiments.result import Columns, Drawing, Result
-from cornerwave.experiments.setting import Setting
-from cornerwave.experiments.style import FILE_METADATA, styled
 
 
 @dataclass(frozen=True)
@@ -41,29 +41,34 @@ class Part:
     seconds: float
 
 
+def _beyond(setting: Setting) -> Result:
+    parts = (_beyond_attacks, _beyond_cost, _beyond_miner)
+    return Result.joined("Beyond the paper", [part.run(setting) for part in parts])
+
+
 PARTS: Mapping[str, Part] = {
-    "table2": Part(table2.run, 0.2),
-    "fig1": Part(fig1.run, 0.2),
-    "examples": Part(examples.run, 1),
-    "theorems": Part(theorems.run, 2),
-    "fig2": Part(fig2.run, 10),
-    "fig3": Part(fig3.run, 1),
-    "fig4": Part(fig4.run, 90),
-    "fig5": Part(fig5.run, 20),
-    "beyond": Part(beyond.run, 60),
+    "table2": Part(_fig1.run_table2, 0.2),
+    "fig1": Part(_fig1.run, 0.2),
+    "examples": Part(_case_study.run, 1),
+    "theorems": Part(_theorems.run, 2),
+    "fig2": Part(_fig2.run, 10),
+    "fig3": Part(_fig3.run, 1),
+    "fig4": Part(_fig4.run, 90),
+    "fig5": Part(_fig5.run, 20),
+    "beyond": Part(_beyond, 60),
 }
 """Every part, in the order of the page."""
 
 
 def chosen(name: str) -> list[str]:
-    """Return the parts that a name stands for; raise NoSuchExperiment for another name."""
+    """Return the parts for a name, "all" for every part; raise NoSuchExperiment if unknown."""
     if name != "all" and name not in PARTS:
         raise NoSuchExperiment(f"there is no part {name!r}; choose all, {', '.join(PARTS)}")
     return list(PARTS) if name == "all" else [name]
 
 
 def duration(parts: Sequence[str]) -> float:
-    """Return about how many seconds the parts take; what `progress` adds up to."""
+    """Return about how many seconds the parts take: the sum of what `progress` receives."""
     return sum(PARTS[name].seconds for name in parts)
 
 
@@ -76,23 +81,23 @@ def reproduce(
 ) -> dict[str, Result]:
     """Run the parts and write everything into a directory; return the results.
 
-    Raises OutputError if the directory cannot be made or written.
+    Raises OutputError if the directory cannot be created or written.
     """
-    folder = _prepared(out)
+    _prepare(out)
     results, pictures = {}, {}
-    with threadpool_limits(1):  # idle threads of numeric libraries would spin, and disturb times
+    with threadpool_limits(1):  # idle threads of numeric libraries spin and disturb the times
         for name in parts:
-            results[name] = _timed(PARTS[name], setting, progress)
-            pictures[name] = [_write_figure(folder, d) for d in results[name].drawings]
+            results[name] = _run(PARTS[name], setting, progress)
+            pictures[name] = [_write_figure(out, d) for d in results[name].drawings]
             for file, columns in results[name].numbers.items():
-                _write(folder / f"{file}.csv", _csv(columns).encode())
-    _write(folder / "verdicts.json", _json(results).encode())
-    _write(folder / "index.html", page(results, pictures, setting).encode())
+                _write(out / f"{file}.csv", _csv(columns).encode())
+    _write(out / "verdicts.json", _json(results).encode())
+    _write(out / "index.html", page(results, pictures, setting).encode())
     return results
 
 
-def _timed(part: Part, setting: Setting, progress: Callable[[float], None]) -> Result:
-    """Run a part; what it did not report of its time is reported at its end."""
+def _run(part: Part, setting: Setting, progress: Callable[[float], None]) -> Result:
+    """Run a part; report the rest of its time at its end."""
     reported = 0.0
 
     def tick(share: float) -> None:
@@ -105,15 +110,15 @@ def _timed(part: Part, setting: Setting, progress: Callable[[float], None]) -> R
     return result
 
 
-def _prepared(out: Path) -> Path:
+def _prepare(out: Path) -> None:
+    """Create the directory and check, before minutes of work, that it can be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{out} cannot be made: {error.strerror}") from None
+        raise OutputError(f"{out} cannot be created: {error.strerror}") from None
     probe = out / ".cornerwave-probe"
     _write(probe, b"")
     probe.unlink()
-    return out
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -123,14 +128,11 @@ def _write(path: Path, content: bytes) -> None:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _write_figure(folder: Path, drawing: Drawing) -> Picture:
-    with styled():
-        drawn = drawing.draw()
-        for kind, metadata in FILE_METADATA.items():
-            content = BytesIO()
-            drawn.savefig(content, format=kind, metadata=metadata)
-            _write(folder / f"{drawing.name}.{kind}", content.getvalue())
-    return Picture(drawing.name, drawing.caption, content.getvalue())
+def _write_figure(out: Path, drawing: Drawing) -> Picture:
+    files = drawing.files()
+    for kind, content in files.items():
+        _write(out / f"{drawing.name}.{kind}", content)
+    return Picture(drawing.name, drawing.caption, files["svg"])
 
 
 def _csv(columns: Columns) -> str:
