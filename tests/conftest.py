@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from cornerwave.owner import Vault
 from cornerwave.table import schema
+from tests import postgresql
+
+if TYPE_CHECKING:
+    from cornerwave.owner import Vault
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,25 @@ def _no_vault_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORNERWAVE_KEY_FILE", raising=False)
 
 
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[postgresql.Server]:
+    with postgresql.server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A place for a new ledger, in each database."""
+    if request.param == "sqlite":
+        return tmp_path / "ledger.db"
+    server: postgresql.Server = request.getfixturevalue("postgresql_server")
+    return server.fresh()
+
+
 @pytest.fixture
-def vault(tmp_path: Path) -> Vault:
+def vault(tmp_path: Path) -> "Vault":
+    from cornerwave.owner import Vault
+
     return Vault.create(tmp_path / ".cornerwave")
 
 
