@@ -42,7 +42,7 @@ def run(place: str, *statements: str) -> None:
     """Run statements from outside Cornerwave, each committed at once."""
     with psycopg.connect(place, autocommit=True) as connection:
         for statement in statements:
-            connection.execute(statement)  # type: ignore[call-overload]
+            connection.execute(statement)
 
 
 @contextmanager
@@ -72,11 +72,13 @@ def server() -> Iterator[Server]:
 
 def _call(command: str, *arguments: str | Path) -> None:
     """Run one of the server's commands, as the user postgres where we are root."""
-    other = {"user": "postgres", "group": "postgres", "extra_groups": []}
+    other = "postgres" if os.geteuid() == 0 else None
     subprocess.run(
         [BINARIES / command, *arguments],
         check=True,
         cwd="/",
         stdout=subprocess.DEVNULL,
-        **(other if os.geteuid() == 0 else {}),
+        user=other,
+        group=other,
+        extra_groups=[] if other else None,
     )

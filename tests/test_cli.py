@@ -19,7 +19,7 @@ from typer.main import get_command
 from cornerwave import cli
 from cornerwave.owner import Vault
 from cornerwave.table.write import read_metadata
-from cornerwave.vault.key import Key
+from cornerwave.vault import Key
 from tests.conftest import edit_ledger, make_people, state
 
 CANARY = "48213"

@@ -34,7 +34,7 @@ from cornerwave.errors import (
 from cornerwave.levels import Level
 from cornerwave.owner import Vault, key_place, vault_place
 from cornerwave.table.write import read_metadata
-from cornerwave.vault.key import Key
+from cornerwave.vault import Key
 from tests.conftest import FRAME_KINDS, edit_ledger, make_people, state
 
 FORMATS = ["csv", "csv.gz", "parquet", "arrow"]

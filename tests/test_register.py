@@ -9,7 +9,7 @@ from cornerwave.errors import ColumnError, SingularCovariance, SourceError
 from cornerwave.moments import Moments
 from cornerwave.register import measure
 from cornerwave.table.read import open_source
-from cornerwave.vault.key import Key
+from cornerwave.vault import Key
 from tests.conftest import decide, make_people
 
 KEY = Key.unsafe_from_seed(1)

@@ -17,7 +17,7 @@ from cornerwave.rows import Secrets
 from cornerwave.table import read_csv
 from cornerwave.table.read import open_source
 from cornerwave.table.scale import Scale
-from cornerwave.vault.key import Key
+from cornerwave.vault import Key
 from tests.conftest import decide, make_people
 
 KEY = Key.unsafe_from_seed(2)

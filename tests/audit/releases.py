@@ -16,7 +16,7 @@ from cornerwave.algorithms import parallel
 from cornerwave.dataset import Dataset
 from cornerwave.demo import people
 from cornerwave.owner import Vault
-from cornerwave.vault.key import Key
+from cornerwave.vault import Key
 
 NAMES = ("age", "wage", "score", "rest")
 

@@ -65,8 +65,8 @@ def used(place):
     ledger = Ledger.create(place, key)
     ledger.register(entry("people", ["aa\tage"], id="a1" * 16))
     ledger.register(entry("others", ["bb\theight"], id="b2" * 16))
-    for recipient, level in [("ann", 800), ("bob", 500), ("cyd", 200)]:
-        ledger.hold("a1" * 16, [(recipient, {"level": level})])
+    levels = {"ann": 800, "bob": 500, "cyd": 200}
+    ledger.hold("a1" * 16, [(name, {"level": level}) for name, level in levels.items()])
     ledger.hold("b2" * 16, [("ann", {"level": 100})])
     return key
 

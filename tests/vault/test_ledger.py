@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -197,6 +198,9 @@ def test_another_key_is_refused(ledger, ledger_place, key):
         Ledger.open(ledger_place, Key.generate())
 
 
+SECRET_MADE = {"level": 500, "rounding": {"salary_in_euro": 271828182845}}
+
+
 class TestSecrecy:
     """The database tells nothing about the table; the same search finds it in plain JSON."""
 
@@ -209,7 +213,6 @@ class TestSecrecy:
         json.dumps({"salary_in_euro": {"Zanzibar-East": 271828182845}}),
         ("0123abcd\tsalary_in_euro",),
     )
-    MADE = {"level": 500, "rounding": {"salary_in_euro": 271828182845}}
 
     @staticmethod
     def readings(text):
@@ -229,7 +232,7 @@ class TestSecrecy:
 
     def test_no_value_column_or_count_is_in_the_database(self, ledger, ledger_place):
         ledger.register(self.ENTRY)
-        ledger.hold(self.ENTRY.id, [("ann", self.MADE)])
+        ledger.hold(self.ENTRY.id, [("ann", SECRET_MADE)])
         cells = [
             str(cell).encode()
             for table in TABLES
@@ -241,13 +244,13 @@ class TestSecrecy:
         if isinstance(ledger_place, Path):
             assert self.found(ledger_place.read_bytes()) == set()
         assert ledger.dataset("people") == self.ENTRY
-        assert ledger.holdings(self.ENTRY.id)[0].made == self.MADE
+        assert ledger.holdings(self.ENTRY.id)[0].made == SECRET_MADE
 
     @pytest.mark.parametrize(
         "encode", [bytes, base64.b64encode, lambda t: base64.b64encode(t.hex().encode())]
     )
     def test_the_search_finds_them_where_they_are(self, encode):
-        plain = json.dumps([self.ENTRY.__dict__, self.MADE]).encode()
+        plain = json.dumps([self.ENTRY.__dict__, SECRET_MADE]).encode()
         assert self.found(encode(plain)) == set(self.VALUES)
 
 
@@ -261,6 +264,32 @@ def test_held_reads_the_lines_of_one_recipient_alone(ledger, ledger_place, datas
         ledger.held(dataset, "r3")
     with pytest.raises(LedgerDamaged):
         ledger.holdings(dataset)
+
+
+def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key):
+    """Counted in steps of SQLite's machine; listing the holdings is the control."""
+    ledger, steps = Ledger.create(tmp_path / "ledger.db", key), [0]
+    dataset = ledger.register(entry()).id
+
+    @sa.event.listens_for(ledger._database._engine, "connect")
+    def count(connection, _):
+        connection.set_progress_handler(lambda: steps.append(steps.pop() + 1), 10)
+
+    def cost(work):
+        steps[:] = [0]
+        work()
+        return steps[0]
+
+    def one_more(recipient):
+        ledger.held(dataset, recipient)
+        ledger.hold(dataset, [(recipient, {"level": 500})])
+
+    ledger.hold(dataset, [("ann", {"level": 1})])
+    short, listed_short = cost(lambda: one_more("x")), cost(lambda: ledger.holdings(dataset))
+    ledger.hold(dataset, [(f"r{n}", {"level": n}) for n in range(2000)])
+    long, listed_long = cost(lambda: one_more("y")), cost(lambda: ledger.holdings(dataset))
+    assert long < 1.5 * short
+    assert listed_long > 5 * listed_short
 
 
 class Recording(RuleBasedStateMachine):

@@ -151,7 +151,7 @@ class TestRollback:
             ledger.check_since(late)
         # A chain that went on differently after the rollback is not the one of the head either.
         ledger.hold(PEOPLE, [("zoe", {"level": 1})])
-        with pytest.raises(LedgerDamaged, match="'people'.*line 5"):
+        with pytest.raises(LedgerDamaged, match=r"'people'.*line 5"):
             ledger.check_since(late)
 
     @pytest.mark.parametrize("table", [LINE, CHAIN])
@@ -261,7 +261,7 @@ def test_without_that_check_the_trigger_would_fire_and_the_chain_would_show_it(
         monkeypatch.setattr(database, "refuse_planted", lambda *_: None)
     ledger.hold(PEOPLE, [("zoe", {"level": 1})])
     assert not rows(ledger_place, f"SELECT * FROM {LINE} WHERE recipient = 'ann'")
-    with pytest.raises(LedgerDamaged, match="'people'.*line 2 is missing"):
+    with pytest.raises(LedgerDamaged, match=r"'people'.*line 2 is missing"):
         ledger.holdings(PEOPLE)
 
 

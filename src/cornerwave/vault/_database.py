@@ -47,8 +47,8 @@ LINE = sa.Table(
     sa.Column("recipient", sa.Text, nullable=True),
     sa.Column("content", sa.Text, nullable=False),
     sa.Column("mac", sa.Text, nullable=False),
+    # Not WITHOUT ROWID: SQLite would then walk the whole chain rather than use this index.
     sa.Index(f"{PREFIX}line_recipient", "chain", "recipient"),
-    sqlite_with_rowid=False,  # a line lies beside its predecessor
 )
 
 

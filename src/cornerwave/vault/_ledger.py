@@ -3,8 +3,8 @@
     the vault's own chain    a line per dataset: id and name
     a dataset's chain        line 1: what registration froze; then a line per holding
 
-A copy depends on source, key and level alone, so the ledger is no part of the noise: losing
-it loses the record of who holds what. Appending checks the chain's row and its last line and
+A copy depends on source, key and level alone. Losing the ledger loses the record of who holds
+what, and never changes the noise. Appending checks the chain's row and its last line and
 costs one line; only what reads a whole chain checks the whole of it.
 """
 
@@ -147,8 +147,8 @@ class Ledger:
     def hold(self, dataset: str, copies: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Record who is about to hold copies of a dataset, given by its id.
 
-        `copies` are (recipient, made). What stands in the ledger already (the same recipient,
-        the same canonical JSON of `made`) is not written again.
+        `copies` are (recipient, made). A copy that is recorded already (same recipient,
+        same canonical JSON of `made`) is not written again.
         """
         wanted = list(dict.fromkeys((recipient, _json(made)) for recipient, made in copies))
         with self._database.writing() as connection:
@@ -196,9 +196,7 @@ class Ledger:
                 id, number, mac = _parsed(head)
                 chain = chains.get(name)
                 if chain is None or chain.id != id or chain.length < number:
-                    raise Chain(self._key, id, name).damaged(
-                        "it has not got the line of the head given"
-                    )
+                    raise Chain(self._key, id, name).damaged(f"it has no line {number} of {id}")
                 lines = self._lines(connection, chain, first=max(number, 1))
                 if number and lines[0].mac != mac:
                     raise chain.damaged(f"line {number} is not that of the head given")

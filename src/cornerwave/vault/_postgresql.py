@@ -11,7 +11,7 @@ from cornerwave.vault import _database
 from cornerwave.vault._database import TABLES, Database
 
 SCHEME = "postgresql://"
-_CONNECT_SECONDS = 10
+_SECONDS = 10  # to connect
 _LOCK = 0x636F726E  # any constant: creators of ledgers wait for each other
 
 _DIALECT: sa.Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -74,16 +74,14 @@ _MEANINGS = {
 
 
 class PostgreSQL(Database):
-    """A ledger in a database; whoever appends to a chain locks its row first."""
+    """A ledger in a database; a writer locks the row of its chain first."""
 
     def __init__(self, address: str) -> None:
         url = _parsed(address)
         try:
             engine = sa.create_engine(
                 url.set(drivername="postgresql+psycopg"),
-                connect_args={"connect_timeout": _CONNECT_SECONDS}
-                if "connect_timeout" not in url.query
-                else {},
+                connect_args={"connect_timeout": url.query.get("connect_timeout", _SECONDS)},
                 poolclass=sa.NullPool,
                 hide_parameters=True,
             )
