@@ -27,10 +27,10 @@ from cornerwave.experiments import (
     table2,
     theorems,
 )
-from cornerwave.experiments.page import Picture, page
 from cornerwave.experiments.result import Columns, Drawing, Result
 from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.style import FILE_METADATA, styled
+from cornerwave.pages import Picture, reproduction_page
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,14 @@ def reproduce(
             for file, columns in results[name].numbers.items():
                 _write(folder / f"{file}.csv", _csv(columns).encode())
     _write(folder / "verdicts.json", _json(results).encode())
-    _write(folder / "index.html", page(results, pictures, setting).encode())
+    page = reproduction_page(results, pictures, data=_data(setting), paper=table2.PAPER)
+    _write(folder / "index.html", page.encode())
     return results
+
+
+def _data(setting: Setting) -> str:
+    table, columns = setting.table, ", ".join(setting.table.columns)
+    return f"table {table.name}: {len(table.rows):,} rows of {columns}; seed {setting.seed}"
 
 
 def _timed(part: Part, setting: Setting, progress: Callable[[float], None]) -> Result:
