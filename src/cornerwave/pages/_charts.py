@@ -18,6 +18,8 @@ NEAR = 16.0
 PANELS, GAP = 5, 22.0
 """Small multiples in a line, at most, and the space between them."""
 TALL = 96.0
+UNSEEN = 0.005
+"""A share of the rows that is worth mentioning when a histogram does not show it."""
 BAR_STEP, BAR_LEFT, BAR_RIGHT = 22.0, 160.0, 44.0
 
 
@@ -117,17 +119,19 @@ class _Multiples:
 
 def histograms(panels: Sequence[Panel], axis: Axis, unit: str | None, label: str) -> str:
     """Draw histograms in the same bins and to the same height, with the original's outline."""
-    places = _Multiples(len(panels), TALL + 56)
+    unseen = [1 - float(panel.shares.sum()) for panel in panels]
+    head = 38 if max(unseen) >= UNSEEN else 26
+    places = _Multiples(len(panels), head + TALL + 30)
     canvas = Canvas(places.height, label)
     top = _highest(panels)
     original = next((panel for panel in panels if panel.is_original), None)
     ends = [tick(float(end), unit) for end in (axis.edges[0], axis.edges[-1])]
     for i, panel in enumerate(panels):
         x, y = places.corner(i)
-        right, floor = x + places.width, y + 26 + TALL
+        right, floor = x + places.width, y + head + TALL
         canvas.text(x, y + 16, panel.title)
-        if (unseen := 1 - float(panel.shares.sum())) >= 0.005:
-            canvas.text(right, y + 16, f"{unseen:.0%} not shown", "small end")
+        if unseen[i] >= UNSEEN:
+            canvas.text(x, y + 31, f"{unseen[i]:.0%} not shown", "small")
         canvas.polygon(_steps(panel.shares / top, x, floor, places.width), panel.kind)
         if original is not None and not panel.is_original:
             canvas.curve(_steps(original.shares / top, x, floor, places.width), "outline")

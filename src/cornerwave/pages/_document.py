@@ -81,8 +81,11 @@ def scrolling(html: str) -> str:
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, faults: Collection[str] = ()
 ) -> str:
-    """Return a table; columns of numbers align right, cells listed in `faults` are red."""
-    numeric = [all(NUMBER.fullmatch(row[i]) for row in rows) for i in range(len(header))]
+    """Return a table; cells listed in `faults` are red.
+
+    Columns of numbers align right, except for the first, which names the rows.
+    """
+    numeric = [i > 0 and all(NUMBER.fullmatch(row[i]) for row in rows) for i in range(len(header))]
     head = "".join(
         f'<th class="number">{escape(word)}</th>' if number else f"<th>{escape(word)}</th>"
         for word, number in zip(header, numeric, strict=True)

@@ -104,12 +104,12 @@ def render_external(name: str, copies: Copies) -> str:
     """Return the report for others: what the copies themselves tell."""
     levels = copies.levels
     verdict = (
-        f"{name} was released at {count(len(levels), 'level')}. "
+        f"Copies of {name} were released at {count(len(levels), 'level')}. "
         "Pooled copies reveal no more than the least noisy of them alone."
     )
     facts = (
         f"{_size(copies)}; computed from the copies alone, so it tells the holder of the copy at "
-        f"{named(levels[0])} nothing new"
+        f"{named(levels[0])} nothing new about the original"
     )
     alone = [Coalition.of([(named(level), level)]) for level in levels]
     pairs = [
@@ -182,9 +182,7 @@ def _levels(copies: Copies, words: Sequence[str], html: str) -> str:
 
 
 def _distributions(copies: Copies, original: Tally | None) -> str:
-    marks = [("copy", "copy")]
-    if original:
-        marks = [("original", "original"), *marks, ("outline", "original, drawn over a copy")]
+    marks = [("original", "original"), ("copy", "copy"), ("outline", "original, over a copy")]
     explained = hint(
         "Share of the rows, in the same bins and to the same height in every panel. Missing "
         "values and values beyond the axis are not shown."
@@ -192,7 +190,9 @@ def _distributions(copies: Copies, original: Tally | None) -> str:
     tallies = _tallies(copies, original)
     parts = [_histogram(copies, original, name) for name in copies.axes]
     parts += [_bars(copies, original, column.name, tallies) for column in copies.categories]
-    return section("Distribution of each column", explained, legend(marks), *parts)
+    return section(
+        "Distribution of each column", explained, legend(marks) if original else "", *parts
+    )
 
 
 def _histogram(copies: Copies, original: Tally | None, name: str) -> str:
@@ -258,7 +258,8 @@ def _recovered(coalitions: Sequence[Coalition], names: Sequence[str], html: str 
         )
         for each, name in zip(coalitions, names, strict=True)
     ]
-    header = ("coalition", "best copy", "pooled", "gain", "independent noise", "gain")
+    independent = ("pooled, independent noise", "gain, independent noise")
+    header = ("coalition", "best copy", "pooled", "gain", *independent)
     chart = charts.share_chart(drawn[:MOST_ROWS], "Variance that stays hidden from coalitions")
     title = "What coalitions can recover"
     return section(title, explained, marks, scrolling(chart), table(header, rows), html)
