@@ -25,6 +25,8 @@ FREQUENCIES = "Category frequencies"
 
 Results = dict[str, Estimate]
 """Estimates by what they are of."""
+ResultTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+"""A title, a header and lines: one per question, with a cell per table that was asked."""
 
 
 @dataclass(frozen=True)
@@ -156,15 +158,6 @@ def _unless_refused(answer: Callable[[], Results]) -> Results:
         return {}
 
 
-@dataclass(frozen=True)
-class ResultTable:
-    """A table of results: a line per question, a column per table that was asked."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
 def result_tables(
     copies: Mapping[str, Answers], original: Answers | None, values: Sequence[str]
 ) -> list[ResultTable]:
@@ -175,18 +168,14 @@ def result_tables(
     tables = []
     for heading in next(iter(copies.values())).results:
         found = [answers.results[heading] for answers in copies.values()]
-        names = dict.fromkeys(name for results in found for name in results)
-        shown = values if heading == FREQUENCIES else list(names)
+        names = list(dict.fromkeys(name for results in found for name in results))
         exact = original.results[heading] if original else None
-        rows = tuple(_line(name, found, exact) for name in shown)
+        rows = [_line(n, found, exact) for n in (values if heading == FREQUENCIES else names)]
+        first = {"Correlations": "columns", FREQUENCIES: "value"}.get(heading, "column")
+        header = (first, *(["original"] if original else []), *copies)
         if rows:
-            tables.append(ResultTable(heading, _header(heading, copies, original), rows))
+            tables.append((heading, header, rows))
     return tables
-
-
-def _header(heading: str, copies: Iterable[str], original: Answers | None) -> tuple[str, ...]:
-    first = {"Correlations": "columns", FREQUENCIES: "value"}.get(heading, "column")
-    return (first, *(["original"] if original else []), *copies)
 
 
 def _line(name: str, found: Sequence[Results], original: Results | None) -> tuple[str, ...]:

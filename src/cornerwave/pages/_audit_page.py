@@ -4,23 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cornerwave.audit.categories import Categories
 from cornerwave.audit.chance import ALPHA, CATEGORY_CHECKS, NUMBER_CHECKS
 from cornerwave.audit.measured import Audit
-from cornerwave.audit.numbers import Numbers
 from cornerwave.audit.report import notes, sections, verdict
+from cornerwave.pages import _document as kit
 from cornerwave.pages._charts import Meter, ShareRow, meters, share_chart
-from cornerwave.pages._document import (
-    bullets,
-    count,
-    document,
-    headline,
-    hint,
-    legend,
-    scrolling,
-    section,
-    table,
-)
 
 MOST_COLUMNS_DRAWN = 24
 """So many columns are drawn, those with the largest gain first."""
@@ -34,29 +22,29 @@ def audit_page(audit: Audit) -> str:
         _headline(audit),
         _faults(audit),
         _hidden(audit),
-        section("Copies", table(header, numbered)),
+        kit.section("Copies", kit.table(header, numbered)),
         _checks(audit),
         _shared_noise(audit),
         *(
-            section(title, _explained(title), table(header, rows, faults=["gains"]))
+            kit.section(title, _explained(title), kit.table(header, rows, faults=["gains"]))
             for title, header, rows in rest
         ),
         _notes(audit),
     ]
     footer = "docs/audit.md explains each number and what an audit cannot see."
-    return document(f"Audit of {audit.source}", parts, footer=footer)
+    return kit.document(f"Audit of {audit.source}", parts, footer=footer)
 
 
 def _headline(audit: Audit) -> str:
     numbers = len(audit.numbers.columns) if audit.numbers else 0
     categories = len(audit.categories.judged) if audit.categories else 0
-    facts = [count(audit.rows, "row"), count(len(audit.copies), "copy", "copies")]
+    facts = [kit.count(audit.rows, "row"), kit.count(len(audit.copies), "copy", "copies")]
     if numbers:
-        facts.append(count(numbers, "perturbed column"))
+        facts.append(kit.count(numbers, "perturbed column"))
     if categories:
-        facts.append(count(categories, "category", "categories"))
+        facts.append(kit.count(categories, "category", "categories"))
     title = f"Audit of {audit.source}"
-    return headline(title, verdict(audit), ", ".join(facts), "good" if audit.clean else "bad")
+    return kit.headline(title, verdict(audit), ", ".join(facts), "good" if audit.clean else "bad")
 
 
 def _faults(audit: Audit) -> str:
@@ -67,16 +55,16 @@ def _faults(audit: Audit) -> str:
         for check in audit.faults
     ]
     names = {check.name for check in audit.faults}
-    return section("Faults", table(("copies", "check", "finding"), rows, faults=names))
+    return kit.section("Faults", kit.table(("copies", "check", "finding"), rows, faults=names))
 
 
 def _hidden(audit: Audit) -> str:
     """Draw what each copy alone and all of them together leave hidden of each column."""
-    explained = hint(
+    explained = kit.hint(
         "Share of each column’s variance that the best estimate cannot recover. A coalition that "
         "gains nothing lies on its best copy."
     )
-    marks = legend(
+    marks = kit.legend(
         [
             ("dot", "from one copy, by number"),
             ("diamond", "from all copies together, red if they gain"),
@@ -88,30 +76,29 @@ def _hidden(audit: Audit) -> str:
         rows = sorted(rows, key=lambda row: -row[0])[:MOST_COLUMNS_DRAWN]
     label = "Hidden variance of each column, from each copy alone and from all together"
     chart = share_chart([row for _, row in rows], label)
-    return section("What stays hidden", explained, marks, scrolling(chart))
+    return kit.section("What stays hidden", explained, marks, kit.scrolling(chart))
 
 
 def _number_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
     """Yield the gain and the row of each number column."""
-    if audit.numbers is None:
+    numbers = audit.numbers
+    if numbers is None:
         return
-    numbers: Numbers = audit.numbers
     whole = max(numbers.gains, key=lambda gain: len(gain.members), default=None)
     for n, name in enumerate(numbers.columns):
         dots = _dots(audit, numbers.singles[:, n].tolist())
         if whole is None:
             yield 0.0, ShareRow(name, dots)
         else:
-            shares = float(whole.alone[n]), float(whole.together[n])
-            yield _row(name, dots, *shares, float(whole.gain[n]), bool(whole.low[n] > 0))
+            yield _row(name, dots, whole.alone[n], whole.together[n], gains=whole.low[n] > 0)
 
 
 def _category_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
     """Yield the gain and the row of each category."""
-    if audit.categories is None or audit.categories.guesses is None:
+    categories = audit.categories
+    guesses = categories.guesses if categories else None
+    if categories is None or guesses is None:
         return
-    categories: Categories = audit.categories
-    guesses = audit.categories.guesses
     largest = max((len(guessed.copies) for guessed in guesses.sets), default=0)
     whole = {g.columns: g for g in guesses.sets if len(g.copies) == largest and g.by_itself}
     for shown, singles in zip(categories.judged, guesses.singles.T, strict=True):
@@ -119,8 +106,8 @@ def _category_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
         if (found := whole.get(shown.columns)) is None:
             yield 0.0, ShareRow(shown.name, dots)
         else:
-            shares = found.hidden_alone, found.hidden_together
-            yield _row(shown.name, dots, *shares, found.gain, categories.gains(found))
+            hidden = found.hidden_alone, found.hidden_together
+            yield _row(shown.name, dots, *hidden, gains=categories.gains(found))
 
 
 def _dots(audit: Audit, shares: list[float]) -> list[tuple[float, str]]:
@@ -129,19 +116,15 @@ def _dots(audit: Audit, shares: list[float]) -> list[tuple[float, str]]:
 
 
 def _row(
-    name: str,
-    dots: list[tuple[float, str]],
-    alone: float,
-    together: float,
-    gain: float,
-    gains: bool,
+    name: str, dots: list[tuple[float, str]], alone: float, together: float, *, gains: bool
 ) -> tuple[float, ShareRow]:
+    gain = alone - together
     return gain, ShareRow(
         name,
         dots,
         diamond=together,
         gap=(together, alone) if gains else None,
-        words=f"gain {max(gain, 0):.3f}" if gains else "no gain",
+        words=f"gain {gain:.3f}" if gains else "no gain",
         kind="bad" if gains else "good",
     )
 
@@ -151,14 +134,14 @@ def _checks(audit: Audit) -> str:
     header = [name for name in (*NUMBER_CHECKS, *CATEGORY_CHECKS) if name in made]
     if not header:
         return ""
-    explained = hint(
+    explained = kit.hint(
         "How close each check came to its limit; a full red bar exceeds it. Honest copies fail "
         f"one or more of the checks in {ALPHA:.0%} of all audits."
     )
     names = [f"{i} {name}" for i, name in enumerate(audit.copies, start=1)]
     rows = [[_meter(audit, i, name) for name in header] for i in range(len(names))]
     chart = meters(names, header, rows, "How close each check of each copy came to its limit")
-    return section("Checks", explained, scrolling(chart))
+    return kit.section("Checks", explained, kit.scrolling(chart))
 
 
 def _meter(audit: Audit, copy: int, name: str) -> Meter | None:
@@ -182,18 +165,18 @@ def _shared_noise(audit: Audit) -> str:
         (f"{i + 1} {name}", *(f"{share:.3f}" if k <= i else "" for k, share in enumerate(line)))
         for i, (name, line) in enumerate(zip(audit.copies, shares, strict=True))
     ]
-    explained = hint(
+    explained = kit.hint(
         "Covariance of the noise of two copies as a fraction of the lesser variance: 1 leaves "
         "nothing to average out, 0 is independent noise."
     )
     header = ("copy", *(f"{i + 1}" for i in range(len(noise))))
-    return section("Noise shared by copies", explained, table(header, rows))
+    return kit.section("Noise shared by copies", explained, kit.table(header, rows))
 
 
 def _explained(title: str) -> str:
     if not title.startswith("Records"):
         return ""
-    return hint(
+    return kit.hint(
         "Number of values so far out that they stand out in the copy too: further than any of as "
         "many Gaussian values would be expected. Cap or remove such records before release if "
         "they matter; more noise hides them too."
@@ -202,4 +185,4 @@ def _explained(title: str) -> str:
 
 def _notes(audit: Audit) -> str:
     lines = notes(audit)
-    return section("Notes", bullets(lines)) if lines else ""
+    return kit.section("Notes", kit.bullets(lines)) if lines else ""

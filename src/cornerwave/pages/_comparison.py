@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +34,10 @@ MOST_COLUMNS = 24
 """So many columns of each kind are shown."""
 MOST_PREDICTORS = 5
 MOST_INDICATORS = 6
-MOST_RECIPIENTS = 12
+MOST_PAIRED = 12
 """So many recipients, those with the least noise, are paired."""
+
+Member = TypeVar("Member")
 
 
 @dataclass(frozen=True)
@@ -201,9 +204,11 @@ def title_of(column: Column) -> str:
 def look_behind(dataset: Dataset, copies: Copies) -> Original:
     """Look at the original in the same bins and by the same questions as the copies."""
     columns = [*(column for column, _ in copies.axes.values()), *copies.categories]
+    holdings = [(held.recipient, held.level, held.since) for held in dataset.holdings]
+    recipients = list(dict.fromkeys(recipient for recipient, _, _ in holdings))
     return Original(
-        holdings=tuple((h.recipient, h.level, h.since) for h in dataset.holdings),
-        coalitions=tuple(_coalitions(dataset)),
+        holdings=tuple(holdings),
+        coalitions=tuple(dataset.coalition(group) for group in groups(recipients)),
         tally=tally(dataset.source, copies.axes, copies.categories, copies.labels),
         answers=ask(as_kept(dataset.source, columns), copies.asked),
         exposed=_exposed(dataset, copies),
@@ -211,15 +216,16 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
     )
 
 
-def _coalitions(dataset: Dataset) -> Iterator[Coalition]:
-    """Yield what each recipient, each pair and all of them can recover."""
-    recipients = list(dict.fromkeys(holding.recipient for holding in dataset.holdings))
-    for recipient in recipients:
-        yield dataset.coalition([recipient])
-    for pair in combinations(recipients[:MOST_RECIPIENTS], 2):
-        yield dataset.coalition(pair)
-    if len(recipients) > 2:
-        yield dataset.coalition(recipients)
+def groups(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:
+    """Yield each member alone, each pair and all of them.
+
+    >>> list(groups("abc"))
+    [('a',), ('b',), ('c',), ('a', 'b'), ('a', 'c'), ('b', 'c'), ('a', 'b', 'c')]
+    """
+    yield from ((member,) for member in members)
+    yield from combinations(members[:MOST_PAIRED], 2)
+    if len(members) > 2:
+        yield tuple(members)
 
 
 def _exposed(dataset: Dataset, copies: Copies) -> Exposed:

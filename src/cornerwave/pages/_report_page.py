@@ -4,7 +4,6 @@ The report for others is drawn from the copies alone, which have not seen the or
 """
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -15,35 +14,26 @@ from cornerwave.dataset import Dataset
 from cornerwave.errors import OutputError, discreet
 from cornerwave.levels import Level, retention
 from cornerwave.pages import _charts as charts
+from cornerwave.pages import _document as kit
 from cornerwave.pages._answers import result_tables, value_title
 from cornerwave.pages._canvas import shortened
 from cornerwave.pages._charts import Panel, ShareRow
 from cornerwave.pages._comparison import (
     MOST_COLUMNS,
-    MOST_RECIPIENTS,
     Copies,
     Original,
     copies_of,
+    groups,
     look_behind,
     title_of,
-)
-from cornerwave.pages._document import (
-    bullets,
-    count,
-    document,
-    headline,
-    hint,
-    legend,
-    scrolling,
-    section,
-    subsection,
-    table,
 )
 from cornerwave.pages._tallies import Tally, most_frequent
 from cornerwave.table.source import Progress
 from cornerwave.table.write import check_place, write_text
 
 ENDINGS = (".html", ".htm")
+FOOTER = "This page shows no cell of the table."
+LEVEL_HEADER = ("privacy", "noise", "categories retained")
 NAME_LETTERS, WORD_LETTERS = 25, 19
 """What fits on the left and on the right of a share chart."""
 MOST_ROWS = 30
@@ -80,16 +70,16 @@ def write_report(
 def render_owner(name: str, copies: Copies, original: Original) -> str:
     """Return the report for the owner."""
     recipients = len({recipient for recipient, _, _ in original.holdings})
-    holders = f"{count(recipients, 'recipient')} {'holds' if recipients == 1 else 'hold'}"
+    holders = f"{kit.count(recipients, 'recipient')} {'holds' if recipients == 1 else 'hold'}"
     verdict = (
-        f"{holders} copies of {name} at {count(len(copies.levels), 'level')}. Pooled, the copies "
-        f"reveal no more than the least noisy one: {copies.levels[0].privacy:.4g} of the variance "
-        "stays hidden."
+        f"{holders} copies of {name} at {kit.count(len(copies.levels), 'level')}. Pooled, the "
+        "copies reveal no more than the least noisy one: "
+        f"{copies.levels[0].privacy:.4g} of the variance stays hidden."
     )
     coalitions = original.coalitions
-    names = [_members(each, recipients) for each in coalitions]
+    names = [_members(each, recipients, "recipients") for each in coalitions]
     parts = [
-        headline(f"Report on {name}", verdict, f"{_size(copies)}; for the owner only"),
+        kit.headline(f"Report on {name}", verdict, f"{_size(copies)}; for the owner only"),
         _owner_levels(copies, original),
         _distributions(copies, original.tally),
         _recovered(coalitions, names, _guesses(coalitions, names)),
@@ -97,38 +87,31 @@ def render_owner(name: str, copies: Copies, original: Original) -> str:
         _outliers(copies, original),
         _notes(copies),
     ]
-    return document(f"Report on {name}", parts, footer=FOOTER)
+    return kit.document(f"Report on {name}", parts, footer=FOOTER)
 
 
 def render_external(name: str, copies: Copies) -> str:
     """Return the report for others: what the copies themselves tell."""
     levels = copies.levels
     verdict = (
-        f"Copies of {name} were released at {count(len(levels), 'level')}. "
+        f"Copies of {name} were released at {kit.count(len(levels), 'level')}. "
         "Pooled copies reveal no more than the least noisy of them alone."
     )
     facts = (
         f"{_size(copies)}; computed from the copies alone, so it tells the holder of the copy at "
         f"{named(levels[0])} nothing new about the original"
     )
-    alone = [Coalition.of([(named(level), level)]) for level in levels]
-    pairs = [
-        Coalition.of([(named(level), level) for level in pair])
-        for pair in combinations(levels[:MOST_RECIPIENTS], 2)
-    ]
-    coalitions = [*alone, *pairs]
+    coalitions = [Coalition.of([(named(one), one) for one in group]) for group in groups(levels)]
+    names = [_members(each, len(levels), "levels") for each in coalitions]
     parts = [
-        headline(f"Copies of {name}", verdict, facts),
+        kit.headline(f"Copies of {name}", verdict, facts),
         _external_levels(copies),
         _distributions(copies, None),
-        _recovered(coalitions, [_members(each) for each in coalitions]),
+        _recovered(coalitions, names),
         _estimates(copies, None),
         _notes(copies),
     ]
-    return document(f"Copies of {name}", parts, footer=FOOTER)
-
-
-FOOTER = "This page shows no cell of the table."
+    return kit.document(f"Copies of {name}", parts, footer=FOOTER)
 
 
 def named(level: Level) -> str:
@@ -137,30 +120,28 @@ def named(level: Level) -> str:
 
 
 def _size(copies: Copies) -> str:
-    numbers = count(len(copies.shown.numbers), "numeric column")
-    categories = count(len(copies.shown.categories), "category", "categories")
-    return f"{count(copies.rows, 'row')}, {numbers}, {categories}"
+    numbers = kit.count(len(copies.shown.numbers), "numeric column")
+    categories = kit.count(len(copies.shown.categories), "category", "categories")
+    return f"{kit.count(copies.rows, 'row')}, {numbers}, {categories}"
 
 
 def _owner_levels(copies: Copies, original: Original) -> str:
     words = []
     for level in copies.levels:
         names = [recipient for recipient, held, _ in original.holdings if held == level]
-        listed = ", ".join(names)
-        fits = len(names) == 1 or len(listed) <= WORD_LETTERS
-        words.append(listed if fits else count(len(names), "recipient"))
+        fits = len(names) == 1 or len(", ".join(names)) <= WORD_LETTERS
+        words.append(", ".join(names) if fits else f"{len(names)} recipients")
     rows = [
         (recipient, *_level(level), since[:16].replace("T", " "))
         for recipient, level, since in original.holdings
     ]
-    header = ("recipient", "privacy", "noise", "categories retained", "since (UTC)")
-    return _levels(copies, words, table(header, rows))
+    return _levels(copies, words, kit.table(("recipient", *LEVEL_HEADER, "since (UTC)"), rows))
 
 
 def _external_levels(copies: Copies) -> str:
     words = [f"noise {level.noise:.4g}" for level in copies.levels]
     rows = [_level(level) for level in copies.levels]
-    return _levels(copies, words, table(("privacy", "noise", "categories retained"), rows))
+    return _levels(copies, words, kit.table(LEVEL_HEADER, rows))
 
 
 def _level(level: Level) -> tuple[str, str, str]:
@@ -172,26 +153,26 @@ def _levels(copies: Copies, words: Sequence[str], html: str) -> str:
         ShareRow(named(level), dots=[(level.privacy, named(level))], words=text)
         for level, text in zip(copies.levels, words, strict=True)
     ]
-    explained = hint(
+    explained = kit.hint(
         "Privacy is the share of the variance that the best linear estimate from a copy cannot "
         "recover. Noise is a multiple of the table’s own covariance. A copy retains some cells of "
         "each category and redraws the others."
     )
     chart = charts.share_chart(rows, "Released levels by privacy")
-    return section("Released levels", explained, scrolling(chart), html)
+    return kit.section("Released levels", explained, kit.scrolling(chart), html)
 
 
 def _distributions(copies: Copies, original: Tally | None) -> str:
     marks = [("original", "original"), ("copy", "copy"), ("outline", "original, over a copy")]
-    explained = hint(
+    explained = kit.hint(
         "Share of the rows, in the same bins and to the same height in every panel. Missing "
         "values and values beyond the axis are not shown."
     )
     tallies = _tallies(copies, original)
     parts = [_histogram(copies, original, name) for name in copies.axes]
     parts += [_bars(copies, original, column.name, tallies) for column in copies.categories]
-    return section(
-        "Distribution of each column", explained, legend(marks) if original else "", *parts
+    return kit.section(
+        "Distribution of each column", explained, kit.legend(marks) if original else "", *parts
     )
 
 
@@ -201,13 +182,13 @@ def _histogram(copies: Copies, original: Tally | None, name: str) -> str:
     panels = _panels(copies, original, lambda tally: tally.numbers[name])
     unit = copies.shown.units.get(name)
     chart = charts.histograms(panels, axis, unit, f"Histograms of {title}")
-    return subsection(title, scrolling(chart))
+    return kit.subsection(title, kit.scrolling(chart))
 
 
 def _bars(copies: Copies, original: Tally | None, name: str, tallies: Sequence[Tally]) -> str:
     places = most_frequent(tallies, name)
     if not places:
-        return subsection(name, hint("No value is frequent enough to be shown."))
+        return kit.subsection(name, kit.hint("No value is frequent enough to be shown."))
     labels = [copies.labels[name][place].as_py() for place in places]
     names = ["missing" if label is None else str(label) for label in labels]
     rest = any(tally.labels[name][places].sum() < tally.rows for tally in tallies)
@@ -218,7 +199,7 @@ def _bars(copies: Copies, original: Tally | None, name: str, tallies: Sequence[T
 
     panels = _panels(copies, original, counts)
     chart = charts.bars(panels, [*names, *["other or missing"] * rest], f"Frequencies of {name}")
-    return subsection(name, scrolling(chart))
+    return kit.subsection(name, kit.scrolling(chart))
 
 
 def _panels(copies: Copies, original: Tally | None, counts: Callable[[Tally], Ints]) -> list[Panel]:
@@ -238,31 +219,29 @@ def _tallies(copies: Copies, original: Tally | None) -> list[Tally]:
 
 
 def _recovered(coalitions: Sequence[Coalition], names: Sequence[str], html: str = "") -> str:
-    explained = hint("Share of each column’s variance that stays hidden from some recipients.")
-    marks = legend(
+    explained = kit.hint("Share of each column’s variance that stays hidden from some recipients.")
+    marks = kit.legend(
         [
             ("diamond", "from their pooled copies"),
             ("ring", "if each copy had independent noise"),
             ("gap", "what pooling would gain with independent noise"),
         ]
     )
-    drawn = [_coalition_row(each, name) for each, name in zip(coalitions, names, strict=True)]
+    drawn = list(map(_coalition_row, coalitions, names))
     rows = [
-        (
-            name,
-            f"{each.best_privacy:.4f}",
-            f"{each.joint_privacy:.4f}",
-            f"{each.gain:.4f}",
-            f"{each.independent_privacy:.4f}",
-            f"{max(each.independent_gain, 0.0):.4f}",
-        )
+        (name, *(f"{max(share, 0.0):.4f}" for share in _shares(each)))
         for each, name in zip(coalitions, names, strict=True)
     ]
     independent = ("pooled, independent noise", "gain, independent noise")
     header = ("coalition", "best copy", "pooled", "gain", *independent)
     chart = charts.share_chart(drawn[:MOST_ROWS], "Variance that stays hidden from coalitions")
     title = "What coalitions can recover"
-    return section(title, explained, marks, scrolling(chart), table(header, rows), html)
+    return kit.section(title, explained, marks, kit.scrolling(chart), kit.table(header, rows), html)
+
+
+def _shares(each: Coalition) -> tuple[float, ...]:
+    pooled = each.best_privacy, each.joint_privacy, each.gain
+    return *pooled, each.independent_privacy, each.independent_gain
 
 
 def _coalition_row(each: Coalition, name: str) -> ShareRow:
@@ -288,29 +267,25 @@ def _short(name: str) -> str:
 def _guesses(coalitions: Sequence[Coalition], names: Sequence[str]) -> str:
     """Return the table of best guesses; nothing if there are no categories."""
     rows = [
-        (
-            column,
-            name,
-            *(f"{share:.1%}" for share in (g.blind, g.best, g.joint, g.independent)),
-        )
+        (column, name, *(f"{share:.1%}" for share in (g.blind, g.best, g.joint, g.independent)))
         for each, name in zip(coalitions, names, strict=True)
         for column, g in each.guesses.items()
     ]
     if not rows:
         return ""
     rows.sort(key=lambda row: row[0])
-    explained = hint("How often the best guess of a row’s category is correct.")
+    explained = kit.hint("How often the best guess of a row’s category is correct.")
     header = ("category", "coalition", "no copy", "best copy", "pooled", "independent noise")
-    return subsection("Categories", explained, table(header, rows))
+    return kit.subsection("Categories", explained, kit.table(header, rows))
 
 
-def _members(each: Coalition, everybody: int = 0) -> str:
+def _members(each: Coalition, everybody: int, kind: str) -> str:
     names = list(dict.fromkeys(name for name, _ in each.members))
-    return f"all {everybody} recipients" if 2 < len(names) == everybody else " + ".join(names)
+    return f"all {everybody} {kind}" if 2 < len(names) == everybody else " + ".join(names)
 
 
 def _estimates(copies: Copies, original: Original | None) -> str:
-    explained = hint(
+    explained = kit.hint(
         "Unbiased estimates of the original’s statistics from each copy, with the standard error "
         "due to the noise."
     )
@@ -322,12 +297,12 @@ def _estimates(copies: Copies, original: Original | None) -> str:
     ]
     answers = {named(level): a for level, a in zip(copies.levels, copies.answers, strict=True)}
     found = result_tables(answers, original.answers if original else None, values)
-    tables = [subsection(part.title, table(part.header, part.rows)) for part in found]
-    return section("Statistics estimated from the copies", explained, *tables)
+    tables = [kit.subsection(title, kit.table(header, rows)) for title, header, rows in found]
+    return kit.section("Statistics estimated from the copies", explained, *tables)
 
 
 def _outliers(copies: Copies, original: Original) -> str:
-    explained = hint(
+    explained = kit.hint(
         "Number of values in each column so far out that they stand out in the copy too: "
         "further than any of as many Gaussian values would be expected. Cap or remove such "
         "records before release if they matter; more noise or a transform at registration "
@@ -339,7 +314,7 @@ def _outliers(copies: Copies, original: Original) -> str:
         for i, level in enumerate(copies.levels)
     ]
     header = ("level", *original.columns, "any column")
-    return section("Outliers that the noise does not hide", explained, table(header, rows))
+    return kit.section("Outliers that the noise does not hide", explained, kit.table(header, rows))
 
 
 def _notes(copies: Copies) -> str:
@@ -354,4 +329,4 @@ def _notes(copies: Copies) -> str:
         if rest := names_of_kind[MOST_COLUMNS:]:
             lines.append(f"not shown (beyond the first {MOST_COLUMNS}): {', '.join(rest)}")
     lines.append("copies are shown before any rounding or clipping")
-    return section("Notes", bullets(dict.fromkeys(lines)))
+    return kit.section("Notes", kit.bullets(dict.fromkeys(lines)))

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Protocol
 
-from cornerwave.pages._document import (
-    count,
-    document,
-    headline,
-    hint,
-    html_table,
-    section,
-    table,
-)
+from cornerwave.pages import _document as kit
 
 VERDICTS = {
     "holds": ("✓", "good", "hold"),
@@ -84,12 +76,14 @@ def reproduction_page(
     counts = Counter(str(s.verdict) for c in chapters.values() for s in c.statements)
     found = ", ".join(f"{counts[verdict]} {VERDICTS[verdict][2]}" for verdict in VERDICTS)
     parts = [
-        headline(title, f"Of {count(counts.total(), 'statement')}, {found}.", data, "plain"),
+        kit.headline(
+            title, f"Of {kit.count(counts.total(), 'statement')}, {found}.", data, "plain"
+        ),
         f"{LEAD}<nav>{links}</nav>",
         *(_chapter(name, c, pictures[name], paper) for name, c in chapters.items()),
     ]
     footer = "docs/reproduction.md discusses the results."
-    return document(title, parts, footer=footer)
+    return kit.document(title, parts, footer=footer)
 
 
 def _chapter(
@@ -100,13 +94,13 @@ def _chapter(
 ) -> str:
     files = [f"{picture.name}.{kind}" for picture in pictures for kind in ("png", "svg")]
     files += [f"{name}.csv" for name in chapter.numbers]
-    return section(
+    return kit.section(
         chapter.title,
         f"<p>{escape(chapter.text)}</p>" if chapter.text else "",
         _moments(chapter.numbers["table2"], paper) if name == "table2" else "",
         *map(_figure, pictures),
         _statements(chapter.statements),
-        hint(f"Files: {', '.join(files)}") if files else "",
+        kit.hint(f"Files: {', '.join(files)}") if files else "",
         anchor=name,
     )
 
@@ -123,7 +117,7 @@ def _statements(statements: Sequence[_Judged]) -> str:
     if not statements:
         return ""
     head = '<th class="claim">statement</th><th>measured</th><th class="judged">verdict</th>'
-    return html_table(head, map(_statement, statements))
+    return kit.html_table(head, map(_statement, statements))
 
 
 def _statement(statement: _Judged) -> str:
@@ -147,10 +141,10 @@ def _moments(
         for name, unit, mean, variance, skew, zeros in zip(*numbers.values(), strict=True)
     ]
     if not any(row[0] in paper for row in rows):
-        return table(header, rows)
+        return kit.table(header, rows)
     theirs = [_theirs(*paper[row[0]]) if row[0] in paper else ("", "", "") for row in rows]
     both = [(*one, *other) for one, other in zip(rows, theirs, strict=True)]
-    return table((*header, "in the paper", "its mean", "its variance"), both)
+    return kit.table((*header, "in the paper", "its mean", "its variance"), both)
 
 
 def _theirs(attribute: str, mean: float, variance: float) -> tuple[str, str, str]:
