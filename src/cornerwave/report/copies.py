@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.levels import Level
-from cornerwave.miner import Column, Copy, reading
-from cornerwave.miner.columns import LOG1P
+from cornerwave.miner import LOG1P, Copy, CopyColumn, find_labels, number_blocks
 from cornerwave.report.axis import Axis, axes_of
 from cornerwave.report.mined import MOST_INDICATORS, Mined, Questions, mine
 from cornerwave.report.tally import MOST_COLUMNS, Tally, common, tally
@@ -33,8 +32,8 @@ class Copies:
     rows: int
     levels: tuple[Level, ...]
     shown: Shown
-    axes: Mapping[str, tuple[Column, Axis]]
-    categories: tuple[Column, ...]
+    axes: Mapping[str, tuple[CopyColumn, Axis]]
+    categories: tuple[CopyColumn, ...]
     labels: Mapping[str, pa.Array]
     tallies: tuple[Tally, ...]
     asked: Questions
@@ -75,17 +74,17 @@ def look(copies: Sequence[Copy], shown: Shown) -> Copies:
     )
 
 
-def _axes(copies: Sequence[Copy], numbers: Sequence[Column], shown: Shown) -> list[Axis]:
+def _axes(copies: Sequence[Copy], numbers: Sequence[CopyColumn], shown: Shown) -> list[Axis]:
     if not numbers:
         return []
     whole = [c.name in shown.whole and c.transform != LOG1P for c in numbers]
-    ends = [reading.number_blocks(copy.source, numbers) for copy in (copies[0], copies[-1])]
+    ends = [number_blocks(copy.source, numbers) for copy in (copies[0], copies[-1])]
     return axes_of(ends, whole)
 
 
-def _labels(copies: Sequence[Copy], categories: Sequence[Column]) -> dict[str, pa.Array]:
+def _labels(copies: Sequence[Copy], categories: Sequence[CopyColumn]) -> dict[str, pa.Array]:
     """Return every label that any copy holds, sorted; missing is one where it is hidden."""
-    found = [reading.find_labels(copy.source, categories) for copy in copies] if categories else []
+    found = [find_labels(copy.source, categories) for copy in copies] if categories else []
     union = {
         column.name: pa.concat_arrays([labels[column.name] for labels in found]).unique()
         for column in categories

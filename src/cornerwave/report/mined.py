@@ -13,8 +13,7 @@ import numpy as np
 
 from cornerwave.errors import BiasWarning, ColumnError
 from cornerwave.levels import Level
-from cornerwave.miner import Column, Copy, Estimate, Estimates, Regression
-from cornerwave.miner.columns import RANK
+from cornerwave.miner import RANK, Copy, CopyColumn, Estimate, Estimates, Regression
 from cornerwave.table.read import Source
 
 Answer = TypeVar("Answer")
@@ -33,7 +32,7 @@ class Questions:
 
     @classmethod
     def of(
-        cls, columns: Iterable[Column], varying: Sequence[str], few: Sequence[str]
+        cls, columns: Iterable[CopyColumn], varying: Sequence[str], few: Sequence[str]
     ) -> "Questions":
         """Choose from the columns of a copy; `few` are categories of few, common labels."""
         columns = list(columns)
@@ -78,10 +77,10 @@ def mine(copy: Copy, asked: Questions) -> Mined:
     return replace(found, notes=tuple(dict.fromkeys(str(w.message) for w in caught)))
 
 
-def as_kept(source: Source, columns: Iterable[Column]) -> Copy:
+def as_kept(source: Source, columns: Iterable[CopyColumn]) -> Copy:
     """Return the original as a copy to which nothing was done."""
     kept = {
-        column.name: Column(
+        column.name: CopyColumn(
             column.name,
             column.is_number,
             transform=column.transform,

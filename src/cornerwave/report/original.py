@@ -10,8 +10,7 @@ from cornerwave.arrays import Floats
 from cornerwave.audit.exposure import Exposed, count_exposed
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
-from cornerwave.miner import reading
-from cornerwave.miner.columns import Column
+from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.report.copies import Copies
 from cornerwave.report.mined import Mined, as_kept, mine
 from cornerwave.report.tally import Tally, tally
@@ -71,6 +70,6 @@ def _exposed(dataset: Dataset, copies: Copies) -> Exposed:
 
 def _columns(dataset: Dataset, names: Sequence[str]) -> Iterator[Floats]:
     """Yield blocks (columns, rows) of the original's numbers."""
-    columns = [Column(name, is_number=True) for name in names]
-    for block in reading.number_blocks(dataset.source, columns) if columns else ():
+    columns = [CopyColumn(name, is_number=True) for name in names]
+    for block in number_blocks(dataset.source, columns) if columns else ():
         yield np.ascontiguousarray(block.T)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cornerwave.coalition import Coalition
 from cornerwave.levels import retention
-from cornerwave.miner.columns import RANK
+from cornerwave.miner import RANK
 from cornerwave.report import picture
 from cornerwave.report.copies import Copies
 from cornerwave.report.figures import Figures, figures, shares_of

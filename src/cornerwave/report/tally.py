@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cornerwave.arrays import Floats
-from cornerwave.miner import Column, reading
+from cornerwave.miner import CopyColumn, code_blocks, number_blocks
 from cornerwave.report.axis import Axis
 from cornerwave.table.read import Source
 
@@ -32,8 +32,8 @@ class Tally:
 
 def tally(
     source: Source,
-    axes: Mapping[str, tuple[Column, Axis]],
-    categories: Sequence[Column],
+    axes: Mapping[str, tuple[CopyColumn, Axis]],
+    categories: Sequence[CopyColumn],
     labels: Mapping[str, pa.Array],
 ) -> Tally:
     """Count the rows of a table in the bins of its numbers and under the labels it shares."""
@@ -45,7 +45,7 @@ def tally(
             numbers[name] += axis.count(block[:, i])
     held = {column.name: np.zeros(len(labels[column.name]), np.int64) for column in categories}
     seen = 0
-    for codes in reading.code_blocks(source, categories, labels) if categories else ():
+    for codes in code_blocks(source, categories, labels) if categories else ():
         seen += len(codes)
         for i, counts in enumerate(held.values()):
             counts += np.bincount(codes[:, i][codes[:, i] >= 0], minlength=len(counts))
@@ -60,5 +60,5 @@ def common(tallies: Sequence[Tally], name: str) -> list[int]:
     return sorted((int(i) for i in often), key=lambda i: (-shares[i], i))[:MOST_LABELS]
 
 
-def _numbers(source: Source, columns: Sequence[Column]) -> Iterable[Floats]:
-    return reading.number_blocks(source, columns) if columns else ()
+def _numbers(source: Source, columns: Sequence[CopyColumn]) -> Iterable[Floats]:
+    return number_blocks(source, columns) if columns else ()
