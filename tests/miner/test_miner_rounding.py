@@ -144,11 +144,17 @@ def test_a_step_on_the_own_scale_is_none_on_the_scale_of_logs() -> None:
     assert unrounded(np.array([[2.0]]), [column])[0, 0] == 2.0
 
 
-@given(low=st.integers(-1000, 1000), steps=st.integers(1, 3000), step=st.sampled_from([0.01, 1.0]))
-def test_bins_lie_between_the_steps(low: int, steps: int, step: float) -> None:
-    bins = bins_of((low * step, (low + steps) * step), step)
+@given(
+    low=st.integers(-1000, 1000),
+    steps=st.integers(1, 3000),
+    step=st.sampled_from([0.01, 1.0]),
+    finest=st.sampled_from([0.0, 0.4, 30.0]),
+)
+def test_bins_lie_between_the_steps(low: int, steps: int, step: float, finest: float) -> None:
+    bins = bins_of((low * step, (low + steps) * step), step, finest)
     values = np.arange(low, low + steps + 1) * step
     assert len(bins) <= 401
+    assert np.diff(bins).min() >= min(finest, steps * step) * (1 - 1e-9)
     assert bins[0] < values[0]
     assert bins[-1] > values[-1]
     away = np.abs(bins[:, None] - values[None, :]).min(axis=1)

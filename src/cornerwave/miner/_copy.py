@@ -19,7 +19,6 @@ from cornerwave.miner._blocks import column_blocks, find_labels, number_blocks
 from cornerwave.miner._distribution import (
     CELLS,
     CONFIDENCE,
-    TOLERANCE,
     Distribution,
     distribution_of,
 )
@@ -142,7 +141,6 @@ class Copy:
         atoms: Sequence[float] = (),
         cells: int = CELLS,
         confidence: float = CONFIDENCE,
-        tolerance: float = TOLERANCE,
     ) -> Distribution:
         """Return the reconstructed distribution of a numeric column, on its original scale.
 
@@ -158,7 +156,6 @@ class Copy:
             atoms=atoms,
             cells=cells,
             confidence=confidence,
-            tolerance=tolerance,
         )
 
     def regression(self, target: str, *, on: Sequence[str], of: Of = "population") -> Regression:

@@ -39,6 +39,8 @@ from cornerwave.miner._estimates import Estimates, Of
 from cornerwave.miner._metadata import CopyColumn, quoted, warn_biased
 from cornerwave.moments import Moments
 
+Weights = tuple[Floats, Floats, Floats]
+
 NEGLIGIBLE = 0.1
 """A bias of b = 0.1 standard errors lowers the coverage of a 95 % interval by 0.1 %:
 b^2 z phi(z) at z = 1.96. The standard error of a correlation is about 1 / sqrt(rows)."""
@@ -99,10 +101,9 @@ class Fourth:
 def covariance(moments: Moments, fourth: Fourth | None, columns: Sequence[CopyColumn]) -> Estimates:
     """Return the covariance matrix: of the table, or with `fourth` of the population."""
     warn_of_coarse(moments.covariance, columns, moments.rows)
-    spread = _Spread.of(moments, fourth, columns)
     units = np.outer(_scale(moments), _scale(moments))
-    zero = np.zeros_like(units)
-    variance = spread.variance(np.ones_like(units), zero, zero) * units**2
+    one, zero = np.ones_like(units), np.zeros_like(units)
+    variance = _variance(moments, fourth, columns, (one, zero, zero)) * units**2
     names = _names(columns)
     return Estimates.of((names, names), undo(moments.covariance, columns), variance)
 
@@ -112,72 +113,70 @@ def correlation(
 ) -> Estimates:
     """Return the correlation matrix, NaN for a constant column."""
     warn_of_coarse(moments.covariance, columns, moments.rows)
-    spread = _Spread.of(moments, fourth, columns)
-    variances = np.diag(spread.original)
+    _, K = _standardised(moments, columns)
+    own, other = np.broadcast_arrays(np.diag(K)[:, None], np.diag(K)[None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
-        size = np.sqrt(np.outer(variances, variances))
-        r = spread.original / size
-        own, other = np.broadcast_arrays(variances[:, None], variances[None, :])
+        size = np.sqrt(own * other)
+        r = K / size
         # delta method: d r = d K_ij / size - r/2 (d K_ii / K_ii + d K_jj / K_jj)
-        variance = spread.variance(1 / size, -r / 2 / own, -r / 2 / other)
-    np.fill_diagonal(r, np.where(variances > 0, 1.0, np.nan))
-    np.fill_diagonal(variance, np.where(variances > 0, 0.0, np.nan))
+        weights = (1 / size, -r / 2 / own, -r / 2 / other)
+        variance = _variance(moments, fourth, columns, weights)
+    np.fill_diagonal(r, np.where(np.diag(K) > 0, 1.0, np.nan))
+    np.fill_diagonal(variance, np.where(np.diag(K) > 0, 0.0, np.nan))
     names = _names(columns)
     return Estimates.of((names, names), r, variance)
 
 
-@dataclass(frozen=True)
-class _Spread:
-    """How (K_ij, K_ii, K_jj) vary together, for all pairs, in units of the copy's deviations."""
-
-    copy: Floats
-    original: Floats
-    growth: Floats
-    rows: Floats
-    fourth: Fourth | None
-
-    @classmethod
-    def of(
-        cls, moments: Moments, fourth: Fourth | None, columns: Sequence[CopyColumn]
-    ) -> "_Spread":
-        units = np.outer(_scale(moments), _scale(moments))
-        original = undo(moments.covariance, columns)
-        rows = np.maximum(moments.count, 1)
-        return cls(moments.covariance / units, original / units, growth(columns), rows, fourth)
-
-    def variance(self, both: Floats, own: Floats, other: Floats) -> Floats:
-        """Return the variance of both * K_ij + own * K_ii + other * K_jj, for all i, j."""
-        alone = np.diag(self.growth)
-        weights = (both / self.growth, own / alone[:, None], other / alone[None, :])
-        noise = _normal(self.copy, *weights) - _normal(self.original, *weights)
-        if self.fourth is None:
-            return noise / self.rows
-        cumulant = self._cumulant(self.fourth, both, own, other)
-        # Much noise makes the cumulant uncertain, and a negative one shortens intervals: use
-        # it only if it is two standard errors below 0. In a normal column of variance 1 its
-        # error is sqrt(24/n), and _normal is 2.
-        error = np.sqrt(6 / self.rows) * _normal(self.copy, both, own, other)
-        cumulant = np.where(cumulant < -2 * error, cumulant, np.maximum(cumulant, 0.0))
-        table = cumulant + _normal(self.original, both, own, other)
-        return (noise + np.maximum(table, 0.0)) / self.rows
-
-    def _cumulant(self, fourth: Fourth, both: Floats, own: Floats, other: Floats) -> Floats:
-        """Return the fourth cumulant of the same combination; it is that of the original."""
-        C, first = self.copy, np.diag(self.copy)[:, None]
-        two_two = fourth.two_two - first * first.T - 2 * C**2
-        three_one = fourth.three_one - 3 * first * C
-        four = np.diag(two_two)
-        return np.asarray(
-            both**2 * two_two
-            + own**2 * four[:, None]
-            + other**2 * four[None, :]
-            + 2 * both * (own * three_one + other * three_one.T)
-            + 2 * own * other * two_two
-        )
+def _standardised(moments: Moments, columns: Sequence[CopyColumn]) -> tuple[Floats, Floats]:
+    """Return C and K in units of the copy's standard deviations."""
+    units = np.outer(_scale(moments), _scale(moments))
+    return moments.covariance / units, undo(moments.covariance, columns) / units
 
 
-def _normal(M: Floats, both: Floats, own: Floats, other: Floats) -> Floats:
+def _variance(
+    moments: Moments, fourth: Fourth | None, columns: Sequence[CopyColumn], weights: Weights
+) -> Floats:
+    """Return the variance of both * K_ij + own * K_ii + other * K_jj, standardised, for all i, j.
+
+    The weights (both, own, other) are N x N each.
+    """
+    C, K = _standardised(moments, columns)
+    rows = np.maximum(moments.count, 1)
+    both, own, other = weights
+    grown = growth(columns)
+    alone = np.diag(grown)
+    in_copy = both / grown, own / alone[:, None], other / alone[None, :]
+    noise = _normal(C, in_copy) - _normal(K, in_copy)
+    if fourth is None:
+        return noise / rows
+    # Much noise makes the cumulant uncertain, and a negative one shortens intervals: use it
+    # only if it is two standard errors below 0. In a normal column of variance 1 its error
+    # is sqrt(24/n), and _normal is 2.
+    cumulant = _cumulant(C, fourth, weights)
+    error = np.sqrt(6 / rows) * _normal(C, weights)
+    cumulant = np.where(cumulant < -2 * error, cumulant, np.maximum(cumulant, 0.0))
+    return (noise + np.maximum(cumulant + _normal(K, weights), 0.0)) / rows
+
+
+def _cumulant(C: Floats, fourth: Fourth, weights: Weights) -> Floats:
+    """Return the fourth cumulant of the weighted sum, the same in the copy and the original."""
+    both, own, other = weights
+    first = np.diag(C)[:, None]
+    two_two = fourth.two_two - first * first.T - 2 * C**2
+    three_one = fourth.three_one - 3 * first * C
+    four = np.diag(two_two)
+    return np.asarray(
+        both**2 * two_two
+        + own**2 * four[:, None]
+        + other**2 * four[None, :]
+        + 2 * both * (own * three_one + other * three_one.T)
+        + 2 * own * other * two_two
+    )
+
+
+def _normal(M: Floats, weights: Weights) -> Floats:
     """Return n Var(both * S_ij + own * S_ii + other * S_jj) for normal rows of covariance M."""
+    both, own, other = weights
     i, j = np.diag(M)[:, None], np.diag(M)[None, :]
     return np.asarray(
         both**2 * (i * j + M**2)

@@ -6,10 +6,10 @@ the noise is normal with the known variance s^2 = v/(1+v) Var(Y):
     A_ji = P(Y in bin j | X uniform in cell i)
 
 theta is estimated by EM (Agrawal and Aggarwal, PODS 2001), see `_mixture`. EM stops at the
-first step that raises the log-likelihood of the whole copy by less than `tolerance`;
-further steps would fit the copy's random fluctuations. `shortfall` is how much is left to
-the greatest likelihood; a few units are chance. More rows give more steps and finer detail,
-but slowly: deconvolution from normal noise converges logarithmically.
+first step that raises the log-likelihood of the whole copy by less than 0.005; further
+steps would fit the copy's random fluctuations. `shortfall` is how much is left to the
+greatest likelihood; a few units are chance. More rows give more steps and finer detail, but
+slowly: deconvolution from normal noise converges logarithmically.
 
 Through the noise an atom looks like a narrow peak beside it, so the copy does not determine
 which of the two it is. `mass_interval` holds all masses with which some histogram fits;
@@ -31,15 +31,13 @@ from cornerwave.errors import ColumnError
 from cornerwave.miner._blocks import number_blocks
 from cornerwave.miner._covariance import undo
 from cornerwave.miner._metadata import LOG1P, CopyColumn
-from cornerwave.miner._mixture import Mixture, Weights
+from cornerwave.miner._mixture import Mixture, MixtureWeights
 from cornerwave.moments import Moments
 from cornerwave.table.read import Source
 
 CELLS = 120
 BINS = 400
 CONFIDENCE = 0.95
-TOLERANCE = 0.005
-MOST_STEPS = 20_000
 FINEST = 0.25
 """The narrowest bin in standard deviations of the noise: finer bins add 0.5 % of information."""
 REACH = 6.0
@@ -61,7 +59,7 @@ class Distribution:
 
     >>> flat = Distribution(np.array([0.0, 1.0, 2.0]), np.array([0.25, 0.25]),
     ...                     np.array([0.0]), np.array([0.5]), np.array([[0.4, 0.6]]),
-    ...                     steps=1, converged=True, shortfall=0.0)
+    ...                     converged=True, shortfall=0.0)
     >>> flat.cdf([-1.0, 0.0, 1.0]).tolist(), flat.quantile([0.25, 0.75]).tolist()
     ([0.0, 0.5, 0.75], [0.0, 1.0])
     """
@@ -71,7 +69,6 @@ class Distribution:
     atoms: Floats
     mass: Floats
     mass_interval: Floats
-    steps: int
     converged: bool
     shortfall: float
 
@@ -112,7 +109,6 @@ def distribution_of(
     atoms: Sequence[float],
     cells: int,
     confidence: float,
-    tolerance: float,
 ) -> Distribution:
     """Return the reconstructed distribution of a column, on its original scale."""
     is_log = column.transform == LOG1P
@@ -136,7 +132,6 @@ def distribution_of(
         edges=edges,
         atoms=forward(np.array(atoms, dtype=np.float64)).tolist(),
         confidence=confidence,
-        tolerance=tolerance,
     )
     # an increasing transform keeps the probabilities of cells and atoms
     back = np.expm1 if is_log else np.asarray
@@ -151,8 +146,6 @@ def reconstruct(
     edges: Floats,
     atoms: Sequence[float] = (),
     confidence: float = CONFIDENCE,
-    tolerance: float = TOLERANCE,
-    most_steps: int = MOST_STEPS,
 ) -> Distribution:
     """Return the distribution of X from counts (B,) of X + noise between `bins` (B + 1,).
 
@@ -166,9 +159,8 @@ def reconstruct(
     whole, spread = Mixture(counts[seen], A), Mixture(counts[seen], A[:, :cells])
     intervals = [whole.interval(cells + i, confidence) for i in range(len(points))]
 
-    def smooth(mass: Floats) -> Weights:
-        offset, total = A[:, cells:] @ mass, 1 - mass.sum()
-        return spread.smooth(offset, total, tolerance=tolerance, most_steps=most_steps)
+    def smooth(mass: Floats) -> MixtureWeights:
+        return spread.smooth(A[:, cells:] @ mass, 1 - mass.sum())
 
     mass = _best_masses(smooth, whole.best.theta[cells:], intervals)
     found = smooth(mass)
@@ -178,14 +170,15 @@ def reconstruct(
         points,
         mass,
         np.array(intervals).reshape(-1, 2),
-        found.steps,
         found.converged,
         max(whole.best.height - found.height, 0.0),
     )
 
 
 def _best_masses(
-    smooth: Callable[[Floats], Weights], start: Floats, intervals: Sequence[tuple[float, float]]
+    smooth: Callable[[Floats], MixtureWeights],
+    start: Floats,
+    intervals: Sequence[tuple[float, float]],
 ) -> Floats:
     """Return the masses with which the smooth estimate fits best, each within its interval."""
     mass = start.copy()
@@ -201,7 +194,7 @@ def _best_masses(
 
 
 def bins_of(seen: tuple[float, float], step: float, finest: float = 0.0) -> Floats:
-    """Return the edges of at most BINS bins, none much narrower than `finest`.
+    """Return the edges of at most BINS bins, none narrower than `finest`.
 
     The bins of a rounded column hold whole numbers of steps, its values in the middle.
 
@@ -209,7 +202,7 @@ def bins_of(seen: tuple[float, float], step: float, finest: float = 0.0) -> Floa
     array([-0.5,  0.5,  1.5,  2.5,  3.5])
     """
     low, high = seen
-    most = min(BINS, max(math.ceil((high - low) / finest), 1)) if finest else BINS
+    most = min(BINS, max(math.floor((high - low) / finest), 1)) if finest else BINS
     if not step:
         return np.linspace(low, high, most + 1)
     first, last = round(low / step), round(high / step)

@@ -24,7 +24,7 @@ from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
 from cornerwave.levels import Level
 from cornerwave.table.numbers import is_number
 from cornerwave.table.read import CSV, Source, open_source
-from cornerwave.table.schema import MARGINAL
+from cornerwave.table.schema import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED
 from cornerwave.table.type_names import type_named
 from cornerwave.table.write import METADATA_KEY, read_metadata
 
@@ -116,40 +116,25 @@ def columns_of(schema: pa.Schema, noise: float, metadata: Metadata | None) -> di
     columns = {}
     for field in schema:
         known = stated.get(field.name, {})
-        role = known.get("role", "perturbed" if is_number(field.type) else "category")
-        if role == "perturbed":
-            columns[field.name] = _number(field.name, known, noise)
-        elif role == "category":
-            columns[field.name] = _category(field.name, known, retention)
-        elif role == "kept":
-            columns[field.name] = CopyColumn(field.name, is_number(field.type))
+        role = known.get("role", PERTURBED if is_number(field.type) else CATEGORY)
+        if role == KEY:
+            continue
+        together = tuple(known.get("together") or ())
+        columns[field.name] = CopyColumn(
+            field.name,
+            is_number=role == PERTURBED or (role == KEPT and is_number(field.type)),
+            noise=noise if role == PERTURBED else 0.0,
+            retention=retention if role == CATEGORY else 1.0,
+            base=known.get("base") or MARGINAL,
+            categories=known.get("categories"),
+            together=together,
+            transform=known.get("transform"),
+            rounded=float(known.get("rounded") or 0.0),
+            clipped=bool(known.get("clipped")),
+            # a joint draw treats a missing cell as one more value of its combination
+            hides_missing=known.get("missing") == "hidden" or bool(together),
+        )
     return columns
-
-
-def _number(name: str, known: Metadata, noise: float) -> CopyColumn:
-    return CopyColumn(
-        name,
-        is_number=True,
-        noise=noise,
-        transform=known.get("transform"),
-        rounded=float(known.get("rounded") or 0.0),
-        clipped=bool(known.get("clipped")),
-        hides_missing=known.get("missing") == "hidden",
-    )
-
-
-def _category(name: str, known: Metadata, retention: float) -> CopyColumn:
-    together = tuple(known.get("together") or ())
-    return CopyColumn(
-        name,
-        is_number=False,
-        retention=retention,
-        base=known.get("base") or MARGINAL,
-        categories=known.get("categories"),
-        together=together,
-        # a joint draw treats a missing cell as one more value of its combination
-        hides_missing=known.get("missing") == "hidden" or bool(together),
-    )
 
 
 def _csv_types(metadata: Metadata) -> dict[str, pa.DataType] | None:
@@ -162,7 +147,7 @@ def _csv_types(metadata: Metadata) -> dict[str, pa.DataType] | None:
 def _csv_type(known: Metadata) -> pa.DataType | None:
     if "type" not in known:
         return None
-    if known["role"] == "perturbed" and not known.get("rounded"):
+    if known["role"] == PERTURBED and not known.get("rounded"):
         return pa.float64()
     type_ = type_named(known["type"])
     return pa.string() if type_ in (pa.large_string(), pa.string_view()) else type_

@@ -30,6 +30,9 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.miner._estimates import normal_quantile
 
+TOLERANCE = 0.005
+"""EM stops when a step raises the log-likelihood of all counts by less."""
+MOST_STEPS = 20_000
 GAP = 0.01
 """A gap that is small enough: a 95 % interval is a difference of 1.9."""
 CENTRING = 0.2
@@ -42,12 +45,11 @@ HALVINGS = 8
 
 
 @dataclass(frozen=True)
-class Weights:
-    """Weights (m,), their log-likelihood, the steps taken, and whether they converged."""
+class MixtureWeights:
+    """Weights (m,), their log-likelihood, and whether they met the stopping rule."""
 
     theta: Floats
     height: float
-    steps: int
     converged: bool
 
 
@@ -67,31 +69,36 @@ class Mixture:
     A: Floats
 
     @cached_property
-    def best(self) -> Weights:
+    def best(self) -> MixtureWeights:
         """The weights of greatest likelihood."""
         return self.greatest()
 
     def smooth(
-        self, offset: Floats | float, total: float, *, tolerance: float, most_steps: int
-    ) -> Weights:
+        self,
+        offset: Floats | float = 0.0,
+        total: float = 1.0,
+        *,
+        tolerance: float = TOLERANCE,
+        most_steps: int = MOST_STEPS,
+    ) -> MixtureWeights:
         """Climb by EM until a step raises the log-likelihood by less than `tolerance`."""
         theta, before = self._equal(total), -math.inf
-        for step in range(1, most_steps + 1):
+        for _ in range(most_steps):
             f = offset + self.A @ theta
             height = float(self.counts @ np.log(f))
             if height - before < tolerance:
-                return Weights(theta, height, step, converged=True)
+                return MixtureWeights(theta, height, converged=True)
             before = height
             theta = theta * (self.A.T @ (self.counts / f))
             theta = theta * (total / theta.sum())
         height = float(self.counts @ np.log(offset + self.A @ theta))
-        return Weights(theta, height, most_steps, converged=False)
+        return MixtureWeights(theta, height, converged=False)
 
-    def greatest(self, offset: Floats | float = 0.0, total: float = 1.0) -> Weights:
+    def greatest(self, offset: Floats | float = 0.0, total: float = 1.0) -> MixtureWeights:
         """Maximise the likelihood, up to GAP."""
         theta = self._equal(total)
         z = np.full_like(theta, self.counts.sum() / total)
-        for steps in range(MOST_NEWTON_STEPS):  # noqa: B007
+        for _ in range(MOST_NEWTON_STEPS):
             f = offset + self.A @ theta
             gradient = self.A.T @ (self.counts / f)
             gap = total * gradient.max() - gradient @ theta
@@ -103,7 +110,7 @@ class Mixture:
             theta = theta * (1 + _reach(change) * change)
             theta = theta * (total / theta.sum())  # removes rounding errors only
             z = z * (1 + _reach(z_change) * z_change)
-        return Weights(theta, float(self.counts @ np.log(f)), steps, converged=bool(gap <= GAP))
+        return MixtureWeights(theta, float(self.counts @ np.log(f)), converged=bool(gap <= GAP))
 
     def interval(self, part: int, confidence: float) -> tuple[float, float]:
         """Return the interval of one part's weight, all other weights being free."""
