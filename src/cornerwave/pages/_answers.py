@@ -15,7 +15,7 @@ import numpy as np
 
 from cornerwave.errors import BiasWarning, ColumnError
 from cornerwave.levels import Level
-from cornerwave.miner import Column, Copy, Estimate
+from cornerwave.miner import Copy, CopyColumn, Estimate
 from cornerwave.table import Source
 
 MOST_PAIRS = 15
@@ -82,10 +82,10 @@ def ask(copy: Copy, asked: Questions) -> Answers:
     return Answers(results, tuple(dict.fromkeys(str(w.message) for w in caught)))
 
 
-def as_kept(source: Source, columns: Iterable[Column]) -> Copy:
+def as_kept(source: Source, columns: Iterable[CopyColumn]) -> Copy:
     """Return the original as a copy to which nothing was done."""
     kept = {
-        column.name: Column(
+        column.name: CopyColumn(
             column.name,
             column.is_number,
             transform=column.transform,

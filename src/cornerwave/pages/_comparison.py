@@ -23,8 +23,7 @@ from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset, write_all
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.levels import Level
-from cornerwave.miner import Column, Copy, reading
-from cornerwave.miner.columns import LOG1P, RANK
+from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
 from cornerwave.pages._answers import Answers, Questions, as_kept, ask
 from cornerwave.pages._tallies import Axis, Tally, axes_of, frequent, tally
 from cornerwave.table import Progress, plain_type
@@ -58,8 +57,8 @@ class Copies:
     rows: int
     levels: tuple[Level, ...]
     shown: ShownColumns
-    axes: Mapping[str, tuple[Column, Axis]]
-    categories: tuple[Column, ...]
+    axes: Mapping[str, tuple[CopyColumn, Axis]]
+    categories: tuple[CopyColumn, ...]
     labels: Mapping[str, pa.Array]
     tallies: tuple[Tally, ...]
     asked: Questions
@@ -148,19 +147,19 @@ def look(copies: Sequence[Copy], shown: ShownColumns) -> Copies:
 
 
 def _axes(
-    copies: Sequence[Copy], numbers: Sequence[Column], shown: ShownColumns
-) -> dict[str, tuple[Column, Axis]]:
+    copies: Sequence[Copy], numbers: Sequence[CopyColumn], shown: ShownColumns
+) -> dict[str, tuple[CopyColumn, Axis]]:
     if not numbers:
         return {}
     whole = [c.name in shown.whole and c.transform != LOG1P for c in numbers]
-    ends = [reading.number_blocks(copy.source, numbers) for copy in (copies[0], copies[-1])]
+    ends = [number_blocks(copy.source, numbers) for copy in (copies[0], copies[-1])]
     axes = zip(numbers, axes_of(ends, whole), strict=True)
     return {column.name: (column, axis) for column, axis in axes}
 
 
-def _labels(copies: Sequence[Copy], categories: Sequence[Column]) -> dict[str, pa.Array]:
+def _labels(copies: Sequence[Copy], categories: Sequence[CopyColumn]) -> dict[str, pa.Array]:
     """Return every label that any copy holds, sorted; missing is one where it is hidden."""
-    found = [reading.find_labels(copy.source, categories) for copy in copies] if categories else []
+    found = [find_labels(copy.source, categories) for copy in copies] if categories else []
     union = {
         column.name: pa.concat_arrays([labels[column.name] for labels in found]).unique()
         for column in categories
@@ -169,8 +168,8 @@ def _labels(copies: Sequence[Copy], categories: Sequence[Column]) -> dict[str, p
 
 
 def _questions(
-    numbers: Sequence[Column],
-    categories: Sequence[Column],
+    numbers: Sequence[CopyColumn],
+    categories: Sequence[CopyColumn],
     labels: Mapping[str, pa.Array],
     tallies: Sequence[Tally],
     shown: ShownColumns,
@@ -195,7 +194,7 @@ def _questions(
     )
 
 
-def title_of(column: Column) -> str:
+def title_of(column: CopyColumn) -> str:
     """Return what a number is called on the scale that it is shown on."""
     return f"log(1 + {column.name})" if column.transform == LOG1P else column.name
 
@@ -240,6 +239,6 @@ def _exposed(dataset: Dataset, copies: Copies) -> Exposed:
 
 def _numbers(dataset: Dataset, names: Sequence[str]) -> Iterator[Floats]:
     """Yield blocks (columns, rows) of the original's numbers."""
-    columns = [Column(name, is_number=True) for name in names]
-    for block in reading.number_blocks(dataset.source, columns) if columns else ():
+    columns = [CopyColumn(name, is_number=True) for name in names]
+    for block in number_blocks(dataset.source, columns) if columns else ():
         yield np.ascontiguousarray(block.T)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.miner import Column, reading
+from cornerwave.miner import CopyColumn, code_blocks, number_blocks
 from cornerwave.table import Source
 from cornerwave.table.scale import Thinned
 
@@ -121,21 +121,21 @@ class Tally:
 
 def tally(
     source: Source,
-    axes: Mapping[str, tuple[Column, Axis]],
-    categories: Sequence[Column],
+    axes: Mapping[str, tuple[CopyColumn, Axis]],
+    categories: Sequence[CopyColumn],
     labels: Mapping[str, pa.Array],
 ) -> Tally:
     """Count the rows of a table in the bins of its numbers and under the labels given."""
     rows = 0
     numbers = {name: np.zeros(axis.bins, dtype=np.int64) for name, (_, axis) in axes.items()}
     columns = [column for column, _ in axes.values()]
-    for block in reading.number_blocks(source, columns) if columns else ():
+    for block in number_blocks(source, columns) if columns else ():
         rows += len(block)
         for i, (name, (_, axis)) in enumerate(axes.items()):
             numbers[name] += axis.count(block[:, i])
     held = {column.name: np.zeros(len(labels[column.name]), np.int64) for column in categories}
     seen = 0
-    for codes in reading.code_blocks(source, categories, labels) if categories else ():
+    for codes in code_blocks(source, categories, labels) if categories else ():
         seen += len(codes)
         for i, counts in enumerate(held.values()):
             counts += np.bincount(codes[:, i][codes[:, i] >= 0], minlength=len(counts))
