@@ -23,10 +23,10 @@ check: $(READY)  ## lint, formatting and types
 	$(BIN)/mypy
 
 test: $(READY)  ## every test but the slow ones
-	$(BIN)/pytest -n auto -q
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q
 
 test-slow: $(READY)  ## every test, the slow ones too
-	$(BIN)/pytest -n auto -q -m 'slow or not slow'
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q -m 'slow or not slow'
 
 bench: $(READY)  ## speed and memory, as ratios measured in one run
 	$(BIN)/python benchmarks/run.py

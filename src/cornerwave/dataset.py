@@ -111,7 +111,8 @@ class Dataset:
             if self._entry.source is None:
                 raise SourceError(
                     f"{self.name!r} was registered from a frame in memory; give the frame or a "
-                    "file with the same rows as its source"
+                    "file with the same rows as its source",
+                    use=("source",),
                 )
             self._source = reopen(self._entry.source, self._entry)
         return self._source
@@ -175,6 +176,16 @@ class Dataset:
         if not held:
             self._check_recipients([recipient])
         return [(Release(self, recipient, h.level, h.finish), h.format) for h in held]
+
+    def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
+        """Make the raw copy of every released level again, least noise first, for the owner alone.
+
+        They are Arrow files in a folder that nobody else can read; the ledger stays as it is.
+        """
+        releases = [Release(self, "the owner", level, Finish()) for level in self.levels]
+        paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
+        _write(releases, paths, recorded=False, progress=progress)
+        return paths
 
     def knows(self, dataset: str, noise: float) -> bool:
         """Whether the ledger knows of a copy of a dataset id and noise, as a copy states them."""
@@ -281,10 +292,23 @@ def write_all(
     progress: Progress = silent,
 ) -> list[Path]:
     """Write several releases of one dataset to files, in one pass over its source."""
-    if not copies:
-        return []
     releases = [release for release, _ in copies]
     paths = [Path(path).absolute() for _, path in copies]
+    if copies:
+        _write(releases, paths, recorded=True, force=force, threads=threads, progress=progress)
+    return paths
+
+
+def _write(
+    releases: Sequence[Release],
+    paths: Sequence[Path],
+    *,
+    recorded: bool,
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> None:
+    """Write copies whole or not at all; unless `recorded`, nobody else may see them."""
     with discreet(), ExitStack() as hidden:
         recipe = _recipe(releases)
         _check_places(releases[0].dataset, paths)
@@ -297,10 +321,10 @@ def write_all(
         make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
         for file in files:
             file.finish()
-        _hold(releases, [format_of(path) for path in paths])
+        if recorded:
+            _hold(releases, [format_of(path) for path in paths])
         for file in files:
             file.publish()
-    return paths
 
 
 def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:

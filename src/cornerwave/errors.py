@@ -24,12 +24,19 @@ A message says what was given, what is allowed and what to do next. It never
 quotes a cell of a table or a byte of a key.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
 class CornerwaveError(Exception):
-    """Anything that Cornerwave refuses; its text is fit to be shown to a person."""
+    """Anything that Cornerwave refuses; its text is fit to be shown to a person.
+
+    `use` names the choices that help, as Python calls them: the command line adds its options.
+    """
+
+    def __init__(self, *message: str, use: Sequence[str] = ()) -> None:
+        super().__init__(*message)
+        self.use = tuple(use)
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__

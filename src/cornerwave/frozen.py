@@ -22,7 +22,7 @@ from cornerwave.noise import NOISE_FORMAT, grid_of
 from cornerwave.survey import Survey, Surveyor, laws_of, on_scales
 from cornerwave.table import Column, Schema, listed
 from cornerwave.table.categories import Categories, freeze_categories
-from cornerwave.table.rare import check_telling
+from cornerwave.table.rare import check_identifying
 from cornerwave.table.scale import Knots, Scale
 
 ROWS_PER_WEIGHT = 10
@@ -175,7 +175,7 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     schema, moments = surveyor.schema, survey.moments
     _check_size(moments, schema)
     for names, found in survey.tallies.items():
-        check_telling(names, found, schema)
+        check_identifying(names, found, schema)
     shape = factor(moments.covariance)
     shape.warn(schema.perturbed)
     categories = tuple(

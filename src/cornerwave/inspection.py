@@ -20,7 +20,7 @@ from cornerwave.moments import Moments, factor
 from cornerwave.table import Source, is_category, is_number, to_floats
 from cornerwave.table.distinct import Distinct
 from cornerwave.table.encoded import Encoded, one_chunk
-from cornerwave.table.rare import FEW_ROWS, MOST_CATEGORIES, tells_apart
+from cornerwave.table.rare import FEW_ROWS, MOST_CATEGORIES, identifies
 
 GROUP_ROWS = 1 << 17
 RARE = 5
@@ -170,7 +170,7 @@ def _undecided(type_: pa.DataType, found: Distinct, present: int) -> str | None:
             f"more than {MOST_CATEGORIES:,} distinct values, too many for a category: key or drop"
         )
     alone = found.held_by_fewer_than(2)
-    if tells_apart(alone, present):
+    if identifies(alone, present):
         return (
             f"{alone:,} of {present:,} values occur in one row only, so it identifies people: "
             "key or drop, or category to accept that"

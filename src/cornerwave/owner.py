@@ -80,7 +80,8 @@ class Vault:
         elif (path / KEY_FILE).exists():
             raise VaultExists(
                 f"there is a key in {path} but no ledger. A key is never replaced: restore the "
-                "ledger's latest backup, or make a new ledger for this key"
+                "ledger's latest backup, or make a new ledger for this key",
+                use=("new_ledger",),
             )
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -103,7 +104,7 @@ class Vault:
         """Open a vault. Raises VaultMissing, WrongKey or LedgerDamaged."""
         path = Path(path).absolute()
         if not path.is_dir() or not any(path.iterdir()):
-            raise VaultMissing(f"there is no vault in {path}; make one first")
+            raise VaultMissing(f"there is no vault in {path}; make one first", use=("init",))
         key = Key.read(Path(key_file) if key_file else path / KEY_FILE)
         url = path / LEDGER_URL
         try:

@@ -241,7 +241,7 @@ def test_coalitions_gain_nothing_and_independent_noise_would(original: Original)
         (["people", "--out", "nowhere/owner.html"], "no directory"),
         (["nobody", "--out", "x.html"], "nobody"),
         (["fresh", "--out", "x.html"], "release a copy first"),
-        (["people", "--out", "x.html", "--source", "changed.parquet"], "not the table"),
+        (["people", "--out", "x.html", "--source", "changed.parquet"], "not the registered table"),
     ],
 )
 def test_refusals_are_one_line_and_leave_nothing(

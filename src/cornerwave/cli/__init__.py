@@ -12,6 +12,7 @@ Exit codes: 0 done; 1 an audit found something; 2 refused, with one line that sa
 
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -50,7 +51,7 @@ def main() -> None:
         tell_places(str(fault), fault)
         sys.exit(FAULT)
     except CornerwaveError as error:
-        say(f"cornerwave: {error}")
+        say(f"cornerwave: {error}{_hint(error.use)}")
         sys.exit(REFUSED)
     except BrokenPipeError:
         sys.exit(0)
@@ -58,6 +59,13 @@ def main() -> None:
         # A message or a local variable may hold a cell: name the kind and the place only.
         tell_places(f"internal fault ({type(error).__name__})", error)
         sys.exit(FAULT)
+
+
+def _hint(use: Sequence[str]) -> str:
+    """Return the options, or commands, that an error's choices are called here."""
+    commands = {info.callback.__name__ for info in app.registered_commands if info.callback}
+    names = [f"cornerwave {n}" if n in commands else f"--{n.replace('_', '-')}" for n in use]
+    return f" ({', '.join(names)})" if names else ""
 
 
 @app.callback(invoke_without_command=True)

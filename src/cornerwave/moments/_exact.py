@@ -86,7 +86,7 @@ class Moments:
         digits = gram[: DIGITS * number]
         shape = (DIGITS, number, DIGITS, number)
         products = digits[:, : DIGITS * number].reshape(shape).transpose(0, 2, 1, 3)
-        present = digits[:, DIGITS * number :].reshape(DIGITS, number, -1)
+        present = digits[:, DIGITS * number :].reshape(DIGITS, number, number if gaps else 1)
         count = gram[DIGITS * number :, DIGITS * number :]
         return cls(
             rows=rows,

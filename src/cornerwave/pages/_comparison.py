@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats
 from cornerwave.audit.exposure import Exposed, count_exposed
 from cornerwave.coalition import Coalition
-from cornerwave.dataset import Dataset, write_all
+from cornerwave.dataset import Dataset
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.levels import Level
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
@@ -89,16 +89,13 @@ def copies_of(dataset: Dataset, progress: Progress = lambda rows: None) -> Copie
     The copies are made in one pass, which also checks that the table is the registered
     one, into files that vanish at the end. The ledger stays as it is.
     """
-    holders = {holding.level: holding.recipient for holding in dataset.holdings}
-    if not holders:
+    if not dataset.levels:
         raise NoSuchRecipient(
             f"no copy of {dataset.name!r} has been released, so there is nothing to report; "
             "release a copy first"
         )
-    releases = dataset.release_many([(holders[level], level) for level in sorted(holders)])
     with tempfile.TemporaryDirectory() as folder:
-        places = [Path(folder) / f"{i}.arrow" for i in range(len(releases))]
-        write_all(list(zip(releases, places, strict=True)), progress=progress)
+        places = dataset.remake(Path(folder), progress=progress)
         return look([Copy.open(place) for place in places], shown_of(dataset))
 
 

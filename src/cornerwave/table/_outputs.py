@@ -102,7 +102,7 @@ def check_place(path: Path, *, force: bool = False) -> None:
         raise OutputExists(f"{path} is a directory")
     if exists and not force:
         raise OutputExists(
-            f"{path} already exists; choose another name, or use force to replace it"
+            f"{path} already exists; choose another name, or replace it by force", use=("force",)
         )
     if not has_place:
         raise OutputError(f"there is no directory {path.parent}")

@@ -157,7 +157,8 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
     if undecided := [f"{each.name!r} ({each.type})" for each in columns if not each.role]:
         raise ColumnError(
             f"no decision for {', '.join(undecided)}: neither a number, a date nor a category. "
-            "Drop the column, keep it as it is, or make it the key"
+            "Drop the column, keep it as it is, or make it the key",
+            use=("drop", "keep", "key"),
         )
     _check_roles({column.name: column.role for column in columns}, choices)
     return Schema(columns, choices.together, choices.min_count)
@@ -175,7 +176,8 @@ def _group(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
     if unknown := [name for name in known if name not in present]:
         raise ColumnError(
             f"together: no column {listed(unknown)}; the table has {listed(present)}. "
-            "If a name contains a comma, use a schema file"
+            "If a name contains a comma, use a schema file",
+            use=("schema",),
         )
     return known
 

@@ -1,4 +1,4 @@
-"""Values that few rows hold: they are pooled, or they tell people apart."""
+"""Values that few rows hold: they are pooled, or they identify people."""
 
 import warnings
 from collections import Counter
@@ -11,7 +11,7 @@ from cornerwave.table.encoded import Tally
 
 MOST_CATEGORIES = 1 << 16
 IDENTIFYING = 0.5
-"""A category tells people apart if this share of its values is held by one row alone,"""
+"""A category identifies people if this share of its values is held by one row alone,"""
 FEW_ROWS = 20
 """in a table of at least this many rows."""
 OTHER = "(other)"
@@ -49,27 +49,28 @@ def pooled(found: Tally, min_count: int) -> Tally:
 def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
     """Raise ColumnError if a group has more values than a category can have."""
     if len(found) > MOST_CATEGORIES:
-        what = "looks like an identifier" if len(names) == 1 else "are too many combinations"
+        what = "it looks like an identifier" if len(names) == 1 else "too many combinations"
         raise ColumnError(
-            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows; "
-            f"{'it ' if len(names) == 1 else 'these '}{what}. {_instead(names)}"
+            f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows: "
+            f"{what}. {_instead(names)}",
+            use=_choices(names),
         )
 
 
-def check_telling(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
-    """Refuse a category that tells people apart; warn of combinations that do.
+def check_identifying(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
+    """Refuse a category that identifies people; warn of combinations that do.
 
-    Judges what is left after pooling. Raises ColumnError unless the owner called the
-    columns categories in so many words.
+    Judges what is left after pooling. Raises ColumnError unless the owner declared the
+    columns to be categories.
     """
     left = pooled(found, schema.min_count)
     present = sum(count for value, count in left.items() if None not in value)
     alone = sum(count == 1 for value, count in left.items() if None not in value)
-    if not tells_apart(alone, present):
+    if not identifies(alone, present):
         if len(names) > 1 and alone:
             warnings.warn(
                 f"{listed(names)} together: {alone:,} combinations are held by one row alone "
-                "and point at it wherever they show; --min-count pools them",
+                "and identify it wherever they appear; a minimum count pools them",
                 CornerwaveWarning,
                 stacklevel=3,
             )
@@ -77,19 +78,23 @@ def check_telling(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
     if not all(schema.column(name).declared for name in names):
         raise ColumnError(
             f"{listed(names)}: {alone:,} of {present:,} values are held by one row alone, so "
-            f"{'it tells' if len(names) == 1 else 'together they tell'} people apart. "
-            f"{_instead(names)}, pool rare values (--min-count), or call "
-            f"{'it a category' if len(names) == 1 else 'them categories'} all the same "
-            f"({' '.join(f'--categorical {name!r}' for name in names)})"
+            f"{'it identifies' if len(names) == 1 else 'together they identify'} people. "
+            f"{_instead(names)}, pool rare values, or declare "
+            f"{'it a category' if len(names) == 1 else 'them categories'} all the same",
+            use=(*_choices(names), "min_count", "categorical"),
         )
 
 
-def tells_apart(alone: int, present: int) -> bool:
-    """Whether values held by one row alone are so many that a category tells people apart."""
+def identifies(alone: int, present: int) -> bool:
+    """Whether values held by one row alone are so many that a category identifies people."""
     return present >= FEW_ROWS and alone >= IDENTIFYING * present
 
 
 def _instead(names: tuple[str, ...]) -> str:
     if len(names) > 1:
-        return "Leave out --together"
-    return f"Drop it (--drop {names[0]!r}), let it tell the rows apart (--key {names[0]!r})"
+        return "Do not refresh them together"
+    return "Drop it, make it the key"
+
+
+def _choices(names: tuple[str, ...]) -> tuple[str, ...]:
+    return ("together",) if len(names) > 1 else ("drop", "key")
