@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cornerwave.algorithms import corner_wave, sequential
-from cornerwave.attack.schemes import Independent, Scaled
+from cornerwave.attack import Independent, Scaled
 from cornerwave.experiments import examples, theorems
 from cornerwave.experiments.statement import Verdict
 

@@ -5,11 +5,17 @@ from html import escape
 
 import numpy as np
 
-from cornerwave.audit import picture
-from cornerwave.audit.chance import ALPHA
-from cornerwave.audit.measured import Audit
-from cornerwave.audit.numbers import Numbers
-from cornerwave.audit.report import Section, count, notes, sections, verdict
+from cornerwave.audit import (
+    ALPHA,
+    Audit,
+    Section,
+    count,
+    notes,
+    picture,
+    sections,
+    verdict,
+)
+from cornerwave.audit import NumberAudit as Numbers
 from cornerwave.version import __version__
 from cornerwave.webpage import document, scrolling, table
 

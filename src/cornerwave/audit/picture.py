@@ -7,10 +7,9 @@ from html import escape
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.audit.categories import Categories
-from cornerwave.audit.chance import CATEGORY_CHECKS, NUMBER_CHECKS
-from cornerwave.audit.measured import Audit
-from cornerwave.audit.numbers import Numbers
+from cornerwave.audit import CATEGORY_CHECKS, NUMBER_CHECKS, Audit
+from cornerwave.audit import CategoryAudit as Categories
+from cornerwave.audit import NumberAudit as Numbers
 from cornerwave.webpage import share_scale
 
 WIDTH, LEFT, RIGHT = 960, 190, 150
@@ -69,7 +68,7 @@ def _category_rungs(categories: Categories | None) -> Iterator[Rung]:
         return
     guesses = categories.guesses
     largest = max((len(guessed.copies) for guessed in guesses.sets), default=0)
-    whole = {g.columns: g for g in guesses.sets if len(g.copies) == largest and g.by_itself}
+    whole = {g.columns: g for g in guesses.sets if len(g.copies) == largest}
     for shown, singles in zip(categories.judged, guesses.singles.T, strict=True):
         if (found := whole.get(shown.columns)) is None:
             yield Rung(shown.name, singles)

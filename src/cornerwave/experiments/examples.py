@@ -14,8 +14,7 @@ import numpy as np
 
 from cornerwave.algorithms import corner_wave, on_demand
 from cornerwave.arrays import Floats
-from cornerwave.attack.llse import combination
-from cornerwave.attack.schemes import Independent, Scaled
+from cornerwave.attack import Independent, Scaled, combination
 from cornerwave.experiments.joint import spread_of_error
 from cornerwave.experiments.result import Columns, Result
 from cornerwave.experiments.setting import Setting

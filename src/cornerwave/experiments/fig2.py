@@ -15,8 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cornerwave.arrays import Floats
-from cornerwave.attack.knowledge import PAPER_SAMPLES, sample_rows, sample_size
-from cornerwave.attack.llse import combination
+from cornerwave.attack import PAPER_SAMPLES, combination, sample_rows, sample_size
 from cornerwave.experiments.joint import Joint, Sample, spread_of_error
 from cornerwave.experiments.requests import Requests, asked
 from cornerwave.experiments.result import Columns, Drawing, Result

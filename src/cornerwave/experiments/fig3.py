@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cornerwave.arrays import Floats
-from cornerwave.attack.llse import Llse
+from cornerwave.attack import Llse
 from cornerwave.experiments.requests import Requests, asked
 from cornerwave.experiments.result import Columns, Drawing, Result
 from cornerwave.experiments.setting import Setting

@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from cornerwave.arrays import Floats
-from cornerwave.attack.schemes import Independent
+from cornerwave.attack import Independent
 from cornerwave.experiments.requests import one_by_one
 from cornerwave.experiments.result import Columns, Drawing, Result
 from cornerwave.experiments.setting import Setting

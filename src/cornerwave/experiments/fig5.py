@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from cornerwave.algorithms import on_demand, parallel, sequential
 from cornerwave.arrays import Floats
-from cornerwave.attack.schemes import Independent
+from cornerwave.attack import Independent
 from cornerwave.experiments.clock import growth, peak_bytes, shortest, straightness
 from cornerwave.experiments.requests import HIGHEST, LOWEST
 from cornerwave.experiments.result import Columns, Drawing, Result

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.attack.llse import combination
+from cornerwave.attack import combination
 
 
 @dataclass(frozen=True, eq=False)

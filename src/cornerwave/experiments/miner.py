@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from cornerwave.algorithms import parallel
 from cornerwave.arrays import Floats
-from cornerwave.attack.schemes import PerColumn
+from cornerwave.attack import PerColumn
 from cornerwave.experiments.fig4 import interval
 from cornerwave.experiments.result import Columns, Drawing, Result
 from cornerwave.experiments.setting import Setting

@@ -17,9 +17,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.attack.knowledge import Knowledge
-from cornerwave.attack.nonlinear import learned, posterior_mean
-from cornerwave.attack.score import ROUNDING, column_errors
+from cornerwave.attack import NEGLIGIBLE, Knowledge, column_errors, learned, posterior_mean
 from cornerwave.experiments.requests import Requests, asked
 from cornerwave.experiments.result import Columns, Drawing, Result
 from cornerwave.experiments.setting import Setting
@@ -169,7 +167,7 @@ def state(attacked: Attacked) -> tuple[Statement, ...]:
     )
     allowed = quantile * attacked.spread * np.sqrt(1 + 1 / DRAWS)
     return (
-        _stands(attacked, "posterior", "posterior mean", np.full(columns, ROUNDING)),
+        _stands(attacked, "posterior", "posterior mean", np.full(columns, NEGLIGIBLE)),
         _stands(attacked, "learned", "learned attack", allowed),
     )
 

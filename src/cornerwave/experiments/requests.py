@@ -11,7 +11,7 @@ import numpy as np
 
 from cornerwave.algorithms import corner_wave, on_demand
 from cornerwave.arrays import Floats
-from cornerwave.attack.schemes import Independent
+from cornerwave.attack import Independent
 from cornerwave.experiments.setting import Setting
 
 LOWEST, HIGHEST = 0.25, 1.0

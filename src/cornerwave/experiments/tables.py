@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.attack.knowledge import PAPER_SAMPLES, sample_size
+from cornerwave.attack import PAPER_SAMPLES, sample_size
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
 from cornerwave.table.numbers import is_number, to_floats

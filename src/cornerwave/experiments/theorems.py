@@ -13,7 +13,7 @@ import numpy as np
 
 from cornerwave.algorithms import corner_wave, sequential
 from cornerwave.arrays import Floats
-from cornerwave.attack.llse import Llse, combination
+from cornerwave.attack import Llse, combination
 from cornerwave.experiments.result import Result
 from cornerwave.experiments.setting import Setting
 from cornerwave.experiments.statement import Statement, bound

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.audit.exposure import Exposed, count_exposed
+from cornerwave.audit import Exposed, count_exposed
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.miner import reading
