@@ -164,7 +164,7 @@ def _tempering() -> NDArray[np.uint32]:
     return masks
 
 
-# The loops below are plain on purpose: array expressions take Numba ten times as long to compile.
+# Plain loops on purpose: array expressions take Numba far longer to compile.
 
 
 @strict
@@ -205,25 +205,31 @@ def fill_equations(state: Any, tempering: Any, places: Any, top_bits: Any, out: 
 
 @strict
 def _fill_table(rows: Any, pivots: Any, first: int, rank: int, word: int, table: Any) -> None:
-    """Fill table[byte, bits] with the sum of the pivot rows of those bits of that byte."""
+    """Fill table[byte, bits] with the sum, from the word on, of the pivot rows of those bits."""
     table[:] = 0
     for pivot in range(first, rank):
         byte, bit = divmod(pivots[pivot] % 64, 8)
+        tail = rows[pivot, word:]
         for bits in range(256):
             if bits >> bit & 1:
-                _add(table[byte, bits], rows[pivot], word)
+                for at in range(len(tail)):
+                    table[byte, bits, at] ^= tail[at]
 
 
 @strict
-def _clear(row: Any, bits: Any, table: Any, word: int) -> None:
-    """Add the pivot rows of these bits to a row, from the given word on."""
-    t0, t1 = table[0, bits & _BYTE], table[1, bits >> _8 & _BYTE]
-    t2, t3 = table[2, bits >> _16 & _BYTE], table[3, bits >> _24 & _BYTE]
-    t4, t5 = table[4, bits >> _32 & _BYTE], table[5, bits >> _40 & _BYTE]
-    t6, t7 = table[6, bits >> _48 & _BYTE], table[7, bits >> _56]
-    for at in range(word, row.shape[0]):
-        low = t0[at] ^ t1[at] ^ t2[at] ^ t3[at]
-        row[at] ^= low ^ t4[at] ^ t5[at] ^ t6[at] ^ t7[at]
+def _clear_below(rows: Any, rank: int, word: int, mask: Any, table: Any) -> None:
+    """Add to each row from the rank on the pivot rows of its masked bits of a word."""
+    for below in range(rank, rows.shape[0]):
+        bits = rows[below, word] & mask
+        if bits == 0:
+            continue
+        tail = rows[below, word:]
+        b0, b1, b2, b3 = bits & _BYTE, bits >> _8 & _BYTE, bits >> _16 & _BYTE, bits >> _24 & _BYTE
+        b4, b5, b6, b7 = bits >> _32 & _BYTE, bits >> _40 & _BYTE, bits >> _48 & _BYTE, bits >> _56
+        for at in range(len(tail)):  # from 0: only then does LLVM know the index and vectorise
+            low = table[0, b0, at] ^ table[1, b1, at] ^ table[2, b2, at] ^ table[3, b3, at]
+            high = table[4, b4, at] ^ table[5, b5, at] ^ table[6, b6, at] ^ table[7, b7, at]
+            tail[at] ^= low ^ high
 
 
 @strict
@@ -270,8 +276,7 @@ def eliminate(rows: Any, pivots: Any) -> int:
             row += 1
         # The rest by table: one look per byte of the word instead of one sum per pivot.
         _fill_table(rows, pivots, first, rank, word, table)
-        for below in range(rank, count):
-            _clear(rows[below], rows[below, word] & mask, table, word)
+        _clear_below(rows, rank, word, mask, table)
     return rank
 
 

@@ -199,7 +199,7 @@ def audit_numbers(
         why = {"constant": "is constant", "bare": "is the same in every copy and the source"}
         pairs = zip(aligned.columns, kinds, strict=True)
         return None, {name: f"{name} {why[kind]}" for name, kind in pairs}
-    judged = found.select(copies=range(found.copies), columns=used)
+    judged = found.of_columns(used)
     gains, sets = measure_gains(judged, SHARE)
     cells = [part * found.columns + n for part in range(1 + found.copies) for n in used]
     evidence = NumberEvidence(judged, watched, aligned.stated.noise, aligned.columns, used)

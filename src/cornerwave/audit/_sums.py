@@ -14,7 +14,6 @@ lose no digits. Rows with a missing value count for K only, pair by pair as at r
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -126,18 +125,16 @@ class Statistics:
         """The variance of each column of X, (N,)."""
         return np.diag(self.K)
 
-    def select(self, *, copies: Any, columns: Any) -> "Statistics":
-        """Return the statistics of some copies and columns, by their indices."""
-        copies, columns = np.asarray(copies, dtype=int), np.asarray(columns, dtype=int)
-        parts = np.concatenate([[0], 1 + copies])
-        cells = (parts[:, None] * self.columns + columns).ravel()
-        cells = np.append(cells, self.sums.shape[1] - 1)
+    def of_columns(self, columns: list[int]) -> "Statistics":
+        """Return the statistics of some columns, by their indices."""
+        parts = np.arange(1 + self.copies)[:, None] * self.columns
+        cells = np.append((parts + columns).ravel(), self.sums.shape[1] - 1)
         return replace(
             self,
             sums=self.sums[:, cells][:, :, cells],
             mean=self.mean[columns],
             K=self.K[np.ix_(columns, columns)],
-            steps=self.steps[np.ix_(copies, columns)],
+            steps=self.steps[:, columns],
         )
 
 
