@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
 
+from cornerwave import audit as audits
 from cornerwave.algorithms import on_demand, parallel
-from cornerwave.audit import measured
 from cornerwave.dataset import write_all
 from cornerwave.experiments import shortest
 from cornerwave.levels import Level
@@ -238,7 +238,7 @@ def read_four(folder: Path) -> None:
 
 def audit_three(folder: Path) -> None:
     copies = [folder / f"{name}.parquet" for name in LEVELS]
-    assert measured.audit(folder / "source.parquet", copies).clean
+    assert audits.audit(folder / "source.parquet", copies).clean
 
 
 def audit() -> None:

@@ -1,4 +1,4 @@
-"""What some recipients can recover together, exactly, from the levels that they hold.
+"""What a set of recipients can recover together, exactly, from the levels that they hold.
 
 With copies Y_i = X + Z_i and Cov(Z) = Sigma (x) K, the best linear estimate leaves
 the share 1 / (1 + 1' Sigma^-1 1) of X's variance hidden, in every column:
@@ -6,12 +6,15 @@ the share 1 / (1 + 1' Sigma^-1 1) of X's variance hidden, in every column:
     corner wave   Sigma = min(u, v)   ->  v / (1 + v) of the least noise v      (Theorem 4)
     independent   Sigma = diag(v)     ->  1 / (1 + sum 1/v)                     (Theorem 3)
 
-Indicators of a category have the same shares where it is refreshed from its own
-distribution pi. How often its best guess is right, with pi, the retention q and the base
-b of the draws known, is sum over y of max over x of pi_x P(y | x), where
-P(y | x) = q [x = y] + (1 - q) b_y; copies of the refresh process add nothing to the best.
-What stays hidden of its variance is 1 - sum of P(x, y)^2 / P(y), as a share of
-1 - sum of pi^2: for b = pi it is p, for even draws (uniform) more or less than that.
+The indicators of a category have the same shares if it is refreshed from its own
+distribution pi. An adversary who knows pi, the retention q and the distribution b of the
+draws guesses right with probability
+
+    sum over y of max over x of pi_x P(y | x),    P(y | x) = q [x = y] + (1 - q) b_y
+
+from the best copy; further copies of the refresh process add nothing. The share
+(1 - sum of P(x, y)^2 / P(y)) / (1 - sum of pi^2) of its variance stays hidden: p for
+b = pi, more or less than p for even draws (uniform).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,15 +28,16 @@ from cornerwave.table import MARGINAL, UNIFORM
 
 EXACT_CELLS = 1 << 20
 DRAWS = 100_000
-"""Cells that are drawn where exact sums over all cases would be longer than EXACT_CELLS."""
+"""Cells that are drawn if exact sums over all cases would have more than EXACT_CELLS terms."""
 
 
 @dataclass(frozen=True)
-class Guess:
-    """How often the best guess of a category is right, and what stays hidden of its variance.
+class BestGuess:
+    """How often the best guess of a category is right, and the hidden share of its variance.
 
-    `best` is from the least noisy copy, which `joint` equals; `independent` from copies that
-    had been refreshed each by itself. `least_hidden` is of the value that shows most.
+    `best` is from the least noisy copy, and `joint`, from all copies, equals it;
+    `independent` is from copies refreshed independently. `least_hidden` is the hidden share
+    of the most visible value.
     """
 
     blind: float
@@ -46,7 +50,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Law:
-    """How a category is distributed, and how its draws are: counts of values, and a base."""
+    """The distribution of a category, as counts of its values, and that of its draws."""
 
     counts: Sequence[int]
     base: str = MARGINAL
@@ -64,20 +68,20 @@ class Law:
 
 @dataclass(frozen=True)
 class Coalition:
-    """Shares of variance that stay hidden from some recipients."""
+    """Shares of variance that stay hidden from a set of recipients."""
 
     members: tuple[tuple[str, Level], ...]
     joint_privacy: float
     best_member: str
     best_privacy: float
     independent_privacy: float
-    guesses: Mapping[str, Guess] = field(default_factory=dict)
+    guesses: Mapping[str, BestGuess] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, members: Sequence[tuple[str, Level]], categories: Mapping[str, Law] | None = None
     ) -> "Coalition":
-        """Return what recipients can recover together from the copies that they hold.
+        """Return what recipients can recover together from their copies.
 
         `categories` gives the law of each category, for the best guess.
 
@@ -103,12 +107,12 @@ class Coalition:
 
     @property
     def independent_gain(self) -> float:
-        """What pooling would uncover if each copy had noise of its own."""
+        """What pooling would uncover if each copy had independent noise."""
         return self.best_privacy - self.independent_privacy
 
 
-def guess(law: Law, noise: Sequence[float]) -> Guess:
-    """Return how well a category is guessed from copies at these levels.
+def guess(law: Law, noise: Sequence[float]) -> BestGuess:
+    """Return how well a category can be guessed from copies at these levels.
 
     >>> fair = guess(Law([1, 1]), [3.0, 3.0])
     >>> fair.blind, fair.best, fair.joint, fair.hidden
@@ -122,13 +126,13 @@ def guess(law: Law, noise: Sequence[float]) -> Guess:
     other = np.where(np.arange(len(pi)) == top, pi[second] if second != top else 0.0, pi[top])
     best = float(np.maximum(kept, other * drawn).sum())
     independent = _guess_independent(law, noise)
-    return Guess(float(pi.max()), best, best, independent, *_hidden(law, q))
+    return BestGuess(float(pi.max()), best, best, independent, *_hidden(law, q))
 
 
 def _hidden(law: Law, q: float) -> tuple[float, float]:
-    """Return what stays hidden of the variance: of all values, of the one that shows most.
+    """Return the hidden share of the variance: of all values, and of the most visible one.
 
-    It is sum over y of P(x, y)^2 / P(y) that is recovered of the indicator of x.
+    E[1_x | y] has the mean square sum over y of P(x, y)^2 / P(y); pi_x less that stays hidden.
     """
     pi, drawn = law.pi, (1 - q) * law.drawn
     if len(pi) == 1:
@@ -141,7 +145,7 @@ def _hidden(law: Law, q: float) -> tuple[float, float]:
 
 
 def _guess_independent(law: Law, noise: Sequence[float]) -> float:
-    """Return how often the best guess would be right if each copy had events of its own."""
+    """Return how often the best guess is right if copies are refreshed independently."""
     pi = law.pi
     if len(pi) ** (1 + len(noise)) > EXACT_CELLS:
         return _guess_drawn(law, noise)
@@ -154,7 +158,7 @@ def _guess_independent(law: Law, noise: Sequence[float]) -> float:
 
 
 def _guess_drawn(law: Law, noise: Sequence[float]) -> float:
-    """Return the same from drawn cells, where there are too many cases to go through."""
+    """Return the same from drawn cells, if there are too many cases to enumerate."""
     rng, pi, base = np.random.default_rng(0), law.pi, law.drawn
     truth = rng.choice(len(pi), DRAWS, p=pi)
     copies = []

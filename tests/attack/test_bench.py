@@ -5,8 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cornerwave.attack import ATTACKS, SCHEMES, Ours, battery
+from cornerwave.attack import SCHEMES, Ours
 
+from .bench import ATTACKS, battery
 from .tables import TABLES
 
 ALPHA = 1e-6

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from cornerwave.attack import Llse, Ours, PerColumn, error, gain
-from cornerwave.attack.filtering import bayes, pca, spectral
+from cornerwave.attack import Llse, Ours, PerColumn, bayes, error, gain, pca, spectral
 from cornerwave.errors import SourceError
 
 ALPHA = 1e-6

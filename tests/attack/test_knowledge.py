@@ -7,15 +7,24 @@ from cornerwave.attack import (
     Knowledge,
     Ours,
     Scaled,
+    combination,
     error,
     gain,
     sample_rows,
     sample_size,
 )
-from cornerwave.errors import SourceError
+from cornerwave.moments import Moments
 
 NOISE = [0.5, 1.0, 2.0]
 ALPHA = 1e-6
+
+
+def partial(sample: list[np.ndarray], *, across: np.ndarray) -> Knowledge:
+    """What can be learned from the same n rows of each copy: they are worth one copy at noise t,
+    with mean mu and covariance (1 + t) K."""
+    worth = combination(across)
+    moments = Moments.of(worth.of(sample))
+    return Knowledge(moments.mean, moments.covariance / (1 + worth.noise), across)
 
 
 def _table() -> np.ndarray:
@@ -29,15 +38,15 @@ def test_partial_knowledge_comes_close_to_perfect(per_entry: int) -> None:
     for scheme in (Ours(), Independent()):
         copies = scheme.copies(X, noise=NOISE, unsafe_seed=3)
         perfect = scheme.known(X, noise=NOISE)
-        partial = Knowledge.partial([Y[rows] for Y in copies], across=perfect.across)
+        measured = partial([Y[rows] for Y in copies], across=perfect.across)
         # The mean of n rows errs by about sqrt((1 + t) K / n); six of these is never.
         spread = np.sqrt((1 + perfect.worth.noise) * np.diag(perfect.covariance) / len(rows))
-        assert (np.abs(partial.mean - perfect.mean) < 6 * spread).all()
-        relative = np.diag(partial.covariance) / np.diag(perfect.covariance)
+        assert (np.abs(measured.mean - perfect.mean) < 6 * spread).all()
+        relative = np.diag(measured.covariance) / np.diag(perfect.covariance)
         assert (np.abs(relative - 1) < 6 * np.sqrt(2 / len(rows))).all()
         best = error(X, perfect.llse.estimate(copies)).value
         # With a mean that errs by m, the error grows by ((1 - w'1) m)^2.
-        assert error(X, partial.llse.estimate(copies)).value < best + 36 * 1.5 / len(rows)
+        assert error(X, measured.llse.estimate(copies)).value < best + 36 * 1.5 / len(rows)
 
 
 def test_partial_knowledge_gains_nothing_from_our_other_copies() -> None:
@@ -47,8 +56,8 @@ def test_partial_knowledge_gains_nothing_from_our_other_copies() -> None:
     def measured(scheme) -> bool:
         copies = scheme.copies(X, noise=NOISE, unsafe_seed=3)
         across = scheme.across(NOISE)
-        single = Knowledge.partial([copies[0][rows]], across=across[:1, :1])
-        joint = Knowledge.partial([Y[rows] for Y in copies], across=across)
+        single = partial([copies[0][rows]], across=across[:1, :1])
+        joint = partial([Y[rows] for Y in copies], across=across)
         return gain(
             X,
             alone=single.llse.estimate(copies[:1]),
@@ -63,8 +72,3 @@ def test_partial_knowledge_gains_nothing_from_our_other_copies() -> None:
 
 def test_a_sample_of_all_rows_is_all_rows() -> None:
     assert sample_rows(5, size=9, unsafe_seed=1).tolist() == [0, 1, 2, 3, 4]
-
-
-def test_one_row_has_no_covariance() -> None:
-    with pytest.raises(SourceError, match="2 rows"):
-        Knowledge.partial([np.ones((1, 2))], across=[[1.0]])

@@ -3,15 +3,12 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
-import pytest
 
-from cornerwave import owner
 from cornerwave.algorithms import parallel
 from cornerwave.dataset import Dataset
 from cornerwave.demo import people
@@ -83,8 +80,5 @@ def binomial_limit(trials: int, rate: float, alpha: float) -> int:
 
 def known_dataset(folder: Path, table: Any, *, number: int = 1, **choices: Any) -> Dataset:
     """A dataset whose copies are the same in every run: its audits draw their chance once."""
-    identity = SimpleNamespace(token_hex=lambda size: f"{number:0{2 * size}x}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, "secrets", identity)
-        vault = Vault.create(folder / "vault", key=Key(number.to_bytes(32, "big")))
-        return vault.register("people", table, **choices)
+    vault = Vault.create(folder / "vault", key=Key(number.to_bytes(32, "big")))
+    return vault.register("people", table, **choices)

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit.alignment import BLOCK_ROWS, Aligned
-from cornerwave.audit.measured import audit
+from cornerwave.audit import audit
+from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
 from cornerwave.errors import ColumnError, SourceError
 from tests.audit.releases import frame, gaussian, ours
 
@@ -55,9 +55,9 @@ def test_what_is_refused() -> None:
         audit(keyed(X, keys), [frame(X)], key="id")
     with pytest.raises(SourceError, match="same keys"):
         audit(keyed(X, keys), [keyed(X, [*keys[1:], "new"])], key="id")
-    with pytest.raises(ColumnError, match="repeats"):
+    with pytest.raises(ColumnError, match="duplicate or missing"):
         audit(keyed(X, keys), [keyed(X, [*keys[1:], "5"])], key="id")
-    with pytest.raises(SourceError, match="an audit needs 100"):
+    with pytest.raises(SourceError, match="an audit needs at least 100"):
         audit(frame(X[:50]), [frame(X[:50])])
     with pytest.raises(SourceError, match="infinite"):
         audit(frame(X), [frame(np.where(X > 51, np.inf, X))])

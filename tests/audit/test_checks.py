@@ -1,20 +1,34 @@
 """How far chance reaches, coarse grids, exposed records: exact, or against a naive twin."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cornerwave.audit import rounding
-from cornerwave.audit.chance import ALPHA, FAMILIES, chi_square_tail, share, t_limit, z_limit
-from cornerwave.audit.exposure import count_exposed
-from cornerwave.audit.statistics import Statistics
+from cornerwave.audit import ALPHA, CATEGORY_CHECKS, NUMBER_CHECKS, count_exposed
+from cornerwave.audit._audit import SHARE
+from cornerwave.audit._category_checks import CATEGORY_FAMILIES
+from cornerwave.audit._chance import chi_square_tail, t_limit, z_limit
+from cornerwave.audit._number_checks import NUMBER_FAMILIES
+from cornerwave.audit._sums import Statistics
+from cornerwave.audit._watch import step_of, steps_of, steps_still
 from cornerwave.moments import Moments
 from tests.audit.releases import gaussian, independent
 
 
 def test_shares_of_alpha_add_up() -> None:
-    assert sum(7 * share(7) for _ in FAMILIES) == pytest.approx(ALPHA)
+    """All checks that chance could fail, the gains and the nonlinear attack."""
+    families = len(NUMBER_CHECKS) + len(CATEGORY_CHECKS) + 2
+    assert families == 12
+    assert SHARE * families == pytest.approx(ALPHA)
+
+
+def test_every_check_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    for family in (*NUMBER_FAMILIES, *CATEGORY_FAMILIES):
+        assert f"| {family.name} |" in page, f"{family.name} is not in docs/audit.md"
+        assert family.holds
 
 
 @pytest.mark.parametrize(
@@ -66,16 +80,16 @@ def test_data_far_from_zero_lose_nothing() -> None:
 @pytest.mark.parametrize("step", [1.0, 0.5, 0.01, 100.0, 0.25])
 def test_a_grid_is_found_and_kept_only_while_rows_agree(step: float) -> None:
     values = np.rint(np.random.default_rng(1).normal(size=2000) * 3) * step
-    steps = rounding.steps_of([values[None]])
+    steps = steps_of([values[None]])
     assert steps[0, 0] == step
-    assert rounding.still(steps, [values[None] + 7 * step])[0, 0] == step
-    assert rounding.still(steps, [values[None] + step / math.pi])[0, 0] == 0
+    assert steps_still(steps, [values[None] + 7 * step])[0, 0] == step
+    assert steps_still(steps, [values[None] + step / math.pi])[0, 0] == 0
 
 
 def test_the_fine_grid_of_our_own_copies_is_not_called_rounding() -> None:
     step = 2.0**-24
     values = np.rint(np.random.default_rng(1).normal(size=2000) / step) * step
-    assert rounding.step_of(values) == 0
+    assert step_of(values) == 0
 
 
 def test_gaussian_rows_are_hidden_and_a_far_one_is_not_until_noise_is_large() -> None:

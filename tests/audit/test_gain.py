@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from cornerwave.audit.gain import coalitions, hidden, measure_gains
-from cornerwave.audit.statistics import Statistics
+from cornerwave.audit._audit import SHARE
+from cornerwave.audit._gain import coalitions, hidden, measure_gains
+from cornerwave.audit._sums import Statistics
 from tests.audit.releases import gaussian, independent, ours
 
 
@@ -31,7 +32,7 @@ def test_cross_fitted_errors_equal_a_naive_loop_over_groups() -> None:
     X = gaussian(600)
     copies = independent(X, [0.5, 2.0])
     found = statistics(X, copies)
-    [gain] = measure_gains(found)[0]
+    [gain] = measure_gains(found, SHARE)[0]
     groups, run = found.sums.shape[0], max(600 // (8 * found.sums.shape[0]), 1)
     member = (np.arange(600) // run) % groups
     design = np.column_stack([np.ones(len(X)), *copies])
@@ -47,11 +48,11 @@ def test_cross_fitted_errors_equal_a_naive_loop_over_groups() -> None:
 def test_eight_copies_give_pairs_the_whole_and_the_worst_their_intervals() -> None:
     X = gaussian(3000)
     noise = np.linspace(0.5, 4, 8)
-    gains, sets = measure_gains(statistics(X, ours(X, list(noise))))
+    gains, sets = measure_gains(statistics(X, ours(X, list(noise))), SHARE)
     assert sets == 2**8 - 9
     assert {g.members for g in gains} > set(coalitions(2)) | {tuple(range(8))}
     assert not any(g.gains for g in gains)
-    gains, _ = measure_gains(statistics(X, independent(X, list(noise))))
+    gains, _ = measure_gains(statistics(X, independent(X, list(noise))), SHARE)
     assert all(g.gains for g in gains if len(g.members) > 2)
 
 
@@ -59,6 +60,6 @@ def test_eight_copies_give_pairs_the_whole_and_the_worst_their_intervals() -> No
 def test_units_do_not_matter(scale: float) -> None:
     X = gaussian(2000) * np.array([scale, 1.0, 1.0])
     copies = ours(X, [1.0, 2.0])
-    [gain] = measure_gains(statistics(X, copies))[0]
+    [gain] = measure_gains(statistics(X, copies), SHARE)[0]
     assert np.allclose(gain.alone, 0.5, atol=0.05)
     assert not gain.gains

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cornerwave.audit.measured import audit
+from cornerwave.audit import audit
 from cornerwave.pages import Canvas, audit_page
 from cornerwave.pages import _document as kit
 from cornerwave.pages._charts import Panel, ShareRow, bars, histograms, share_chart

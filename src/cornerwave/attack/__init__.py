@@ -1,26 +1,36 @@
-"""The adversary's bench: attacks on our own copies, and on those of schemes that fall.
+"""The adversary's tools: estimates of the original from copies, and schemes that fall to them.
 
     schemes -> copies ──┐
-                        ├─> coalition (evidence) ─> an attack ─> Xhat ─> score (error, gain)
+                        ├─> an estimate or an attack ─> Xhat ─> score: error, gain
     knowledge ──────────┘
 
-    llse        the best linear estimate from any set of copies, and its exact error
-    nonlinear   the best estimate of any kind; one learned from rows that leaked
-    filtering   spectral, PCA and Bayes filters against noise of the wrong shape
-    generator   known rows -> noise -> the state of a Mersenne Twister (twister)
-    slips       repeats, scaled noise, a re-sorted source, float bits
-    bench       every attack against every scheme in one table
+    the linear estimate   Knowledge, Llse, Combination, combination, whitening;
+                          sample_rows, sample_size, PAPER_SAMPLES (measured knowledge)
+    other estimates       posterior_mean (the best there is), learned (from leaked rows),
+                          spectral, pca, bayes (filters for noise of the wrong shape)
+    mistakes of an owner  average (fresh noise for each request), solve_scaled (one noise,
+                          scaled), undo_resort (noise by position), read_float_bits,
+                          strip_twister (a generator that can be predicted)
+    schemes               SCHEMES: Independent, Scaled, PerColumn, MersenneTwister,
+                          SinglePrecision, which must fall, and Ours
+    score                 error, column_errors, gain: each a Measured with its interval
 
-The adversary knows everything but the key and X: nothing here imports a key, a
-ledger or a release.
+The adversary knows everything except the key and X: nothing here imports a key, a
+ledger or a release. `cornerwave.audit` runs these attacks on files.
 """
 
-from cornerwave.attack.bench import Outcome, battery
-from cornerwave.attack.coalition import ATTACKS, Attack, Evidence
-from cornerwave.attack.knowledge import PAPER_SAMPLES, Knowledge, sample_rows, sample_size
-from cornerwave.attack.llse import Combination, Llse, combination
-from cornerwave.attack.nonlinear import learned, posterior_mean
-from cornerwave.attack.schemes import (
+from cornerwave.attack._estimators import bayes, learned, pca, posterior_mean, spectral
+from cornerwave.attack._llse import (
+    PAPER_SAMPLES,
+    Combination,
+    Knowledge,
+    Llse,
+    combination,
+    sample_rows,
+    sample_size,
+    whitening,
+)
+from cornerwave.attack._schemes import (
     SCHEMES,
     Independent,
     MersenneTwister,
@@ -30,33 +40,40 @@ from cornerwave.attack.schemes import (
     Scheme,
     SinglePrecision,
 )
-from cornerwave.attack.score import Measured, column_errors, error, gain
+from cornerwave.attack._score import NEGLIGIBLE, Measured, column_errors, error, gain
+from cornerwave.attack._slips import average, read_float_bits, solve_scaled, undo_resort
+from cornerwave.attack._twister import strip_twister
 
 __all__ = [
-    "ATTACKS",
+    "NEGLIGIBLE",
     "PAPER_SAMPLES",
     "SCHEMES",
-    "Attack",
     "Combination",
-    "Evidence",
     "Independent",
     "Knowledge",
     "Llse",
     "Measured",
     "MersenneTwister",
     "Ours",
-    "Outcome",
     "PerColumn",
     "Scaled",
     "Scheme",
     "SinglePrecision",
-    "battery",
+    "average",
+    "bayes",
     "column_errors",
     "combination",
     "error",
     "gain",
     "learned",
+    "pca",
     "posterior_mean",
+    "read_float_bits",
     "sample_rows",
     "sample_size",
+    "solve_scaled",
+    "spectral",
+    "strip_twister",
+    "undo_resort",
+    "whitening",
 ]

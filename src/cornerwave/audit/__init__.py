@@ -1,20 +1,56 @@
-"""What recipients can recover: exactly, from the ledger, and measured, from files.
+"""Copies in files, attacked and checked: what recipients can recover, measured.
 
-    coalition   the best linear estimate of some recipients together, from their levels
-    measured    THE SPINE of the measured audit: read, accumulate, test, judge
-    alignment   source and copies row by row          stated      what copies say of themselves
+    audit, Audit       read source and copies, accumulate, test, judge        (_audit, the spine)
+    attack_copies      the adversary's view: estimate the original from copies    (_recovery)
+    verdict, findings, notes, as_json      the audit in words and as JSON          (_verdict)
+    sections                               the audit as tables                    (_sections)
+    count_exposed, Exposed                 records too extreme for the noise to hide (_watch)
 
-    numbers     their audit                           statistics  the sums of one pass
-    watch       what single rows show                 rounding    coarse grids
-    checks      is the noise what it must be?         chance      how far chance reaches
-    gain        what any coalition recovers           posterior   what the best estimate does
-    exposure    records that no noise hides
+    _alignment, _stated    source and copies row by row, and what copies state
+    _chance                what a check is, and the limits that it is compared with
 
-    categories  their audit                           shown       what is shown, by number
-    refreshes   are they refreshed as stated?         path        are copies one path?
-    guesses     how well are they guessed?
+    numbers:     _sums, _watch   what one pass keeps      _number_checks   the noise
+                 _gain           what coalitions recover, linear or not
+    categories:  _shown          what one pass keeps      _category_checks refreshes, path
+                 _guesses        what stays hidden, alone and together
 
-    report      words and tables                      fields      JSON
-
-The measured audit imports no key and no ledger: an auditor has neither.
+The audit imports no key and no ledger: an auditor has neither.
 """
+
+from cornerwave.audit._audit import (
+    CATEGORY_CHECKS,
+    NUMBER_CHECKS,
+    Audit,
+    CategoryAudit,
+    NumberAudit,
+    audit,
+)
+from cornerwave.audit._chance import ALPHA, Check
+from cornerwave.audit._gain import Gain
+from cornerwave.audit._recovery import Recovered, attack_copies
+from cornerwave.audit._sections import Section, sections
+from cornerwave.audit._verdict import as_json, count, findings, notes, verdict
+from cornerwave.audit._watch import Exposed, count_exposed
+
+__all__ = [
+    "ALPHA",
+    "CATEGORY_CHECKS",
+    "NUMBER_CHECKS",
+    "Audit",
+    "CategoryAudit",
+    "Check",
+    "Exposed",
+    "Gain",
+    "NumberAudit",
+    "Recovered",
+    "Section",
+    "as_json",
+    "attack_copies",
+    "audit",
+    "count",
+    "count_exposed",
+    "findings",
+    "notes",
+    "sections",
+    "verdict",
+]

@@ -33,9 +33,9 @@ def audit(
     ] = None,
 ) -> None:
     """Attack copies of a table, check their noise, and say what a coalition gains."""
-    from cornerwave.audit.fields import as_json as to_json
-    from cornerwave.audit.measured import audit as run
-    from cornerwave.audit.report import findings, sections, verdict
+    from cornerwave.audit import as_json as to_json
+    from cornerwave.audit import audit as run
+    from cornerwave.audit import findings, sections, verdict
 
     with progress("Auditing") as advance:
         found = run(source, copies, key=key, progress=advance)
@@ -73,7 +73,7 @@ def attack(
     ] = None,
 ) -> None:
     """Play the adversary: estimate the original from copies."""
-    from cornerwave.adversary import attack as run
+    from cornerwave.audit import attack_copies as run
 
     with progress("Attacking") as advance:
         found = run(

@@ -4,9 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cornerwave.audit.chance import ALPHA, CATEGORY_CHECKS, NUMBER_CHECKS
-from cornerwave.audit.measured import Audit
-from cornerwave.audit.report import notes, sections, verdict
+from cornerwave.audit import (
+    ALPHA,
+    CATEGORY_CHECKS,
+    NUMBER_CHECKS,
+    Audit,
+    notes,
+    sections,
+    verdict,
+)
 from cornerwave.pages import _document as kit
 from cornerwave.pages._charts import Meter, ShareRow, meters, share_chart
 
@@ -100,7 +106,7 @@ def _category_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
     if categories is None or guesses is None:
         return
     largest = max((len(guessed.copies) for guessed in guesses.sets), default=0)
-    whole = {g.columns: g for g in guesses.sets if len(g.copies) == largest and g.by_itself}
+    whole = {g.columns: g for g in guesses.sets if len(g.copies) == largest}
     for shown, singles in zip(categories.judged, guesses.singles.T, strict=True):
         dots = _dots(audit, singles.tolist())
         if (found := whole.get(shown.columns)) is None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats
-from cornerwave.audit.exposure import Exposed, count_exposed
+from cornerwave.audit import Exposed, count_exposed
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import NoSuchRecipient

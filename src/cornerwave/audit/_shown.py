@@ -1,8 +1,8 @@
-"""What source and copies show of each category, by number, in rows spread over the table.
+"""What source and copies show of each category, as codes, in rows spread over the table.
 
-All rows are counted once for the distribution of the truth. For the attacks, which look
-at single rows again and again, so many are kept as fit into a fixed room: all of them,
-or every second, fourth, eighth.
+All rows are counted once for the distribution of the truth. The checks and the attack
+look at single rows again and again, so only as many rows are kept as fit into a fixed
+amount of memory: all of them, or every second, fourth, eighth.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cornerwave.arrays import Floats, Ints
+from cornerwave.arrays import Codes, Floats, Ints
 from cornerwave.table.encoded import Encoded, cases
 from cornerwave.table.rare import MOST_CATEGORIES
 
@@ -20,32 +19,30 @@ KEPT_CELLS = 1 << 23
 """Cells that are kept of all tables together."""
 
 ABSENT = -1
-"""A cell that is missing in the source and in every copy: nothing is hidden there."""
-
-Numbers = NDArray[np.int32]
+"""The code of a cell that is missing in the source and in every copy: nothing is hidden there."""
 
 
 @dataclass(frozen=True)
-class Shown:
+class CategoryCodes:
     """A category in the kept rows: `codes` (1 + M, rows) of the source and of each copy.
 
-    `values` are numbered by the codes, None within for missing; `counts` say in how many
-    of all rows the source holds each, missing ones among them unless they are ABSENT.
+    A code is a position in `values`, whose parts are None if missing. `counts` says in
+    how many of all rows the source holds each value, without those that are ABSENT.
     """
 
     columns: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
-    codes: Numbers
+    codes: Codes
     counts: Ints
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The names of its columns, joined."""
         return "+".join(self.columns)
 
     @property
     def pi(self) -> Floats:
-        """How often the source holds each value."""
+        """The share of rows of the source that hold each value."""
         return np.asarray(self.counts / max(self.counts.sum(), 1))
 
     @property
@@ -54,8 +51,8 @@ class Shown:
         return max(1.0 - float((self.pi**2).sum()), 1e-300)
 
     @property
-    def truth(self) -> Numbers:
-        """What the source holds."""
+    def truth(self) -> Codes:
+        """The codes of the source."""
         return np.asarray(self.codes[0])
 
     @property
@@ -65,15 +62,15 @@ class Shown:
 
     @property
     def constant(self) -> bool:
-        """Whether the source holds one value alone."""
+        """Whether the source holds a single value."""
         return bool((self.counts > 0).sum() < 2)
 
 
 class Collected:
-    """Takes blocks of encoded categories, and gives what they show."""
+    """Takes blocks of encoded categories (`add`), and gives what they show."""
 
     def __init__(self, categories: Sequence[tuple[str, ...]], tables: int) -> None:
-        self._categories = [_Category(columns) for columns in categories]
+        self._categories = [_Numbering(columns) for columns in categories]
         self._room = max(KEPT_CELLS // (tables * len(categories)), 1)
         self.rows = 0
         self._kept, self._every = 0, 1
@@ -91,22 +88,24 @@ class Collected:
                 category.thin()
             self._kept, self._every = (self._kept + 1) // 2, 2 * self._every
 
-    def shown(self) -> list[Shown]:
-        """Return all categories but those with more values than a category has."""
+    def shown(self) -> list[CategoryCodes]:
+        """Return all categories except those with too many values."""
         return [category.shown() for category in self._categories if not category.boundless]
 
     @property
     def boundless(self) -> list[str]:
-        """The names of categories with more values than a category has."""
+        """The names of columns with more values than a category may have."""
         return ["+".join(category.columns) for category in self._categories if category.boundless]
 
 
-class _Category:
+class _Numbering:
+    """Gives each value of a category a code, across blocks and tables."""
+
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._counts = np.zeros(0, dtype=np.int64)
-        self._parts: list[Numbers] = []
+        self._parts: list[Codes] = []
 
     @property
     def boundless(self) -> bool:
@@ -125,19 +124,21 @@ class _Category:
         if self._parts:
             self._parts = [np.ascontiguousarray(np.concatenate(self._parts, axis=1)[:, ::2])]
 
-    def shown(self) -> Shown:
+    def shown(self) -> CategoryCodes:
         values, counts = tuple(self._numbers), self._counts.copy()
         codes = np.concatenate(self._parts, axis=1)
         missing = np.array([None in value for value in values])[codes]
+        # Gaps that every table has in the same rows are not hidden, so they are not judged.
         if (missing == missing[0]).all():
             codes[missing] = ABSENT
             counts[[None in value for value in values]] = 0
-        return Shown(self.columns, values, codes, counts)
+        return CategoryCodes(self.columns, values, codes, counts)
 
-    def _numbered(self, columns: Sequence[Encoded]) -> Numbers:
+    def _numbered(self, columns: Sequence[Encoded]) -> Codes:
         found, rows = cases(columns)
         occur = np.zeros(len(found), dtype=bool)
         occur[rows] = True
+        # Only values that occur get a number: an encoding may list others.
         numbers = [
             self._numbers.setdefault(case, len(self._numbers)) if occurs else ABSENT
             for case, occurs in zip(found, occur.tolist(), strict=True)

@@ -1,10 +1,10 @@
-"""How well an estimate does: squared error as a share of each column's variance.
+"""How good an estimate is: squared error as a share of each column's variance.
 
     error = 1/T sum_t (xhat_t - x_t)^2 / Var(x)          1: knows only the mean; 0: knows X
 
-Every number carries its interval: normal, from the spread of the rows' own errors.
-A gain is the mean of paired differences, row by row, so that what two estimates
-share cancels before the interval is taken.
+Every figure has a normal confidence interval from the spread of the rows' own errors.
+A gain is the mean of paired differences, row by row, so that what two estimates have
+in common cancels before the interval is taken.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from cornerwave.arrays import Floats
 from cornerwave.errors import SourceError
 
 CONFIDENCE = 0.99
-"""How often the interval covers the truth, unless the caller says otherwise."""
+"""Default coverage of an interval."""
 
-ROUNDING = 1e-9
-"""A difference of errors below this share of the variance is rounding, not a gain."""
+NEGLIGIBLE = 1e-9
+"""A gain below this share of the variance is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A mean over rows, and the half width of its interval.
+    """A mean over rows, and the half width of its confidence interval.
 
     >>> Measured(0.5, 0.1).low, Measured(0.5, 0.1).above_zero
     (0.4, True)
@@ -47,7 +47,7 @@ class Measured:
     @property
     def above_zero(self) -> bool:
         """Whether the whole interval lies above zero, rounding aside."""
-        return self.low > ROUNDING
+        return self.low > NEGLIGIBLE
 
     @classmethod
     def of(cls, rows: Floats, *, confidence: float = CONFIDENCE) -> "Measured":
@@ -57,29 +57,31 @@ class Measured:
         return cls(float(rows.mean()), quantile * spread / len(rows) ** 0.5)
 
 
-def row_errors(X: Any, estimate: Any, *, variance: Any = None) -> Floats:
-    """Return each cell's squared error as a share of its column's variance, shape (T, N).
-
-    X, estimate: (T, N); variance: (N,), by default that of X. A constant column
-    counts as it is, in squared units. Raises SourceError if the shapes differ.
-    """
+def _row_errors(X: Any, estimate: Any, variance: Any) -> Floats:
+    """Return each cell's squared error as a share of its column's variance, shape (T, N)."""
     X, estimate = np.asarray(X, dtype=np.float64), np.asarray(estimate, dtype=np.float64)
     if X.ndim != 2 or X.shape != estimate.shape:
-        raise SourceError(f"truth of shape {X.shape} against an estimate of {estimate.shape}")
+        raise SourceError(
+            f"the truth has shape {X.shape}, the estimate {estimate.shape}; "
+            "both must be (rows, columns)"
+        )
     variance = X.var(axis=0, ddof=1) if variance is None else np.asarray(variance)
+    # A constant column has no variance to divide by: its errors count as they are.
     return np.asarray((estimate - X) ** 2 / np.where(variance > 0, variance, 1.0))
 
 
 def column_errors(
     X: Any, estimate: Any, *, variance: Any = None, confidence: float = CONFIDENCE
 ) -> list[Measured]:
-    """Return the normalised error of each column, with its interval.
+    """Return the normalised error of each column of (T, N) arrays, with its interval.
+
+    variance: (N,), by default that of X. Raises SourceError if the shapes differ.
 
     >>> X = np.array([[0.0], [2.0]])
     >>> [e.value for e in column_errors(X, np.array([[1.0], [1.0]]))]
     [0.5]
     """
-    errors = row_errors(X, estimate, variance=variance)
+    errors = _row_errors(X, estimate, variance)
     return [Measured.of(column, confidence=confidence) for column in errors.T]
 
 
@@ -92,19 +94,18 @@ def error(
     >>> error(X, X).value
     0.0
     """
-    rows = row_errors(X, estimate, variance=variance).mean(axis=1)
+    rows = _row_errors(X, estimate, variance).mean(axis=1)
     return Measured.of(rows, confidence=confidence)
 
 
 def gain(
     X: Any, *, alone: Any, together: Any, variance: Any = None, confidence: float = CONFIDENCE
 ) -> Measured:
-    """Return by how much the second estimate's error is below the first's, row by row.
+    """Return by how much the error of `together` is below that of `alone`, row by row.
 
     >>> X = np.array([[0.0], [2.0]])
     >>> gain(X, alone=np.ones((2, 1)), together=X).value
     0.5
     """
-    before = row_errors(X, alone, variance=variance)
-    after = row_errors(X, together, variance=variance)
-    return Measured.of((before - after).mean(axis=1), confidence=confidence)
+    difference = _row_errors(X, alone, variance) - _row_errors(X, together, variance)
+    return Measured.of(difference.mean(axis=1), confidence=confidence)

@@ -1,32 +1,55 @@
-"""What single rows show while they pass by: far ones, equal ones, noise that follows X.
+"""What single rows and values show: far and equal rows, noise that follows X, grids, exposure.
 
-Copies in the order of their noise are steps of a path, E_k = D_k - D_(k-1), which are
-independent where the path is ours. What is needed to judge a row at once, the
-covariance of each step and the scale of X, comes from the first block; a final look
-corrects for what later blocks changed.
+**Rows.** Copies in the order of their noise are steps of a path, E_k = D_k - D_(k-1),
+which are independent if the noise is ours. The covariance of each step and the scale of
+X, needed to judge a row as it passes, come from the first block; at the end they are
+corrected by those of all rows.
+
+**Grids.** A copy rounded after the noise is Y + R with R uniform over one step and nearly
+uncorrelated with Y: its variance grows by step^2 / 12 (Sheppard). That is subtracted
+before the noise is judged.
+
+**Exposure.** A copy's column has standard deviation s sqrt(1 + v). Of T Gaussian rows
+fewer than one lies beyond z_T of these, P(|N(0,1)| > z_T) = 1/T. A record whose own value
+lies beyond stands alone in the copy, and anyone who knows that it is extreme finds it.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats
-from cornerwave.audit.statistics import Statistics, covariance_of, whitening
+from cornerwave.arrays import Floats, Ints
+from cornerwave.attack import whitening
+from cornerwave.audit._chance import z_limit
+from cornerwave.audit._sums import Statistics, covariance_of
 
 CLIPPED = 3.0
-"""X enters the check of noise size up to this many standard deviations: no row dominates."""
+"""X is clipped at this many standard deviations in the check of size: no row dominates."""
 
 DENSE_ROWS, THINNED = 1 << 18, 8
-"""So many rows are all looked at for noise size; of those after them one in THINNED."""
+"""The check of size uses this many rows, and of those after them one in THINNED."""
 
 SAMPLE_ROWS = 4096
 MOSTLY = 0.5
 
+FINEST = 2.0**-16
+"""Steps below this share of the standard deviation are the fine grid of every copy."""
+
+COARSEST = 8.0
+"""The coarsest step that is looked for, in standard deviations."""
+
+OFF_GRID = 1e-3
+"""How far from a multiple a value may lie, in steps: decimals are not exact in binary."""
+
+TRIAL = 64
+
 
 @dataclass(frozen=True)
 class Watched:
-    """What was seen; `order` are the copies by noise, entry k of the others is step k.
+    """What the rows showed; `order` is the copies by noise, entry k of the others is step k.
 
     `reach`: the largest squared distance of a step, in units of its own covariance
     (`rank` dimensions); `sizes` (M, N+1): correlation of a step's size with each column
@@ -44,7 +67,7 @@ class Watched:
 
 
 class Watch:
-    """Looks at every block after the first one has told it what to expect."""
+    """Looks at every row; the first block says what to expect."""
 
     def __init__(self, first: list[Floats]) -> None:
         self._N, self._M = len(first[0]), len(first) - 1
@@ -79,7 +102,8 @@ class Watch:
         self._seen += groups * run
 
     def watched(self, found: Statistics) -> Watched:
-        """Return what was seen, in the light of the final statistics."""
+        """Return what was seen, corrected by the final statistics."""
+        # The first block whitened the steps; they may since have grown along some axis.
         grown = [
             np.linalg.eigvalsh(axes.T @ self._step(found.covariance, k) @ axes).max(initial=1.0)
             for k, axes in enumerate(self._axes)
@@ -111,7 +135,7 @@ class Watch:
         return np.asarray(covariance[here, here] + covariance[last, last] - cross - cross.T)
 
     def _make_lens(self) -> Floats:
-        """Return the matrix that turns [D_1 .. D_M] into white steps."""
+        """Return the matrix that turns [D_1 .. D_M] into white steps E_k."""
         N = self._N
         lens = np.zeros((self._M, N, self._M, N))
         for k, axes in enumerate(self._axes):
@@ -125,14 +149,14 @@ class Watch:
         X = stacked[:, : self._N].transpose(1, 0, 2).reshape(self._N, -1)
         X = np.clip(X / self._unit[:, None], -CLIPPED, CLIPPED)
         away = np.sqrt((X**2).sum(axis=0))
-        # the cube root of a chi-square is close to normal
+        # The cube root of a chi-square is close to normal (Wilson and Hilferty).
         size = np.cbrt(squares.transpose(1, 0, 2).reshape(self._M, -1))
         rows = np.vstack([size, X, away, np.ones_like(away)])
         rows = rows if live.all() else rows[:, live]
         self._sizes += rows @ rows.T
 
     def _add_sample(self, stacked: Floats) -> None:
-        """Keep rows at even distances, ever fewer as more come."""
+        """Keep rows at even distances, and half of them whenever there are too many."""
         rows = stacked[:: self._every_group, :, :: self._every_row]
         rows = rows.transpose(1, 0, 2).reshape(stacked.shape[1], -1)
         self._sample.append(rows[:-1, rows[-1] > 0])
@@ -150,3 +174,86 @@ def _alike(first: list[Floats]) -> list[tuple[int, int]]:
     """Return the pairs of copies that agree in most rows of the first block."""
     pairs = combinations(range(len(first) - 1), 2)
     return [(i, j) for i, j in pairs if (first[1 + i] == first[1 + j]).all(axis=0).mean() > MOSTLY]
+
+
+def step_of(values: Any) -> float:
+    """Return the coarsest step that all values are multiples of; 0 if there is none.
+
+    Steps are 1, 2 and 5 times powers of ten, and powers of two.
+
+    >>> step_of(np.array([3.0, -7.0, 12.0, 5.0])), step_of(np.array([0.25, 1.5, 3.75]))
+    (1.0, 0.25)
+    >>> step_of(np.random.default_rng(1).normal(size=100))
+    0.0
+    """
+    values = values[~np.isnan(values)]
+    spread = float(values.std()) if len(values) else 0.0
+    if spread == 0.0:
+        return 0.0
+    for step in _candidates(spread):
+        if _on_grid(values[:TRIAL], step) and _on_grid(values, step):
+            return step
+    return 0.0
+
+
+def steps_of(copies: list[Floats]) -> Floats:
+    """Return the step of each column (M, N) of each copy (N, rows)."""
+    return np.array([[step_of(column) for column in copy] for copy in copies])
+
+
+def steps_still(steps: Floats, copies: list[Floats]) -> Floats:
+    """Return the steps that later rows agree with; a finer one, or 0, if they do not."""
+    kept = steps.copy()
+    for i, n in np.argwhere(steps > 0):
+        column = copies[i][n]
+        column = column[~np.isnan(column)]
+        if not _on_grid(column, steps[i, n]):
+            finer = step_of(column)
+            kept[i, n] = finer if finer < steps[i, n] else 0.0
+    return kept
+
+
+def _candidates(spread: float) -> list[float]:
+    low, high = FINEST * spread, COARSEST * spread
+    tens = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
+    twos = range(int(np.floor(np.log2(low))), int(np.ceil(np.log2(high))) + 1)
+    steps = {float(f"{lead}e{power}") for power in tens for lead in (1, 2, 5)}
+    steps |= {2.0**power for power in twos}
+    return sorted((step for step in steps if low < step <= high), reverse=True)
+
+
+def _on_grid(values: Floats, step: float) -> bool:
+    multiples = values / step
+    return bool((np.abs(multiples - np.rint(multiples)) < OFF_GRID).all())
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """How many rows stand alone: per copy and column (M, N), and per copy in any column."""
+
+    columns: Ints
+    rows: Ints
+
+
+def count_exposed(
+    blocks: Iterable[Floats], *, rows: int, mean: Floats, variance: Floats, noise: Sequence[float]
+) -> Exposed:
+    """Count the rows of X, given as blocks (N, n), that stand alone at each noise.
+
+    >>> X = np.append(np.zeros(999), 40.0)[None]
+    >>> found = count_exposed([X], rows=1000, mean=[0.04], variance=[1.6], noise=[1.0, 400.0])
+    >>> found.columns.tolist(), found.rows.tolist()
+    ([[1], [0]], [1, 0])
+    """
+    centre, unit = np.asarray(mean), np.sqrt(np.asarray(variance))
+    scale = np.where(unit > 0, unit, np.inf)
+    limits = z_limit(1 / max(rows, 2)) * np.sqrt(1 + np.asarray(noise, dtype=np.float64))
+    columns = np.zeros((len(limits), len(centre)), dtype=np.int64)
+    anywhere = np.zeros(len(limits), dtype=np.int64)
+    for X in blocks:
+        away = np.abs(X - centre[:, None])
+        far = (away > limits.min(initial=np.inf) * scale[:, None]).any(axis=0)
+        out = away[:, far] / scale[:, None] > limits[:, None, None]
+        columns += out.sum(axis=2)
+        anywhere += out.any(axis=1).sum(axis=1)
+    return Exposed(columns, anywhere)

@@ -6,8 +6,8 @@ A set of copies is worth one copy: with a = argmin a'Sigma a over sum(a) = 1,
 
     sum_i a_i Y_i = X + noise of covariance t S,    t = a'Sigma a
 
-and, for Gaussian noise, nothing else in the set says more about X. Where noise is
-shaped like the table, S = K, this is the weight per copy
+and, for Gaussian noise, nothing else in the set says more about X. If the noise is
+shaped like the table, S = K, this gives one weight per copy:
 
     w = (11' + Sigma)^-1 1 = a / (1 + t),   Xhat = mu + sum w_i (Y_i - mu),   error (1 - w'1) K.
 
@@ -16,25 +16,31 @@ t = min v_i with all weight on that copy (Theorem 4), scaled noise t = 0. Noise 
 other covariance C over all cells of a row takes the general form, with H = 1 (x) I:
 
     Xhat = mu + K H' (H K H' + C)^-1 (Y - H mu),    error K - K H' (H K H' + C)^-1 H K.
+
+The adversary knows everything except the key and X: `Knowledge` holds mu, K and the
+covariance of the noise. It may have measured mu and K on a sample of rows.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats
+from cornerwave.arrays import Floats, Ints
 from cornerwave.errors import SourceError
 
 RANK_TOLERANCE = 1e-12
-"""Eigenvalues below this share of the largest are none: copies that repeat each other."""
+"""Eigenvalues below this share of the largest count as 0: some copies repeat others."""
 
-NEGLIGIBLE = 1e-9
-"""A coefficient below this is the rounding of a zero."""
+NO_COEFFICIENT = 1e-9
+"""A coefficient below this is a rounded zero."""
 
-ROUNDING = 1e-13
-"""A sum below this share of its terms is the rounding of a zero."""
+ROUNDED_ZERO = 1e-13
+"""A sum below this share of its terms is a rounded zero."""
+
+PAPER_SAMPLES = (100, 200, 300)
+"""Rows per entry of K that the paper's adversaries estimate it from."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +52,13 @@ class Combination:
 
     @property
     def weights(self) -> Floats:
-        """The LLSE weight of each copy where noise is shaped like the table."""
+        """The LLSE weight of each copy if the noise is shaped like the table."""
         return self.coefficients / (1 + self.noise)
 
     def of(self, copies: Sequence[Any]) -> Floats:
         """Return the combined copy of a block of rows, (T, N) from M times (T, N).
 
-        Copies that count for nothing are not read.
+        Copies with coefficient 0 are not read.
         """
         _check_count(len(self.coefficients), copies)
         counted = [(a, Y) for a, Y in zip(self.coefficients, copies, strict=True) if a != 0]
@@ -75,11 +81,12 @@ def combination(across: Any) -> Combination:
     across = _square(across, "the noise across copies")
     weights = _inverse(1 + across).sum(axis=1)
     coefficients = weights / weights.sum()
-    coefficients[np.abs(coefficients) < NEGLIGIBLE] = 0.0
+    # Exact zeros matter: a copy without weight must not be read.
+    coefficients[np.abs(coefficients) < NO_COEFFICIENT] = 0.0
     coefficients /= coefficients.sum()
     noise = float(coefficients @ across @ coefficients)
     terms = float(np.abs(coefficients) @ np.abs(across) @ np.abs(coefficients))
-    return Combination(coefficients, noise if noise > ROUNDING * terms else 0.0)
+    return Combination(coefficients, noise if noise > ROUNDED_ZERO * terms else 0.0)
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,7 @@ class Llse:
         if shape is None:
             left = worth.noise / (1 + worth.noise)
             return cls(mean, worth.weights, left * covariance)
+        # All copies are worth one copy with noise t S, so invert (N, N), not (M N, M N).
         noise = worth.noise * _square(shape, "the noise's shape")
         one = cls.general(mean, covariance, noise=noise)
         return cls(mean, worth.coefficients[:, None, None] * one.weights, one.error)
@@ -122,7 +130,7 @@ class Llse:
         """Return the LLSE for noise of any covariance (M N, M N), copy after copy.
 
         Cell (i N + n) is column n of copy i. Raises SourceError if the size of `noise`
-        is no multiple of N.
+        is not a multiple of N.
 
         >>> Llse.general([10.0], [[1.0]], noise=[[1, 0], [0, 4]]).error.round(6).tolist()
         [[0.444444]]
@@ -132,8 +140,10 @@ class Llse:
         columns = len(mean)
         copies, rest = divmod(len(noise), columns)
         if rest or not copies:
-            raise SourceError(f"noise of {len(noise)} cells does not fit {columns} columns")
-        stacked = np.tile(covariance, (copies, 1))
+            raise SourceError(
+                f"the noise covariance has {len(noise)} rows; give N rows per copy, N = {columns}"
+            )
+        stacked = np.tile(covariance, (copies, 1))  # H K
         gain = stacked.T @ _inverse(np.tile(covariance, (copies, copies)) + noise)
         weights = gain.reshape(columns, copies, columns).transpose(1, 0, 2)
         return cls(mean, weights, covariance - gain @ stacked)
@@ -141,7 +151,7 @@ class Llse:
     def estimate(self, copies: Sequence[Any]) -> Floats:
         """Return Xhat of a block of rows: (T, N) from M copies of shape (T, N).
 
-        Raises SourceError if there are not as many copies as weights.
+        Raises SourceError unless there are as many copies as weights.
         """
         _check_count(len(self.weights), copies)
         estimate: Any = self.mean
@@ -150,9 +160,69 @@ class Llse:
             estimate = estimate + (weight * away if weight.ndim == 0 else away @ weight.T)
         return np.asarray(estimate)
 
-    def stream(self, blocks: Iterable[Sequence[Any]]) -> Iterator[Floats]:
-        """Yield the estimate of one block after another; a block is one array per copy."""
-        return map(self.estimate, blocks)
+
+@dataclass(frozen=True)
+class Knowledge:
+    """Mean (N,) and K (N, N) of the table, and its copies' noise: across (x) shape.
+
+    `across` is (M, M) in units of `shape` (N, N); `shape` is None if the noise is
+    shaped like the table.
+
+    >>> Knowledge(np.zeros(1), np.eye(1), np.array([[1, 1], [1, 4]])).llse.error.tolist()
+    [[0.5]]
+    """
+
+    mean: Floats
+    covariance: Floats
+    across: Floats
+    shape: Floats | None = None
+
+    @property
+    def worth(self) -> Combination:
+        """The one copy that all copies together are worth."""
+        return combination(self.across)
+
+    @property
+    def noise_shape(self) -> Floats:
+        """The covariance of noise 1 across columns, (N, N)."""
+        return self.covariance if self.shape is None else self.shape
+
+    @property
+    def llse(self) -> Llse:
+        """The best linear estimator from all copies."""
+        return Llse.of(self.mean, self.covariance, across=self.across, shape=self.shape)
+
+    def of_copies(self, which: Sequence[int]) -> "Knowledge":
+        """Return the same knowledge for some of the copies, in the order given."""
+        return replace(self, across=self.across[np.ix_(which, which)])
+
+
+def sample_size(columns: int, *, per_entry: int) -> int:
+    """Return how many rows the paper's adversary samples: per_entry N^2.
+
+    >>> [sample_size(2, per_entry=n) for n in PAPER_SAMPLES]
+    [400, 800, 1200]
+    """
+    return per_entry * columns**2
+
+
+def sample_rows(rows: int, *, size: int, unsafe_seed: int) -> Ints:
+    """Return `size` of `rows` positions at random, ascending; all if `size` is larger."""
+    generator = np.random.default_rng(unsafe_seed)
+    return np.sort(generator.choice(rows, size=min(size, rows), replace=False))
+
+
+def whitening(covariance: Floats) -> Floats:
+    """Return A (N, rank) with A'KA = I; directions without variance are left out.
+
+    >>> whitening(np.diag([4.0, 0.0])).tolist()
+    [[0.5], [0.0]]
+    """
+    # On the correlation scale, or a column in large units drowns the others.
+    scale = np.sqrt(np.where(np.diag(covariance) > 0, np.diag(covariance), 1.0))
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    kept = values > 1e-10 * values.max(initial=0.0)
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None])
 
 
 def _inverse(matrix: Floats) -> Floats:
@@ -166,7 +236,10 @@ def _moments(mean: Any, covariance: Any) -> tuple[Floats, Floats]:
     mean = np.atleast_1d(np.asarray(mean, dtype=np.float64))
     covariance = _square(covariance, "the covariance")
     if mean.shape != (len(covariance),):
-        raise SourceError(f"a mean of shape {mean.shape}, a covariance of {covariance.shape}")
+        raise SourceError(
+            f"the mean has shape {mean.shape}, the covariance {covariance.shape}; "
+            "both must have one entry per column"
+        )
     return mean, covariance
 
 
@@ -179,4 +252,4 @@ def _square(matrix: Any, what: str) -> Floats:
 
 def _check_count(known: int, copies: Sequence[Any]) -> None:
     if known != len(copies):
-        raise SourceError(f"{len(copies)} copies were given, the estimator is for {known}")
+        raise SourceError(f"got {len(copies)} copies; this estimator needs {known}")

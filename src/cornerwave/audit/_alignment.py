@@ -1,8 +1,8 @@
 """Source and copies side by side, in blocks of the same rows.
 
-Rows belong together by position, or by a key column. Files are read ahead, each by a
-thread of its own, and never held whole; only a copy whose keys come in another order
-than the source's is brought into memory and sorted.
+Rows are matched by position, or by a key column. Each file is read ahead by a thread of
+its own and never held whole; only a copy whose keys are in another order than the
+source's is read into memory and sorted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats
-from cornerwave.audit.stated import Stated
+from cornerwave.audit._stated import Stated
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table import Source, is_number, is_text, open_source, to_floats, value_type
 from cornerwave.table.encoded import Encoded, one_chunk
@@ -30,14 +30,12 @@ Block = TypeVar("Block")
 
 @dataclass(frozen=True)
 class Aligned:
-    """A source and its copies, row by row; `columns` are the numeric ones they share,
-    `categories` those of text, truth values and numbers that were refreshed, by themselves
-    or together.
+    """A source and its copies, row by row; `columns` are the numeric columns they share,
+    `categories` the groups of columns that were refreshed, most of one column each.
 
-    `names` calls the copies by the shortest ends of their paths that tell them apart,
-    `stated` is what they say of themselves, `sorted_copies` are those whose order had to
-    be changed. `logarithmic` columns were perturbed on the scale log(1+x) and are compared
-    on it; `left_out` ones cannot be compared, and why.
+    `names` are the shortest distinct ends of the copies' paths, `stated` is their metadata,
+    `sorted_copies` names those whose rows were reordered. `logarithmic` columns are compared
+    on the scale log(1+x); `left_out` says why a column cannot be compared.
     """
 
     source: Source
@@ -65,7 +63,7 @@ class Aligned:
         ]
         left_out = {name: why for name in numbers if (why := stated.not_comparable(name))}
         left_out |= {
-            name: f"{name} is no number or category in all of the files"
+            name: f"{name} is not a number, or not a category, in every file"
             for name in shared
             if name not in {*numbers, *refreshed}
         }
@@ -102,7 +100,7 @@ class Aligned:
         yield from self.blocks_of([self.source, *self.copies])
 
     def blocks_of(self, sources: Sequence[Source]) -> Iterator[list[Floats]]:
-        """Yield the same of some of the tables, each read ahead by a thread of its own."""
+        """Yield the same columns of some of the tables."""
         columns, logarithmic = self.columns, self.logarithmic
         yield from _side_by_side(
             sources,
@@ -129,7 +127,7 @@ class Aligned:
 
 
 def _opened_like(truth: Source, copy: Any) -> Source:
-    """Open a copy; what is text in the source is text in a CSV too, and be it digits alone."""
+    """Open a copy; text in the source is text in a CSV copy too, even if it is all digits."""
     opened = open_source(copy)
     texts = {
         own.name: pa.string()
@@ -159,7 +157,7 @@ def _side_by_side(
 
 
 def _shared_columns(tables: Sequence[Source], key: str | None) -> list[str]:
-    """Return the columns that all tables have, but for the key."""
+    """Return the columns that all tables have, except the key."""
     for table in tables:
         if key is not None and key not in table.schema.names:
             raise ColumnError(f"{table.name} has no column {key!r} to align the rows by")
@@ -169,10 +167,10 @@ def _shared_columns(tables: Sequence[Source], key: str | None) -> list[str]:
 
 def _nothing_to_compare(tables: Sequence[Source], left_out: Mapping[str, str]) -> str:
     if left_out:
-        return f"nothing is left to compare: {next(iter(left_out.values()))}"
+        return f"nothing to compare: {next(iter(left_out.values()))}"
     return (
         f"{', '.join(table.name for table in tables)} share no column of numbers or categories; "
-        "columns belong together by their names"
+        "columns are matched by name"
     )
 
 
@@ -202,7 +200,7 @@ def _encodings(source: Source, types: Mapping[str, pa.DataType]) -> Iterator[Enc
 
 
 def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return values as a type; as they are where that cannot be."""
+    """Return values cast to a type, or as they are if the cast fails."""
     if value_type(array.type) == type_:
         return array
     plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
@@ -220,7 +218,7 @@ def _floats(array: pa.Array, name: str) -> Floats:
             whole = bool(np.isfinite(values.sum()))
         if whole:
             return values
-    if pa.types.is_integer(array.type):  # a rounded copy may lie beyond what a double can count
+    if pa.types.is_integer(array.type):  # a rounded copy may exceed 2^53
         array = array.cast(pa.float64(), safe=False)
     return to_floats(array, name)
 
@@ -237,12 +235,12 @@ def _lengths_differ(sources: Sequence[Source], done: int, lengths: list[int]) ->
     shortest, longest = lengths.index(min(lengths)), lengths.index(max(lengths))
     return (
         f"{sources[shortest].name} ends after {done + lengths[shortest]:,} rows, "
-        f"{sources[longest].name} goes on: they are not copies of the same rows"
+        f"{sources[longest].name} has more: they are not copies of the same rows"
     )
 
 
 def _short_names(paths: list[str]) -> tuple[str, ...]:
-    """Return file names without endings, or as much of the paths as tells them apart.
+    """Return file names without endings, or as much of the paths as is distinct.
 
     >>> _short_names(["a/x.csv", "a/y.csv"]), _short_names(["a/x.csv", "b/x.csv"])
     (('x', 'y'), ('a/x.csv', 'b/x.csv'))
@@ -270,13 +268,15 @@ def _texts(table: pa.Table, key: str) -> pa.Array:
 
 
 def _sorted_like(source: Source, copy: Source, columns: Sequence[str], key: str) -> Source:
-    """Return the copy with its rows in the source's order, in memory."""
+    """Return the copy with its rows in the order of the source, in memory."""
     table = pa.Table.from_batches(list(copy.batches([*columns, key])))
     wanted = pa.concat_arrays([_texts(part, key) for part in source.groups([key], BLOCK_ROWS)])
     held = _texts(table, key)
     for name, keys in ((source.name, wanted), (copy.name, held)):
         if len(pc.unique(keys)) < len(keys) or keys.null_count:
-            raise ColumnError(f"{name}: {key!r} repeats or is missing in places; it cannot align")
+            raise ColumnError(
+                f"{name}: {key!r} has duplicate or missing values; align by a column of unique keys"
+            )
     places = pc.index_in(wanted, value_set=held)
     if places.null_count or len(wanted) != len(held):
         raise SourceError(

@@ -1,4 +1,4 @@
-"""What copies say of themselves, and what follows for an audit that need not believe it."""
+"""What copies state in their metadata, which an audit checks and does not trust."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ import pyarrow as pa
 from cornerwave.table import Source, is_category, read_metadata
 
 LARGEST = 1e300
-"""More noise than this is no statement."""
+"""A stated noise above this is ignored."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """The metadata of some copies; of one that says nothing that can be read, nothing."""
+    """The metadata of some copies, empty for one without readable metadata."""
 
     copies: tuple[Mapping[str, Any], ...]
 
     @classmethod
     def of(cls, copies: Sequence[Source]) -> "Stated":
-        """Read what the copies say."""
+        """Read the metadata of each copy."""
         return cls(tuple(_metadata_of(copy) for copy in copies))
 
     @property
@@ -32,11 +32,11 @@ class Stated:
         )
 
     def told(self, name: str, what: str) -> list[Any]:
-        """Return what each copy that says anything of a column says of it."""
+        """Return what each copy with metadata for a column states under `what`."""
         return [own.get(what) for i in range(len(self.copies)) if (own := self.column(i, name))]
 
     def column(self, copy: int, name: str) -> Mapping[str, Any]:
-        """Return what a copy says of a column."""
+        """Return what a copy states about a column."""
         columns = self.copies[copy].get("columns")
         own = columns.get(name) if isinstance(columns, Mapping) else None
         return own if isinstance(own, Mapping) else {}
@@ -46,17 +46,17 @@ class Stated:
         return "log1p" in self.told(name, "transform")
 
     def not_comparable(self, name: str) -> str | None:
-        """Say why the noise of a column cannot be had as copy minus source, if it cannot."""
+        """Return why copy minus source is not the noise of a column, if it is not."""
         if "rank" in self.told(name, "transform"):
-            return f"{name} was perturbed on the scale of its ranks, which a copy does not hold"
+            return f"{name} was perturbed on the scale of its ranks, which a copy does not contain"
         if any(self.told(name, "clipped")):
-            return f"{name} was clipped, which cuts its noise off"
+            return f"{name} was clipped, which truncates its noise"
         return None
 
     def categories(self, shared: Sequence[str], tables: Sequence[Source]) -> list[tuple[str, ...]]:
-        """Return the categories among shared columns, by the source's type or as a copy says.
+        """Return the categories among shared columns, by the source's type or as a copy states.
 
-        What is text in the source is one whatever a copy says of it. Columns that were
+        Text in the source is a category, whatever a copy states. Columns that were
         refreshed together are one category.
         """
         groups: dict[tuple[str, ...], None] = {}

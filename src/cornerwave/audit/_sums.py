@@ -1,4 +1,4 @@
-"""What one pass over source and copies keeps: enough for every check and every attack.
+"""What one pass over the numbers of source and copies keeps: enough for checks and attacks.
 
 With D_i = Y_i - X, each row is the vector [X, D_1 .. D_M, 1]. The sums of products of
 its entries, for each of GROUPS groups of rows, determine the noise of every copy, its
@@ -8,33 +8,32 @@ covariance between copies and the error of any linear estimate on any group:
 
 Rows are dealt out to groups in short runs, so that a sorted file makes no group special.
 Sums are about the first block's mean of X and about 0 for D, so that data far from zero
-lose nothing.
-Rows with a missing value count for K alone, which is the owner's: pair by pair.
+lose no digits. Rows with a missing value count for K only, pair by pair as at registration.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Floats
+from cornerwave.attack import whitening
 from cornerwave.moments import factor
 
 GROUPS = 64
 LEAST_PER_GROUP = 8
 DEALS = 8
 LONGEST_RUN = 128
-"""A table is dealt out at least DEALS times, in runs of at most so many rows per group."""
+"""A table is dealt out at least DEALS times, in runs of at most this many rows per group."""
 
 
 @dataclass(frozen=True)
 class Statistics:
     """Sums over complete rows, (G, P+1, P+1) with P = N (1 + M), and K from all rows.
 
-    `mean` and `K` are those of X as an owner would freeze them, `steps` (M, N) the
-    coarse grids that copies lie on.
+    `mean` and `K` are those of X as at registration, `steps` (M, N) the coarse grids that
+    copies lie on.
 
     >>> X = np.random.default_rng(1).normal(size=(1, 1000))
     >>> found = Statistics.of([X, X + 0.5])
@@ -52,7 +51,7 @@ class Statistics:
     def of(cls, block: list[Floats]) -> "Statistics":
         """Return the statistics of source and copies, (N, rows) each, held in memory."""
         columns, rows = block[0].shape
-        sums = Sums(means(block[0]), copies=len(block) - 1, rows=rows)
+        sums = NoiseSums(means(block[0]), copies=len(block) - 1, rows=rows)
         for _ in sums.add(block):
             pass
         return sums.statistics(np.zeros((len(block) - 1, columns)))
@@ -91,6 +90,7 @@ class Statistics:
     @cached_property
     def whitening(self) -> Floats:
         """A (N, rank) with A'KA = I."""
+        # K from pairs of columns may be indefinite: take the one that noise is shaped like.
         lower = factor(self.K).lower
         return whitening(lower @ lower.T)
 
@@ -104,7 +104,7 @@ class Statistics:
     @cached_property
     def rounding(self) -> Floats:
         """What rounding added to the whitened covariance of each D_i, (M, rank, rank)."""
-        A = self.whitening
+        A = self.whitening  # rounding to a step adds step^2 / 12 (Sheppard)
         return np.stack([A.T @ (A * (steps**2 / 12)[:, None]) for steps in self.steps])
 
     @cached_property
@@ -125,25 +125,23 @@ class Statistics:
         """The variance of each column of X, (N,)."""
         return np.diag(self.K)
 
-    def select(self, *, copies: Any, columns: Any) -> "Statistics":
-        """Return the statistics of some copies and columns, by their indices."""
-        copies, columns = np.asarray(copies, dtype=int), np.asarray(columns, dtype=int)
-        parts = np.concatenate([[0], 1 + copies])
-        cells = (parts[:, None] * self.columns + columns).ravel()
-        cells = np.append(cells, self.sums.shape[1] - 1)
+    def of_columns(self, columns: list[int]) -> "Statistics":
+        """Return the statistics of some columns, by their indices."""
+        parts = np.arange(1 + self.copies)[:, None] * self.columns
+        cells = np.append((parts + columns).ravel(), self.sums.shape[1] - 1)
         return replace(
             self,
             sums=self.sums[:, cells][:, :, cells],
             mean=self.mean[columns],
             K=self.K[np.ix_(columns, columns)],
-            steps=self.steps[np.ix_(copies, columns)],
+            steps=self.steps[:, columns],
         )
 
 
-class Sums:
-    """The sums on their way: `add` blocks of source and copies, then ask for `statistics`.
+class NoiseSums:
+    """Takes blocks of source and copies (`add`), then gives `statistics`.
 
-    `rows` is the size of the first block, or of the table if that is all of it.
+    `rows` is the number of rows in the first block.
     """
 
     def __init__(self, shift: Floats, *, copies: int, rows: int) -> None:
@@ -159,8 +157,8 @@ class Sums:
     def add(self, block: list[Floats]) -> Iterator[Floats]:
         """Take a block, M+1 times (N, rows); yield its complete rows (groups, P+1, run).
 
-        What is yielded holds only until the next one. Its last entry per row is 1, and 0
-        for padding.
+        The yielded array is used again for the next one. Its last entry per row is 1, and
+        0 for padding.
         """
         rows = block[0].shape[1]
         self._rows += rows
@@ -174,6 +172,7 @@ class Sums:
     def _add(self, deal: list[Floats], stacked: Floats) -> None:
         stack(deal, self._shift, stacked)
         sums = stacked @ stacked.transpose(0, 2, 1)
+        # A missing value is NaN and shows in the sums: only then look for complete rows.
         if np.isfinite(sums).all():
             self._pairs += _pairwise_of(sums.sum(axis=0), len(self._shift))
         else:
@@ -221,14 +220,6 @@ def covariance_of(sums: Floats) -> Floats:
     return np.asarray(centred / np.maximum(count - 1, 1))
 
 
-def whitening(K: Floats) -> Floats:
-    """Return A (N, rank) with A'KA = I; directions without variance are left out."""
-    scale = np.sqrt(np.where(np.diag(K) > 0, np.diag(K), 1.0))
-    values, vectors = np.linalg.eigh(K / np.outer(scale, scale))
-    kept = values > 1e-10 * values.max(initial=0.0)
-    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None])
-
-
 def _complete(block: list[Floats]) -> list[Floats]:
     present = ~np.logical_or.reduce([np.isnan(part).any(axis=0) for part in block])
     return [part[:, present] for part in block]
@@ -247,12 +238,12 @@ def _pairwise_of(total: Floats, columns: int) -> Floats:
 
 
 def _without_rounding(K: Floats, squares: Floats) -> Floats:
-    """Return K with variances that are rounding of a constant set to 0."""
+    """Return K with the variance of constants, which is rounding, set to 0."""
     constant = np.diag(K) <= 1e-14 * squares
     return np.where(constant[:, None] | constant, 0.0, K)
 
 
 def means(X: Floats) -> Floats:
-    """Return the mean of each row of X (N, rows) over what is not missing, (N,)."""
+    """Return the mean of each column of X (N, rows) over the values present, (N,)."""
     present = ~np.isnan(X)
     return np.asarray(np.where(present, X, 0.0).sum(axis=1) / np.maximum(present.sum(axis=1), 1))

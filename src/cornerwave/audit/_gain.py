@@ -1,41 +1,44 @@
-"""What colluding brings, column by column, with an interval: the diversity gain.
+"""What colluding brings for numbers, column by column, with an interval.
 
     gain = (error of the best single copy - error of all copies in the set) / Var(X)
 
-Errors are of the best linear estimate from all columns of the copies. Its weights come
-from all groups of rows but one and the error from that one, in turn, so that no
-estimate is judged by rows that it was fitted to; the paired differences of the groups
-give a t interval. Where nothing is gained the fitted weights on further copies only
-hurt: the gain is a little below 0, and an interval above 0 is an alarm.
+Errors are of the best linear estimate from all columns of the copies. Its weights are
+fitted to all groups of rows but one and tested on that one, in turn; the paired
+differences of the groups give a t interval. If nothing is gained, fitted weights on
+further copies only hurt: the gain is a little below 0, and an interval above 0 is an alarm.
+A coalition is compared with the unrounded form of its best copy: rounded copies may say
+more together than each alone, but not more than that one.
 
-A rounded copy alone is held to what it would be unrounded (see rounding.py).
+A linear estimate could miss what another finds. So the posterior mean under the
+distribution of X itself runs with all copies and with the least noisy one alone, on rows
+that are not part of that distribution's sample.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
+from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.audit.chance import share, t_limit
-from cornerwave.audit.statistics import Statistics, covariance_of
+from cornerwave.attack import NEGLIGIBLE, Knowledge, Measured, error, gain, posterior_mean
+from cornerwave.audit._chance import t_limit
+from cornerwave.audit._sums import Statistics, covariance_of
+from cornerwave.audit._watch import SAMPLE_ROWS
 
 Members = tuple[int, ...]
 
 EVERY_SUBSET = 12
-"""Up to so many copies every subset is attacked; beyond, every pair and the whole set."""
+"""Up to this many copies every subset is attacked; beyond, every pair and the whole set."""
 
 INTERVALS = 128
-"""Up to so many sets all get an interval; beyond, the pairs, the whole set and the worst."""
+"""Up to this many sets all get an interval; beyond, the pairs, the whole set and the worst."""
 
 WORST = 16
 RIDGE = 1e-12
 PERFECT = 1e-4
 """A coalition that leaves less than this share of the variance hidden has the table."""
-
-NEGLIGIBLE = 1e-9
-"""A gain below this share of the variance is rounding, not a gain."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +68,17 @@ class Gain:
 
     @property
     def perfect(self) -> bool:
-        """Whether the set has the table in some column, while no single copy has."""
+        """Whether the set recovers some column completely, which no single copy does."""
         return bool((self.gains & (self.together < PERFECT) & (self.alone > 10 * PERFECT)).any())
 
 
-def measure_gains(found: Statistics) -> tuple[list[Gain], int]:
+def measure_gains(found: Statistics, alpha: float) -> tuple[list[Gain], int]:
     """Return the gain of sets of copies, and how many sets were attacked in all."""
     sets = coalitions(found.copies)
     if not sets:
         return [], 0
     tested = sets if len(sets) <= INTERVALS else _worth_an_interval(found, sets)
-    margin = t_limit(share(len(sets) * found.columns), len(found.sums) - 1)
+    margin = t_limit(alpha / (len(sets) * found.columns), len(found.sums) - 1)
     folds = _Folds.of(found)
     return [folds.gain(members, margin) for members in tested], len(sets)
 
@@ -125,6 +128,7 @@ class _Folds:
     @classmethod
     def of(cls, found: Statistics, *, whole: bool = False) -> "_Folds":
         N, M = found.columns, found.copies
+        # [X, D_1 .. D_M, 1] -> [X, Y_1 .. Y_M, 1], since Y_i = X + D_i
         turn = np.eye(N * (1 + M) + 1)
         turn[N:-1, :N] = np.tile(np.eye(N), (M, 1))
         tests = turn @ (found.total[None] if whole else found.sums) @ turn.T
@@ -160,7 +164,8 @@ class _Folds:
         N = len(self.variance)
         cells = np.concatenate([np.arange(N) + (1 + i) * N for i in members])
         extra = np.concatenate([self.rounding[i] for i in members]) if unrounded else 0.0
-        C = self.covariance[:, cells][:, :, cells]  # a copy
+        # weights = (C - rounding)^-1 Cov(Y, X): those for the copy as it was before rounding
+        C = self.covariance[:, cells][:, :, cells]
         diagonal = np.arange(len(cells))
         C[:, diagonal, diagonal] -= extra
         C[:, diagonal, diagonal] *= 1 + RIDGE
@@ -170,7 +175,7 @@ class _Folds:
         own = np.einsum("gnn->gn", self.covariance[:, :N, :N])
         fitted = own - np.einsum("gkn,gkn->gn", cross, weights)
         tested = self._tested(cells, weights)
-        if unrounded:
+        if unrounded:  # the rounding in the copy adds w^2 step^2 / 12 to the tested error
             tested = tested - np.einsum("gkn,k->gn", weights**2, extra * np.ones(len(cells)))
         return fitted / self.variance, np.maximum(tested, 0.0) / self.variance
 
@@ -181,10 +186,46 @@ class _Folds:
         error[:, np.arange(N), np.arange(N)] = 1.0
         error[:, cells] = -weights
         error[:, -1] = -np.einsum("gp,gpn->gn", self.mean, error[:, :-1])
+        # c'S c for the coefficients c of X - Xhat, over the group that was not fitted
         squares = np.einsum("gpn,gpn->gn", error, self.tests @ error)
         return np.asarray(squares / np.maximum(self.tests[:, -1:, -1], 1))
 
 
-def alarms(gains: Sequence[Gain]) -> Iterator[Gain]:
-    """Yield the sets that gain, the largest gain first."""
-    yield from sorted((g for g in gains if g.gains), key=lambda g: -float(g.gain.max()))
+@dataclass(frozen=True)
+class Posterior:
+    """What the best possible estimate leaves hidden, over all columns, and the gain."""
+
+    rows: int
+    alone: Measured
+    together: Measured
+    gain: Measured
+
+
+def attack_sample(found: Statistics, sample: Floats, alpha: float) -> Posterior | None:
+    """Attack rows of [X, D_1 .. D_M], given as (P, n); None if there is nothing to pool."""
+    N, M = found.columns, found.copies
+    rows = sample.T
+    if len(rows) > SAMPLE_ROWS:
+        rows = rows[np.linspace(0, len(rows) - 1, SAMPLE_ROWS).astype(int)]
+    if M < 2 or len(rows) < 40 or not (found.noise > 0).all():
+        return None
+    # Every other row is the law of X that the adversary knows; the rest are attacked.
+    reference, attacked = rows[::2, :N], rows[1::2]
+    X = attacked[:, :N]
+    copies = [X + attacked[:, (1 + i) * N : (2 + i) * N] for i in range(M)]
+    best = int(found.noise.argmin())
+    here = slice((1 + best) * N, (2 + best) * N)
+    shape = found.covariance[here, here] / found.noise[best]  # as found, whether like K or not
+    known = Knowledge(reference.mean(axis=0), found.K, found.across, shape)
+    together = posterior_mean(copies, known=known, reference=reference)
+    alone = posterior_mean([copies[best]], known=known.of_copies([best]), reference=reference)
+    units: dict[str, Any] = {
+        "variance": np.where(found.variance > 0, found.variance, 1.0),
+        "confidence": 1 - alpha,
+    }
+    return Posterior(
+        rows=len(X),
+        alone=error(X, alone, **units),
+        together=error(X, together, **units),
+        gain=gain(X, alone=alone, together=together, **units),
+    )

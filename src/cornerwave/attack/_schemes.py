@@ -1,17 +1,17 @@
 """Ways to make copies at several levels: the ones that must fall, and ours.
 
-                       across copies       across columns   where it falls
-    independent        diag(v)             K                coalition: 1/t = sum 1/v
+                       across copies       across columns   how it falls
+    independent        diag(v)             K                a coalition has 1/t = sum 1/v
     scaled             sqrt(u v)           K                any two copies give X
-    per-column         min(u, v)           diag(K)          filtering by the spectrum
+    per-column         min(u, v)           diag(K)          filters by the spectrum
     mersenne-twister   min(u, v)           K                known rows give the generator
-    single-precision   min(u, v)           K                the low bits tell the value
+    single-precision   min(u, v)           K                the low bits give the value
     ours               min(u, v)           K                -
 
 Each has the right variance at each level. Per-column noise and the two below it
-are corner waves across copies, so that each has one flaw and no other. All but ours
-draw from NumPy generators with the seed given; ours reads `algorithms.parallel`
-and puts each column on a grid, as released files are.
+are corner waves across copies, so that each has exactly one flaw. All but ours draw
+from NumPy generators with the seed given; ours reads `algorithms.parallel` and puts
+each column on a grid, as released files are.
 """
 
 from abc import ABC, abstractmethod
@@ -22,8 +22,8 @@ import numpy as np
 
 from cornerwave.algorithms import corner_wave, parallel
 from cornerwave.arrays import Floats
-from cornerwave.attack.generator import normals
-from cornerwave.attack.knowledge import Knowledge
+from cornerwave.attack._llse import Knowledge
+from cornerwave.attack._twister import normals
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
 from cornerwave.noise import grid_of
@@ -36,7 +36,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def copies(self, X: Any, *, noise: Sequence[float], unsafe_seed: int) -> list[Floats]:
-        """Return one copy of X (T, N) for each noise; a level may stand twice."""
+        """Return one copy of X (T, N) for each noise; levels may repeat."""
 
     def across(self, noise: Sequence[float]) -> Floats:
         """Return the (M, M) covariance of the copies' noise."""
@@ -49,7 +49,7 @@ class Scheme(ABC):
     def resorted(
         self, X: Any, *, order: Any, noise: Sequence[float], unsafe_seed: int
     ) -> list[Floats]:
-        """Return the copies that the scheme makes of X[order] later on: noise by position."""
+        """Return the copies that the scheme later makes of X[order]: noise goes by position."""
         return self.copies(np.asarray(X)[order], noise=noise, unsafe_seed=unsafe_seed)
 
     def known(self, X: Any, *, noise: Sequence[float]) -> Knowledge:
@@ -123,7 +123,7 @@ class MersenneTwister(Scheme):
 
 
 class SinglePrecision(Scheme):
-    """A corner wave whose noise is made of 32-bit floats, added and published as it falls."""
+    """A corner wave whose noise is rounded to 32-bit floats and added without a grid."""
 
     name = "single-precision"
 
@@ -137,7 +137,7 @@ class SinglePrecision(Scheme):
 
 
 class Ours(Scheme):
-    """The corner wave shaped like K, from a keyed function, on a grid; noise follows the row."""
+    """The corner wave shaped like K, from a keyed function, on a grid; noise goes by row id."""
 
     name = "ours"
 
@@ -149,7 +149,7 @@ class Ours(Scheme):
         step = np.where(grid > 0, grid, 1.0)
         whole = np.rint(X / step)
         raw = parallel(X, noise=noise, unsafe_seed=unsafe_seed)
-        # Value and noise each in whole steps, so that the noise's rounding knows no value.
+        # Value and noise are rounded apart: the rounding of the noise then depends on no value.
         rounded = [(whole + np.rint((copy - X) / step)) * step for copy in raw]
         return [np.where(grid > 0, copy, X) for copy in rounded]
 
@@ -168,7 +168,7 @@ SCHEMES: tuple[Scheme, ...] = (
     SinglePrecision(),
     Ours(),
 )
-"""Every scheme on the bench, ours last."""
+"""All schemes, ours last."""
 
 
 def _prepared(X: Any) -> tuple[Floats, Floats]:
@@ -180,6 +180,7 @@ def _corner_wave_copies(
     X: Floats, lower: Floats, noise: Sequence[float], draw: Any
 ) -> list[Floats]:
     """Read a path upwards: each level is the last one plus an independent increment."""
+    # Increments have variance level - at, so that Cov(W(u), W(v)) = min(u, v).
     reached, wave, at = {}, np.zeros_like(X), 0.0
     for level in sorted({checked_noise(v) for v in noise}):
         wave = wave + np.sqrt(level - at) * draw() @ lower.T

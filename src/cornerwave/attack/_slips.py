@@ -1,9 +1,9 @@
-"""Small attacks on what an owner does around the noise.
+"""Attacks on mistakes that an owner may make around the noise.
 
-repeats      the same copy asked for again comes with fresh noise: average
-scaled       one noise, scaled to each level: two copies solve for X
-resorted     the same noise by position on re-ordered rows: subtract
-float bits   only some values can have led to this very double: leave out the rest
+average           repeated requests get fresh noise: average them
+solve_scaled      one noise, scaled to each level: two copies solve for X
+undo_resort       noise by position on re-ordered rows: subtract
+read_float_bits   only some values can have led to this very double: leave out the rest
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def solve_scaled(first: Any, second: Any, *, noise: tuple[float, float]) -> Floa
     """
     s1, s2 = (np.sqrt(checked_noise(level)) for level in noise)
     if s1 == s2:
-        raise SourceError("two copies at the same noise cannot be solved; take two levels")
+        raise SourceError("both copies have the same noise; give copies of two different levels")
     return np.asarray((s2 * np.asarray(first) - s1 * np.asarray(second)) / (s2 - s1))
 
 
@@ -99,6 +99,7 @@ def read_float_bits(
     for start in range(0, len(column), size):
         y = column[start : start + size, None]
         apart = y - candidates
+        # Bayes: prior counts times the Gaussian density of the noise y - x.
         log_weights = np.log(counts) - apart**2 / (2 * variance)
         if precision is not None:
             possible = candidates + apart.astype(precision).astype(np.float64) == y

@@ -1,0 +1,293 @@
+"""The audit of files: read, accumulate, test, judge.
+
+                              ┌─ checks     is each copy's noise what it must be?
+    numbers ──── one pass ────┼─ gains      what does any coalition recover?
+    of source     of sums     └─ posterior  would the best nonlinear estimate recover more?
+    and copies ─ a second ────── exposure   which records are too extreme to hide?
+
+    categories ─ one pass ────┬─ checks     are they refreshed as stated, along one path?
+                 of codes     └─ guesses    what stays hidden, alone and together?
+
+It needs no key, no ledger and no metadata, and works on copies made by any tool.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from cornerwave.arrays import Floats
+from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
+from cornerwave.audit._chance import ALPHA, Check, names_by_chance, run_all
+from cornerwave.audit._gain import Gain, Posterior, attack_sample, hidden, measure_gains
+from cornerwave.audit._guesses import Guessed, Guesses, guess_all
+from cornerwave.audit._number_checks import NUMBER_FAMILIES, NumberEvidence
+from cornerwave.audit._shown import CategoryCodes, Collected
+from cornerwave.audit._sums import NoiseSums, Statistics, means
+from cornerwave.audit._watch import (
+    Exposed,
+    Watch,
+    Watched,
+    count_exposed,
+    steps_of,
+    steps_still,
+)
+from cornerwave.errors import SourceError
+from cornerwave.table import Progress
+
+LEAST_ROWS = 100
+"""With fewer complete rows an audit could neither clear nor fail a copy."""
+
+NUMBER_CHECKS = names_by_chance(NUMBER_FAMILIES)
+CATEGORY_CHECKS = names_by_chance(CATEGORY_FAMILIES)
+"""The names of the checks that chance could fail, in their order."""
+
+SHARE = ALPHA / len((*NUMBER_CHECKS, "gain", "nonlinear", *CATEGORY_CHECKS))
+"""The share of ALPHA of each family of checks, of the gains and of the nonlinear attack."""
+
+
+@dataclass(frozen=True)
+class NumberAudit:
+    """What was found about the numbers; indices refer to the columns here.
+
+    `columns` were audited; `constant` ones have nothing to hide, `bare` ones are the same
+    in every copy and the source. `singles` (M, N) is the share of each column's variance
+    that stays hidden from each copy alone; `sets` counts the coalitions that were attacked.
+    """
+
+    columns: tuple[str, ...]
+    constant: tuple[str, ...]
+    bare: tuple[str, ...]
+    found: Statistics
+    checks: tuple[Check, ...]
+    singles: Floats
+    gains: tuple[Gain, ...]
+    sets: int
+    posterior: Posterior | None
+    exposed: Exposed
+
+    @property
+    def alarms(self) -> list[Gain]:
+        """The coalitions that gain, the largest gain first."""
+        return sorted((g for g in self.gains if g.gains), key=lambda g: -float(g.gain.max()))
+
+    @property
+    def beaten(self) -> bool:
+        """Whether all copies together gain by the best nonlinear estimate."""
+        return self.posterior is not None and self.posterior.gain.above_zero
+
+
+@dataclass(frozen=True)
+class CategoryAudit:
+    """What was found about the categories.
+
+    `judged` were attacked in `kept` of all `rows`; `constant` ones have nothing to hide,
+    `bare` ones are the same in every copy and the source, `boundless` ones have too many
+    values for a category.
+    """
+
+    rows: int
+    kept: int
+    judged: tuple[CategoryCodes, ...]
+    constant: tuple[str, ...]
+    bare: tuple[str, ...]
+    boundless: tuple[str, ...]
+    checks: tuple[Check, ...]
+    guesses: Guesses | None
+
+    @property
+    def alarms(self) -> list[Guessed]:
+        """The guesses of coalitions that gain, the largest gain first."""
+        found = self.guesses.sets if self.guesses else ()
+        return sorted(filter(self.gains, found), key=lambda guessed: -guessed.gain)
+
+    def gains(self, guessed: Guessed) -> bool:
+        """Whether a set gains: some of its copies fail as a path, and the guess is better."""
+        broken = [c.copies for c in self.checks if c.name == "path" and not c.passed]
+        return guessed.gain > 0 and any(set(copies) <= set(guessed.copies) for copies in broken)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Everything that was found; indices of copies refer to the names here.
+
+    `numbers` or `categories` is None if the table has none.
+    """
+
+    source: str
+    copies: tuple[str, ...]
+    stated: tuple[float | None, ...]
+    sorted_copies: tuple[str, ...]
+    logarithmic: tuple[str, ...]
+    left_out: Mapping[str, str]
+    rows: int
+    numbers: NumberAudit | None
+    categories: CategoryAudit | None
+
+    @property
+    def checks(self) -> list[Check]:
+        """All checks of all copies."""
+        parts = [part.checks for part in (self.numbers, self.categories) if part is not None]
+        return [check for checks in parts for check in checks]
+
+    @property
+    def faults(self) -> list[Check]:
+        """The checks that failed."""
+        return [check for check in self.checks if not check.passed]
+
+    @property
+    def clean(self) -> bool:
+        """Whether no coalition gains and no check fails."""
+        gained = self.numbers is not None and (bool(self.numbers.alarms) or self.numbers.beaten)
+        return not (gained or self.faults)
+
+
+def audit(
+    source: Any,
+    copies: Sequence[Any],
+    *,
+    key: str | None = None,
+    progress: Progress = lambda rows: None,
+) -> Audit:
+    """Audit copies of a source: files or frames, aligned by position or by a key column.
+
+    Raises SourceError or ColumnError if they are not copies of the same rows.
+    """
+    aligned = Aligned.of(source, copies, key=key)
+    numbers, unjudged = audit_numbers(aligned, progress) if aligned.columns else (None, {})
+    categories = None
+    if aligned.categories:
+        categories = audit_categories(aligned, progress, alone=numbers is None)
+    if numbers is None and categories is not None and not categories.kept:
+        names = ", ".join(categories.boundless)
+        raise SourceError(f"nothing to compare: {names} have too many values for a category")
+    rows = numbers.found.rows if numbers else categories.rows if categories else 0
+    if rows < LEAST_ROWS:
+        raise SourceError(f"the source has {rows:,} rows; an audit needs at least {LEAST_ROWS}")
+    return Audit(
+        source=aligned.source.name,
+        copies=aligned.names,
+        stated=aligned.stated.noise,
+        sorted_copies=aligned.sorted_copies,
+        logarithmic=aligned.logarithmic,
+        left_out={**aligned.left_out, **unjudged},
+        rows=rows,
+        numbers=numbers,
+        categories=categories,
+    )
+
+
+def audit_numbers(
+    aligned: Aligned, progress: Progress
+) -> tuple[NumberAudit | None, Mapping[str, str]]:
+    """Audit the columns of numbers that source and copies share.
+
+    If none can be judged but there are categories, return why each is left out.
+    """
+    found, watched = _pass_over(aligned, progress)
+    if watched is None:
+        return None, {name: f"{name}: too few rows have every number" for name in aligned.columns}
+    kinds = _kinds(found)
+    used = [n for n, kind in enumerate(kinds) if kind == "perturbed"]
+    used = used or [n for n, kind in enumerate(kinds) if kind == "bare" and _owed(aligned, n)]
+    if not used and not aligned.categories:
+        raise SourceError(f"all numbers that {aligned.source.name} shares are constant")
+    if not used:
+        why = {"constant": "is constant", "bare": "is the same in every copy and the source"}
+        pairs = zip(aligned.columns, kinds, strict=True)
+        return None, {name: f"{name} {why[kind]}" for name, kind in pairs}
+    judged = found.of_columns(used)
+    gains, sets = measure_gains(judged, SHARE)
+    cells = [part * found.columns + n for part in range(1 + found.copies) for n in used]
+    evidence = NumberEvidence(judged, watched, aligned.stated.noise, aligned.columns, used)
+    result = NumberAudit(
+        columns=tuple(aligned.columns[n] for n in used),
+        constant=_of_kind(aligned, kinds, "constant"),
+        bare=_of_kind(aligned, kinds, "bare") if len(used) < len(kinds) else (),
+        found=judged,
+        checks=run_all(NUMBER_FAMILIES, evidence, SHARE),
+        singles=hidden(judged, [(i,) for i in range(judged.copies)]),
+        gains=tuple(gains),
+        sets=sets,
+        posterior=attack_sample(judged, watched.sample[cells], SHARE),
+        exposed=_expose(aligned, judged, used),
+    )
+    return result, {}
+
+
+def _pass_over(aligned: Aligned, progress: Progress) -> tuple[Statistics, Watched | None]:
+    """Read source and copies once; return what the rows showed only if they suffice."""
+    stream = aligned.blocks()
+    first = next(stream, None)
+    if first is None:
+        raise SourceError(f"{aligned.source.name} holds no rows")
+    sums = NoiseSums(means(first[0]), copies=len(aligned.copies), rows=first[0].shape[1])
+    watch, steps = Watch(first), steps_of(first[1:])
+    for block in chain([first], stream):
+        for stacked in sums.add(block):
+            watch.add(stacked)
+        steps = steps_still(steps, block[1:])
+        progress(block[0].shape[1])
+    found = sums.statistics(steps)
+    if found.complete >= LEAST_ROWS:
+        return found, watch.watched(found)
+    if aligned.categories:
+        return found, None
+    raise SourceError(
+        f"{found.complete:,} rows have a value in every shared column of every file; "
+        f"an audit needs at least {LEAST_ROWS}. Drop columns with many missing values"
+    )
+
+
+def _owed(aligned: Aligned, n: int) -> bool:
+    """Whether a column without noise should have some, by metadata or as all there is."""
+    said = aligned.stated.told(aligned.columns[n], "role")
+    return "perturbed" in said or not aligned.categories
+
+
+def _kinds(found: Statistics) -> list[str]:
+    """Return whether each column is constant, bare in every copy, or perturbed."""
+    noise = np.diag(found.covariance)[found.columns :].reshape(found.copies, found.columns)
+    kinds = np.where((noise > 0).any(axis=0), "perturbed", "bare")
+    return [str(kind) for kind in np.where(found.variance > 0, kinds, "constant")]
+
+
+def _of_kind(aligned: Aligned, kinds: list[str], kind: str) -> tuple[str, ...]:
+    return tuple(name for name, own in zip(aligned.columns, kinds, strict=True) if own == kind)
+
+
+def _expose(aligned: Aligned, found: Statistics, used: Sequence[int]) -> Exposed:
+    return count_exposed(
+        (block[0][list(used)] for block in aligned.blocks_of([aligned.source])),
+        rows=found.rows,
+        mean=found.mean,
+        variance=found.variance,
+        noise=list(found.noise),
+    )
+
+
+def audit_categories(aligned: Aligned, progress: Progress, *, alone: bool) -> CategoryAudit:
+    """Audit the categories that source and copies share; `alone` without numbers to judge."""
+    collected = Collected(aligned.categories, 1 + len(aligned.copies))
+    for block in aligned.category_blocks():
+        before = collected.rows
+        collected.add(block)
+        progress(collected.rows - before)
+    shown = collected.shown()
+    varying = [each for each in shown if not each.constant]
+    bare = [each for each in varying if each.bare]
+    judged = [each for each in varying if not each.bare]
+    evidence = CategoryEvidence(judged, bare, aligned.stated, alone)
+    return CategoryAudit(
+        rows=collected.rows,
+        kept=shown[0].codes.shape[1] if shown else 0,
+        judged=tuple(judged),
+        constant=tuple(each.name for each in shown if each.constant),
+        bare=tuple(each.name for each in bare),
+        boundless=tuple(collected.boundless),
+        checks=run_all(CATEGORY_FAMILIES, evidence, SHARE),
+        guesses=guess_all(judged, SHARE) if judged else None,
+    )

@@ -1,0 +1,275 @@
+"""Are categories refreshed as their copies state, and along one path? One function per family.
+
+**Refreshes.** Given the source, every cell of a copy at retention q, refreshed from the
+distribution pi, is a draw of its own: y with probability q [y = x] + (1 - q) pi_y. So for
+each value x
+
+    retention   the rows that hold and show it are Binomial(n_x, q + (1 - q) pi_x)
+    draws       the rows that show it but hold another are Binomial(n - n_x, (1 - q) pi_x)
+
+and by Chernoff's bound sqrt(2 n KL(found, expected)) exceeds z with a probability below
+exp(-z^2 / 2), for every n.
+
+**Path.** If a noisier copy Y' is the better one Y with further refreshes, it says nothing
+about the truth X beyond Y. So among rows in which Y shows the same, whether Y shows the
+truth and whether Y' agrees with Y are unrelated, in one column or in two:
+
+    [X_c = Y_c]  and  [Y'_d = Y_d]     are independent given Y_c, Y_d
+    [X_c = Y_c]  and  [Y'_c = Y''_c]   are independent given Y_c
+
+Given its margins, each such 2 x 2 table is hypergeometric, a sum of independent steps of
+at most 1. Over all tables of a pair (Cochran, Mantel and Haenszel) the deviation t, of
+variance V, exceeds its limit with a probability of at most 2 exp(-z^2 / 2), with
+z = t / sqrt(V + t / 3) (Bernstein): for few rows and many, rare values and common ones.
+Which copy is the better one is not taken from its metadata: a set passes if any order does.
+
+To add a check, write a function (evidence, alpha) -> Checks and register it below.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats
+from cornerwave.audit._chance import Check, Family, sure_limit
+from cornerwave.audit._shown import ABSENT, CategoryCodes
+from cornerwave.audit._stated import Stated
+from cornerwave.levels import retention as retention_of
+from cornerwave.table import MARGINAL, UNIFORM
+from cornerwave.table.rare import OTHER
+
+CROSSED_COLUMNS = 24
+"""Up to this many categories each is tested against every other; beyond, each by itself."""
+
+NOTHING = 0.005
+"""A copy that refreshed less than this share of a category has hidden nothing of it."""
+
+
+@dataclass(frozen=True)
+class CategoryEvidence:
+    """What the checks look at: categories to judge, those bare in every copy, statements.
+
+    `alone` says that the tables have no numbers to judge.
+    """
+
+    judged: Sequence[CategoryCodes]
+    bare: Sequence[CategoryCodes]
+    stated: Stated
+    alone: bool
+
+    @property
+    def everything(self) -> list[CategoryCodes]:
+        """Judged and bare categories."""
+        return [*self.judged, *self.bare]
+
+    @cached_property
+    def cases(self) -> dict[int, list["_Case"]]:
+        """The categories of each copy that states enough to know what they should be."""
+        found = {
+            i: [_Case.of(each, i, self.stated) for each in self.everything]
+            for i in range(len(self.stated.copies))
+        }
+        known = {i: [case for case in cases if case is not None] for i, cases in found.items()}
+        return {i: cases for i, cases in known.items() if cases}
+
+    @property
+    def values(self) -> int:
+        """How many values all cases have."""
+        return sum(len(case.pi) for cases in self.cases.values() for case in cases)
+
+
+def retention(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
+    """Compare how many rows retained each value, and all of them, with what is stated."""
+    pooled = sum(map(len, evidence.cases.values()))
+    return _worst(evidence, _Case.retention, alpha / max(evidence.values + pooled, 1))
+
+
+def draws(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
+    """Compare how many rows drew each value with what is stated."""
+    return _worst(evidence, _Case.draws, alpha / max(evidence.values, 1))
+
+
+def _worst(
+    evidence: CategoryEvidence, score: Callable[["_Case"], tuple[float, str]], alpha: float
+) -> Iterator[Check]:
+    """Yield a check of each copy, the worst of its categories."""
+    for i, cases in evidence.cases.items():
+        value, note = max(map(score, cases))
+        yield Check.of((i,), value, sure_limit(alpha), note)
+
+
+def path(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
+    """Test every pair of copies, and every three, for one common path."""
+    categories, copies = evidence.judged, len(evidence.stated.copies)
+    if not categories:
+        return
+    sets = [*combinations(range(copies), 2), *combinations(range(copies), 3)]
+    columns = len(categories)
+    crossed = columns * columns if columns <= CROSSED_COLUMNS else columns
+    comparisons = 2 * math.comb(copies, 2) * crossed + 3 * math.comb(copies, 3) * columns
+    for members in sets:
+        tried = [max(_scores(categories, best, members), default=(0.0, "")) for best in members]
+        value, where = min(tried)
+        note = f"{where} in the noisier copy shows where the better copy is true"
+        yield Check.of(members, value, sure_limit(alpha / comparisons), note)
+
+
+def noise(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
+    """Name copies that show a category as the source has it, or are the source.
+
+    If a copy states how it was refreshed, its retention is judged instead.
+    """
+    everything, stated = evidence.everything, evidence.stated
+    for i in range(len(stated.copies) if everything else 0):
+        if evidence.alone and all(_left_bare(each, i, stated) for each in everything):
+            yield Check((i,), 0.0, 0.0, False, "has no noise: it is the source")
+            continue
+        for each in evidence.judged:
+            # A category of few or rare values may stay as it is by chance.
+            rows = int((each.truth != ABSENT).sum()) * each.variance
+            refreshed_at_most = math.log(len(everything) / alpha) / max(rows, 1e-300)
+            if refreshed_at_most < NOTHING and _left_bare(each, i, stated):
+                yield Check((i,), 0.0, 0.0, False, f"shows {each.name} as the source has it")
+
+
+CATEGORY_FAMILIES: tuple[Family[CategoryEvidence], ...] = (
+    Family("retention", "q + (1 - q) pi of the rows that hold a value show it", retention),
+    Family("draws", "(1 - q) pi of all other rows show it", draws),
+    Family("path", "no copy says where a better one is true", path),
+    Family("noise", "the copy has noise", noise, by_chance=False),
+)
+
+
+def _left_bare(shown: CategoryCodes, copy: int, stated: Stated) -> bool:
+    """Whether a copy shows a category as it is, and does not state how it was refreshed."""
+    base = stated.column(copy, shown.columns[0]).get("base")
+    if stated.noise[copy] is not None and base is not None:
+        return False
+    return bool((shown.codes[1 + copy] == shown.truth).all())
+
+
+class _Case:
+    """A category of one copy beside its law: counts per value of rows held, retained, drawn."""
+
+    def __init__(self, name: str, q: float, pi: Floats, truth: Any, shown: Any) -> None:
+        self.name, self.q, self.pi = name, q, pi
+        held = truth != ABSENT
+        truth, shown = truth[held], shown[held]
+        same = truth == shown
+        self.n = np.bincount(truth, minlength=len(pi))
+        self.kept = np.bincount(truth[same], minlength=len(pi))
+        self.drawn = np.bincount(shown[~same], minlength=len(pi))
+
+    @classmethod
+    def of(cls, shown: CategoryCodes, copy: int, stated: Stated) -> "_Case | None":
+        """Return the case; None if the copy states too little to know its law."""
+        told, noise = stated.column(copy, shown.columns[0]), stated.noise[copy]
+        base, pooled = told.get("base"), bool(told.get("pooled"))
+        if noise is None or base not in (MARGINAL, UNIFORM):
+            return None
+        truth, counts = shown.truth, shown.counts.astype(np.float64)
+        if pooled:
+            pools = [tuple(name for _ in shown.columns) for name in (OTHER, None)]
+            known = [shown.values.index(pool) for pool in pools if pool in shown.values]
+            if not known:
+                return None  # text joined with other columns: the pool has no single name
+            visible = _visible(shown)
+            if int(visible.sum()) != told.get("categories"):
+                return None  # values that no copy shows cannot be told from pooled ones
+            truth, counts = _pooled(shown, visible, known[0])
+        held = counts > 0 if base == UNIFORM else counts
+        pi = np.asarray(held / held.sum())
+        own = shown.codes[1 + copy]
+        if (own[truth != ABSENT] == ABSENT).any():
+            return None
+        return cls(shown.name, retention_of(noise), pi, truth, own)
+
+    def retention(self) -> tuple[float, str]:
+        """Return the worst score of retained values, all together or each, and a note."""
+        stay = self.q + (1 - self.q) * self.pi
+        expected, spread = (self.n * stay).sum(), (self.n * stay * (1 - stay)).sum()
+        off = abs(float(self.kept.sum() - expected))
+        overall = off / math.sqrt(max(float(spread) + off / 3, 1e-300))  # Bernstein
+        scores = _divergences(self.kept, self.n, stay)
+        by_chance = float((self.n * self.pi).sum())
+        q = (float(self.kept.sum()) - by_chance) / max(float(self.n.sum()) - by_chance, 1e-300)
+        note = f"{self.name} retains {q:.1%} of its values; its noise stands for {self.q:.1%}"
+        if overall < scores.max():
+            note = f"one value of {self.name} is retained more or less often than stated"
+        return max(overall, float(scores.max())), note
+
+    def draws(self) -> tuple[float, str]:
+        """Return the worst score of drawn values, and a note."""
+        scores = _divergences(self.drawn, self.n.sum() - self.n, (1 - self.q) * self.pi)
+        note = f"values of {self.name} are not drawn from the stated distribution"
+        if (self.drawn[self.pi == 0] > 0).any():
+            note = f"{self.name} shows values that the source does not hold"
+        return float(scores.max()), note
+
+
+def _visible(shown: CategoryCodes) -> Flags:
+    """Return which values some copy shows."""
+    visible = np.zeros(len(shown.values), dtype=bool)
+    visible[np.unique(shown.codes[1:][shown.codes[1:] != ABSENT])] = True
+    return visible
+
+
+def _pooled(shown: CategoryCodes, visible: Flags, other: int) -> tuple[Any, Floats]:
+    """Return truth and counts with all values that no copy shows made one, the pool."""
+    numbers = np.where(visible, np.arange(len(shown.values)), other)
+    counts = np.bincount(numbers, shown.counts, len(shown.values)).astype(np.float64)
+    return np.where(shown.truth == ABSENT, ABSENT, numbers[shown.truth]), counts
+
+
+def _divergences(found: Any, n: Any, p: Floats) -> Floats:
+    """Return sqrt(2 n KL(found / n, p)) of binomial counts."""
+    n = np.asarray(n, dtype=np.float64)
+    divergence = _part(found, n * p) + _part(n - found, n * (1 - p))
+    return np.asarray(np.sqrt(np.maximum(2 * divergence, 0.0)))
+
+
+def _part(found: Any, expected: Floats) -> Floats:
+    """Return found log(found / expected), 0 for none and infinite for the impossible."""
+    found = np.asarray(found, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = found * np.log(found / expected)
+    return np.where(found > 0, terms, 0.0)
+
+
+def _scores(
+    categories: Sequence[CategoryCodes], best: int, members: tuple[int, ...]
+) -> Iterator[tuple[float, str]]:
+    """Yield the score of every comparison, and the column compared, if `best` is best."""
+    others = [i for i in members if i != best]
+    for truth in categories:
+        known = truth.truth == truth.codes[1 + best]
+        if len(others) == 2:
+            one, other = (truth.codes[1 + i] for i in others)
+            yield _score([(truth, best)], known, one == other), truth.name
+            continue
+        for shown in categories if len(categories) <= CROSSED_COLUMNS else [truth]:
+            agrees = shown.codes[1 + others[0]] == shown.codes[1 + best]
+            given = [(truth, best)] if shown is truth else [(truth, best), (shown, best)]
+            yield _score(given, known, agrees), shown.name
+
+
+def _score(given: Sequence[tuple[CategoryCodes, int]], one: Flags, other: Flags) -> float:
+    """Return z of the association of two flags among rows that show the same in `given`."""
+    held = np.logical_and.reduce([shown.truth != ABSENT for shown, _ in given])
+    strata = np.zeros(int(held.sum()), dtype=np.int64)
+    for shown, copy in given:
+        strata = strata * len(shown.values) + shown.codes[1 + copy][held]
+    _, strata = np.unique(strata, return_inverse=True)
+    one, other = one[held], other[held]
+    n = np.bincount(strata).astype(np.float64)
+    first, second = (np.bincount(strata, flags, len(n)) for flags in (one, other))
+    both = np.bincount(strata, one & other, len(n))
+    # t sums found - expected over the 2 x 2 tables; spread is their hypergeometric variance.
+    t = abs(float((both - first * second / n).sum()))
+    spread = first * second * (n - first) * (n - second) / (n * n * np.maximum(n - 1, 1))
+    return t / math.sqrt(max(float(spread.sum()) + t / 3, 1e-300))

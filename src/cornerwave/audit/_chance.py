@@ -1,0 +1,137 @@
+"""A check, families of checks, and the limits that chance alone would exceed too rarely.
+
+A check compares a statistic with its limit. Checks come in families, one small function
+each; a family is registered once, in NUMBER_FAMILIES or CATEGORY_FAMILIES, with its name
+and with what must hold. All families that chance could fail take equal shares of ALPHA,
+and each divides its share by its comparisons.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Generic, TypeVar
+
+ALPHA = 0.01
+"""The probability that an audit of honest copies raises any alarm at all."""
+
+Evidence = TypeVar("Evidence")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of one copy or several: the worst of its comparisons against its limit.
+
+    `value` and `limit` are in standard deviations of what chance does; `passed` is False
+    for a fault. `note` says in words what was found. The family gives it its name.
+    """
+
+    copies: tuple[int, ...]
+    value: float
+    limit: float
+    passed: bool
+    note: str
+    name: str = ""
+
+    @classmethod
+    def of(cls, copies: tuple[int, ...], value: float, limit: float, note: str) -> "Check":
+        """Compare a value with its limit; the note is for a failure."""
+        passed = bool(value <= limit)
+        return cls(copies, value, limit, passed, "" if passed else note)
+
+
+@dataclass(frozen=True)
+class Family(Generic[Evidence]):
+    """Checks of one kind: `run` takes the evidence and a share of ALPHA.
+
+    `holds` says what must hold. A family that no chance can fail takes no share.
+    """
+
+    name: str
+    holds: str
+    run: Callable[[Evidence, float], Iterable[Check]]
+    by_chance: bool = True
+
+
+def run_all(
+    families: Sequence[Family[Evidence]], evidence: Evidence, alpha: float
+) -> tuple[Check, ...]:
+    """Return the checks of all families, each at the share `alpha`."""
+    return tuple(
+        replace(check, name=family.name)
+        for family in families
+        for check in family.run(evidence, alpha)
+    )
+
+
+def names_by_chance(families: Sequence[Family[Evidence]]) -> tuple[str, ...]:
+    """Return the names of the families that take a share of ALPHA."""
+    return tuple(family.name for family in families if family.by_chance)
+
+
+def z_limit(alpha: float) -> float:
+    """Return z with P(|N(0, 1)| > z) = alpha.
+
+    >>> round(z_limit(0.05), 3)
+    1.96
+    """
+    return -NormalDist().inv_cdf(alpha / 2)
+
+
+def sure_limit(alpha: float) -> float:
+    """Return z with 2 exp(-z^2 / 2) = alpha.
+
+    By the bounds of Chernoff and Bernstein, sums of bounded terms exceed it with a
+    probability of at most alpha, for any number of terms.
+
+    >>> round(sure_limit(0.01), 2)
+    3.26
+    """
+    return math.sqrt(2 * math.log(2 / alpha))
+
+
+def t_limit(alpha: float, freedom: int) -> float:
+    """Return the limit of |t| for Student's t, by the Cornish-Fisher expansion.
+
+    >>> round(t_limit(0.05, 63), 3), round(t_limit(0.01, 9), 2)
+    (1.998, 3.25)
+    """
+    z = z_limit(alpha)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + math.fsum(term / freedom**power for power, term in enumerate(terms, start=1))
+
+
+def chi_square_tail(x: float, freedom: int) -> float:
+    """Return the probability that a chi-square exceeds x.
+
+    >>> round(chi_square_tail(3.841459, 1), 6), round(chi_square_tail(9.487729, 4), 6)
+    (0.05, 0.05)
+    """
+    half = x / 2
+    if half <= 0:
+        return 1.0
+    # Q(k/2, x/2) = erfc(sqrt(x/2)) [k odd] + sum of (x/2)^p e^(-x/2) / Gamma(p + 1)
+    odd = freedom % 2
+    tail = math.erfc(math.sqrt(half)) if odd else 0.0
+    for step in range(freedom // 2):
+        power = step + odd / 2
+        tail += math.exp(power * math.log(half) - half - math.lgamma(power + 1))
+    return min(tail, 1.0)
+
+
+def chi_square_limit(alpha: float, freedom: int) -> float:
+    """Return what a chi-square exceeds with probability alpha.
+
+    >>> round(chi_square_limit(0.05, 4), 3)
+    9.488
+    """
+    low, high = 0.0, 10.0 * freedom + 2000.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if chi_square_tail(middle, freedom) > alpha else (low, middle)
+    return high

@@ -1,0 +1,187 @@
+"""What stays hidden of categories, from one copy and from several.
+
+An adversary with one copy who knows pi guesses, if it shows y, that y is the truth with
+probability rho(y), and each other value in proportion to pi: the posterior under any
+refresh. With more copies it sees where they agree with the best one and with each other,
+in this category and in all others, and corrects rho linearly:
+
+    p  =  rho(y)  +  sum of w ([Y' = Y] - its mean given y)
+
+rho and w are learned from one half of the rows and used in the other, and the reverse.
+The error of a guess is its squared distance from the truth (Brier), as a share of
+1 - sum of pi^2: the share of the category's variance that stays hidden. It counts
+certainty, even if the most likely value stays the same. These figures inform; whether a
+set gains is decided by the check of its path.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats
+from cornerwave.audit._chance import z_limit
+from cornerwave.audit._shown import ABSENT, CategoryCodes
+
+STEADY = 20.0
+"""A value that was seen in few rows counts as if this many more had the mean of all values."""
+
+Members = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Guessed:
+    """The shares of a category's variance that stay hidden from a set of copies.
+
+    `hidden_alone`: from its best copy; `hidden_together`: from all. The difference, the
+    gain, has a confidence interval of half width `margin`.
+    """
+
+    columns: tuple[str, ...]
+    copies: Members
+    best: int
+    hidden_alone: float
+    hidden_together: float
+    margin: float
+
+    @property
+    def gain(self) -> float:
+        """The share of the variance that the set recovers beyond its best copy."""
+        return self.hidden_alone - self.hidden_together
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """All guesses; `singles` (M, categories) is what stays hidden from each copy alone."""
+
+    sets: tuple[Guessed, ...]
+    singles: Floats
+
+
+def guess_all(categories: Sequence[CategoryCodes], alpha: float) -> Guesses:
+    """Guess each category from single copies, from every pair and from all of them."""
+    copies = len(categories[0].codes) - 1
+    views = [[_View.of(shown, i) for shown in categories] for i in range(copies)]
+    singles = np.array([[own.mean(own.error(own.rho())) for own in each] for each in views])
+    agreement = [float(np.mean([own.mean(own.right) for own in each])) for each in views]
+    sets = [*combinations(range(copies), 2), *([tuple(range(copies))] if copies > 2 else [])]
+    margin = z_limit(alpha / max(len(sets) * len(categories), 1))
+    found: list[Guessed] = []
+    for members in sets:
+        best = max(members, key=lambda i: agreement[i])
+        found += _of_set(categories, views[best], members, best, margin)
+    return Guesses(tuple(found), singles)
+
+
+@dataclass(frozen=True)
+class _View:
+    """A category as one copy shows it: the truth x, the shown y, the rows that hold any."""
+
+    x: Any
+    y: Any
+    held: Flags
+    pi: Floats
+    variance: float
+
+    @classmethod
+    def of(cls, shown: CategoryCodes, copy: int) -> "_View":
+        held = shown.truth != ABSENT
+        x, y = (np.where(held, codes, 0) for codes in (shown.truth, shown.codes[1 + copy]))
+        return cls(x, y, held, shown.pi, shown.variance)
+
+    @property
+    def right(self) -> Flags:
+        """Where the copy shows the truth."""
+        return np.asarray((self.x == self.y) & self.held)
+
+    def mean(self, values: Any) -> float:
+        """Return the mean over the rows that hold any value."""
+        return float(values[self.held].mean()) if self.held.any() else 0.0
+
+    def rho(self) -> Floats:
+        """Return how likely each row's y is the truth, learned from the other half."""
+        return _across_halves(lambda learn: self._given_y(self.right, learn, STEADY))
+
+    def centred(self, flags: Any, learn: slice) -> Floats:
+        """Return flags minus their mean given y in the rows learned from."""
+        return np.where(self.held, flags - self._given_y(flags, learn, 0.0), 0.0)
+
+    def _given_y(self, flags: Any, learn: slice, trust: float) -> Floats:
+        """Return the mean of flags given y for each row; `trust` rows of the overall mean."""
+        y = self.y[learn][self.held[learn]]
+        own = flags[learn][self.held[learn]].astype(np.float64)
+        rows = np.bincount(y, minlength=len(self.pi)) + trust
+        sums = np.bincount(y, own, len(self.pi)) + trust * (own.mean() if len(own) else 0.0)
+        return np.asarray((sums / np.maximum(rows, 1e-300))[self.y])
+
+    def error(self, p: Floats) -> Floats:
+        """Return the squared distance of each row's guess from its truth, y having p."""
+        # |e_x - g|^2 with g_y = p and g_z = (1 - p) pi_z / (1 - pi_y) for z other than y
+        pi, rest = self.pi, np.maximum(1.0 - self.pi[self.y], 1e-300)
+        others = (float((pi**2).sum()) - pi[self.y] ** 2) / rest**2
+        wrong = ~self.right
+        off = (1 - p) ** 2 * others + wrong * (1 - 2 * (1 - p) * pi[self.x] / rest)
+        return np.asarray(((self.right - p) ** 2 + off) / self.variance)
+
+
+def _of_set(
+    categories: Sequence[CategoryCodes],
+    views: Sequence[_View],
+    members: Members,
+    best: int,
+    margin: float,
+) -> list[Guessed]:
+    others = [i for i in members if i != best]
+    flags = [_agreements(shown, best, others) for shown in categories]
+    corrections = _across_halves(lambda learn: _corrections(views, flags, learn))
+    found = []
+    for shown, own, more in zip(categories, views, corrections, strict=True):
+        rho = own.rho()
+        alone, together = own.error(rho), own.error(np.clip(rho + more, 0.0, 1.0))
+        spread = float(((alone - together) * own.held).std())
+        found.append(
+            Guessed(
+                columns=shown.columns,
+                copies=members,
+                best=best,
+                hidden_alone=own.mean(alone),
+                hidden_together=own.mean(together),
+                margin=margin * spread / math.sqrt(max(len(own.held), 1)),
+            )
+        )
+    return found
+
+
+def _agreements(shown: CategoryCodes, best: int, others: Sequence[int]) -> list[Flags]:
+    """Return where each other copy agrees with the best one, and where all others agree."""
+    codes = shown.codes[1:]
+    flags = [codes[j] == codes[best] for j in others]
+    if len(others) > 1:
+        flags.append((codes[others] == codes[others[0]]).all(axis=0))
+    return flags
+
+
+def _corrections(views: Sequence[_View], flags: Sequence[Sequence[Flags]], learn: slice) -> Floats:
+    """Return what all agreements say about each category, (categories, rows)."""
+    r = np.stack(
+        [own.centred(flag, learn) for own, each in zip(views, flags, strict=True) for flag in each]
+    )
+    e = np.stack([own.centred(own.right, learn)[learn] for own in views])
+    known = r[:, learn]
+    inner = known @ known.T
+    # Ridge: features over rows, about what chance alone would fit, so that few rows do not
+    # make the guess from many categories worse than that from one copy.
+    ridge = len(r) / max(known.shape[1], 1)
+    inner[np.diag_indices_from(inner)] = np.diag(inner) * (1 + ridge) + 1e-300
+    return np.asarray(np.linalg.solve(inner, known @ e.T).T @ r)
+
+
+def _across_halves(estimate: Callable[[slice], Floats]) -> Floats:
+    """Return estimates for each half of the rows, learned from the other."""
+    even, odd = slice(0, None, 2), slice(1, None, 2)
+    found = estimate(odd).copy()
+    found[..., odd] = estimate(even)[..., odd]
+    return found

@@ -1,0 +1,279 @@
+"""Is the noise of numbers what a copy's noise must be? One function per family of checks.
+
+With D_i = Y_i - X, the noise of copy i at level v_i, NUMBER_FAMILIES says what must hold.
+Most families compare along the axes of K, where honest noise is white. Given X their
+statistics are normal, exactly or nearly so, for any distribution of X.
+
+To add a check, write a function (evidence, alpha) -> Checks and register it below.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from cornerwave.arrays import Floats
+from cornerwave.audit._chance import Check, Family, chi_square_limit, t_limit, z_limit
+from cornerwave.audit._sums import Statistics
+from cornerwave.audit._watch import Watched
+
+COARSE = 1.0
+"""A copy rounded to steps above this share of the noise's size cannot be judged."""
+
+SAME = 1e-12
+"""Copies whose difference is below this share of the noise are the same copy, retyped."""
+
+OUT_OF_SPAN = 1e-6
+"""More noise than this share in directions that K does not have is not rounding."""
+
+
+@dataclass(frozen=True)
+class NumberEvidence:
+    """What the checks look at: sums over the judged columns, what rows showed, stated noise.
+
+    `watched` knows all columns by `names`, `found` only those in `used`.
+    """
+
+    found: Statistics
+    watched: Watched
+    stated: Sequence[float | None]
+    names: Sequence[str]
+    used: Sequence[int]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the judged columns."""
+        return [self.names[n] for n in self.used]
+
+    @cached_property
+    def fine(self) -> list[int]:
+        """The copies that are not rounded to steps larger than their noise."""
+        found = self.found
+        size = np.sqrt(np.maximum(found.noise, 0.0))[:, None] * np.sqrt(found.variance)
+        return np.flatnonzero(~(found.steps > COARSE * size).any(axis=1)).tolist()
+
+    @cached_property
+    def alike(self) -> dict[tuple[int, int], int]:
+        """Pairs of copies that agree in most rows, and in how many rows they differ."""
+        steps, complete = self.found.steps, self.found.complete
+        return {
+            pair: complete - rows
+            for pair, rows in sorted(self.watched.same.items())
+            if rows == complete or not (steps[list(pair)] > 0).any()  # rounding makes equal rows
+        }
+
+
+def mean(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Compare the mean noise along each axis, and of each column, with 0."""
+    found = evidence.found
+    T, N, M = found.complete, found.columns, found.copies
+    limit = t_limit(alpha / (M * (N + found.whitening.shape[1])), T - 1)
+    for i in range(M):
+        own = np.diag(found.covariance)[(1 + i) * N : (2 + i) * N]
+        along = found.noise_means[i] @ found.whitening
+        white = _scaled(along, np.diag(found.whitened[1 + i, 1 + i]), T)
+        plain = _scaled(found.noise_means[i], own, T)
+        at = int(np.abs(plain).argmax())
+        bias = found.noise_means[i, at] / np.sqrt(found.variance[at])
+        note = f"{evidence.columns[at]} is off by {bias:+.2g} standard deviations on average"
+        yield Check.of((i,), float(np.abs([*white, *plain]).max()), limit, note)
+
+
+def independence(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Compare each correlation of noise and X with 0, and the noise along X as a whole."""
+    found = evidence.found
+    T, rank = found.complete, found.whitening.shape[1]
+    limit = t_limit(alpha / (found.copies * (rank * rank + 1)), T - 2)
+    truth = np.diag(found.whitened[0, 0])
+    for i in range(found.copies):
+        cross, own = found.whitened[0, 1 + i], np.diag(found.whitened[1 + i, 1 + i])
+        each = _t_of(_ratio(cross, np.sqrt(np.outer(truth, own))), T)
+        # A little shrinkage in every direction shows in the trace before it shows in any entry.
+        pooled = np.trace(cross) / np.sqrt(max(float((truth * own).sum()), 1e-300))
+        worst = float(np.abs([*each.ravel(), pooled * np.sqrt(T)]).max())
+        slope = float(np.trace(cross) / max(truth.sum(), 1e-300))
+        note = f"the noise depends on the value: {slope:+.2g} times its distance from the mean"
+        yield Check.of((i,), worst, limit, note)
+
+
+def size(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Compare the correlation of noise size and X with 0, for each step of the path."""
+    watched = evidence.watched
+    limit = t_limit(alpha / max(watched.sizes.size, 1), max(watched.size_rows - 2, 1))
+    features = [*evidence.names, "the distance from the mean"]
+    for k in _moving(watched):
+        scores = np.abs(_t_of(watched.sizes[k], watched.size_rows))
+        note = f"the size of the noise depends on {features[int(scores.argmax())]}"
+        yield Check.of(_step(watched, k), float(scores.max()), limit, note)
+
+
+def shape(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Compare the covariance of each copy's noise with a multiple of K."""
+    found = evidence.found
+    T, rank, M = found.complete, found.whitening.shape[1], found.copies
+    limit = z_limit(alpha / (M * max(rank * (rank + 1) // 2, 1)))
+    upper = np.triu_indices(rank, 1)
+    for i in evidence.fine:
+        if found.noise[i] == 0:
+            continue
+        white = found.whitened[1 + i, 1 + i]
+        raw, clean = np.diag(white), np.diag(white - found.rounding[i])
+        # Fisher's z of each correlation, and the log of each variance, over their deviations.
+        tilt = _ratio(white - found.rounding[i], np.sqrt(np.outer(raw, raw)))[upper]
+        stretch = np.log(np.maximum(clean, 1e-300) / clean.mean()) / np.sqrt(2.0)
+        scores = np.abs([*np.arctanh(np.clip(tilt, -1 + 1e-12, 1 - 1e-12)), *stretch])
+        worst = float(scores.max(initial=0.0)) * np.sqrt(T)
+        lean = float(np.maximum(clean, 0).max() / max(clean.min(), 1e-300))
+        note = f"not shaped like the table: {lean:.3g} times as much along one axis as another"
+        if (outside := _out_of_span(found, i)) > OUT_OF_SPAN:
+            note = f"{outside:.2g} of its variance lies where the table has none; a filter finds it"
+            worst = float("inf")
+        yield Check.of((i,), worst, limit, note)
+
+
+def corner_wave(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Compare the noise of each copy with the step to each noisier one."""
+    found = evidence.found
+    T, N, rank = found.complete, found.columns, found.whitening.shape[1]
+    by_noise = sorted(evidence.fine, key=lambda i: (found.noise[i], i))
+    pairs = [p for p in combinations(by_noise, 2) if tuple(sorted(p)) not in evidence.alike]
+    limit = z_limit(alpha / max(len(pairs) * (1 if N == 1 else 1 + N), 1))
+    for i, j in pairs:
+        if found.noise[i] == 0:
+            continue
+        plain = _step_correlations(found, i, j) if N > 1 else np.zeros(0)
+        # Pooled over the axes: the trace of Cov(D_i, D_j - D_i), which has rank T terms.
+        pooled = (found.across[i, j] - found.across[i, i]) / _spread(found, i, j)
+        scores = [_fisher(pooled, rank * T), *(_fisher(float(r), T) for r in plain)]
+        step = found.across[j, j] + found.across[i, i] - 2 * found.across[i, j]
+        worst = max(map(abs, scores)) if step > SAME * found.noise[i] else 0.0
+        yield Check.of((i, j), worst, limit, _pair_note(evidence, i, j, np.abs(plain)))
+
+
+def level(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Compare each copy's noise with what its metadata states."""
+    found = evidence.found
+    known = [(i, v) for i in evidence.fine if (v := evidence.stated[i]) is not None]
+    limit = z_limit(alpha / max(len(known), 1))
+    for i, noise in known:
+        score = float(np.log(max(found.noise[i], 1e-300) / noise)) / _log_error(found)
+        note = f"states noise {noise:.6g}, has {found.noise[i]:.4g}"
+        yield Check.of((i,), abs(score), limit, note)
+
+
+def outliers(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Compare the largest distance of a row with the largest of as many Gaussian rows."""
+    found, watched = evidence.found, evidence.watched
+    each = alpha / found.copies / max(found.complete, 1)
+    for k in _moving(watched):
+        distance, limit = np.sqrt([watched.reach[k], chi_square_limit(each, watched.rank[k])])
+        note = (
+            f"a row is {distance:.1f} deviations off, the limit is {limit:.1f}: "
+            "rows were swapped or edited, or the copy is of another source"
+        )
+        yield Check.of(_step(watched, k), float(distance), float(limit), note)
+
+
+def copies(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Name duplicate copies, and copies that differ in a few rows only."""
+    for pair, differ in evidence.alike.items():
+        if differ == 0:
+            yield Check(pair, 0.0, 0.0, True, "the same copy twice")
+        else:
+            note = f"the same copy except for {differ:,} rows: edited, or of another source"
+            yield Check(pair, float(differ), 0.0, False, note)
+
+
+def noise(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Name the copies that are the source itself."""
+    for i in np.flatnonzero(evidence.found.noise == 0):
+        yield Check((int(i),), 0.0, 0.0, False, "has no noise: it is the source")
+
+
+NUMBER_FAMILIES: tuple[Family[NumberEvidence], ...] = (
+    Family("mean", "E D_i = 0", mean),
+    Family("independence", "Cov(X, D_i) = 0, each entry and the trace", independence),
+    Family("size", "the size of the noise does not depend on X", size),
+    Family("shape", "Cov(D_i) = v_i K", shape),
+    Family("corner wave", "Cov(D_i, D_j - D_i) = 0 for v_i < v_j", corner_wave),
+    Family("level", "v_i is the noise that the metadata states", level),
+    Family("outliers", "no row is further from its source than Gaussian noise reaches", outliers),
+    Family("copies", "copies that agree in most rows agree in all", copies, by_chance=False),
+    Family("noise", "the copy has noise", noise, by_chance=False),
+)
+
+
+def _moving(watched: Watched) -> list[int]:
+    """Return the steps of the path that have any noise."""
+    return [k for k, rank in enumerate(watched.rank) if rank > 0]
+
+
+def _step(watched: Watched, k: int) -> tuple[int, ...]:
+    return watched.order[max(k - 1, 0) : k + 1]
+
+
+def _scaled(values: Floats, variance: Floats, count: int) -> Floats:
+    return _ratio(values, np.sqrt(variance / max(count, 1)))
+
+
+def _ratio(values: Floats, by: Floats) -> Floats:
+    return np.divide(values, by, out=np.zeros_like(np.asarray(values)), where=np.asarray(by) > 0)
+
+
+def _t_of(correlation: Floats, count: int) -> Floats:
+    """Return t = r sqrt((n - 2) / (1 - r^2))."""
+    r = np.clip(correlation, -1 + 1e-12, 1 - 1e-12)
+    return np.asarray(r * np.sqrt(max(count - 2, 1) / (1 - r * r)))
+
+
+def _fisher(correlation: float, count: int) -> float:
+    """Return Fisher's artanh(r) sqrt(n - 3)."""
+    r = min(max(correlation, -1 + 1e-12), 1 - 1e-12)
+    return float(np.arctanh(r) * np.sqrt(max(count - 3, 1)))
+
+
+def _log_error(found: Statistics) -> float:
+    """Return the standard deviation of the log of a copy's measured noise."""
+    return float(np.sqrt(2 / (found.whitening.shape[1] * found.complete)))
+
+
+def _out_of_span(found: Statistics, i: int) -> float:
+    """Return the share of the noise's variance in directions that K does not have."""
+    N, unit = found.columns, np.sqrt(np.where(found.variance > 0, found.variance, 1.0))
+    here = slice((1 + i) * N, (2 + i) * N)
+    noise = found.covariance[here, here] / np.outer(unit, unit) - np.diag(
+        found.steps[i] ** 2 / 12 / unit**2
+    )
+    axes = np.linalg.qr(found.K / np.outer(unit, unit) @ (found.whitening * unit[:, None]))[0]
+    outside = np.eye(N) - axes @ axes.T
+    return float(np.trace(outside @ noise) / max(np.trace(noise), 1e-300))
+
+
+def _spread(found: Statistics, i: int, j: int) -> float:
+    """Return the size of Cov(D_i, D_j - D_i) that would make a correlation of 1."""
+    rank = max(found.whitening.shape[1], 1)
+    raw = found.across + np.diag(np.trace(found.rounding, axis1=1, axis2=2)) / rank
+    step = raw[j, j] + raw[i, i] - 2 * raw[i, j]
+    return float(np.sqrt(max(raw[i, i] * step, 1e-300)))
+
+
+def _step_correlations(found: Statistics, i: int, j: int) -> Floats:
+    """Return the correlation of D_i and D_j - D_i in each column, without rounding."""
+    N, C = found.columns, found.covariance
+    one, other = (1 + i) * N + np.arange(N), (1 + j) * N + np.arange(N)
+    own, cross = C[one, one], C[one, other]
+    step = C[other, other] + own - 2 * cross
+    clean = own - found.steps[i] ** 2 / 12
+    return _ratio(cross - clean, np.sqrt(np.maximum(own * step, 0.0)))
+
+
+def _pair_note(evidence: NumberEvidence, i: int, j: int, plain: Floats) -> str:
+    found = evidence.found
+    ratio = found.across[i, j] / max(found.noise[i], 1e-300)
+    apart = abs(np.log(max(found.noise[j], 1e-300) / found.noise[i]))
+    if apart < 6 * _log_error(found) and ratio < 0.99:
+        return f"the same level with different noise: they share {ratio:.3g} of it and average out"
+    where = f", most of all in {evidence.columns[int(np.argmax(plain))]}" if plain.size else ""
+    return f"share {ratio:.4g} of the smaller noise instead of 1{where}"

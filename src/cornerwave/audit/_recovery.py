@@ -1,0 +1,242 @@
+"""The adversary's own view: copies in, an estimate of the original out.
+
+    copies ── one pass: what can be learned from them (mu, K, the noise they share)
+           ── a second pass: estimate, block by block ──> file, errors
+
+The levels are known, from the copies' metadata or given. The rest comes from the copies
+themselves, with S_ij = Cov(Y_i, Y_j):
+
+    K = S_aa / (1 + v_a)  of the least noisy copy a,      1 + Sigma_ij = tr(K^-1 S_ij) / N
+
+`llse` and `bayes` stream. `learned`, `spectral` and `pca` hold the table in memory.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave import attack
+from cornerwave.arrays import Floats, Ints
+from cornerwave.attack import Knowledge
+from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._sums import covariance_of, means
+from cornerwave.errors import ColumnError, LevelError, SourceError
+from cornerwave.levels import checked_noise
+from cornerwave.table import CopyFile, Progress, check_output
+
+REFERENCE_ROWS = 4096
+"""Rows of the truth from which `bayes` knows the distribution: so many, or up to twice that."""
+
+LEAKED_SHARE = 0.1
+"""The share of rows whose truth leaked, for `learned`; errors are those of the rest."""
+
+KNOWS_ROWS = ("bayes", "learned")
+IN_MEMORY = ("learned", "spectral", "pca")
+
+Blocks = Callable[[], Iterator[list[Floats]]]
+"""Starts a pass over blocks of rows (n, N) of the source and of each copy."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What the adversary got; errors (N,) are shares of the variance, None without a truth."""
+
+    copies: tuple[str, ...]
+    noise: tuple[float, ...]
+    weights: tuple[float | None, ...]
+    columns: tuple[str, ...]
+    rows: int
+    best: str
+    alone: Floats | None
+    together: Floats | None
+
+
+def attack_copies(
+    copies: Sequence[Any],
+    *,
+    noise: Sequence[float] | None = None,
+    truth: Any = None,
+    key: str | None = None,
+    method: str = "llse",
+    out: Path | None = None,
+    progress: Progress = lambda rows: None,
+) -> Recovered:
+    """Estimate the original from copies; write the estimate to `out`, score it with `truth`.
+
+    method: llse, bayes, learned, spectral or pca. Raises LevelError if a copy's noise is
+    unknown, SourceError if the files are not copies of the same rows.
+    """
+    if truth is None and method in KNOWS_ROWS:
+        raise SourceError(f"{method} learns from rows of the original; give the original as truth")
+    if out is not None:
+        check_output(out)
+    aligned = Aligned.of(copies[0] if truth is None else truth, copies, key=key)
+    if not aligned.columns:
+        raise ColumnError("the copies share no number to estimate; audit judges their categories")
+    levels = _levels(aligned, noise)
+    known, best = learn(aligned, levels), int(np.argmin(levels))
+    blocks = _blocks(aligned, in_memory=method in IN_MEMORY)
+    leak = _leaked(blocks, method)
+    together, alone = (
+        _estimator(method, known.of_copies(which), leak) for which in (range(len(levels)), [best])
+    )
+    errors, rows = _Errors(known.mean, leak.places), 0
+    with _output(out, aligned.columns, method) as write:
+        for X, *held in blocks():
+            estimate = together(held)
+            write(aligned.unscaled(estimate))
+            if truth is not None:
+                errors.add(X, alone([held[best]]), estimate)
+            rows += len(estimate)
+            progress(len(estimate))
+    weights = known.worth.weights.tolist() if method == "llse" else [None] * len(levels)
+    scores = errors.shares() if truth is not None else (None, None)
+    return Recovered(
+        aligned.names, levels, tuple(weights), aligned.columns, rows, aligned.names[best], *scores
+    )
+
+
+def learn(aligned: Aligned, noise: Sequence[float]) -> Knowledge:
+    """Return mu, K and the noise that copies share, from the copies alone."""
+    N, M = len(aligned.columns), len(noise)
+    sums: Any = 0.0
+    shift: Floats | None = None
+    for block in aligned.blocks_of(aligned.copies):
+        rows = np.vstack(block)
+        shift = means(rows) if shift is None else shift
+        rows = np.vstack([rows - shift[:, None], np.ones(rows.shape[1])])
+        rows = rows[:, ~np.isnan(rows).any(axis=0)]
+        sums = sums + rows @ rows.T
+    if shift is None or sums[-1, -1] < 2:
+        raise SourceError("fewer than two rows have a value in every shared column of every copy")
+    S = covariance_of(sums).reshape(M, N, M, N).transpose(0, 2, 1, 3)
+    best = int(np.argmin(noise))
+    K = S[best, best] / (1 + noise[best])
+    A = attack.whitening(K)
+    across = np.trace(A.T @ S @ A, axis1=2, axis2=3) / max(A.shape[1], 1) - 1
+    np.fill_diagonal(across, noise)
+    centre = (shift + sums[-1, :-1] / sums[-1, -1]).reshape(M, N)[best]
+    return Knowledge(centre, K, _nearest_covariance((across + across.T) / 2))
+
+
+def _nearest_covariance(across: Floats) -> Floats:
+    """Return the nearest semidefinite matrix: estimates may by chance not be one."""
+    values, vectors = np.linalg.eigh(across)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _levels(aligned: Aligned, noise: Sequence[float] | None) -> tuple[float, ...]:
+    if noise:
+        if len(noise) != len(aligned.copies):
+            raise LevelError(
+                f"got {len(noise)} noise levels for {len(aligned.copies)} copies; "
+                "give one for each copy, in the order of the copies"
+            )
+        return tuple(checked_noise(v) for v in noise)
+    for name, stated in zip(aligned.names, aligned.stated.noise, strict=True):
+        if stated is None:
+            raise LevelError(f"{name} does not state its noise; give the noise of every copy")
+    return tuple(v for v in aligned.stated.noise if v is not None)
+
+
+def _blocks(aligned: Aligned, *, in_memory: bool) -> Blocks:
+    def stream() -> Iterator[list[Floats]]:
+        for block in aligned.blocks():
+            yield [np.ascontiguousarray(part.T) for part in block]
+
+    if not in_memory:
+        return stream
+    whole = [np.concatenate(parts) for parts in zip(*stream(), strict=True)]
+    return lambda: iter([whole])
+
+
+@dataclass(frozen=True)
+class _Leak:
+    """Rows of the truth that the adversary knows; `places` are those left out of the errors."""
+
+    rows: Floats
+    places: Ints
+
+
+def _leaked(blocks: Blocks, method: str) -> _Leak:
+    if method == "bayes":
+        return _Leak(_reference(blocks), np.zeros(0, dtype=np.int64))
+    if method != "learned":
+        return _Leak(np.zeros((0, 0)), np.zeros(0, dtype=np.int64))
+    [whole] = blocks()
+    complete = np.flatnonzero(~np.isnan(whole[0]).any(axis=1))
+    places = complete[:: round(1 / LEAKED_SHARE)]
+    return _Leak(whole[0][places], places)
+
+
+def _reference(blocks: Blocks) -> Floats:
+    """Return rows of the truth, evenly spread over the table."""
+    kept, every = np.empty((0, 0)), 1
+    for block in blocks():
+        rows = block[0][~np.isnan(block[0]).any(axis=1)][::every]
+        kept = np.concatenate([kept, rows]) if kept.size else rows
+        while len(kept) > 2 * REFERENCE_ROWS:
+            kept, every = kept[::2], 2 * every
+    return kept
+
+
+def _estimator(method: str, known: Knowledge, leak: _Leak) -> Callable[[list[Floats]], Floats]:
+    if method == "llse":
+        return known.llse.estimate
+    if method == "bayes":
+        return lambda Y: attack.posterior_mean(Y, known=known, reference=leak.rows)
+    if method == "learned":
+        return lambda Y: attack.learned(Y, leaked=leak.places, truth=leak.rows, unsafe_seed=0)
+    filtered = attack.spectral if method == "spectral" else attack.pca
+    variance = max(known.worth.noise, 1e-12) * np.diag(known.covariance)
+    return lambda Y: filtered(known.worth.of(Y), variance=variance)
+
+
+class _Errors:
+    """Squared errors of the best copy's and of everybody's estimate, summed over blocks."""
+
+    def __init__(self, centre: Floats, leaked: Ints) -> None:
+        self._centre, self._leaked = centre, leaked
+        self._sums = np.zeros((5, len(centre)))
+
+    def add(self, truth: Floats, alone: Floats, together: Floats) -> None:
+        """Add a block; rows that leaked do not count."""
+        X, one, all_ = (np.delete(part, self._leaked, axis=0) for part in (truth, alone, together))
+        away = X - self._centre
+        squares = [away, away**2, (one - X) ** 2, (all_ - X) ** 2, 1.0 + 0 * X]
+        self._sums += [np.nansum(part, axis=0) for part in squares]
+
+    def shares(self) -> tuple[Floats, Floats]:
+        """Return both errors as shares of each column's variance."""
+        total, square, alone, together, count = self._sums
+        variance = square - total**2 / np.maximum(count, 1)
+        variance = np.where(variance > 0, variance, 1.0)
+        return alone / variance, together / variance
+
+
+@contextmanager
+def _output(
+    path: Path | None, columns: Sequence[str], method: str
+) -> Iterator[Callable[[Floats], None]]:
+    """Give a function that writes estimates to a file, which appears whole or not at all."""
+    if path is None:
+        yield lambda estimate: None
+        return
+    schema = pa.schema([(name, pa.float64()) for name in columns])
+    file = CopyFile(path, schema, {"estimate": method, "columns": list(columns)})
+
+    def write(estimate: Floats) -> None:
+        arrays = [pa.array(column, from_pandas=True) for column in estimate.T]
+        file.write(pa.table(arrays, schema=schema))
+
+    try:
+        yield write
+        file.finish()
+        file.publish()
+    finally:
+        file.discard()

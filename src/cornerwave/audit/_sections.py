@@ -1,0 +1,137 @@
+"""The audit as tables for a terminal or a page. No cell of the audited table is in them."""
+
+import math
+
+import numpy as np
+
+from cornerwave.audit._audit import Audit, CategoryAudit, NumberAudit
+from cornerwave.audit._gain import Gain
+from cornerwave.audit._guesses import Guesses
+from cornerwave.audit._verdict import count, failed, named
+
+SHOWN = 12
+"""At most this many coalitions are listed; JSON has them all."""
+
+Rows = list[tuple[str, ...]]
+Section = tuple[str, tuple[str, ...], Rows]
+
+
+def sections(audit: Audit) -> list[Section]:
+    """Return the tables of the report, each a title, a header and rows."""
+    parts, numbers, categories = [_copies(audit)], audit.numbers, audit.categories
+    if numbers is not None:
+        parts.append(_columns(numbers))
+        parts += [_coalitions(audit, numbers)] if numbers.gains else []
+    if categories is not None and (guesses := categories.guesses) is not None:
+        parts.append(_singles(audit, categories, guesses))
+        parts += [_guesses(audit, categories, guesses)] if guesses.sets else []
+    if numbers is not None:
+        parts.append(_exposed(audit, numbers))
+    return parts
+
+
+def interval(gain: float, margin: float) -> str:
+    """Write a gain with its margin, to the margin's second digit.
+
+    >>> interval(0.0393, 0.0021), interval(-1.2e-6, 3.1e-5)
+    ('0.0393 ± 0.0021', '-0.000001 ± 0.000031')
+    """
+    digits = 4 if margin <= 0 else min(max(1 - math.floor(math.log10(margin)), 4), 9)
+    return f"{round(gain, digits) + 0.0:.{digits}f} ± {margin:.{digits}f}"
+
+
+def _copies(audit: Audit) -> Section:
+    """Show the copies, with the noise that their numbers were found to have."""
+    rows: Rows = []
+    for i, (name, stated) in enumerate(zip(audit.copies, audit.stated, strict=True)):
+        measured = []
+        if audit.numbers is not None:
+            noise = float(audit.numbers.found.noise[i])
+            measured = [f"{noise:.4g}", f"{noise / (1 + noise):.3f}"]
+        said = "" if stated is None else f"{stated:.4g}"
+        rows.append((name, said, *measured, ", ".join(failed(audit, i)) or "ok"))
+    title = f"{audit.source}: {audit.rows:,} rows, {count(len(rows), 'copy', 'copies')}"
+    found = ("noise found", "privacy") if audit.numbers is not None else ()
+    return title, ("copy", "noise stated", *found, "checks"), rows
+
+
+def _columns(numbers: NumberAudit) -> Section:
+    """Show the whole set column by column."""
+    header: tuple[str, ...] = ("hidden from", "the best copy", "all together", "gain")
+    rows: Rows = []
+    whole = max(numbers.gains, key=lambda gain: len(gain.members), default=None)
+    for n, name in enumerate(numbers.columns):
+        if whole is None:
+            rows.append((name, f"{numbers.singles[:, n].min():.4f}", "", ""))
+            continue
+        gained = interval(whole.gain[n], whole.margin[n])
+        rows.append((name, f"{whole.alone[n]:.4f}", f"{whole.together[n]:.4f}", gained))
+    if numbers.posterior is not None:
+        best = numbers.posterior
+        gained = interval(best.gain.value, best.gain.margin)
+        label = f"nonlinear, {best.rows:,} rows"
+        rows.append((label, f"{best.alone.value:.4f}", f"{best.together.value:.4f}", gained))
+    return "Share of the variance that stays hidden", header, rows
+
+
+def _coalitions(audit: Audit, numbers: NumberAudit) -> Section:
+    rows: Rows = []
+    for gain in _worth_listing(numbers):
+        at = int(np.argmax(gain.low))
+        rows.append(
+            (
+                named(audit, gain.members, " + "),
+                numbers.columns[at],
+                f"{gain.alone[at]:.4f}",
+                f"{gain.together[at]:.4f}",
+                interval(gain.gain[at], gain.margin[at]),
+                "gains" if gain.gains else "no gain",
+            )
+        )
+    title = f"Coalitions, each in the column where it gains most ({len(rows)} of {numbers.sets:,})"
+    return title, ("coalition", "column", "best alone", "together", "gain", "verdict"), rows
+
+
+def _worth_listing(numbers: NumberAudit) -> list[Gain]:
+    """Return the coalitions that gain, then the largest and the first of the others."""
+    rest = [gain for gain in numbers.gains if not gain.gains]
+    rest.sort(key=lambda gain: (-len(gain.members), gain.members))
+    return [*numbers.alarms, *rest][:SHOWN]
+
+
+def _singles(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Section:
+    rows = [
+        (shown.name, *(f"{share:.4f}" for share in column))
+        for shown, column in zip(categories.judged, guesses.singles.T, strict=True)
+    ]
+    title = "Categories: share of the variance that stays hidden from each copy alone"
+    return title, ("category", *audit.copies), rows
+
+
+def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Section:
+    """Show the whole set, and every set that gains, category by category."""
+    whole = max(len(guessed.copies) for guessed in guesses.sets)
+    rows: Rows = [
+        (
+            named(audit, guessed.copies, " + "),
+            "+".join(guessed.columns),
+            f"{guessed.hidden_alone:.4f}",
+            f"{guessed.hidden_together:.4f}",
+            interval(guessed.gain, guessed.margin),
+            "gains" if categories.gains(guessed) else "no gain",
+        )
+        for guessed in guesses.sets
+        if categories.gains(guessed) or len(guessed.copies) == whole
+    ]
+    header = ("coalition", "category", "best alone", "together", "gain", "verdict")
+    return "Categories: share of the variance that stays hidden from coalitions", header, rows
+
+
+def _exposed(audit: Audit, numbers: NumberAudit) -> Section:
+    exposed = numbers.exposed
+    rows = [
+        (name, *(f"{count:,}" for count in [*exposed.columns[i], exposed.rows[i]]))
+        for i, name in enumerate(audit.copies)
+    ]
+    header = ("copy", *numbers.columns, "any")
+    return "Records too extreme for the noise to hide", header, rows

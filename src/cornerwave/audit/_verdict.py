@@ -1,0 +1,255 @@
+"""The audit in words and as JSON, without a cell of a table; docs/audit.md explains the fields."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from cornerwave.audit._audit import (
+    CATEGORY_CHECKS,
+    NUMBER_CHECKS,
+    Audit,
+    CategoryAudit,
+    NumberAudit,
+)
+from cornerwave.audit._chance import ALPHA
+from cornerwave.audit._gain import Gain
+
+_ORDER = (*NUMBER_CHECKS, *CATEGORY_CHECKS)
+
+
+def verdict(audit: Audit) -> str:
+    """Say in one sentence whether the copies keep their promise.
+
+    A gain comes first: it is what an owner must act on.
+    """
+    gained = (_gain_of(audit, audit.numbers) if audit.numbers else None) or (
+        _guess_of(audit, audit.categories) if audit.categories else None
+    )
+    if gained:
+        return gained
+    if broken := [check for check in audit.faults if check.name == "path"]:
+        return (
+            f"{named(audit, broken[0].copies)} are not consistent with one noise path: "
+            "together they reveal more than the best of them alone."
+        )
+    if audit.faults:
+        return f"No coalition gains, but {count(len(audit.faults), 'check')} failed."
+    if len(audit.copies) == 1:
+        return "The copy passes every check. A coalition needs at least two copies."
+    return "No coalition gains, and every copy passes every check."
+
+
+def _gain_of(audit: Audit, numbers: NumberAudit) -> str | None:
+    if numbers.alarms:
+        worst = numbers.alarms[0]
+        together = named(audit, worst.members)
+        if worst.perfect:
+            return f"{together} recover the table: nothing stays hidden from them."
+        at = int(np.argmax(worst.low))
+        return (
+            f"{together} gain by colluding: {worst.together[at]:.3f} of "
+            f"{numbers.columns[at]} stays hidden from them, {worst.alone[at]:.3f} from "
+            f"{audit.copies[worst.best]} alone."
+        )
+    if numbers.posterior is not None and numbers.beaten:
+        gained = numbers.posterior.gain.value
+        return f"All copies together gain {gained:.3f} by the best nonlinear estimate."
+    return None
+
+
+def _guess_of(audit: Audit, categories: CategoryAudit) -> str | None:
+    if not categories.alarms:
+        return None
+    most = categories.alarms[0]
+    return (
+        f"{named(audit, most.copies)} gain by colluding: {most.hidden_together:.3f} of "
+        f"{'+'.join(most.columns)} stays hidden from them, {most.hidden_alone:.3f} from "
+        f"{audit.copies[most.best]} alone."
+    )
+
+
+def findings(audit: Audit) -> list[str]:
+    """Return one line for each failed check and each note."""
+    lines = [
+        f"FAILED {named(audit, check.copies)}: {check.name}: {check.note}" for check in audit.faults
+    ]
+    return lines + notes(audit)
+
+
+def notes(audit: Audit) -> list[str]:
+    """Return what is no fault, but good to know."""
+    lines = [
+        f"{named(audit, check.copies)}: {check.note}"
+        for check in audit.checks
+        if check.passed and check.note
+    ]
+    lines += _number_notes(audit, audit.numbers) if audit.numbers else []
+    lines += _category_notes(audit.categories) if audit.categories else []
+    lines += _listed("compared on the scale log(1+x)", audit.logarithmic)
+    lines += [f"left out: {why}" for why in audit.left_out.values()]
+    lines += _listed("rows in another order, aligned by key", audit.sorted_copies)
+    return lines
+
+
+def _number_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
+    lines = [
+        f"{audit.copies[i]}: {numbers.columns[n]} is rounded to multiples of "
+        f"{steps[n]:g}; its noise is judged without the rounding"
+        for i, steps in enumerate(numbers.found.steps)
+        for n in np.flatnonzero(steps)
+    ]
+    lines += _listed("the same in every copy and the source", numbers.bare)
+    lines += _listed("left out, constant", numbers.constant)
+    if missing := numbers.found.rows - numbers.found.complete:
+        lines.append(f"left out, rows with a missing value: {missing:,}")
+    return lines
+
+
+def _category_notes(categories: CategoryAudit) -> list[str]:
+    lines = _listed("the same in every copy and the source", categories.bare)
+    lines += _listed("left out, constant", categories.constant)
+    lines += _listed("left out, too many values for a category", categories.boundless)
+    if categories.kept < categories.rows:
+        lines.append(f"categories were judged in {categories.kept:,} rows spread over the table")
+    return lines
+
+
+def _listed(what: str, names: Sequence[str]) -> list[str]:
+    return [f"{what}: {', '.join(names)}"] if names else []
+
+
+def named(audit: Audit, copies: Sequence[int], joint: str = " and ") -> str:
+    """Return the names of some copies in one text."""
+    return joint.join(audit.copies[i] for i in copies)
+
+
+def failed(audit: Audit, i: int) -> list[str]:
+    """Return the names of the checks that a copy failed, alone or with another."""
+    names = {check.name for check in audit.faults if i in check.copies}
+    return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+
+
+def count(number: int, what: str, many: str | None = None) -> str:
+    """Write a number of things.
+
+    >>> count(1, "check"), count(2, "copy", "copies")
+    ('1 check', '2 copies')
+    """
+    return f"{number} {what if number == 1 else many or what + 's'}"
+
+
+def as_json(audit: Audit) -> dict[str, Any]:
+    """Return the whole audit as one JSON object."""
+    numbers, categories = audit.numbers, audit.categories
+    return {
+        "verdict": verdict(audit),
+        "clean": audit.clean,
+        "alpha": ALPHA,
+        "source": audit.source,
+        "rows": audit.rows,
+        "complete_rows": numbers.found.complete if numbers else None,
+        "columns": list(numbers.columns) if numbers else [],
+        "constant_columns": _both(numbers, categories, "constant"),
+        "unperturbed_columns": _both(numbers, categories, "bare"),
+        "logarithmic_columns": list(audit.logarithmic),
+        "left_out_columns": dict(audit.left_out),
+        "copies": [_copy_json(audit, i) for i in range(len(audit.copies))],
+        "noise_across_copies": numbers.found.across.tolist() if numbers else None,
+        "checks": [
+            {
+                "check": check.name,
+                "copies": [audit.copies[i] for i in check.copies],
+                "value": check.value if np.isfinite(check.value) else None,
+                "limit": check.limit,
+                "passed": check.passed,
+                "note": check.note,
+            }
+            for check in audit.checks
+        ],
+        "coalitions_attacked": numbers.sets if numbers else 0,
+        "coalitions": [_gain_json(audit, numbers, g) for g in numbers.gains] if numbers else [],
+        "nonlinear": _posterior_json(numbers) if numbers else None,
+        "categories": _categories_json(audit, categories) if categories else None,
+        "notes": notes(audit),
+    }
+
+
+def _both(numbers: NumberAudit | None, categories: CategoryAudit | None, what: str) -> list[str]:
+    return [name for part in (numbers, categories) if part for name in getattr(part, what)]
+
+
+def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
+    numbers, categories = audit.numbers, audit.categories
+    about: dict[str, Any] = {
+        "name": audit.copies[i],
+        "stated_noise": audit.stated[i],
+        "failed": failed(audit, i),
+        "hidden": {},
+    }
+    if numbers is not None:
+        noise, columns = float(numbers.found.noise[i]), numbers.columns
+        steps, exposed = numbers.found.steps[i], numbers.exposed
+        about |= {
+            "noise": noise,
+            "privacy": noise / (1 + noise),
+            "rounded_to": {c: float(s) for c, s in zip(columns, steps, strict=True) if s},
+            "exposed": dict(zip(columns, exposed.columns[i].tolist(), strict=True)),
+            "exposed_rows": int(exposed.rows[i]),
+        }
+        about["hidden"] |= dict(zip(columns, numbers.singles[i].tolist(), strict=True))
+    if categories is not None and categories.guesses is not None:
+        shares = categories.guesses.singles[i].tolist()
+        for shown, share in zip(categories.judged, shares, strict=True):
+            about["hidden"][shown.name] = share
+    return about
+
+
+def _gain_json(audit: Audit, numbers: NumberAudit, gain: Gain) -> dict[str, Any]:
+    return {
+        "members": [audit.copies[i] for i in gain.members],
+        "best": audit.copies[gain.best],
+        "gains": gain.gains,
+        "perfect": gain.perfect,
+        "columns": {
+            name: {
+                "alone": float(gain.alone[n]),
+                "together": float(gain.together[n]),
+                "gain": float(gain.gain[n]),
+                "margin": float(gain.margin[n]),
+            }
+            for n, name in enumerate(numbers.columns)
+        },
+    }
+
+
+def _posterior_json(numbers: NumberAudit) -> dict[str, Any] | None:
+    if numbers.posterior is None:
+        return None
+    best = numbers.posterior
+    return {
+        "rows": best.rows,
+        "alone": best.alone.value,
+        "together": best.together.value,
+        "gain": best.gain.value,
+        "margin": best.gain.margin,
+    }
+
+
+def _categories_json(audit: Audit, categories: CategoryAudit) -> dict[str, Any]:
+    guesses = categories.guesses
+    return {
+        "rows": categories.kept,
+        "columns": [shown.name for shown in categories.judged],
+        "guesses": [
+            {
+                **asdict(guessed),
+                "copies": [audit.copies[i] for i in guessed.copies],
+                "best": audit.copies[guessed.best],
+                "gain": guessed.gain,
+                "gains": categories.gains(guessed),
+            }
+            for guessed in (guesses.sets if guesses else ())
+        ],
+    }
