@@ -528,7 +528,7 @@ class TestSaidTwice:
         ("options", "says"),
         [
             (["--key", "id", "--key", "age"], "--key names one column, not 2"),
-            (["--transform", "age=rank", "--transform", "age=log1p"], "--transform was said of"),
+            (["--transform", "age=rank", "--transform", "age=log1p"], "--transform names 'age'"),
             (["--drop", "id", "--together", "age, city"], "no column 'city'"),
         ],
     )
@@ -538,7 +538,7 @@ class TestSaidTwice:
 
     def test_release_refuses_two_bounds_of_a_column(self, registered, tmp_path):
         bounds = ("--clip", "age=0:9", "--clip", "age=0:99")
-        refused(registered, tmp_path, *RELEASE, *bounds, says="--clip was said of 'age' more than")
+        refused(registered, tmp_path, *RELEASE, *bounds, says="--clip names 'age' more than")
 
 
 class TestFiles:
