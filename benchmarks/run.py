@@ -5,7 +5,7 @@ and noisy, and the best run is the one that was disturbed least.
 
     python benchmarks/run.py            everything
     python benchmarks/run.py memory     one part: start, arrays, demand, paper, files, mixed,
-                                        memory, audit
+                                        memory, audit, ledger
 """
 
 import os
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from cornerwave.noise import Reading, steps
 from cornerwave.owner import Vault
 from cornerwave.rows import group_rows
 from cornerwave.table import parquet_settings
+from cornerwave.vault import Entry, Key, Ledger
 
 REPEATS = 7
 LEVELS = {"low": Level(0.25), "middle": Level(1.0), "high": Level(4.0)}
@@ -252,6 +254,27 @@ def audit() -> None:
     show("peak memory of that audit, MB", f"{peak / 1e6:.0f}", "< 1000")
 
 
+def ledger() -> None:
+    """One more holding in a ledger with 100,000 of them against an empty one; listing them all."""
+    key, entry, numbers = Key.generate(), Entry("ab" * 16, "bench", None, "", "", ()), count()
+
+    def hold(path: Path) -> None:
+        opened, recipient = Ledger.open(path, key), f"new {next(numbers)}"
+        opened.held(entry.id, recipient)
+        opened.hold(entry.id, [(recipient, {"level": 500})])
+
+    with tempfile.TemporaryDirectory() as name:
+        empty, full = Path(name) / "empty.db", Path(name) / "full.db"
+        for path, holdings in ((empty, 0), (full, 100_000)):
+            made = Ledger.create(path, key)
+            made.register(entry)
+            made.hold(entry.id, ((f"recipient {n}", {"level": 500}) for n in range(holdings)))
+        theirs, ours = best(lambda: hold(empty), lambda: hold(full), repeats=15)
+        [listed] = best(lambda: Ledger.open(full, key).holdings(entry.id), repeats=3)
+    show("one more holding, in a ledger of 1e5 / in an empty one", f"{ours / theirs:.2f}", "<= 1.2")
+    show("listing and checking 1e5 holdings, seconds", f"{listed:.2f}", "")
+
+
 def start() -> None:
     """How long the command takes to show its help, against importing numpy."""
     script = Path(sys.executable).with_name("cornerwave")
@@ -273,6 +296,7 @@ PARTS = {
     "mixed": mixed,
     "memory": memory,
     "audit": audit,
+    "ledger": ledger,
 }
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from cornerwave.rows import RowSecrets
 from cornerwave.survey import Survey, Surveyor
 from cornerwave.table import open_source
 from cornerwave.vault import Key
+from tests import postgresql
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,25 @@ def _no_vault_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORNERWAVE_KEY_FILE", raising=False)
 
 
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[postgresql.Server]:
+    with postgresql.server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A place for a new ledger, in each database."""
+    if request.param == "sqlite":
+        return tmp_path / "ledger.db"
+    server: postgresql.Server = request.getfixturevalue("postgresql_server")
+    return server.fresh()
+
+
 @pytest.fixture
-def vault(tmp_path: Path) -> Vault:
+def vault(tmp_path: Path) -> "Vault":
+    from cornerwave.owner import Vault
+
     return Vault.create(tmp_path / ".cornerwave")
 
 

@@ -374,7 +374,7 @@ BAD_REQUESTS = {
     "wrong ending": (("--to", "a", "--noise", "1", "--out", "a.txt"), "ending"),
     "no folder": (("--to", "a", "--noise", "1", "--out", "no/a.csv"), "no directory"),
     "same file": (("--to", "a", "--noise", "1", "--to", "a", "--noise", "2"), "a file for each"),
-    "existing file": (("--to", "a", "--noise", "1", "--out", "taken.csv"), "--force"),
+    "existing file": (("--to", "a", "--noise", "1", "--out", "taken.csv"), "use force to replace"),
     "the source": (("--to", "a", "--noise", "1", "--out", "people.csv", "--force"), "itself"),
 }
 BAD_BATCHES = {
@@ -474,7 +474,7 @@ def test_a_full_disk_leaves_nothing(run, tmp_path, ending):
     result = process(tmp_path, *RELEASE, "--out", f"a.{ending}", preexec_fn=little_room)
     assert result.returncode == 2, result.stderr
     [line] = result.stderr.splitlines()
-    assert "cannot be written: the file would be larger than allowed" in line
+    assert "cannot be written: File too large" in line
     assert state(tmp_path) == before
 
 

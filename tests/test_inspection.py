@@ -41,6 +41,7 @@ def repeated(values):
         (pa.array([f"p{max(i, 1)}" for i in range(ROWS)]), {NEARLY, RARE}),
         (pa.array(NORMAL), set()),  # every number different, and yet no identifier
         (pa.array(np.ones(ROWS)), {CONSTANT}),
+        (pa.array(np.full(ROWS, 0.1)), {CONSTANT}),  # whose mean is not exactly 0.1
         (repeated(["a"]), {CONSTANT}),
         (repeated(["a", "b"]), set()),
         (pa.array(["a"] * 4 + ["b"] * (ROWS - 4)), {RARE}),

@@ -263,7 +263,7 @@ class TestFiles:
         release = dataset.release(to="a", noise=1.0)
         path = release.write(tmp_path / "copy.parquet")
         right = path.read_bytes()
-        with untouched(), pytest.raises(OutputExists, match="--force"):
+        with untouched(), pytest.raises(OutputExists, match="use force to replace"):
             release.write(path)
         path.write_bytes(b"something else")
         assert release.write(path, force=True).read_bytes() == right

@@ -499,8 +499,8 @@ REFUSED = {
         "--drop",
     ),
     "no values": (pa.table({"n": numbers(), "c": pa.nulls(40, pa.string())}), [], "drop it"),
-    "a list": (pa.table({"n": numbers(), "c": [[CANARY]] * 40}), [], "--drop 'c'"),
-    "bytes": (pa.table({"n": numbers(), "c": [CANARY.encode()] * 40}), [], "--drop 'c'"),
+    "a list": (pa.table({"n": numbers(), "c": [[CANARY]] * 40}), [], "Drop the column"),
+    "bytes": (pa.table({"n": numbers(), "c": [CANARY.encode()] * 40}), [], "Drop the column"),
     "infinite": (pa.table({"n": [1.0, np.inf] * 20}), [], "infinite"),
     "log1p below": (pa.table({"n": numbers()}), ["--transform", "n=log1p"], "use rank"),
     "rank of a constant": (

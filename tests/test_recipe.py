@@ -15,7 +15,8 @@ from cornerwave.levels import Level
 from cornerwave.noise import WhiteStreams, coefficients, lattice_path
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets, numbered, row_ids
-from cornerwave.table import open_source, read_csv
+from cornerwave.table import _csv as csv
+from cornerwave.table import open_source
 from cornerwave.table.scale import Scale
 from cornerwave.vault import Key
 from tests.conftest import decide, freeze_table, make_people
@@ -202,7 +203,7 @@ def test_chunks_of_a_csv_change_no_bit(monkeypatch, tmp_path, long_table, long_c
     frozen, expected = long_copy
     path = tmp_path / "people.csv"
     pa.csv.write_csv(long_table, path)
-    monkeypatch.setattr(read_csv, "CSV_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(csv, "CSV_BLOCK_BYTES", block_bytes)
     made = copies(path, frozen, [0.25, 1.0])
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 

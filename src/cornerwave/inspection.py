@@ -48,13 +48,13 @@ class ColumnReport:
 
 def inspect(source: Source) -> list[ColumnReport]:
     """Look at every column of a source. Raises SourceError if it cannot be read."""
-    seen = _Seen(source)
+    seen = _Inspection(source)
     for table in source.groups(source.schema.names, GROUP_ROWS):
         seen.take(table)
     return list(seen.reports())
 
 
-class _Seen:
+class _Inspection:
     """What has been seen so far."""
 
     def __init__(self, source: Source) -> None:
@@ -179,38 +179,38 @@ def _undecided(type_: pa.DataType, found: Distinct, present: int) -> str | None:
 
 
 class _Cubes:
-    """Sums of powers of the deviations of columns, for their skewness."""
+    """Sums of powers of columns, for their skewness: E(x - mu)^3 / sd^3.
+
+    Powers are of x minus the mean of the first rows, so that nothing cancels.
+    """
 
     def __init__(self, columns: int) -> None:
-        self._count, self._mean = np.zeros(columns), np.zeros(columns)
-        self._squares, self._cubes = np.zeros(columns), np.zeros(columns)
+        self._shift = np.full(columns, np.nan)
+        self._sums = np.zeros((4, columns))
 
     def add(self, X: Floats) -> None:
         """Add rows (rows, columns); NaN is missing."""
-        known = ~np.isnan(X)
-        count = known.sum(axis=0).astype(np.float64)
-        mean = np.where(known, X, 0.0).sum(axis=0) / np.maximum(count, 1)
-        deviation = np.where(known, X - mean, 0.0)
-        # Pébay (2008), with d the difference of the means and n = n_a + n_b:
-        #   M2 = M2_a + M2_b + d^2 n_a n_b / n
-        #   M3 = M3_a + M3_b + d^3 n_a n_b (n_a - n_b) / n^2 + 3 d (n_a M2_b - n_b M2_a) / n
-        total, apart = np.maximum(self._count + count, 1), mean - self._mean
+        count = (~np.isnan(X)).sum(axis=0)
+        mean = np.nansum(X, axis=0) / np.where(count > 0, count, np.nan)
+        self._shift = np.where(np.isnan(self._shift), mean, self._shift)
+        away = X - self._shift
         with np.errstate(over="ignore", invalid="ignore"):
-            squares, cubes = (deviation**2).sum(axis=0), (deviation**3).sum(axis=0)
-            product = self._count * count / total
-            self._cubes += cubes + apart**3 * product * (self._count - count) / total
-            self._cubes += 3 * apart * (self._count * squares - count * self._squares) / total
-            self._squares += squares + apart**2 * product
-        self._mean = self._mean + apart * count / total
-        self._count = self._count + count
+            powers = [np.nansum(away**power, axis=0) for power in (1, 2, 3)]
+            self._sums += [count, *powers]
 
     @property
     def skewness(self) -> Floats:
         """The size of each column's skewness; 0 for a constant one."""
-        variance = np.where(self._squares > 0, self._squares, 1.0) / np.maximum(self._count, 1)
+        count = np.maximum(self._sums[0], 1)
         with np.errstate(over="ignore", invalid="ignore"):
-            skewness = np.abs(self._cubes / np.maximum(self._count, 1) / variance**1.5)
-        return np.asarray(np.where(self._squares > 0, skewness, 0.0))
+            one, two, three = self._sums[1:] / count
+            variance = two - one**2
+            third = three - 3 * one * two + 2 * one**3
+            # The first rows' mean is within sqrt(n/m) deviations of the mean of all, for m
+            # of n rows: a smaller variance than this is rounding, of a constant column.
+            variance = np.where(variance > 1e-9 * two, variance, np.inf)
+            size = np.abs(third) / variance**1.5
+        return np.asarray(size)
 
 
 def draft(reports: Sequence[ColumnReport]) -> str:

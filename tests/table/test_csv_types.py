@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.table._csv_types import Guess
+from cornerwave.table._csv_types import TypeGuess
 
 CASES = {
     "integer": (["1", "-2", "", "NA"], pa.int64()),
@@ -35,7 +35,7 @@ CASES = {
 
 
 def guess(*columns_of_text):
-    found = Guess()
+    found = TypeGuess()
     for texts in columns_of_text:
         found.take(pa.array(texts, pa.string()))
     return found

@@ -57,9 +57,12 @@ def test_a_uniform_base_and_a_drop(tmp_path):
     assert read(tmp_path, text, "ab") == Choices(categorical=("a",), uniform=("a",), drop=("b",))
 
 
+def toml(table, options):
+    return f"[[{table}]]\n" + "".join(f"{name} = {value}\n" for name, value in options.items())
+
+
 def entry(**options):
-    lines = [f"{name} = {value}" for name, value in {"name": '"a"', **options}.items()]
-    return "[[column]]\n" + "\n".join(lines) + "\n"
+    return toml("column", {"name": '"a"', **options})
 
 
 PERTURB = entry(do='"perturb"')
@@ -161,8 +164,7 @@ def test_copies_with_their_levels_and_files(tmp_path):
 
 
 def copy(**options):
-    lines = [f"{name} = {value}" for name, value in {"to": '"a"', **options}.items()]
-    return "[[copy]]\n" + "\n".join(lines) + "\n"
+    return toml("copy", {"to": '"a"', **options})
 
 
 WRONG_BATCHES = {

@@ -6,7 +6,14 @@ import traceback
 
 import pytest
 
-from cornerwave.errors import CornerwaveWarning, UnsafeKey, VaultExists, VaultMissing, WrongKey
+from cornerwave.errors import (
+    CornerwaveWarning,
+    LedgerDamaged,
+    UnsafeKey,
+    VaultExists,
+    VaultMissing,
+    WrongKey,
+)
 from cornerwave.vault import Key
 
 SECRET = bytes(range(100, 132))
@@ -113,14 +120,14 @@ def test_a_key_never_shows_itself():
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_key_is_not_pickled(protocol):
-    with pytest.raises(TypeError, match="not pickled") as refusal:
+    with pytest.raises(TypeError, match="cannot be pickled") as refusal:
         pickle.dumps(Key(SECRET), protocol)
     assert not any(spelling in str(refusal.value) for spelling in spellings(SECRET))
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
 def test_a_key_is_not_copied(duplicate):
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         duplicate(Key(SECRET))
 
 
@@ -137,3 +144,31 @@ def test_a_seal_fits_its_content_and_key_alone():
     assert not Key(SECRET).fits(seal, b"content!")
     assert not Key.generate().fits(seal, b"content")
     assert not Key(SECRET).fits("", b"content")
+
+
+class TestEncryption:
+    @pytest.mark.parametrize("content", [b"", b"x", b"frozen" * 10_000])
+    def test_a_content_comes_back_whole(self, content):
+        assert Key(SECRET).decrypt(Key(SECRET).encrypt(content, b"a"), b"a") == content
+
+    def test_the_same_content_never_looks_the_same(self):
+        key = Key(SECRET)
+        assert len({key.encrypt(b"content", b"a") for _ in range(50)}) == 50
+
+    @pytest.mark.parametrize("place", [0, 11, 12, 18, 19, -1])
+    def test_no_bit_of_it_can_be_changed(self, place):
+        encrypted = bytearray(Key(SECRET).encrypt(b"content", b"a"))
+        encrypted[place] ^= 1
+        with pytest.raises(LedgerDamaged, match="changed"):
+            Key(SECRET).decrypt(bytes(encrypted), b"a")
+
+    @pytest.mark.parametrize("length", [0, 5, 12, 20, 34])
+    def test_it_cannot_be_cut(self, length):
+        with pytest.raises(LedgerDamaged):
+            Key(SECRET).decrypt(Key(SECRET).encrypt(b"content", b"a")[:length], b"a")
+
+    def test_it_belongs_to_its_key_and_context(self):
+        encrypted = Key(SECRET).encrypt(b"content", b"a")
+        for key, context in [(Key.generate(), b"a"), (Key(SECRET), b"b")]:
+            with pytest.raises(LedgerDamaged):
+                key.decrypt(encrypted, context)

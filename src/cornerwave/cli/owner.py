@@ -23,6 +23,7 @@ from cornerwave.errors import OutputError, SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
     from cornerwave.dataset import Dataset
+    from cornerwave.owner import Vault
 
 
 def init(
@@ -192,9 +193,7 @@ def ledger(
             typer.echo(f"{text}\t{name_}")
         return
     if since:
-        heads = [line.split("\t")[0] for line in _lines(since)]
-        opened.check_since(heads)
-        say(f"{len(heads)} {'head is' if len(heads) == 1 else 'heads are'} still in the ledger")
+        _check_heads(opened, _lines(since))
         return
     datasets = opened.datasets() if name is None else [opened.dataset(name)]
     if against:
@@ -218,6 +217,15 @@ def ledger(
             for held in dataset.holdings
         ]
         print_table(title, ("recipient", "privacy", "noise", "format", "since"), rows)
+
+
+def _check_heads(vault: "Vault", lines: list[str]) -> None:
+    """Check heads as `--head` prints them, with or without the names of their datasets."""
+    names = {head.rsplit(":", 2)[0]: name for name, head in vault.heads().items()}
+    for line in lines:
+        head, tab, name = line.partition("\t")
+        vault.check_since({name if tab else names.get(head.rsplit(":", 2)[0], head): head})
+    say(f"{len(lines)} {'head is' if len(lines) == 1 else 'heads are'} still in the ledger")
 
 
 def _lines(given: list[str]) -> list[str]:

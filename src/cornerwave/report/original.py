@@ -9,13 +9,12 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.audit.exposure import Exposed, count_exposed
 from cornerwave.coalition import Coalition
-from cornerwave.dataset import Dataset
+from cornerwave.dataset import Dataset, Held
 from cornerwave.miner import reading
 from cornerwave.miner.columns import Column
 from cornerwave.report.copies import Copies
 from cornerwave.report.mined import Mined, as_kept, mine
 from cornerwave.report.tally import Tally, tally
-from cornerwave.vault.ledger import Holding
 
 MOST_RECIPIENTS = 12
 """So many recipients, those with the least noise, are paired."""
@@ -25,7 +24,7 @@ MOST_RECIPIENTS = 12
 class Original:
     """The holdings, the coalitions, the original's spread and figures, and who stands out."""
 
-    holdings: tuple[Holding, ...]
+    holdings: tuple[Held, ...]
     coalitions: tuple[Coalition, ...]
     tally: Tally
     mined: Mined

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table._csv_types import MOMENT, NUMBER, Guess
+from cornerwave.table._csv_types import MOMENT, NUMBER, TypeGuess
 
 CSV_BLOCK_BYTES = 1 << 23
 
@@ -100,7 +100,7 @@ def _names(path: Path) -> list[str]:
 def _inferred(text: CsvFile) -> CsvFile:
     """Return a file with the types of its columns. Raises SourceError for no rows or names."""
     file, names = text.path.name, [name.strip() for name in text.types]
-    guesses = [Guess() for _ in names]
+    guesses = [TypeGuess() for _ in names]
     like_cells = {place for place, name in enumerate(names) if _is_value(name)}
     separator, rows = _separator_of(list(text.types)), 0
     for batch in text.read(list(text.types)):

@@ -49,7 +49,7 @@ MOSTLY = 0.9
 """A text column of which this share are numbers or dates probably has stray cells."""
 
 
-class Guess:
+class TypeGuess:
     """What a column can be, given the cells seen so far."""
 
     def __init__(self) -> None:

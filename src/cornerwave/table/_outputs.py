@@ -8,7 +8,6 @@ The bytes depend on the rows, the metadata and the format, not on the file's nam
 """
 
 import base64
-import errno
 import fcntl
 import glob
 import json
@@ -17,7 +16,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -29,14 +28,6 @@ from cornerwave.table._sources import format_of
 from cornerwave.table._types import plain_type
 
 METADATA_KEY = b"cornerwave"
-
-_REASONS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "the file would be larger than allowed",
-    errno.EACCES: "no permission",
-    errno.EROFS: "the file system is read-only",
-}
 
 
 class CopyFile:
@@ -58,7 +49,9 @@ class CopyFile:
             _remove_leftovers(path)
             self._descriptor, self._part = _create_hidden(path)
             try:
-                self._file = _stream(self.format, os.fdopen(os.dup(self._descriptor), "wb"))
+                self._file = os.fdopen(os.dup(self._descriptor), "wb")
+                if self.format == "csv.gz":
+                    self._file = pa.CompressedOutputStream(self._file, "gzip")
                 self._writer = _writer(self.format, self._file, self._schema)
             except BaseException:
                 self.discard()
@@ -162,10 +155,6 @@ def _written(format_: str, schema: pa.Schema) -> pa.Schema:
     return pa.schema([c.with_type(pa.string()) if is_view(c.type) else c for c in plain])
 
 
-def _stream(format_: str, file: BinaryIO) -> Any:
-    return pa.CompressedOutputStream(file, "gzip") if format_ == "csv.gz" else file
-
-
 def _writer(format_: str, file: Any, schema: pa.Schema) -> Any:
     if format_ == "arrow":
         return paipc.new_file(file, schema, options=paipc.IpcWriteOptions(compression="zstd"))
@@ -250,7 +239,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = _REASONS.get(error.errno or 0, error.strerror or "the system refused")
+        reason = os.strerror(error.errno) if error.errno else "the system refused"
         raise OutputError(f"{path} cannot be written: {reason}") from None
     except pa.ArrowException:
         raise OutputError(

@@ -132,8 +132,7 @@ def _whole_numbers(whole: pa.Array, name: str) -> pa.Array:
 def _seconds(array: pa.Array) -> pa.Array:
     """Return timestamps, times or durations as seconds."""
     parts = _PER_SECOND[array.type.unit]
-    whole = array.cast(pa.int32()) if array.type.bit_width == 32 else array
-    ticks = whole.cast(pa.int64()).fill_null(0).to_numpy()
+    ticks = array.view(_stored(array.type)).cast(pa.int64()).fill_null(0).to_numpy()
     missing = array.is_null().to_numpy(zero_copy_only=False)
     if -EXACT <= ticks.min(initial=0) <= ticks.max(initial=0) <= EXACT:
         return pa.array(ticks / parts, mask=missing)
@@ -144,6 +143,11 @@ def _seconds(array: pa.Array) -> pa.Array:
         exact = (ticks % step == 0) & (np.abs(ticks // step) <= EXACT)
         seconds[exact] = (ticks[exact] // step) / (parts // step)
     return pa.array(seconds, mask=missing)
+
+
+def _stored(type_: pa.DataType) -> pa.DataType:
+    """Return the whole numbers that a type of times is stored as."""
+    return pa.int32() if type_.bit_width == 32 else pa.int64()
 
 
 # --- the values of a type ---------------------------------------------------------------
@@ -223,14 +227,10 @@ def nearest(
     if _types.is_decimal(type_):
         return _decimals(values, least, most, type_)
     if _types.is_date(type_):
-        return _whole(values, least, most, pa.int32()).cast(pa.date32()).cast(type_)
+        return _whole(values, least, most, pa.int32()).view(pa.date32()).cast(type_)
     values = np.clip(values, -1e19, 1e19)  # beyond every type, and far from an overflow
-    whole = _whole(values * _PER_SECOND[type_.unit], least, most, pa.int64())
-    if _types.is_time(type_):
-        return whole.cast(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(type_)
-    if _types.is_timestamp(type_):
-        return whole.cast(pa.timestamp(type_.unit)).cast(type_)
-    return whole.cast(type_)
+    whole = _whole(values * _PER_SECOND[type_.unit], least, most, _stored(type_))
+    return whole.view(type_)
 
 
 def _whole(values: Floats, least: int, most: int, type_: pa.DataType) -> pa.Array:

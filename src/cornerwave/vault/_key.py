@@ -1,10 +1,10 @@
-"""256 secret bits from the operating system, and everything that is derived from them.
+"""256 secret bits from the operating system, and everything derived from them.
 
-    vault key  --HKDF(purpose)-->  check value, marks, a key per dataset
-    dataset key  --HKDF(purpose)-->  noise, row ids, fingerprint, seals
+    vault key    --HKDF(purpose)-->  check value, marks, chains, encryption, a key per dataset
+    dataset key  --HKDF(purpose)-->  noise, row ids, fingerprint
 
-Whoever holds the key can strip the noise from every copy; whoever loses it can never
-make a copy again. A key is never printed, logged or shown.
+Anyone with the key can remove the noise from every copy. Without it, no copy can be
+made again. A key is never printed, logged or pickled.
 """
 
 import base64
@@ -16,10 +16,21 @@ import secrets
 import warnings
 from pathlib import Path
 
-from cornerwave.errors import CornerwaveWarning, UnsafeKey, VaultExists, VaultMissing, WrongKey
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from cornerwave.errors import (
+    CornerwaveWarning,
+    LedgerDamaged,
+    UnsafeKey,
+    VaultExists,
+    VaultMissing,
+    WrongKey,
+)
 from cornerwave.keyed import KEY_BYTES, expand
 
 _PREFIX = "cornerwave-key-1:"
+_NONCE_BYTES = 12
 
 
 class Key:
@@ -29,12 +40,13 @@ class Key:
     Key(<secret>)
     """
 
-    __slots__ = ("_secret", "is_unsafe")
+    __slots__ = ("_cipher", "_secret", "is_unsafe")
 
     def __init__(self, secret: bytes, *, is_unsafe: bool = False) -> None:
         if len(secret) != KEY_BYTES:
             raise UnsafeKey(f"a key has {KEY_BYTES} bytes, not {len(secret)}")
         self._secret = secret
+        self._cipher: AESGCM | None = None
         self.is_unsafe = is_unsafe
 
     @classmethod
@@ -54,7 +66,7 @@ class Key:
             text = path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             raise VaultMissing(
-                f"there is no key file {path}; restore it, or look at CORNERWAVE_KEY_FILE"
+                f"there is no key file {path}; restore it, or set CORNERWAVE_KEY_FILE to its place"
             ) from None
         except (OSError, UnicodeDecodeError):
             raise WrongKey(f"{path} cannot be read as a key file") from None
@@ -73,19 +85,19 @@ class Key:
         return key
 
     def write(self, path: Path) -> None:
-        """Write a key file that the owner alone can read. Never overwrites."""
+        """Write a key file that only its owner can read. Never overwrites."""
         text = _PREFIX + base64.b64encode(self._secret).decode() + "\n"
         try:
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
-            raise VaultExists(f"there is a key file {path} already; it is never replaced") from None
+            raise VaultExists(f"the key file {path} exists already; it is never replaced") from None
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
 
     def derive(self, purpose: str, context: bytes = b"") -> bytes:
-        """Return 32 secret bytes for one purpose; no purpose tells of another."""
+        """Return 32 secret bytes for one purpose; no purpose reveals another."""
         return expand(self._secret, purpose, context)
 
     def child(self, purpose: str, context: bytes) -> "Key":
@@ -93,15 +105,40 @@ class Key:
         return Key(self.derive(purpose, context), is_unsafe=self.is_unsafe)
 
     def seal(self, content: bytes) -> str:
-        """Return a seal that only the holder of this key can make."""
+        """Return a seal that only a holder of this key can make."""
         return hmac.new(self.derive("seal"), content, hashlib.sha256).hexdigest()
 
     def fits(self, seal: str, content: bytes) -> bool:
-        """Say whether a seal belongs to this content."""
+        """Return whether a seal belongs to this content."""
         return hmac.compare_digest(str(seal).encode(), self.seal(content).encode())
+
+    def encrypt(self, content: bytes, context: bytes) -> bytes:
+        """Encrypt with AES-256-GCM; `context` is authenticated, and needed to decrypt.
+
+        The nonce is random: one key may encrypt 2^32 contents before two nonces meet with
+        probability 2^-33, so whatever writes often has a child key of its own.
+        """
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + self._aes().encrypt(nonce, content, context)
+
+    def decrypt(self, encrypted: bytes, context: bytes) -> bytes:
+        """Return what was encrypted under this key and context. Raises LedgerDamaged."""
+        nonce, rest = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
+        try:
+            return self._aes().decrypt(nonce, rest, context)
+        except (InvalidTag, ValueError):  # ValueError: too short to hold nonce and tag
+            raise LedgerDamaged(
+                "an encrypted part of the ledger was changed, or belongs to another key; "
+                "restore the latest backup"
+            ) from None
+
+    def _aes(self) -> AESGCM:
+        if self._cipher is None:
+            self._cipher = AESGCM(self.derive("encryption"))
+        return self._cipher
 
     def __repr__(self) -> str:
         return "Key(<secret>)"
 
     def __reduce__(self) -> str:
-        raise TypeError("a key is not pickled; pass the path of its file instead")
+        raise TypeError("a key cannot be pickled; pass the path of its file instead")

@@ -1,0 +1,20 @@
+"""What the owner must keep: the key, and the ledger of who holds which copy.
+
+    Key       256 secret bits, and everything derived from them
+    Ledger    datasets and holdings, in an SQLite file or a PostgreSQL database
+    Entry     a registered dataset
+    Holding   a copy that a recipient holds, with everything that made its bytes
+
+Behind them:
+
+    _key.py         Key
+    _ledger.py      Ledger, Entry, Holding: what is recorded, in one transaction each
+    _chain.py       lines under one HMAC chain per dataset
+    _database.py    the tables, and what both databases have in common
+    _sqlite.py, _postgresql.py    opening, locking, refusing planted objects, errors
+"""
+
+from cornerwave.vault._key import Key
+from cornerwave.vault._ledger import Entry, Holding, Ledger
+
+__all__ = ["Entry", "Holding", "Key", "Ledger"]

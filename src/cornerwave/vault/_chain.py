@@ -1,0 +1,139 @@
+"""One append-only chain of lines, each authenticated together with all before it.
+
+    mac_n = HMAC(k, chain, n, at, kind, recipient, content, mac_{n-1}),    mac_0 = ''
+    seal  = HMAC(k', id, name, n, mac_n)
+
+The seal belongs to the chain's row, which states how long the chain is and where it ends.
+Without the key nobody can edit, reorder, insert or delete lines, shorten the chain or
+rename its dataset. What remains possible is to restore an older row together with the
+older lines; a head that was noted elsewhere shows that.
+
+Contents are encrypted: what registration froze and how a copy was made name columns,
+category values and counts.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from cornerwave.errors import LedgerDamaged
+from cornerwave.vault._key import Key
+
+
+class Line(NamedTuple):
+    """A line as the database keeps it."""
+
+    chain: str
+    number: int
+    at: str
+    kind: str
+    recipient: str | None
+    content: str
+    mac: str
+
+
+class Draft(NamedTuple):
+    """A line to be appended, in the clear."""
+
+    at: str
+    kind: str
+    recipient: str | None
+    content: str
+
+
+class Chain:
+    """A chain as its row states it, with the secrets to check and to extend it.
+
+    >>> chain = Chain(Key.generate(), "a1", "people")
+    >>> lines, longer = chain.extend([Draft("2030-01-01", "holding", "ann", "{}")])
+    >>> longer.check(lines)
+    >>> longer.read(lines[0])
+    '{}'
+    """
+
+    def __init__(self, key: Key, id: str, name: str, length: int = 0, head: str = "") -> None:
+        self.id, self.name, self.length, self.head = id, name, length, head
+        self._key = key
+
+    @cached_property
+    def _secret(self) -> bytes:
+        return self._key.derive("chain", self.id.encode())
+
+    @cached_property
+    def _contents(self) -> Key:
+        return self._key.child("chain contents", self.id.encode())
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The chain's row, sealed."""
+        stated = {"id": self.id, "name": self.name, "length": self.length, "head": self.head}
+        return {**stated, "seal": self._key.seal(_encoded("chain", *stated.values()))}
+
+    @classmethod
+    def of_row(cls, key: Key, row: Sequence[Any]) -> "Chain":
+        """Return the chain that a row states. Raises LedgerDamaged if its seal does not fit."""
+        *stated, seal = row
+        if not key.fits(seal, _encoded("chain", *stated)):
+            raise LedgerDamaged(
+                f"the ledger's row of {_named(stated[1])} does not fit its seal: it was changed "
+                "from outside. Restore the latest backup"
+            )
+        return cls(key, *stated)
+
+    def extend(self, drafts: Iterable[Draft]) -> tuple[list[Line], "Chain"]:
+        """Return the lines to add, and the chain that ends with them."""
+        lines, head = [], self.head
+        for number, draft in enumerate(drafts, start=self.length + 1):
+            encrypted = self._contents.encrypt(draft.content.encode(), self.id.encode())
+            content = base64.b64encode(encrypted).decode()
+            fields = (self.id, number, draft.at, draft.kind, draft.recipient, content)
+            head = self._mac(fields, head)
+            lines.append(Line(*fields, head))
+        return lines, Chain(self._key, self.id, self.name, self.length + len(lines), head)
+
+    def check(self, lines: Sequence[Line], *, after: int = 0, before: str = "") -> None:
+        """Raise LedgerDamaged unless these are all the lines after one, to the chain's end.
+
+        `before` is the mac of line number `after`.
+        """
+        for number, line in enumerate(lines, start=after + 1):
+            if line.number != number:
+                raise self.damaged(f"line {number} is missing or out of order")
+            self.check_line(line, before)
+            before = line.mac
+        if (after + len(lines), before) != (self.length, self.head):
+            raise self.damaged("its last lines are missing, or lines were added")
+
+    def check_line(self, line: Line, before: str | None) -> None:
+        """Raise LedgerDamaged unless a line follows the one that has the mac `before`."""
+        expected = "" if before is None else self._mac(line[:-1], before)
+        if not expected or not hmac.compare_digest(str(line.mac).encode(), expected.encode()):
+            raise self.damaged(f"line {line.number} does not fit the chain")
+
+    def read(self, line: Line) -> str:
+        """Return the content of a checked line in the clear."""
+        return self._contents.decrypt(base64.b64decode(line.content), self.id.encode()).decode()
+
+    def damaged(self, what: str) -> LedgerDamaged:
+        """Return the error for damage to this chain."""
+        return LedgerDamaged(
+            f"the ledger of {_named(self.name)} was changed from outside: {what}. "
+            "Restore the latest backup"
+        )
+
+    def _mac(self, fields: Sequence[Any], before: str) -> str:
+        return hmac.digest(self._secret, _encoded(*fields, before), hashlib.sha256).hex()
+
+
+def _encoded(*fields: Any) -> bytes:
+    # A JSON list of texts, whole numbers and nulls is injective: no two lists share an encoding.
+    # A database edited from outside may return bytes; as an object they fit no mac.
+    return json.dumps(fields, default=lambda strange: {"bytes": repr(strange)}).encode()
+
+
+def _named(name: Any) -> str:
+    return repr(name) if name else "the vault itself"

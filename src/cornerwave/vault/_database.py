@@ -1,0 +1,128 @@
+"""The ledger's three tables, and what SQLite and PostgreSQL have in common.
+
+    vault   one row: the format, and whose key this is
+    chain   one row per chain: its name, length and head, sealed
+    line    the lines of all chains
+
+Every transaction first refuses a database with anything in it that this version does not
+make itself: a trigger or a view would act within the owner's own transactions.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+
+from cornerwave.errors import LedgerDamaged, VaultError
+
+WAIT_SECONDS = 120
+PREFIX = "cornerwave_"
+
+TABLES = sa.MetaData()
+VAULT = sa.Table(
+    f"{PREFIX}vault",
+    TABLES,
+    sa.Column("format", sa.Integer, nullable=False),
+    sa.Column("key_check", sa.Text, nullable=False),
+    sa.Column("made_at", sa.Text, nullable=False),
+)
+CHAIN = sa.Table(
+    f"{PREFIX}chain",
+    TABLES,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("length", sa.BigInteger, nullable=False),
+    sa.Column("head", sa.Text, nullable=False),
+    sa.Column("seal", sa.Text, nullable=False),
+)
+LINE = sa.Table(
+    f"{PREFIX}line",
+    TABLES,
+    sa.Column("chain", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("recipient", sa.Text, nullable=True),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("mac", sa.Text, nullable=False),
+    # Not WITHOUT ROWID: SQLite would then walk the whole chain rather than use this index.
+    sa.Index(f"{PREFIX}line_recipient", "chain", "recipient"),
+)
+
+
+class Database(ABC):
+    """One database with a ledger in it; no connection stays open between transactions."""
+
+    def __init__(self, place: str, engine: sa.Engine) -> None:
+        self.place = place
+        """Where it is, as it may be shown: without a password."""
+        self._engine = engine
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Read in one snapshot."""
+        with self._transaction(write=False) as connection:
+            self.refuse_planted(connection)
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Write all or nothing."""
+        with self._transaction(write=True) as connection:
+            self.refuse_planted(connection)
+            yield connection
+
+    @contextmanager
+    def creating(self) -> Iterator[sa.Connection]:
+        """Write into a database in which this makes the tables. Raises VaultExists."""
+        self.prepare()
+        with self._transaction(write=True) as connection:
+            self.refuse_existing(connection)
+            TABLES.create_all(connection, checkfirst=False)
+            yield connection
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
+        try:
+            with self._engine.connect() as connection:
+                self.begin(connection, write=write)
+                yield connection
+                connection.commit()
+        except sa.exc.DBAPIError as error:
+            # Not chained: the database's own words may quote values, SQL or the address.
+            raise self.translated(error) from None
+        except UnicodeError:
+            raise VaultError("the ledger takes no text that is not valid Unicode") from None
+
+    def damaged(self, what: str = "it is empty or damaged") -> LedgerDamaged:
+        """Return the error for a database that is not a ledger as it should be."""
+        return LedgerDamaged(
+            f"the ledger {self.place} cannot be used: {what}. Restore the latest backup"
+        )
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make a place for a new ledger. Raises VaultExists if it is taken."""
+
+    @abstractmethod
+    def refuse_existing(self, connection: sa.Connection) -> None:
+        """Raise VaultExists if there are tables of ours already; one process at a time."""
+
+    @abstractmethod
+    def begin(self, connection: sa.Connection, *, write: bool) -> None:
+        """Begin a transaction; one that reads has one snapshot."""
+
+    @abstractmethod
+    def refuse_planted(self, connection: sa.Connection) -> None:
+        """Raise LedgerDamaged unless the database holds exactly what this version makes."""
+
+    @abstractmethod
+    def translated(self, error: sa.exc.DBAPIError) -> VaultError:
+        """Return our error for one of the database, without values."""
+
+
+def spaced_once(text: str) -> str:
+    """Return text with each stretch of white space as one blank."""
+    return re.sub(r"\s+", " ", text).strip()

@@ -1,0 +1,346 @@
+"""The ledger: which datasets there are, and who holds which copy since when.
+
+    the vault's own chain    a line per dataset: id and name
+    a dataset's chain        line 1: what registration froze; then a line per holding
+
+A copy depends on source, key and level alone. Losing the ledger loses the record of who holds
+what, and never changes the noise. Appending checks the chain's row and its last line and
+costs one line; only what reads a whole chain checks the whole of it.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from cornerwave.errors import (
+    AlreadyRegistered,
+    NoSuchDataset,
+    VaultError,
+    WrongKey,
+)
+from cornerwave.vault._chain import Chain, Draft, Line
+from cornerwave.vault._database import CHAIN, LINE, VAULT, Database
+from cornerwave.vault._key import Key
+from cornerwave.vault._postgresql import PostgreSQL
+from cornerwave.vault._sqlite import SQLite
+
+LEDGER_FORMAT = 2
+_VAULT_CHAIN = "vault"
+_PARAMETERS = 5_000  # SQLite takes 32,766 in a statement, PostgreSQL 65,535
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered dataset.
+
+    `frozen` is what registration fixed, as text; each of `marks` is 'MARK\\tcolumn', where
+    the mark is the same for the same values.
+    """
+
+    id: str
+    name: str
+    source: str | None
+    registered_at: str
+    frozen: str
+    marks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A recipient holds a copy since a time; `made` says everything that made its bytes."""
+
+    recipient: str
+    made: Mapping[str, Any]
+    since: str
+
+
+class Ledger:
+    """The ledger of a vault, in an SQLite file or a PostgreSQL database.
+
+    Make one with `Ledger.create`, open it with `Ledger.open`. Every method is a transaction.
+    All raise LedgerDamaged if what they read was changed by anyone without the key.
+    """
+
+    def __init__(self, database: Database, key: Key) -> None:
+        self._database = database
+        self._key = key
+
+    @classmethod
+    def create(cls, place: Path | str, key: Key) -> "Ledger":
+        """Make an empty ledger: `place` is a file, or postgresql://USER@HOST/DATABASE.
+
+        Raises VaultExists if there is one already.
+        """
+        ledger = cls(_database_at(place), key)
+        with ledger._database.creating() as connection:
+            check = {"format": LEDGER_FORMAT, "key_check": _check_value(key), "made_at": _now()}
+            connection.execute(VAULT.insert().values(check))
+            connection.execute(CHAIN.insert().values(Chain(key, _VAULT_CHAIN, "").row))
+        return ledger
+
+    @classmethod
+    def open(cls, place: Path | str, key: Key) -> "Ledger":
+        """Open a ledger. Raises LedgerDamaged, or WrongKey if it belongs to another key."""
+        ledger = cls(_database_at(place), key)
+        with ledger._database.reading() as connection:
+            rows = connection.execute(sa.select(VAULT)).all()
+        if len(rows) != 1:
+            raise ledger._database.damaged()
+        if rows[0].format != LEDGER_FORMAT:
+            raise ledger._database.damaged(
+                f"this version of Cornerwave reads format {LEDGER_FORMAT}"
+            )
+        if rows[0].key_check != _check_value(key):
+            raise WrongKey(
+                "this key does not belong to this ledger: copies made with another key would "
+                "have independent noise, which recipients could average. Use this vault's key"
+            )
+        return ledger
+
+    def register(self, entry: Entry) -> Entry:
+        """Record a dataset, and return the entry that the ledger has from now on.
+
+        The same id under the same name is recorded once. Raises AlreadyRegistered if the name
+        or the id belongs to another dataset, or if any of the marks does.
+        """
+        if not entry.name or entry.id in ("", _VAULT_CHAIN):
+            raise VaultError("a dataset needs a name and an id of its own")
+        with self._database.writing() as connection:
+            # Registrations wait here for each other: names and marks are compared with all.
+            vault = self._vault(connection, lock=True)
+            entries = [self._entry(connection, c) for c in self._datasets(connection, vault)]
+            for there in entries:
+                if (there.id, there.name) == (entry.id, entry.name):
+                    return there
+            _check_new(entry, entries)
+            at = _now()
+            chain = Chain(self._key, entry.id, entry.name)
+            connection.execute(CHAIN.insert().values(chain.row))
+            self._append(connection, chain, [Draft(at, "registration", None, _json(asdict(entry)))])
+            listed = _json({"id": entry.id, "name": entry.name})
+            self._append(connection, vault, [Draft(at, "dataset", None, listed)])
+        return entry
+
+    def datasets(self) -> list[Entry]:
+        """Return all datasets by name."""
+        with self._database.reading() as connection:
+            vault = self._vault(connection)
+            entries = [self._entry(connection, c) for c in self._datasets(connection, vault)]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def dataset(self, name: str) -> Entry:
+        """Return one dataset. Raises NoSuchDataset, which says what there is."""
+        with self._database.reading() as connection:
+            vault = self._vault(connection)
+            chains = {chain.name: chain for chain in self._datasets(connection, vault)}
+            if name in chains:
+                return self._entry(connection, chains[name])
+        known = f"it has {', '.join(sorted(chains))}" if chains else "it is empty; register first"
+        raise NoSuchDataset(f"the vault has no dataset {name!r}; {known}")
+
+    def hold(self, dataset: str, copies: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Record who is about to hold copies of a dataset, given by its id.
+
+        `copies` are (recipient, made). A copy that is recorded already (same recipient,
+        same canonical JSON of `made`) is not written again.
+        """
+        wanted = list(dict.fromkeys((recipient, _json(made)) for recipient, made in copies))
+        with self._database.writing() as connection:
+            chain = self._chain(connection, dataset, lock=True)
+            self._lines(connection, chain, first=chain.length)
+            lines = self._lines_of(connection, chain, {recipient for recipient, _ in wanted})
+            standing = {(line.recipient, chain.read(line)) for line in lines}
+            at = _now()
+            drafts = [Draft(at, "holding", *copy) for copy in wanted if copy not in standing]
+            if drafts:
+                self._append(connection, chain, drafts)
+
+    def holdings(self, dataset: str) -> list[Holding]:
+        """Return who holds copies of a dataset, given by its id, in the order of the chain."""
+        with self._database.reading() as connection:
+            chain = self._chain(connection, dataset)
+            return list(_holdings(chain, self._lines(connection, chain)))
+
+    def held(self, dataset: str, recipient: str) -> list[Holding]:
+        """Return what one recipient holds of a dataset, given by its id.
+
+        Reads and checks this recipient's lines alone, so that it costs the same in a large
+        ledger. Lines that were deleted show in `holdings`.
+        """
+        with self._database.reading() as connection:
+            chain = self._chain(connection, dataset)
+            return list(_holdings(chain, self._lines_of(connection, chain, {recipient})))
+
+    def heads(self) -> dict[str, str]:
+        """Return 'id:number:mac' of each chain's last line by dataset name, '' for the vault's.
+
+        Kept elsewhere, they show later whether an older ledger was restored (`check_since`).
+        """
+        with self._database.reading() as connection:
+            vault = self._vault(connection)
+            chains = [vault, *self._datasets(connection, vault)]
+        return {chain.name: f"{chain.id}:{chain.length}:{chain.head}" for chain in chains}
+
+    def check_since(self, heads: Mapping[str, str]) -> None:
+        """Raise LedgerDamaged unless each head is a line of its chain and all since verifies."""
+        with self._database.reading() as connection:
+            vault = self._vault(connection)
+            chains = {c.name: c for c in [vault, *self._datasets(connection, vault)]}
+            for name, head in heads.items():
+                id, number, mac = _parsed(head)
+                chain = chains.get(name)
+                if chain is None or chain.id != id or chain.length < number:
+                    raise Chain(self._key, id, name).damaged(f"it has no line {number} of {id}")
+                lines = self._lines(connection, chain, first=max(number, 1))
+                if number and lines[0].mac != mac:
+                    raise chain.damaged(f"line {number} is not that of the head given")
+
+    def _vault(self, connection: sa.Connection, *, lock: bool = False) -> Chain:
+        """Return the vault's own chain."""
+        chain = self._stated(connection, _VAULT_CHAIN, lock=lock)
+        if chain is None:
+            raise self._database.damaged("the list of datasets is missing")
+        return chain
+
+    def _chain(self, connection: sa.Connection, dataset: str, *, lock: bool = False) -> Chain:
+        """Return the chain of a dataset. Raises NoSuchDataset."""
+        chain = self._stated(connection, dataset, lock=lock)
+        if chain is None or dataset == _VAULT_CHAIN:
+            raise NoSuchDataset(f"the vault has no dataset with the id {dataset!r}")
+        return chain
+
+    def _stated(self, connection: sa.Connection, id: str, *, lock: bool) -> Chain | None:
+        """Return a chain as its sealed row states it; locked until the transaction ends."""
+        query = sa.select(CHAIN).where(CHAIN.c.id == id)
+        row = connection.execute(query.with_for_update() if lock else query).first()
+        return None if row is None else Chain.of_row(self._key, row)
+
+    def _datasets(self, connection: sa.Connection, vault: Chain) -> list[Chain]:
+        """Return the chains of all datasets: those that the vault's chain lists, no others."""
+        lines = self._lines(connection, vault)
+        listed = [json.loads(vault.read(line)) for line in lines]
+        query = sa.select(CHAIN).where(CHAIN.c.id != _VAULT_CHAIN)
+        chains = {row.id: Chain.of_row(self._key, row) for row in connection.execute(query)}
+        if {(c.id, c.name) for c in chains.values()} != {(x["id"], x["name"]) for x in listed}:
+            raise vault.damaged("the datasets are not those that were registered")
+        return [chains[dataset["id"]] for dataset in listed]
+
+    def _entry(self, connection: sa.Connection, chain: Chain) -> Entry:
+        """Return what the first line of a dataset's chain says."""
+        first = sa.select(LINE).where(LINE.c.chain == chain.id, LINE.c.number == 1)
+        row = connection.execute(first).first()
+        if row is None:
+            raise chain.damaged("its registration is missing")
+        line = Line._make(row)
+        chain.check_line(line, "")
+        said = json.loads(chain.read(line))
+        return Entry(**{**said, "marks": tuple(said["marks"])})
+
+    def _lines(self, connection: sa.Connection, chain: Chain, *, first: int = 1) -> list[Line]:
+        """Return a chain's lines from number `first` to its end, checked."""
+        query = sa.select(LINE).where(LINE.c.chain == chain.id, LINE.c.number >= first - 1)
+        rows = connection.execute(query.order_by(LINE.c.number)).all()
+        lines, before = [Line._make(row) for row in rows], ""
+        if first > 1:
+            if not lines or lines[0].number != first - 1:
+                raise chain.damaged(f"line {first - 1} is missing")
+            before = lines.pop(0).mac
+        chain.check(lines, after=first - 1, before=before)
+        return lines
+
+    def _lines_of(
+        self, connection: sa.Connection, chain: Chain, recipients: Collection[str]
+    ) -> list[Line]:
+        """Return the lines of some recipients, each checked against its predecessor's mac."""
+        previous = LINE.alias()
+        query = (
+            sa.select(LINE, previous.c.mac)
+            .outerjoin(
+                previous,
+                sa.and_(previous.c.chain == LINE.c.chain, previous.c.number == LINE.c.number - 1),
+            )
+            .where(LINE.c.chain == chain.id)
+        )
+        found = []
+        names = sorted(recipients)
+        for start in range(0, len(names), _PARAMETERS):
+            some = names[start : start + _PARAMETERS]
+            for *fields, before in connection.execute(query.where(LINE.c.recipient.in_(some))):
+                line = Line._make(fields)
+                chain.check_line(line, before)
+                if line.number > chain.length:
+                    raise chain.damaged("it has lines after its end")
+                found.append(line)
+        return sorted(found, key=lambda line: line.number)
+
+    def _append(self, connection: sa.Connection, chain: Chain, drafts: Iterable[Draft]) -> None:
+        lines, longer = chain.extend(drafts)
+        connection.execute(LINE.insert(), [line._asdict() for line in lines])
+        connection.execute(CHAIN.update().where(CHAIN.c.id == chain.id).values(longer.row))
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._database.place!r})"
+
+
+def _database_at(place: Path | str) -> Database:
+    if isinstance(place, str) and "://" in place:
+        return PostgreSQL(place)
+    return SQLite(Path(place))
+
+
+def _holdings(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:
+    for line in lines:
+        if line.kind == "holding" and line.recipient is not None:
+            yield Holding(line.recipient, json.loads(chain.read(line)), line.at)
+
+
+def _check_new(entry: Entry, entries: Iterable[Entry]) -> None:
+    """Raise AlreadyRegistered if a dataset has this name, this id or one of these marks."""
+    columns = dict(mark.split("\t", 1) for mark in entry.marks)
+    for there in entries:
+        if there.name == entry.name:
+            raise AlreadyRegistered(
+                f"a dataset {entry.name!r} is registered already, with another table or other "
+                "choices; release from it, or register under another name"
+            )
+        if there.id == entry.id:
+            raise AlreadyRegistered(
+                f"this table is registered already, with the same choices, as {there.name!r}; "
+                "release from it"
+            )
+        for mark, column in (mark.split("\t", 1) for mark in there.marks):
+            if mark in columns:
+                raise AlreadyRegistered(
+                    f"column {columns[mark]!r} holds the same values as {column!r} of dataset "
+                    f"{there.name!r}: two datasets have independent noise, which colluding "
+                    f"recipients could average. Release from {there.name!r}, or drop the column "
+                    f"{columns[mark]!r} here"
+                )
+
+
+def _parsed(head: str) -> tuple[str, int, str]:
+    parts = re.fullmatch(r"(.+):([0-9]+):([0-9a-f]*)", head)
+    if parts is None:
+        raise VaultError(
+            "this is not a head of a ledger: it reads ID:NUMBER:MAC, as the ledger gave it"
+        )
+    return parts[1], int(parts[2]), parts[3]
+
+
+def _json(value: Any) -> str:
+    """Return the canonical JSON of a value: equal values have one text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _check_value(key: Key) -> str:
+    return key.derive("check").hex()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

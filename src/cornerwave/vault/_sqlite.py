@@ -1,0 +1,104 @@
+"""The ledger in an SQLite file that only its owner can read."""
+
+import os
+import sqlite3
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from cornerwave.errors import VaultError, VaultExists
+from cornerwave.vault import _database
+from cornerwave.vault._database import TABLES, Database
+
+_MADE = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+
+
+class SQLite(Database):
+    """A ledger in a file; writers wait for each other."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        # mode=rw: a missing ledger is never made by opening it.
+        url = sa.URL.create(
+            "sqlite",
+            database="file:" + quote(str(self._path)),
+            query={"mode": "rw", "uri": "true"},
+        )
+        engine = sa.create_engine(
+            url,
+            connect_args={"timeout": _database.WAIT_SECONDS, "isolation_level": None},
+            poolclass=sa.NullPool,
+            hide_parameters=True,
+        )
+        super().__init__(str(path), engine)
+
+    def prepare(self) -> None:
+        """Make an empty file with mode 0600; SQLite gives its journal the same mode."""
+        try:
+            file = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
+        except OSError as error:
+            raise VaultError(f"no ledger can be made in {self.place}: {error.strerror}") from None
+        try:
+            if os.fstat(file).st_size:
+                raise self._exists()
+            os.fchmod(file, 0o600)
+        finally:
+            os.close(file)
+
+    def refuse_existing(self, connection: sa.Connection) -> None:
+        """Raise VaultExists if another process has made the tables meanwhile."""
+        if connection.exec_driver_sql(_MADE).first():
+            raise self._exists()
+
+    def begin(self, connection: sa.Connection, *, write: bool) -> None:
+        """Begin; a writer locks first, so that it never has to give up what it has read."""
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    def refuse_planted(self, connection: sa.Connection) -> None:
+        """Compare everything in the file's schema with what this version makes."""
+        found = _schema_of(connection)
+        if not found:
+            raise self.damaged()
+        if planted := found - _expected():
+            kind, name, *_ = min(planted)
+            raise self.damaged(f"its file holds a {kind} {name!r} that Cornerwave did not make")
+        if found != _expected():
+            raise self.damaged("a table or an index is missing")
+
+    def translated(self, error: sa.exc.DBAPIError) -> VaultError:
+        """Return our error for an error code of SQLite."""
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # the rest says which kind
+        if code == sqlite3.SQLITE_CANTOPEN and not self._path.exists():
+            return self.damaged("the file is missing")
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
+            return VaultError(
+                f"the ledger {self.place} cannot be opened or written; check its permissions"
+            )
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return VaultError(f"the ledger {self.place} is busy; try again")
+        if code == sqlite3.SQLITE_FULL:
+            return VaultError(f"the ledger {self.place} cannot be written: the disk is full")
+        if code == sqlite3.SQLITE_IOERR:
+            return VaultError(f"the ledger {self.place} cannot be read or written: I/O error")
+        return self.damaged()
+
+    def _exists(self) -> VaultExists:
+        return VaultExists(f"the file {self.place} exists already; a ledger is never replaced")
+
+
+def _schema_of(connection: sa.Connection) -> frozenset[tuple[Any, ...]]:
+    rows = connection.exec_driver_sql(_MADE)
+    # White space differs between versions of SQLAlchemy; our own statements quote nothing,
+    # so that it means nothing there.
+    return frozenset((*row[:3], _database.spaced_once(str(row[3] or ""))) for row in rows)
+
+
+@cache
+def _expected() -> frozenset[tuple[Any, ...]]:
+    engine = sa.create_engine("sqlite://", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        TABLES.create_all(connection)
+        return _schema_of(connection)
