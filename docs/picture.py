@@ -5,61 +5,54 @@ python docs/picture.py
 
 from pathlib import Path
 
+from cornerwave.coalition import Coalition
+from cornerwave.levels import Level
+from cornerwave.pages import Canvas
+
 PRIVACY = [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9]
-LEFT, TOP, WIDTH, HEIGHT = 70, 60, 520, 250
-BLUE, ORANGE, INK, FAINT = "#0072b2", "#d55e00", "#222", "#ddd"
+LEFT, TOP, WIDTH, HEIGHT, HIGHEST = 70, 60, 520, 250, 0.6
+TITLE = "Share of variance hidden from recipients who pool their copies"
+STYLE = """
+text { font: 16px Helvetica, Arial, sans-serif; fill: #222; }
+.back { fill: #fff; } .grid { stroke: #ddd; } .middle { text-anchor: middle; }
+.end { text-anchor: end; } polyline { fill: none; stroke-width: 2.5; }
+polyline.ours { stroke: #0072b2; } polyline.independent { stroke: #d55e00; }
+.ours { fill: #0072b2; } .independent { fill: #d55e00; }
+polyline.ours, polyline.independent { fill: none; }
+"""
 
 
-def ours(members: int) -> float:
-    return PRIVACY[0] if members else 1.0
-
-
-def independent(members: int) -> float:
-    return 1 / (1 + sum((1 - p) / p for p in PRIVACY[:members]))
-
-
-def point(members: int, hidden: float) -> str:
+def point(members: int, hidden: float) -> tuple[float, float]:
     x = LEFT + WIDTH * (members - 1) / (len(PRIVACY) - 1)
-    return f"{x:.1f},{TOP + HEIGHT * (1 - hidden / 0.6):.1f}"
-
-
-def curve(share, colour: str) -> str:
-    points = [point(members, share(members)) for members in range(1, len(PRIVACY) + 1)]
-    dots = "".join(
-        '<circle cx="{}" cy="{}" r="4.5" fill="{}"/>'.format(*p.split(","), colour) for p in points
-    )
-    line = (
-        f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2.5"/>'
-    )
-    return line + dots
-
-
-def text(x: float, y: float, words: str, *, colour: str = INK, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" fill="{colour}" text-anchor="{anchor}">{words}</text>'
+    return x, TOP + HEIGHT * (1 - hidden / HIGHEST)
 
 
 def draw() -> str:
-    parts = [text(LEFT, 28, "Share of variance hidden from recipients who pool their copies")]
-    for tick in (0.0, 0.2, 0.4, 0.6):
-        y = TOP + HEIGHT * (1 - tick / 0.6)
-        parts.append(f'<path d="M{LEFT} {y:.1f}h{WIDTH}" stroke="{FAINT}"/>')
-        parts.append(text(LEFT - 10, y + 5, f"{tick:.1f}", anchor="end"))
-    for members in range(1, len(PRIVACY) + 1):
-        x = float(point(members, 0).split(",")[0])
-        parts.append(text(x, TOP + HEIGHT + 24, str(members), anchor="middle"))
-    parts.append(
-        text(LEFT + WIDTH / 2, TOP + HEIGHT + 50, "recipients in the coalition", anchor="middle")
-    )
-    parts += [curve(independent, ORANGE), curve(ours, BLUE)]
-    parts.append(text(LEFT + WIDTH, TOP + 28, "Cornerwave", colour=BLUE, anchor="end"))
-    parts.append(text(LEFT + WIDTH, TOP + 158, "independent noise", colour=ORANGE, anchor="end"))
-    style = "font-family:Helvetica,Arial,sans-serif;font-size:16px"
-    width, height = LEFT + WIDTH + 40, TOP + HEIGHT + 70
-    box = f'viewBox="0 0 {width} {height}" style="{style}"'
-    title = "<title>Share of variance hidden from a growing coalition</title>"
-    back = '<rect width="100%" height="100%" fill="#fff"/>'
-    body = "\n".join(parts)
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>{title}{back}\n{body}\n</svg>\n'
+    canvas = Canvas(TOP + HEIGHT + 70, TITLE, width=LEFT + WIDTH + 40)
+    canvas.bar(0, 0, LEFT + WIDTH + 40, TOP + HEIGHT + 70, "back")
+    canvas.text(LEFT, 28, TITLE)
+    for hidden in (0.0, 0.2, 0.4, 0.6):
+        x, y = point(1, hidden)
+        canvas.line(x, y, x + WIDTH, y, "grid")
+        canvas.text(x - 10, y + 5, f"{hidden:.1f}", "end")
+    sizes = range(1, len(PRIVACY) + 1)
+    for members in sizes:
+        canvas.text(point(members, 0)[0], TOP + HEIGHT + 24, str(members), "middle")
+    canvas.text(LEFT + WIDTH / 2, TOP + HEIGHT + 50, "recipients in the coalition", "middle")
+    held = [(str(p), Level.of(privacy=p)) for p in PRIVACY]
+    coalitions = [Coalition.of(held[:members]) for members in sizes]
+    curves = {
+        "independent": [each.independent_privacy for each in coalitions],
+        "ours": [each.joint_privacy for each in coalitions],
+    }
+    for kind, shares in curves.items():
+        points = [point(members, share) for members, share in zip(sizes, shares, strict=True)]
+        canvas.curve(points, kind)
+        for x, y in points:
+            canvas.dot(x, y, 4.5, kind)
+    canvas.text(LEFT + WIDTH, TOP + 28, "Cornerwave", "ours end")
+    canvas.text(LEFT + WIDTH, TOP + 158, "independent noise", "independent end")
+    return canvas.file(STYLE)
 
 
 if __name__ == "__main__":

@@ -86,15 +86,15 @@ class Frozen:
 
     def to_json(self) -> str:
         """Return the exact text that is kept."""
-        types = base64.b64encode(self.source_types.serialize()).decode()
-        values = [each.packed_values() for each in self.categories]
-        return _exact(self._kept() | {"types": types, "values": values})
+        return _exact(self._kept())
 
     def identity(self) -> bytes:
         """Return all of it in a form that no version of a library changes."""
-        types = [[field.name, str(field.type)] for field in self.source_types]
-        values = [each.hashed_values() for each in self.categories]
-        return _exact(self._kept() | {"types": types, "values": values}).encode()
+        kept = self._kept()
+        kept["types"] = [[field.name, str(field.type)] for field in self.source_types]
+        for group, categories in zip(kept["categories"], self.categories, strict=True):
+            group["values"] = categories.hashed_values()
+        return _exact(kept).encode()
 
     def _kept(self) -> dict[str, Any]:
         return {
@@ -102,6 +102,7 @@ class Frozen:
             "columns": [asdict(column) for column in self.schema.columns],
             "together": self.schema.together,
             "min_count": self.schema.min_count,
+            "types": base64.b64encode(self.source_types.serialize()).decode(),
             "rows": self.rows,
             "scales": [asdict(scale) for scale in self.scales],
             "mean": self.mean.tolist(),
@@ -124,7 +125,6 @@ class Frozen:
         """Return what `to_json` wrote, bit for bit."""
         kept: dict[str, Any] = json.loads(text)
         columns = len(kept["mean"])
-        packed = zip(kept["categories"], kept["values"], strict=True)
         return cls(
             schema=Schema(
                 columns=tuple(Column(**column) for column in kept["columns"]),
@@ -138,7 +138,7 @@ class Frozen:
             covariance=_square(kept["covariance"], columns),
             factor=_square(kept["factor"], columns),
             grid=np.array(kept["grid"], dtype=np.float64),
-            categories=tuple(Categories.from_json(group, values) for group, values in packed),
+            categories=tuple(Categories.from_json(group) for group in kept["categories"]),
             missing=tuple(kept["missing"]),
             fingerprint=kept["fingerprint"],
             draws=kept["draws"] and _draws(kept["draws"], columns),

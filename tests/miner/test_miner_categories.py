@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from miner_world import agrees, coverage, covers, noisy, refresh
 
 from cornerwave.errors import ColumnError
-from cornerwave.miner import Column, Copy, Estimates
-from cornerwave.miner.categories import Refresh, frequencies, two_way
+from cornerwave.miner import Copy, CopyColumn, Estimates
+from cornerwave.miner._shares import Refresh, frequencies, two_way
 
 FIRST = np.array([0.5, 0.3, 0.2])
 SECOND_GIVEN_FIRST = np.array([[0.7, 0.3], [0.4, 0.6], [0.1, 0.9]])
@@ -87,8 +87,8 @@ def test_two_way_inverts_the_law_of_the_copy(weights, q, base) -> None:
         + (1 - q1) * (1 - q2) * np.outer(pi, rho)
     )
     columns = (
-        Column("a", False, retention=q1, base=base, categories=3),
-        Column("b", False, retention=q2, base=base, categories=2),
+        CopyColumn("a", False, retention=q1, base=base, categories=3),
+        CopyColumn("b", False, retention=q2, base=base, categories=2),
     )
     found = two_way(in_copy * 1e6, ((0, 1, 2), (0, 1)), columns, "table")
     assert np.allclose(found.value, P)
@@ -105,7 +105,7 @@ def test_standard_errors_are_the_multinomial_algebra(law, q, base) -> None:
     else:
         inverse = np.linalg.inv(T)
         exact = np.diag(inverse @ np.diag(T @ law) @ inverse.T) - law
-    column = Column("a", False, retention=q, base=base, categories=m)
+    column = CopyColumn("a", False, retention=q, base=base, categories=m)
     labels = tuple(range(m))
     table = frequencies(rows * (T @ law), labels, column, "table")
     population = frequencies(rows * (T @ law), labels, column, "population")
@@ -193,7 +193,7 @@ def test_columns_refreshed_together_keep_their_association() -> None:
 def test_together_and_uniform_draws_from_the_combinations_that_occur() -> None:
     P = np.array([[0.5, 0.0], [0.2, 0.3]])
     group = {"retention": 0.6, "base": "uniform", "categories": 3}
-    columns = tuple(Column(name, False, together=("a", "b"), **group) for name in "ab")
+    columns = tuple(CopyColumn(name, False, together=("a", "b"), **group) for name in "ab")
     in_copy = 0.6 * P + 0.4 / 3 * (P > 0)
     found = two_way(in_copy * 1e6, ((0, 1), (0, 1)), columns, "table")
     assert np.allclose(found.value, P)
@@ -215,7 +215,7 @@ def test_missing_categories_are_left_out_or_a_category_of_their_own() -> None:
 def test_uniform_categories_must_be_counted() -> None:
     said = {"a": {"role": "category", "base": "uniform"}}
     copy = Copy.open(pa.table({"a": ["u", "v"]}), metadata={"noise": 1.0, "columns": said})
-    with pytest.raises(ColumnError, match="how many"):
+    with pytest.raises(ColumnError, match="over how many values"):
         copy.frequencies("a")
 
 

@@ -51,7 +51,7 @@ def test_a_released_copy_says_all_that_is_needed(released: Path, ending: str) ->
 def test_a_copy_without_metadata_needs_its_noise(tmp_path: Path) -> None:
     path = tmp_path / "plain.parquet"
     papq.write_table(pa.table({"x": [1.0, 2.0, 3.0]}), path)
-    with pytest.raises(SourceError, match="say noise= or privacy="):
+    with pytest.raises(SourceError, match="pass noise= or privacy="):
         Copy.open(path)
     with pytest.raises(CornerwaveError):
         Copy.open(np.ones((3, 1)))
@@ -60,7 +60,7 @@ def test_a_copy_without_metadata_needs_its_noise(tmp_path: Path) -> None:
 
 def test_the_copy_and_its_reader_must_agree(released: Path) -> None:
     Copy.open(released / "copy.parquet", noise=1.0)
-    with pytest.raises(LevelError, match=r"says noise 1\.0, you say 2\.0"):
+    with pytest.raises(LevelError, match=r"states noise 1\.0, but noise 2\.0 was given"):
         Copy.open(released / "copy.parquet", noise=2.0)
 
 
@@ -138,22 +138,22 @@ def test_what_cannot_be_undone_is_warned_of_by_name(field: dict[str, object], wh
 
 def test_ranks_are_refused_by_name() -> None:
     copy = Copy.open(pa.table({"x": [1.0, 2.0]}), metadata=_said(transform="rank"))
-    with pytest.raises(ColumnError, match="'x': perturbed on the ranks"):
+    with pytest.raises(ColumnError, match="'x': perturbed on the rank scale"):
         copy.mean()
 
 
 def test_questions_that_have_no_answer() -> None:
     copy = Copy.open(pa.table({"x": [1.0, 2.0], "c": ["u", "v"], "n": [1.0, None]}), noise=1.0)
     for ask, what in (
-        (lambda: copy.mean(["c"]), "categories; ask for frequencies"),
-        (lambda: copy.frequencies("x"), "holds numbers"),
+        (lambda: copy.mean(["c"]), "not numeric; use frequencies"),
+        (lambda: copy.frequencies("x"), "numeric, not a category"),
         (lambda: copy.mean(["nobody"]), "no column 'nobody'"),
         (lambda: copy.mean(["n"]), "fewer than two rows"),
         (lambda: copy.mean(of="sample"), "'table' or 'population'"),
-        (lambda: copy.two_way("c", "c"), "two columns"),
+        (lambda: copy.two_way("c", "c"), "needs two columns"),
         (lambda: copy.mean(["x"])["nobody"], "no label"),
         (lambda: copy.covariance(["x"])["x"], "pair of labels"),
-        (lambda: Copy.open(np.ones((2, 2)), noise=1.0, names=["a"]), "1 names for 2"),
+        (lambda: Copy.open(np.ones((2, 2)), noise=1.0, names=["a"]), "1 names given for 2"),
     ):
         with pytest.raises(ColumnError, match=what):
             ask()

@@ -9,8 +9,8 @@ from miner_world import ALPHA, noisy, normal_reach
 
 from cornerwave.errors import ColumnError
 from cornerwave.miner import Copy, Distribution
-from cornerwave.miner.distribution import BINS, reconstruct
-from cornerwave.miner.likelihood import GAP, Mixture
+from cornerwave.miner._distribution import BINS, cell_kernel, reconstruct
+from cornerwave.miner._mixture import GAP, Mixture
 
 
 def _bimodal(rows: int, seed: int) -> np.ndarray:
@@ -30,7 +30,7 @@ def _distance(found: Distribution, X: np.ndarray) -> float:
 
 def _through_noise(found: Distribution, at: np.ndarray, deviation: float) -> np.ndarray:
     """P(X + W <= at) for X as it was reconstructed, by the midpoints of fine cells."""
-    fine = np.linspace(found.edges[0], found.edges[-1], 2001)
+    fine = np.linspace(found.edges[0], found.edges[-1], 601)
     cells = np.append(np.diff(found.cdf(fine) - _points(found, fine)), found.mass)
     middle = np.append((fine[1:] + fine[:-1]) / 2, found.atoms)
     below = [[NormalDist(x, deviation).cdf(y) for x in middle] for y in at]
@@ -114,33 +114,40 @@ def test_intervals_of_masses_cover() -> None:
     assert naive / tables < least
 
 
+def _parts(rows: int, seed: int) -> Mixture:
+    counts, bins, edges = _grid_table(rows, seed)
+    A = np.maximum(_kernel(bins, edges, 2.0).T, 1e-300)
+    return Mixture(counts[counts > 0], A[counts > 0])
+
+
 def test_the_greatest_likelihood_is_one() -> None:
     """The gap is a proof: EM, which climbs without end, never passes it by more."""
-    counts, bins, edges = _grid_table(3000, 1)
-    A = np.maximum(_kernel(bins, edges, 2.0).T, 1e-300)
-    parts = Mixture(counts[counts > 0], A[counts > 0])
-    theta, greatest, gap = parts.greatest()
-    assert theta.sum() == pytest.approx(1.0)
-    assert 0 <= gap <= GAP
-    em = np.full(len(theta), 1 / len(theta))
-    for _ in range(5000):
-        em = em * (parts.A.T @ (parts.counts / (parts.A @ em))) / parts.counts.sum()
-    best = float(parts.counts @ np.log(parts.A @ em))
-    assert best - GAP <= greatest <= best + GAP
+    parts = _parts(3000, 1)
+    assert parts.best.theta.sum() == pytest.approx(1.0)
+    assert parts.best.converged
+    em = parts.smooth(tolerance=-1.0, most_steps=5000)
+    assert em.height - GAP <= parts.best.height <= em.height + GAP
+
+
+def test_each_step_raises_the_likelihood_towards_the_greatest() -> None:
+    parts = _parts(3000, 2)
+    found = [parts.smooth(tolerance=0.0, most_steps=steps) for steps in (1, 2, 5, 20, 100, 3000)]
+    assert not any(weights.converged for weights in found)
+    left = [parts.best.height - weights.height for weights in found]
+    assert left == sorted(left, reverse=True)
+    assert left[0] > 1.0 > 2 * GAP > left[-1]
+    for weights in found:  # the height is that of the weights, by the formula
+        f = parts.A @ weights.theta
+        assert weights.height == pytest.approx(float(parts.counts @ np.log(f)), abs=1e-6)
 
 
 def test_the_shortfall_is_what_is_left_to_the_greatest_likelihood() -> None:
     counts, bins, edges = _grid_table(3000, 2)
-
-    def shortfall(steps: int) -> float:
-        found = reconstruct(
-            counts, bins, deviation=2.0, edges=edges, tolerance=0.0, most_steps=steps
-        )
-        return found.shortfall
-
-    left = [shortfall(steps) for steps in (1, 10, 100, 3000)]
-    assert left == sorted(left, reverse=True)
-    assert left[0] > 1.0 > 2 * GAP > left[-1]
+    found = reconstruct(counts, bins, deviation=2.0, edges=edges)
+    fit = found.probability @ _kernel(bins, edges, 2.0)
+    left = _parts(3000, 2).best.height - counts @ np.log(fit)
+    assert found.converged
+    assert found.shortfall == pytest.approx(left, abs=2 * GAP)
 
 
 def test_more_rows_bring_it_closer() -> None:
@@ -149,24 +156,6 @@ def test_more_rows_bring_it_closer() -> None:
         return _distance(Copy.open(noisy(X, noise=0.25, seed=1), noise=0.25).distribution("0"), X)
 
     assert distance(400_000) < distance(1000)
-
-
-def test_each_step_raises_the_likelihood_and_it_stops_by_its_rule() -> None:
-    bins = np.linspace(-4, 4, 81)
-    counts = np.histogram(noisy(_bimodal(5000, 3), noise=1.0, seed=3).clip(-4, 4), bins)[0]
-    edges = np.linspace(-4, 4, 41)
-
-    def likelihood(steps: int) -> float:
-        found = reconstruct(
-            counts.astype(float), bins, deviation=2.0, edges=edges, tolerance=0.0, most_steps=steps
-        )
-        assert not found.converged
-        assert found.steps == steps
-        again = found.probability @ _kernel(bins, edges, 2.0)
-        return float(counts @ np.log(again))
-
-    heights = [likelihood(steps) for steps in (1, 2, 5, 20, 100)]
-    assert np.all(np.diff(heights) > 0)
 
 
 def _kernel(bins: np.ndarray, edges: np.ndarray, deviation: float) -> np.ndarray:
@@ -182,10 +171,8 @@ def _kernel(bins: np.ndarray, edges: np.ndarray, deviation: float) -> np.ndarray
 
 
 def test_the_kernel_is_the_mean_over_a_cell() -> None:
-    from cornerwave.miner.distribution import _spread_out
-
     bins, edges = np.linspace(-3, 3, 13), np.linspace(-2, 2, 9)
-    assert np.allclose(_spread_out(bins, edges, 0.7), _kernel(bins, edges, 0.7).T, atol=1e-4)
+    assert np.allclose(cell_kernel(bins, edges, 0.7), _kernel(bins, edges, 0.7).T, atol=1e-4)
 
 
 def test_a_kept_column_is_its_histogram() -> None:

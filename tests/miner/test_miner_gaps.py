@@ -1,6 +1,5 @@
 """Copies that a vault released of tables with gaps: missing, hidden, pooled, drawn together."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import pytest
 from miner_world import agrees, coverage, covers
 
 from cornerwave import Vault
-from cornerwave.errors import ColumnError
-from cornerwave.miner import Copy, Estimates, reading
-from cornerwave.miner.categories import two_way
-from cornerwave.miner.groups import Sums, group_means
+from cornerwave.miner import Copy, Estimates, find_labels
+from cornerwave.miner._blocks import column_blocks
+from cornerwave.miner._means import GroupSums, group_means
+from cornerwave.miner._shares import count_labels, two_way
 
 ROWS = 120_000
 COMMON = 5
@@ -124,13 +123,13 @@ def test_gaps_do_not_bias_what_is_told(copy: Copy, table: dict[str, np.ndarray])
 
 def test_pi_from_the_rows_at_hand_would_be_biased(copy: Copy, table: dict[str, np.ndarray]) -> None:
     a, b = copy.columns["a"], copy.columns["b"]
-    counts, labels, _ = copy._counts([a, b])
+    counts, labels, _ = count_labels(copy.source, [a, b])
     naive = two_way(counts, (labels[0], labels[1]), (a, b), "table")
     assert not agrees(naive, _pairs(table["a"], table["b"], (3, 3)))
-    found = reading.find_labels(copy.source, [a])
-    sums = Sums.of(reading.group_blocks(copy.source, copy.columns["x"], a, found), 3)
+    x, found = copy.columns["x"], find_labels(copy.source, [a])
+    sums = GroupSums.of(column_blocks(copy.source, [x, a], found), x, a, 3)
     at_hand = replace(sums, whole=sums.count)
-    naive = group_means(at_hand, ("0", "1", "2"), copy.columns["x"], a, "table")
+    naive = group_means(at_hand, ("0", "1", "2"), x, a, "table")
     assert not agrees(naive, _means(table["x"], table["a"], 3))
 
 
@@ -160,16 +159,6 @@ def test_intervals_cover_in_copies_with_gaps(tmp_path: Path) -> None:
     assert covers(shares, tables), shares
 
 
-def test_a_pool_beside_missing_values_in_an_old_copy_is_refused() -> None:
-    said = {"role": "category", "base": "uniform", "pooled": True, "missing": "shown"}
-    table = pa.table({"n": pa.array([1, 2, None]), "t": ["u", "(other)", None]})
-    metadata = {"noise": 1.0, "columns": {"n": said, "t": {**said, "categories": 2}}}
-    copy = Copy.open(table, metadata=metadata)
-    with pytest.raises(ColumnError, match="'n': rare values left as missing beside missing ones"):
-        copy.frequencies("n")
-    assert copy.frequencies("t").labels == (("(other)", "u"),)
-
-
 def _texts() -> pa.Table:
     rng = np.random.default_rng(3)
     code = rng.choice(np.array(["01234", "1234", "", "nan"]), 400)
@@ -188,17 +177,6 @@ def test_a_csv_tells_the_same_as_a_parquet_file(tmp_path: Path) -> None:
             assert other.labels == whole.labels
             assert np.array_equal(other.value, whole.value)
     assert told[1].frequencies("code").labels == (("", "01234", "1234", "nan"),)
-
-
-def test_a_csv_of_an_older_version_has_its_types_inferred(tmp_path: Path) -> None:
-    dataset = Vault.create(tmp_path / "vault").register("t", _texts(), categorical=["n"])
-    path = dataset.release(to="partner", privacy=0.5).write(tmp_path / "c.csv")
-    beside = Path(f"{path}.meta.json")
-    said = json.loads(beside.read_text())
-    for known in said["columns"].values():
-        del known["type"]
-    beside.write_text(json.dumps(said))
-    assert Copy.open(path).frequencies("n").labels == (tuple(range(9)),)
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view()], ids=str)

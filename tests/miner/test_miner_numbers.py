@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from miner_world import agrees, coverage, covers, noisy
 
 from cornerwave import Vault
-from cornerwave.miner import Column, Copy, Estimates
-from cornerwave.miner.covariance import growth, undo
+from cornerwave.miner import Copy, CopyColumn, Estimates
+from cornerwave.miner._covariance import growth, undo
 
 NAMES = ["a", "b", "c"]
 MIX = np.array([[1.0, 0.0, 0.0], [0.8, 0.6, 0.0], [-0.5, 0.4, 1.2]])
@@ -127,7 +127,7 @@ def test_a_kept_column_has_no_noise_and_its_covariances_do_not_grow() -> None:
 
 @given(noise=st.floats(0.01, 100), kept=st.lists(st.booleans(), min_size=3, max_size=3))
 def test_undo_inverts_the_growth_of_covariances(noise: float, kept: list[bool]) -> None:
-    columns = [Column(str(i), True, 0.0 if keep else noise) for i, keep in enumerate(kept)]
+    columns = [CopyColumn(str(i), True, 0.0 if keep else noise) for i, keep in enumerate(kept)]
     K = _population()
     perturbed = ~np.array(kept)
     C = K + noise * K * np.outer(perturbed, perturbed)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from miner_world import agrees, noisy, normal_reach
 
 from cornerwave.errors import BiasWarning
-from cornerwave.miner import Column, Copy, Estimates
-from cornerwave.miner.histograms import bins_of
-from cornerwave.miner.rounding import original_variance, rounded_variance, unrounded
+from cornerwave.miner import Copy, CopyColumn, Estimates
+from cornerwave.miner._covariance import original_variance, rounded_variance, unrounded
+from cornerwave.miner._distribution import bins_of
 
 NAMES = ["x", "z"]
 
@@ -123,7 +123,7 @@ def test_steps_that_are_wide_beside_the_noise_are_warned_of(ask: str) -> None:
     """Rounding keeps noise to itself, so covariances between two such columns shrink."""
     X = _whole(200_000, 0.5, seed=8)
     told = _told(_rounded(X, 0.2, seed=9), 0.2)
-    with pytest.warns(BiasWarning, match="'x', 'z': rounded to steps that are wide"):
+    with pytest.warns(BiasWarning, match="'x', 'z': the rounding step is too wide"):
         ASK[ask](told)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BiasWarning)
@@ -140,15 +140,21 @@ def test_means_and_a_kept_column_are_not_warned_of() -> None:
 
 
 def test_a_step_on_the_own_scale_is_none_on_the_scale_of_logs() -> None:
-    column = Column("x", True, noise=1.0, transform="log1p", rounded=1.0)
+    column = CopyColumn("x", True, noise=1.0, transform="log1p", rounded=1.0)
     assert unrounded(np.array([[2.0]]), [column])[0, 0] == 2.0
 
 
-@given(low=st.integers(-1000, 1000), steps=st.integers(1, 3000), step=st.sampled_from([0.01, 1.0]))
-def test_bins_lie_between_the_steps(low: int, steps: int, step: float) -> None:
-    bins = bins_of((low * step, (low + steps) * step), step)
+@given(
+    low=st.integers(-1000, 1000),
+    steps=st.integers(1, 3000),
+    step=st.sampled_from([0.01, 1.0]),
+    finest=st.sampled_from([0.0, 0.4, 30.0]),
+)
+def test_bins_lie_between_the_steps(low: int, steps: int, step: float, finest: float) -> None:
+    bins = bins_of((low * step, (low + steps) * step), step, finest)
     values = np.arange(low, low + steps + 1) * step
     assert len(bins) <= 401
+    assert np.diff(bins).min() >= min(finest, steps * step) * (1 - 1e-9)
     assert bins[0] < values[0]
     assert bins[-1] > values[-1]
     away = np.abs(bins[:, None] - values[None, :]).min(axis=1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.noise import MISSING, thresholds
 from cornerwave.table import Choices, decide
-from cornerwave.table.categories import Categories, freeze
+from cornerwave.table.categories import Categories, freeze_categories
 from cornerwave.table.encoded import Encoded, tally
 from cornerwave.table.fingerprint import MISSING_BITS
 from cornerwave.table.rare import MOST_CATEGORIES, OTHER, check_number
@@ -69,7 +69,7 @@ def frozen(columns, **choices):
         choices["together"] = (tuple(columns),)
     choices.setdefault("categorical", tuple(columns))
     schema = decide(table.schema, Choices(**choices))
-    return freeze(tuple(columns), tally(encoded(columns)), schema, table.schema)
+    return freeze_categories(tuple(columns), tally(encoded(columns)), schema, table.schema)
 
 
 def there_and_back(columns, **choices):

@@ -12,8 +12,8 @@ from cornerwave.table import fingerprint as module
 from cornerwave.table.fingerprint import (
     Fingerprint,
     bits_of_floats,
+    key_ids,
     marks,
-    row_ids,
 )
 from tests import twins
 
@@ -34,14 +34,14 @@ def of(columns, ids=None, start=0):
     return Fingerprint.of(ids, columns, SECRET)
 
 
-def key_ids(count):
-    return row_ids(pa.array([f"k{number}" for number in range(count)]), SECRET, "k")
+def row_ids(count):
+    return key_ids(pa.array([f"k{number}" for number in range(count)]), SECRET, "k")
 
 
 @given(TABLES)
 @settings(deadline=None)
 def test_equals_the_twin(columns):
-    for ids in (position_ids(3, len(columns[0])), key_ids(len(columns[0]))):
+    for ids in (position_ids(3, len(columns[0])), row_ids(len(columns[0]))):
         assert np.array_equal(of(columns, ids).sums, twins.fingerprint_sums(ids, columns, SECRET))
     assert np.array_equal(marks(columns, SECRET), twins.mark_sums(columns, SECRET))
 
@@ -78,7 +78,7 @@ def test_any_one_cell_changes_it(columns, data):
     bit = data.draw(st.integers(0, 63))
     changed = [values.copy() for values in columns]
     changed[column][row] ^= np.uint64(1 << bit)
-    for ids in (None, key_ids(len(columns[0]))):
+    for ids in (None, row_ids(len(columns[0]))):
         assert str(of(changed, ids)) != str(of(columns, ids))
     assert not np.array_equal(marks(changed, SECRET), marks(columns, SECRET))
 
@@ -88,8 +88,8 @@ def test_order_counts_with_positions_and_not_with_keys():
     order = np.array([2, 0, 3, 1])
     shuffled = [column[order] for column in columns]
     assert str(of(shuffled)) != str(of(columns))
-    assert str(of(shuffled, key_ids(4)[order])) == str(of(columns, key_ids(4)))
-    assert str(of(shuffled, key_ids(4))) != str(of(columns, key_ids(4)))
+    assert str(of(shuffled, row_ids(4)[order])) == str(of(columns, row_ids(4)))
+    assert str(of(shuffled, row_ids(4))) != str(of(columns, row_ids(4)))
     assert np.array_equal(marks(shuffled, SECRET), marks(columns, SECRET))
 
 
@@ -123,14 +123,14 @@ def test_every_nan_is_one_missing_value():
 
 def test_missing_keys_are_refused_without_saying_more():
     with pytest.raises(ColumnError, match="'k' has 2 missing values"):
-        row_ids(pa.array(["CANARY", None, None]), SECRET, "k")
+        key_ids(pa.array(["CANARY", None, None]), SECRET, "k")
 
 
 def test_a_key_is_its_text_in_any_type():
-    text = row_ids(pa.array(["1", "20"]), SECRET, "k")
+    text = key_ids(pa.array(["1", "20"]), SECRET, "k")
     for same in (
         pa.array([1, 20]),
         pa.array([1, 20], pa.uint8()),
         pa.array(["1", "20"]).dictionary_encode(),
     ):
-        assert np.array_equal(row_ids(same, SECRET, "k"), text)
+        assert np.array_equal(key_ids(same, SECRET, "k"), text)

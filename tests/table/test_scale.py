@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -99,7 +98,7 @@ def test_the_knots_are_averages_of_equal_shares_at_normal_scores():
     scale = rank_scale(x, "c")
     assert len(scale.knots) == KNOTS
     means = np.arange(2550.0).reshape(KNOTS, -1).mean(axis=1)
-    scores = [NormalDist().inv_cdf((k + 0.5) / KNOTS) for k in range(KNOTS)]
+    scores = [round(NormalDist().inv_cdf((k + 0.5) / KNOTS), 12) for k in range(KNOTS)]
     assert np.array_equal(scale.knots, np.stack([means, scores], axis=1))
 
 
@@ -145,7 +144,6 @@ def test_a_third_of_zeros():
     )
     next_value = min(value for value, _ in scale.knots if value > 0)
     assert (scale.backward(zero) <= module.RISE * next_value).all()
-    assert (replace(scale, sloping=False).backward(zero) == 0).all()
     share = (x[x > 0] - scale.backward(t[x > 0])) / x[x > 0]
     assert np.median(np.abs(share)) < 1e-9  # lines go both ways
 
@@ -172,8 +170,6 @@ def test_rank_goes_both_ways_and_ends_at_the_outermost_knots():
     within = x[(x > values[0]) & (x < values[-1])]
     assert np.allclose(scale.backward(scale.forward(within, "c")), within, rtol=1e-9)
     assert scale.forward(floats([-1e9, 1e9]), "c").tolist() == [scores[0], scores[-1]]
-    level = replace(scale, sloping=False)
-    assert level.backward(floats([-99, 99])).tolist() == [values[0], values[-1]]
     beyond = scale.backward(scores[-1] + np.arange(3.0)) - values[-1]
     slope = (values[-1] - values[-2]) / (scores[-1] - scores[-2])
     assert beyond == pytest.approx(module.RISE * slope * np.arange(3.0), rel=1e-6)
@@ -192,7 +188,9 @@ def test_no_two_scores_become_one_value(zeros):
     for centre in (-40.0, -3.0, -1.0, 0.0, 2.0, 3.0, 40.0):
         near = centre + np.arange(1000) * 2.0**-24
         assert (np.diff(scale.backward(near)) > 0).all()
-    assert (np.diff(replace(scale, sloping=False).backward(3.0 + np.arange(9.0))) == 0).all()
+    # the negative control: lines through the knots alone are level where values repeat
+    values, scores = np.array(scale.knots).T
+    assert (np.diff(np.interp(3.0 + np.arange(9.0), scores, values)) == 0).all()
 
 
 def test_on_the_rank_scale_a_column_is_nearly_normal():

@@ -15,7 +15,6 @@
     guesses     how well are they guessed?
 
     report      words and tables                      fields      JSON
-    page, picture   one HTML page
 
 The measured audit imports no key and no ledger: an auditor has neither.
 """

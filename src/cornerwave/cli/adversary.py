@@ -40,9 +40,9 @@ def audit(
     with progress("Auditing") as advance:
         found = run(source, copies, key=key, progress=advance)
     if html is not None:
-        from cornerwave.audit.page import render
+        from cornerwave.pages import audit_page
 
-        write_text(html, render(found))
+        write_text(html, audit_page(found))
     if as_json:
         print_json(to_json(found))
     else:

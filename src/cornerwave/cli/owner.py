@@ -352,7 +352,7 @@ def report(
     vault: VaultOption = None,
 ) -> None:
     """Write a web page about a dataset: who holds what, what it reveals, what it costs."""
-    from cornerwave.report import write_report
+    from cornerwave.pages import write_report
 
     dataset = open_vault(vault).dataset(name, source=source)
     with progress("Reporting", dataset.frozen.rows) as advance:

@@ -30,7 +30,7 @@ from cornerwave.experiments import (
 )
 from cornerwave.experiments._drawing import Drawing
 from cornerwave.experiments._part import Columns, Result, Setting
-from cornerwave.experiments.page import Picture, page
+from cornerwave.pages import Picture, reproduction_page
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,14 @@ def reproduce(
             for file, columns in results[name].numbers.items():
                 _write(out / f"{file}.csv", _csv(columns).encode())
     _write(out / "verdicts.json", _json(results).encode())
-    _write(out / "index.html", page(results, pictures, setting).encode())
+    page = reproduction_page(results, pictures, data=_data(setting), paper=_fig1.PAPER)
+    _write(out / "index.html", page.encode())
     return results
+
+
+def _data(setting: Setting) -> str:
+    table, columns = setting.table, ", ".join(setting.table.columns)
+    return f"table {table.name}: {len(table.rows):,} rows of {columns}; seed {setting.seed}"
 
 
 def _run(part: Part, setting: Setting, progress: Callable[[float], None]) -> Result:

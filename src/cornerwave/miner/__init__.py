@@ -1,14 +1,34 @@
-"""What the recipient of a copy runs: unbiased answers about the original, with intervals.
+"""What a recipient runs on a copy: unbiased estimates about the original, with intervals.
 
     copy ──read──> blocks ──add up──> moments, counts ──undo the noise──> estimates
 
-Knows the copy and its metadata, and imports no key, ledger or original.
+    Copy                open a copy and ask it; everything else is what it answers with
+    CopyColumn          what was done to one column (LOG1P, RANK: transforms before the noise)
+    Estimate, Estimates a value, or an array of them, with standard errors
+    Regression          coefficients and fit of a linear regression
+    Distribution        the reconstructed histogram of a numeric column
+    number_blocks, code_blocks, find_labels    the blocks and category labels of any source
+
+The package needs the copy and its metadata, and imports no key, ledger or original.
 """
 
-from cornerwave.miner.columns import Column
-from cornerwave.miner.copy import Copy
-from cornerwave.miner.distribution import Distribution
-from cornerwave.miner.estimate import Estimate, Estimates
-from cornerwave.miner.regression import Regression
+from cornerwave.miner._blocks import code_blocks, find_labels, number_blocks
+from cornerwave.miner._copy import Copy
+from cornerwave.miner._distribution import Distribution
+from cornerwave.miner._estimates import Estimate, Estimates
+from cornerwave.miner._metadata import LOG1P, RANK, CopyColumn
+from cornerwave.miner._regression import Regression
 
-__all__ = ["Column", "Copy", "Distribution", "Estimate", "Estimates", "Regression"]
+__all__ = [
+    "LOG1P",
+    "RANK",
+    "Copy",
+    "CopyColumn",
+    "Distribution",
+    "Estimate",
+    "Estimates",
+    "Regression",
+    "code_blocks",
+    "find_labels",
+    "number_blocks",
+]

@@ -22,6 +22,8 @@ from cornerwave.table._outputs import (
 )
 from cornerwave.table._schema import (
     CATEGORY,
+    KEPT,
+    KEY,
     MARGINAL,
     PERTURBED,
     UNIFORM,
@@ -55,6 +57,8 @@ from cornerwave.table._types import (
 __all__ = [
     "CATEGORY",
     "ENCODED_TEXT",
+    "KEPT",
+    "KEY",
     "MARGINAL",
     "METADATA_KEY",
     "PERTURBED",

@@ -82,9 +82,10 @@ class Categories:
         return arrays
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept, but for the values themselves."""
+        """Return what is kept in the ledger."""
         return {
             "columns": list(self.columns),
+            "values": [_packed(values) for values in self.values],
             "combinations": self.combinations.tolist(),
             "counts": list(self.counts),
             "base": self.base,
@@ -92,22 +93,18 @@ class Categories:
             "pooled": self.pooled,
         }
 
-    def packed_values(self) -> list[str]:
-        """Return the values of each column, with their types."""
-        return [_packed(values) for values in self.values]
-
     def hashed_values(self) -> list[str]:
         """Return what tells the values from any others, whatever library wrote them."""
         return [hash_texts(values, bytes(16)).tobytes().hex() for values in self.values]
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any], values: Sequence[str]) -> "Categories":
-        """Return what `to_json` and `packed_values` gave."""
+    def from_json(cls, kept: Mapping[str, Any]) -> "Categories":
+        """Return what `to_json` wrote."""
         columns = tuple(kept["columns"])
         combinations = np.array(kept["combinations"], dtype=np.int64).reshape(-1, len(columns))
         return cls(
             columns=columns,
-            values=tuple(_unpacked(text) for text in values),
+            values=tuple(_unpacked(text) for text in kept["values"]),
             combinations=combinations,
             counts=tuple(kept["counts"]),
             base=kept["base"],

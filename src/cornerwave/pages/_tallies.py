@@ -1,17 +1,21 @@
-"""The bins of a column's histograms: round numbers, found in the copies.
+"""How the values of a table are distributed: counts in bins and per label, in one pass.
 
-From the 1 % to the 99 % quantile of the noisiest copy, but at most three times as wide
-as the same range of the least noisy one; so no end of an axis is a cell of the original.
+The bins end at round numbers found in the copies: from the 1 % to the 99 % quantile of
+the noisiest copy, but at most three times as wide as the same range of the least noisy
+one. So no end of an axis is a cell of the original.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.miner import CopyColumn, code_blocks, number_blocks
+from cornerwave.table import Source
 from cornerwave.table.scale import Thinned
 
 BINS = 48
@@ -19,6 +23,10 @@ WIDEST = 3.0
 TAIL = 0.01
 SAMPLE = 1 << 14
 """Rows of a copy that its quantiles are taken from."""
+
+FEW = 5
+"""A label that fewer rows hold is not shown: it may identify a person."""
+MOST_LABELS = 10
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Axis:
         return self.first + self.step * np.arange(self.bins + 1, dtype=np.float64)
 
     def count(self, values: Floats) -> Ints:
-        """Return how many values lie in each bin; what is missing or beyond is in none."""
+        """Return how many values each bin holds, without missing values and those beyond."""
         places = np.floor((values[~np.isnan(values)] - self.first) / self.step)
         inside = places[(places >= 0) & (places < self.bins)].astype(np.int64)
         return np.bincount(inside, minlength=self.bins)
@@ -44,9 +52,14 @@ class Axis:
 def axes_of(blocks: Sequence[Iterable[Floats]], whole: Sequence[bool]) -> list[Axis]:
     """Return an axis per column from blocks (rows, columns) of the least and the most noisy copy.
 
-    Columns of `whole` numbers get bins that each hold as many of them.
+    Columns of `whole` numbers get bins that each hold equally many of them.
     """
-    samples = [_sample(copy, len(whole)) for copy in blocks]
+    samples = []
+    for copy in blocks:
+        sample = Thinned(len(whole), most=SAMPLE)
+        for block in copy:
+            sample.add(list(block.T))
+        samples.append(sample)
     return [
         axis_of([sample.column(i) for sample in samples], whole=is_whole)
         for i, is_whole in enumerate(whole)
@@ -76,6 +89,7 @@ def round_step(width: float, *, least: float = 0.0) -> float:
     """
     width = max(width, least, 1e-300)
     power = 10.0 ** math.floor(math.log10(width))
+    # 0.999: a width that is round already must not go to the next step by a rounding error
     found = next((m * power for m in (1, 2, 5) if m * power >= width * 0.999), 10 * power)
     return float(f"{found:.1g}")
 
@@ -96,8 +110,45 @@ def tick(value: float, unit: str | None) -> str:
     return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
-def _sample(blocks: Iterable[Floats], columns: int) -> Thinned:
-    sample = Thinned(columns, most=SAMPLE)
-    for block in blocks:
-        sample.add(list(block.T))
-    return sample
+@dataclass(frozen=True)
+class Tally:
+    """Counts per number column and bin, and per category column and label."""
+
+    rows: int
+    numbers: Mapping[str, Ints]
+    labels: Mapping[str, Ints]
+
+
+def tally(
+    source: Source,
+    axes: Mapping[str, tuple[CopyColumn, Axis]],
+    categories: Sequence[CopyColumn],
+    labels: Mapping[str, pa.Array],
+) -> Tally:
+    """Count the rows of a table in the bins of its numbers and under the labels given."""
+    rows = 0
+    numbers = {name: np.zeros(axis.bins, dtype=np.int64) for name, (_, axis) in axes.items()}
+    columns = [column for column, _ in axes.values()]
+    for block in number_blocks(source, columns) if columns else ():
+        rows += len(block)
+        for i, (name, (_, axis)) in enumerate(axes.items()):
+            numbers[name] += axis.count(block[:, i])
+    held = {column.name: np.zeros(len(labels[column.name]), np.int64) for column in categories}
+    seen = 0
+    for codes in code_blocks(source, categories, labels) if categories else ():
+        seen += len(codes)
+        for i, counts in enumerate(held.values()):
+            counts += np.bincount(codes[:, i][codes[:, i] >= 0], minlength=len(counts))
+    return Tally(max(rows, seen), numbers, held)
+
+
+def frequent(tallies: Sequence[Tally], name: str) -> list[int]:
+    """Return the places of the labels of a column that are rare in no table, in order."""
+    counts = np.array([table.labels[name] for table in tallies])
+    return [int(i) for i in np.flatnonzero((counts >= FEW).all(axis=0))]
+
+
+def most_frequent(tallies: Sequence[Tally], name: str) -> list[int]:
+    """Return the places of the labels to show, most frequent first."""
+    held = np.sum([table.labels[name] for table in tallies], axis=0)
+    return sorted(frequent(tallies, name), key=lambda i: (-held[i], i))[:MOST_LABELS]

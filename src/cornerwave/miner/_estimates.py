@@ -1,12 +1,12 @@
-"""What an answer looks like: a value, its standard error, and the interval they make.
+"""Estimates: a value, its standard error, and the confidence interval they make.
 
     value ± z(confidence) * standard error          z: the normal quantile
 
-Every estimate here is a smooth function of means over rows, so it is normal for many
-rows. `of` says what the interval is to cover: "table", the figure that the owner would
-compute from the original rows, or "population", the figure of what those rows are a
-sample of. Given the table, only the noise is random; the population's interval adds
-the table's own sampling error and is never the narrower one:
+Every estimate here is a smooth function of means over rows, so it is approximately normal
+for many rows. `of` is what the interval should cover: "table", the figure that the owner
+would compute from the original rows, or "population", the figure of the population that
+these rows are a sample of. Given the table only the noise is random; the population's
+interval adds the table's own sampling error:
 
     Var(estimate) = E[Var(estimate | table)] + Var(E[estimate | table])
 """
@@ -22,11 +22,12 @@ from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, LevelError
 
 Of = Literal["table", "population"]
+Labels = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number that the copy tells, and how far it may be off.
+    """An estimated number and its standard error.
 
     >>> low, high = Estimate(value=10.0, standard_error=1.0).interval(0.95)
     >>> round(low, 2), round(high, 2)
@@ -44,23 +45,30 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Numbers with labels: one tuple of labels per axis, arrays of that shape.
+    """An array of estimates, with one tuple of labels per axis.
 
-    Ask for one by its label, or by a pair of labels where there are two axes.
+    Index it by a label, or by a pair of labels if there are two axes.
 
     >>> means = Estimates((("age", "wage"),), np.array([40.0, 52.0]), np.array([0.5, 1.5]))
     >>> means["wage"]
     Estimate(value=52.0, standard_error=1.5)
     """
 
-    labels: tuple[tuple[Hashable, ...], ...]
+    labels: tuple[Labels, ...]
     value: Floats
     standard_error: Floats
+
+    @classmethod
+    def of(cls, labels: tuple[Labels, ...], value: Floats, variance: Floats) -> "Estimates":
+        """Make estimates from variances; a variance that came out negative counts as 0."""
+        return cls(labels, value, np.sqrt(np.maximum(variance, 0.0)))
 
     def __getitem__(self, key: Any) -> Estimate:
         wanted = (key,) if len(self.labels) == 1 else key
         if not (isinstance(wanted, tuple) and len(wanted) == len(self.labels)):
-            raise ColumnError("two axes: ask by a pair of labels, as in estimates['a', 'b']")
+            raise ColumnError(
+                "these estimates have two axes: give a pair of labels, as in estimates['a', 'b']"
+            )
         for label, known in zip(wanted, self.labels, strict=True):
             if label not in known:
                 raise ColumnError(f"no label {label!r} among {len(known)}; see .labels")
@@ -73,11 +81,6 @@ class Estimates:
         return self.value - reach, self.value + reach
 
 
-def estimates(labels: tuple[tuple[Hashable, ...], ...], value: Floats, variance: Any) -> Estimates:
-    """Make estimates from variances; one that sampling error made negative counts as 0."""
-    return Estimates(labels, value, np.sqrt(np.maximum(variance, 0.0)))
-
-
 def check_of(of: str) -> None:
     """Raise ColumnError unless `of` is "table" or "population"."""
     if of not in get_args(Of):
@@ -85,7 +88,7 @@ def check_of(of: str) -> None:
 
 
 def normal_quantile(confidence: float) -> float:
-    """Return how many standard errors hold this share. Raises LevelError unless in (0, 1)."""
+    """Return z with P(|N(0, 1)| <= z) = confidence. Raises LevelError unless in (0, 1)."""
     if not 0 < confidence < 1:
-        raise LevelError(f"confidence must lie strictly between 0 and 1, not {confidence!r}")
+        raise LevelError(f"confidence must be strictly between 0 and 1, not {confidence!r}")
     return NormalDist().inv_cdf((1 + confidence) / 2)

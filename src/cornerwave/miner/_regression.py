@@ -1,26 +1,26 @@
-"""Linear regression on a copy: coefficients of the original, with standard errors.
+"""Linear regression on a copy: the original's coefficients, with standard errors.
 
-Numbers alone: b = K_ff^-1 K_fz, and the copy's covariance is (1 + v) K, so both sides
-grow by one factor that cancels. Noise shaped like K leaves coefficients as they are;
-independent noise per column would shrink them.
+Numbers only: b = K_ff^-1 K_fz, and the copy's covariance is (1 + v) K, so the factor
+cancels. Noise shaped like K leaves coefficients unchanged; independent noise per column
+would shrink them.
 
-Categories enter by their indicators d (the first label is the reference). With
-retention q the copy's covariances are those of the original times
+Categories enter as indicators d of all labels but the first, the reference. With retention
+q the copy's covariances are those of the original times
 
     number, number  1 + v      number, indicator  q      indicators of two columns  q_A q_B
 
-(1 for two columns drawn together from their own joint law), and within a column
-Cov = diag(P) - P P' with P from `categories`. Undo each, then solve: C_ff b = C_fz.
+(1 for two columns drawn together from their own joint distribution), and within a column
+Cov = diag(P) - P P' with P from `_shares`. Undo each factor, then solve C_ff b = C_fz.
 
-Standard errors. Let psi = f (z - b'f) be the original's influence, V its variance, and
-u the same from the copy's rows with each product scaled as above. Given the original
-row, E[u_j] = (1 - p_j) psi_j, p_j = v/(1+v) for a perturbed predictor of a perturbed
-target and 0 otherwise: K is the table's own, and moves with it. So
+Standard errors. Let psi = f (z - b'f) be the original's influence, V its variance, and u
+the same from the copy's rows with each product scaled as above. Given the original row,
+E[u_j] = (1 - p_j) psi_j with p_j = v/(1+v) for a perturbed predictor of a perturbed target
+and 0 otherwise, because K is the table's own and moves with it. So
 
-    n Cov(C b | table) = Var(u) - (1 - p_j) V_jk (1 - p_k),      population: V more
+    n Cov(C b | table) = Var(u) - (1 - p_j) V_jk (1 - p_k),      population: plus V
 
-V is exact for numbers alone, by fourth cumulants, so the residual's variance may depend
-on the predictors. With categories it is taken as s^2 C, as in ordinary regression.
+For numbers only, V is exact (by fourth cumulants), so the residual's variance may depend on
+the predictors. With categories V is s^2 C, as in ordinary regression.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,12 +30,13 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
-from cornerwave.miner.categories import Labels, Refresh
-from cornerwave.miner.columns import MARGINAL, Column
-from cornerwave.miner.covariance import gather, growth
-from cornerwave.miner.estimate import Estimates, Of
-from cornerwave.miner.rounding import unrounded, warn_of_coarse
+from cornerwave.miner._blocks import ColumnLabels, column_blocks
+from cornerwave.miner._covariance import gather, growth, unrounded, warn_of_coarse
+from cornerwave.miner._estimates import Estimates, Of
+from cornerwave.miner._metadata import CopyColumn
+from cornerwave.miner._shares import Refresh
 from cornerwave.moments import RANK_TOLERANCE, Moments
+from cornerwave.table import MARGINAL, Source
 
 INTERCEPT = "(intercept)"
 
@@ -44,21 +45,22 @@ INTERCEPT = "(intercept)"
 class Feature:
     """A column of the design: a number, or the indicator of a category's label."""
 
-    column: Column
+    column: CopyColumn
     label: object = None
+    code: int = 0
 
     @property
     def name(self) -> str:
-        """What its coefficient is called."""
+        """The name of its coefficient."""
         return self.column.name if self.column.is_number else f"{self.column.name}={self.label}"
 
 
 @dataclass(frozen=True)
 class Regression:
-    """A fitted line; `coefficients` begin with the intercept.
+    """A fitted regression; the first of the `coefficients` is the intercept.
 
-    `r_squared` is the share of the target's variance that it explains in the original,
-    `residual_variance` the variance that it leaves.
+    `r_squared` and `residual_variance` are the explained share and the rest of the target's
+    variance in the original; `rows` counts the rows used.
 
     >>> from cornerwave.miner import Copy
     >>> Y = np.array([[0.0, 1.0], [1.0, 3.0], [2.0, 5.0], [3.0, 7.0]])
@@ -76,6 +78,8 @@ class Regression:
 
 @dataclass(frozen=True)
 class _Fit:
+    """The solved equations; `scale` turns the copy's covariances into the original's, C."""
+
     features: Sequence[Feature]
     moments: Moments
     mean: Floats
@@ -84,8 +88,47 @@ class _Fit:
     slopes: Floats
 
     @property
+    def columns(self) -> list[CopyColumn]:
+        return [feature.column for feature in self.features]
+
+    @property
     def residual_variance(self) -> float:
         return max(float(self.C[-1, -1] - self.slopes @ self.C[:-1, -1]), 0.0)
+
+    @property
+    def r_squared(self) -> float:
+        total = float(self.C[-1, -1])
+        return 1 - self.residual_variance / total if total > 0 else 0.0
+
+
+def design(columns: Sequence[CopyColumn], labels: ColumnLabels) -> list[Feature]:
+    """Return the features of these columns; a category's first label is the reference."""
+    features: list[Feature] = []
+    for column in columns:
+        if column.is_number:
+            features.append(Feature(column))
+            continue
+        known = labels[column.name].to_pylist()
+        if len(known) < 2:
+            raise ColumnError(f"{column.name!r}: a predictor needs at least two categories")
+        features += [Feature(column, label, code) for code, label in enumerate(known) if code]
+    return features
+
+
+def feature_blocks(
+    source: Source, features: Sequence[Feature], labels: ColumnLabels
+) -> Iterator[Floats]:
+    """Yield blocks (rows, features) of the rows in which no column is missing."""
+    columns = list({feature.column.name: feature.column for feature in features}.values())
+    for block in column_blocks(source, columns, labels):
+        values = []
+        for feature in features:
+            cells = block[feature.column.name]
+            if not feature.column.is_number:
+                cells = np.where(cells < 0, np.nan, cells == feature.code)
+            values.append(cells)
+        rows = np.column_stack(values)
+        yield rows[~np.isnan(rows).any(axis=1)]
 
 
 def regress(
@@ -93,27 +136,33 @@ def regress(
 ) -> Regression:
     """Fit the last feature on the others; `blocks` yields rows (., features), none missing.
 
-    Raises ColumnError if the predictors cannot be told apart.
+    Raises ColumnError if the predictors are linearly dependent.
     """
     fit = _solve(gather(blocks(), [feature.name for feature in features]), features)
-    inner = _inner(blocks(), fit)
+    spread = _spread(fit, _influence_variance(blocks(), fit), of)
+    intercept = fit.mean[-1] - fit.slopes @ fit.mean[:-1]
+    names = (INTERCEPT, *(feature.name for feature in features[:-1]))
+    coefficients = Estimates.of(
+        (names,), np.concatenate([[intercept], fit.slopes]), np.diag(spread) / fit.moments.rows
+    )
+    return Regression(
+        features[-1].name, coefficients, fit.r_squared, fit.residual_variance, fit.moments.rows
+    )
+
+
+def _spread(fit: _Fit, inner: Floats, of: Of) -> Floats:
+    """Return n Cov(coefficients), the intercept first: a sandwich of C^-1 around Cov(C b)."""
     V = _original(inner, fit)
-    S = _semidefinite(inner - _damped(fit, V))
+    noise = np.array([column.noise for column in fit.columns])
+    privacy = noise / (1 + noise) * (noise[-1] > 0)
+    keeps = np.append(1.0, 1 - privacy[:-1])
+    S = _semidefinite(inner - V * np.outer(keeps, keeps))
     if of == "population":
         S = S + _semidefinite(V)
     back = np.linalg.inv(fit.C[:-1, :-1])
     outer = np.zeros_like(S)
     outer[0, 0], outer[0, 1:], outer[1:, 1:] = 1.0, -fit.mean[:-1] @ back, back
-    spread = outer @ S @ outer.T / fit.moments.rows
-    intercept = fit.mean[-1] - fit.slopes @ fit.mean[:-1]
-    target = features[-1].name
-    names = (INTERCEPT, *(feature.name for feature in features[:-1]))
-    error = np.sqrt(np.maximum(np.diag(spread), 0.0))
-    coefficients = Estimates((names,), np.concatenate([[intercept], fit.slopes]), error)
-    explained = 1 - fit.residual_variance / fit.C[-1, -1] if fit.C[-1, -1] > 0 else 0.0
-    return Regression(
-        target, coefficients, float(explained), fit.residual_variance, fit.moments.rows
-    )
+    return np.asarray(outer @ S @ outer.T)
 
 
 def _solve(moments: Moments, features: Sequence[Feature]) -> _Fit:
@@ -134,19 +183,19 @@ def _solve(moments: Moments, features: Sequence[Feature]) -> _Fit:
 
 
 def scales(features: Sequence[Feature]) -> Floats:
-    """Return by what each covariance of the copy is multiplied to be the original's."""
+    """Return the factors that turn the copy's covariances into the original's."""
     columns = [feature.column for feature in features]
     q = np.array([column.retention for column in columns])
     scale = 1 / np.outer(q, q) / growth(columns)
     for i, one in enumerate(columns):
         for j, other in enumerate(columns):
-            # drawn from their own joint law: Refresh refuses any other
+            # drawn from their own joint distribution; Refresh refuses any other joint draw
             if other.name in one.together and other.name != one.name:
                 scale[i, j] = 1.0
     return np.asarray(scale)
 
 
-def _inner(blocks: Iterator[Floats], fit: _Fit) -> Floats:
+def _influence_variance(blocks: Iterator[Floats], fit: _Fit) -> Floats:
     """Return Var(u) over the copy's rows, the intercept first."""
     moments = Moments.of(np.empty((0, len(fit.features))))
     for block in blocks:
@@ -166,7 +215,7 @@ def _influence(block: Floats, fit: _Fit) -> Floats:
             alone[:, members] /= column.retention
         within = fit.scale[np.ix_(members, members)] * weights[members][:, None]
         u[:, members] -= centred[:, members] * (centred[:, members] @ within)
-        # d(diag P - P P') b
+        # within a column use the derivative of diag(P) - P P' along d, times b
         P, b, d = fit.mean[members], weights[members], alone[:, members]
         u[:, members] += d * b - d * (P @ b) - np.outer(d @ b, P)
     return np.column_stack([alone @ weights, u[:, :-1]])
@@ -174,29 +223,21 @@ def _influence(block: Floats, fit: _Fit) -> Floats:
 
 def _original(inner: Floats, fit: _Fit) -> Floats:
     """Return V, the variance of psi in the original, the intercept first."""
-    columns = [feature.column for feature in fit.features]
     left = fit.residual_variance
     V = np.zeros_like(inner)
     V[0, 0], V[1:, 1:] = left, left * fit.C[:-1, :-1]
-    if not all(column.noise for column in columns):
+    if not all(column.noise for column in fit.columns):
         return V
-    # E_copy[f f' e^2] = k + (1+v)^2 s^2 C and E[f f' psi^2] = k + s^2 C, one cumulant k
-    grown = float(growth(columns)[0, 0])
+    # with e = z - b'f: E[f f' e^2] = k + s^2 C, in the copy k + (1+v)^2 s^2 C, with the same
+    # fourth cumulant k; inner is the copy's divided by (1+v)^2
+    grown = float(growth(fit.columns)[0, 0])
     V[1:, 1:] = inner[1:, 1:] * grown**2 - (grown**2 - 1) * V[1:, 1:]
     V[0, 1:] = V[1:, 0] = inner[0, 1:] * grown
     return V
 
 
-def _damped(fit: _Fit, V: Floats) -> Floats:
-    columns = [feature.column for feature in fit.features]
-    noise = np.array([column.noise for column in columns])
-    privacy = noise / (1 + noise) * (noise[-1] > 0)
-    keeps = np.append(1.0, 1 - privacy[:-1])
-    return np.asarray(V * np.outer(keeps, keeps))
-
-
 def _by_column(features: Sequence[Feature]) -> list[list[int]]:
-    """Return the places of the indicators of each category column."""
+    """Return the positions of the indicators of each category column."""
     places: dict[str, list[int]] = {}
     for place, feature in enumerate(features):
         if not feature.column.is_number:
@@ -209,7 +250,7 @@ def _with_rest(shares: Floats) -> Floats:
 
 
 def _semidefinite(matrix: Floats) -> Floats:
-    """Return the matrix with what sampling error made negative set to 0."""
+    """Return the matrix with eigenvalues that sampling error made negative set to 0."""
     size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
@@ -221,20 +262,6 @@ def _check_rank(C: Floats) -> None:
     size = np.sqrt(np.maximum(np.diag(C), 0.0))
     if not (size > 0).all() or np.linalg.eigvalsh(C / np.outer(size, size))[0] <= RANK_TOLERANCE:
         raise ColumnError(
-            "the predictors cannot be told apart: one is constant, follows from the others, or "
+            "the predictors are linearly dependent: one is constant or follows from the others, or "
             "the copy is too small or too noisy; leave some out"
         )
-
-
-def design(columns: Sequence[Column], labels: Callable[[str], Labels]) -> list[Feature]:
-    """Return the features of these columns; a category's first label is the reference."""
-    features: list[Feature] = []
-    for column in columns:
-        if column.is_number:
-            features.append(Feature(column))
-            continue
-        known = labels(column.name)
-        if len(known) < 2:
-            raise ColumnError(f"{column.name!r}: a predictor needs at least two categories")
-        features += [Feature(column, label) for label in known[1:]]
-    return features

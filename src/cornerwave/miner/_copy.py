@@ -1,0 +1,221 @@
+"""A copy as its recipient sees it: open it, ask it.
+
+copy = Copy.open("partner.parquet")
+copy.mean()["wage"].interval(0.95)
+
+It needs only the copy and its metadata: no key, no ledger, no original.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cornerwave.errors import ColumnError
+from cornerwave.levels import Level
+from cornerwave.miner import _covariance, _means, _regression, _shares
+from cornerwave.miner._blocks import column_blocks, find_labels, number_blocks
+from cornerwave.miner._distribution import (
+    CELLS,
+    CONFIDENCE,
+    Distribution,
+    distribution_of,
+)
+from cornerwave.miner._estimates import Estimate, Estimates, Of, check_of
+from cornerwave.miner._metadata import (
+    LOG1P,
+    RANK,
+    CopyColumn,
+    columns_of,
+    level_of,
+    open_copy,
+    quoted,
+    table_of,
+    warn_of_bias,
+)
+from cornerwave.miner._regression import Regression
+from cornerwave.moments import Moments
+from cornerwave.table import Source
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A noisy copy of a table, and unbiased estimates about the original.
+
+    Intervals cover the figure of the population that the table's rows are a sample of, or
+    with `of="table"` that of the table itself.
+
+    >>> Y = np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 1.0], [3.0, 3.0]])
+    >>> copy = Copy.open(Y, noise=1.0, names=["age", "wage"])
+    >>> copy.mean()["age"].value, round(copy.covariance()["age", "wage"].value, 3)
+    (3.0, -0.333)
+    """
+
+    source: Source = field(repr=False)
+    level: Level
+    columns: Mapping[str, CopyColumn]
+
+    @classmethod
+    def open(
+        cls,
+        what: Any,
+        *,
+        noise: float | None = None,
+        privacy: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> "Copy":
+        """Open a path, a frame, an Arrow table, or an array (rows, columns) with `names`.
+
+        A released copy carries its metadata. Otherwise give `noise`, `privacy`, or
+        `metadata` as a release writes it. Raises SourceError if the noise is unknown, and
+        LevelError if it is not what the metadata states.
+        """
+        source, stated = open_copy(
+            table_of(what, names) if isinstance(what, np.ndarray) else what, metadata
+        )
+        is_given = noise is not None or privacy is not None
+        given = Level.of(noise=noise, privacy=privacy) if is_given else None
+        level = level_of(source, stated, given)
+        return cls(source, level, columns_of(source.schema, level.noise, stated))
+
+    def mean(self, columns: Sequence[str] | None = None, *, of: Of = "population") -> Estimates:
+        """Return the mean of numeric columns, by default of all."""
+        check_of(of)
+        chosen = self._numbers(columns)
+        return _covariance.mean(self._moments(chosen), chosen, of)
+
+    def original_mean(self, column: str, *, of: Of = "population") -> Estimate:
+        """Return the mean of a column on its original scale, even if perturbed as log1p."""
+        check_of(of)
+        [chosen] = self._numbers([column])
+        if chosen.transform != LOG1P:
+            return self.mean([column], of=of)[column]
+        blocks = number_blocks(self.source, [chosen])
+        tilted = _means.Tilted.of(blocks, self._moments([chosen]))
+        return _means.original_mean(tilted, chosen.noise, of, column)
+
+    def covariance(
+        self, columns: Sequence[str] | None = None, *, of: Of = "population"
+    ) -> Estimates:
+        """Return the covariance matrix of numeric columns, by default of all."""
+        return _covariance.covariance(*self._second(columns, of))
+
+    def correlation(
+        self, columns: Sequence[str] | None = None, *, of: Of = "population"
+    ) -> Estimates:
+        """Return the correlation matrix of numeric columns, by default of all."""
+        return _covariance.correlation(*self._second(columns, of))
+
+    def frequencies(self, column: str, *, of: Of = "population") -> Estimates:
+        """Return the share of each category among the rows that have one."""
+        check_of(of)
+        chosen = self._category(column)
+        counts, [labels], _ = _shares.count_labels(self.source, [chosen])
+        return _shares.frequencies(counts, labels, chosen, of)
+
+    def two_way(self, first: str, second: str, *, of: Of = "population") -> Estimates:
+        """Return the share of each pair of categories of two columns."""
+        check_of(of)
+        if first == second:
+            raise ColumnError(f"a two-way table needs two columns; {first!r} was given twice")
+        pair = self._category(first), self._category(second)
+        counts, labels, whole = _shares.count_labels(self.source, pair)
+        return _shares.two_way(counts, (labels[0], labels[1]), pair, of, (whole[0], whole[1]))
+
+    def group_means(self, number: str, *, by: str, of: Of = "population") -> Estimates:
+        """Return the mean of a number in each category of another column."""
+        check_of(of)
+        [chosen], category = self._numbers([number]), self._category(by)
+        found = find_labels(self.source, [category])
+        blocks = column_blocks(self.source, [chosen, category], found)
+        sums = _means.GroupSums.of(blocks, chosen, category, len(found[by]))
+        return _means.group_means(sums, tuple(found[by].to_pylist()), chosen, category, of)
+
+    def distribution(
+        self,
+        column: str,
+        *,
+        support: tuple[float, float] | None = None,
+        atoms: Sequence[float] = (),
+        cells: int = CELLS,
+        confidence: float = CONFIDENCE,
+    ) -> Distribution:
+        """Return the reconstructed distribution of a numeric column, on its original scale.
+
+        `support` is the known range of the original, `atoms` are values that many rows may
+        share, such as 0; `confidence` is that of the intervals of their masses.
+        """
+        [chosen] = self._numbers([column])
+        return distribution_of(
+            self.source,
+            chosen,
+            self._moments([chosen]),
+            support=support,
+            atoms=atoms,
+            cells=cells,
+            confidence=confidence,
+        )
+
+    def regression(self, target: str, *, on: Sequence[str], of: Of = "population") -> Regression:
+        """Return the linear regression of a number on numbers and categories.
+
+        It uses the rows in which none of them is missing.
+        """
+        check_of(of)
+        if not on or len({target, *on}) != len(on) + 1:
+            raise ColumnError("a regression needs predictors, each given once, without the target")
+        [outcome] = self._numbers([target])
+        predictors = [self._column(name) for name in on]
+        warn_of_bias(predictors)
+        found = find_labels(self.source, [c for c in predictors if not c.is_number])
+        features = _regression.design([*predictors, outcome], found)
+        return _regression.regress(
+            lambda: _regression.feature_blocks(self.source, features, found), features, of
+        )
+
+    def _column(self, name: str) -> CopyColumn:
+        if name not in self.columns:
+            raise ColumnError(f"no column {name!r}; the copy has {quoted(self.columns)}")
+        if self.columns[name].transform == RANK:
+            raise ColumnError(
+                f"{name!r}: perturbed on the rank scale, and only the owner can map ranks to "
+                "values; leave the column out, or ask for a copy with another transform"
+            )
+        return self.columns[name]
+
+    def _numbers(self, names: Sequence[str] | None) -> list[CopyColumn]:
+        if isinstance(names, str):
+            names = [names]
+        if names is None:
+            names = [name for name, column in self.columns.items() if column.is_number]
+        chosen = [self._column(name) for name in names]
+        if not chosen:
+            raise ColumnError("no numeric columns were given, or the copy has none")
+        if wrong := [column.name for column in chosen if not column.is_number]:
+            raise ColumnError(f"{quoted(wrong)}: not numeric; use frequencies() for categories")
+        warn_of_bias(chosen)
+        return chosen
+
+    def _category(self, name: str) -> CopyColumn:
+        column = self._column(name)
+        if column.is_number:
+            raise ColumnError(f"{name!r}: numeric, not a category; use distribution()")
+        return column
+
+    def _moments(self, columns: Sequence[CopyColumn]) -> Moments:
+        names = [column.name for column in columns]
+        return _covariance.gather(number_blocks(self.source, columns), names)
+
+    def _second(
+        self, names: Sequence[str] | None, of: Of
+    ) -> tuple[Moments, _covariance.Fourth | None, list[CopyColumn]]:
+        """Return the moments of numeric columns; fourth moments only for a population."""
+        check_of(of)
+        chosen = self._numbers(names)
+        moments = self._moments(chosen)
+        if of == "table":
+            return moments, None, chosen
+        blocks = number_blocks(self.source, chosen)
+        return moments, _covariance.Fourth.of(blocks, moments), chosen

@@ -1,0 +1,245 @@
+"""The distribution of one numeric column, reconstructed from its copy.
+
+On a grid: the copy falls into bins j, the original into cells i of probability theta_i, and
+the noise is normal with the known variance s^2 = v/(1+v) Var(Y):
+
+    A_ji = P(Y in bin j | X uniform in cell i)
+
+theta is estimated by EM (Agrawal and Aggarwal, PODS 2001), see `_mixture`. EM stops at the
+first step that raises the log-likelihood of the whole copy by less than 0.005; further
+steps would fit the copy's random fluctuations. `shortfall` is how much is left to the
+greatest likelihood; a few units are chance. More rows give more steps and finer detail, but
+slowly: deconvolution from normal noise converges logarithmically.
+
+Through the noise an atom looks like a narrow peak beside it, so the copy does not determine
+which of the two it is. `mass_interval` holds all masses with which some histogram fits;
+`mass` is the one with which the smooth estimate fits best. (EM with a free mass would stop
+near its starting value.)
+
+A rounded column is counted in bins whose edges lie halfway between its steps. Rounding
+moves no value to another bin, so it needs no correction here.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cornerwave.arrays import Floats
+from cornerwave.errors import ColumnError
+from cornerwave.miner._blocks import number_blocks
+from cornerwave.miner._covariance import undo
+from cornerwave.miner._metadata import LOG1P, CopyColumn
+from cornerwave.miner._mixture import Mixture, MixtureWeights
+from cornerwave.moments import Moments
+from cornerwave.table import Source
+
+CELLS = 120
+BINS = 400
+CONFIDENCE = 0.95
+FINEST = 0.25
+"""The narrowest bin in standard deviations of the noise: finer bins add 0.5 % of information."""
+REACH = 6.0
+"""How many standard deviations from the mean a histogram covers."""
+SHARPEST = 1e-3
+"""The least standard deviation of the noise, in cells: a kept column has none."""
+GRID, ROUNDS = 7, 3
+"""A mass is sought on a grid of so many points, so many times, each around the last best."""
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A histogram with point masses: the reconstructed distribution of a column.
+
+    `edges` (cells + 1,) and `probability` (cells,) are the continuous part, `atoms` and
+    `mass` the values that many rows share, `mass_interval` (atoms, 2) the confidence
+    intervals of the masses. All probabilities sum to 1. `shortfall` is the difference from
+    the greatest log-likelihood; `converged` says whether EM met its stopping rule.
+
+    >>> flat = Distribution(np.array([0.0, 1.0, 2.0]), np.array([0.25, 0.25]),
+    ...                     np.array([0.0]), np.array([0.5]), np.array([[0.4, 0.6]]),
+    ...                     converged=True, shortfall=0.0)
+    >>> flat.cdf([-1.0, 0.0, 1.0]).tolist(), flat.quantile([0.25, 0.75]).tolist()
+    ([0.0, 0.5, 0.75], [0.0, 1.0])
+    """
+
+    edges: Floats
+    probability: Floats
+    atoms: Floats
+    mass: Floats
+    mass_interval: Floats
+    converged: bool
+    shortfall: float
+
+    @property
+    def density(self) -> Floats:
+        """Probability per unit in each cell."""
+        return np.asarray(self.probability / np.diff(self.edges))
+
+    @property
+    def mean(self) -> float:
+        """The mean of the reconstructed distribution."""
+        middle = (self.edges[1:] + self.edges[:-1]) / 2
+        return float(middle @ self.probability + self.atoms @ self.mass)
+
+    def cdf(self, x: Sequence[float] | Floats | float) -> Floats:
+        """Return P(X <= x), elementwise."""
+        at = np.asarray(x, dtype=np.float64)
+        cumulative = np.concatenate([[0.0], np.cumsum(self.probability)])
+        points = (self.mass * (self.atoms <= at[..., None])).sum(axis=-1)
+        return np.asarray(np.interp(at, self.edges, cumulative) + points)
+
+    def quantile(self, p: Sequence[float] | Floats | float) -> Floats:
+        """Return the smallest x with P(X <= x) >= p, elementwise, interpolated in a cell."""
+        x = np.unique(np.concatenate([self.edges, self.atoms]))
+        right = self.cdf(x)
+        at_x = (self.mass * (self.atoms == x[:, None])).sum(axis=-1)
+        # the cdf as a line through (x, left limit) and (x, right limit): atoms are vertical
+        heights = np.column_stack([right - at_x, right]).ravel()
+        return np.asarray(np.interp(np.asarray(p, dtype=np.float64), heights, np.repeat(x, 2)))
+
+
+def distribution_of(
+    source: Source,
+    column: CopyColumn,
+    moments: Moments,
+    *,
+    support: tuple[float, float] | None,
+    atoms: Sequence[float],
+    cells: int,
+    confidence: float,
+) -> Distribution:
+    """Return the reconstructed distribution of a column, on its original scale."""
+    is_log = column.transform == LOG1P
+    forward: Callable[[Floats], Floats] = np.log1p if is_log else np.asarray
+    middle, far = float(moments.mean[0]), REACH * float(moments.deviation[0])
+    seen = max(float(moments.lowest[0]), middle - far), min(float(moments.highest[0]), middle + far)
+    low, high = map(float, forward(np.array(support))) if support else seen
+    if not low < high:
+        raise ColumnError(
+            f"{column.name!r}: the column is constant, or the lower end of its support is not "
+            "below the upper one"
+        )
+    edges = np.linspace(low, high, cells + 1)
+    variance = column.noise * float(undo(moments.covariance, [column])[0, 0])
+    deviation = max(math.sqrt(max(variance, 0.0)), SHARPEST * (edges[1] - edges[0]))
+    bins = bins_of(seen, column.step, FINEST * deviation)
+    found = reconstruct(
+        _histogram(source, column, bins),
+        bins,
+        deviation=deviation,
+        edges=edges,
+        atoms=forward(np.array(atoms, dtype=np.float64)).tolist(),
+        confidence=confidence,
+    )
+    # an increasing transform keeps the probabilities of cells and atoms
+    back = np.expm1 if is_log else np.asarray
+    return replace(found, edges=back(found.edges), atoms=back(found.atoms))
+
+
+def reconstruct(
+    counts: Floats,
+    bins: Floats,
+    *,
+    deviation: float,
+    edges: Floats,
+    atoms: Sequence[float] = (),
+    confidence: float = CONFIDENCE,
+) -> Distribution:
+    """Return the distribution of X from counts (B,) of X + noise between `bins` (B + 1,).
+
+    `deviation` is the noise's standard deviation; `edges` (cells + 1,) is the grid of X.
+    The first and last bin extend to infinity.
+    """
+    points = np.asarray(atoms, dtype=np.float64)
+    seen, cells = counts > 0, len(edges) - 1
+    A = np.hstack([cell_kernel(bins, edges, deviation), _atom_kernel(bins, points, deviation)])
+    A = A[seen] + np.finfo(float).tiny  # a log-likelihood that is low, but finite
+    whole, spread = Mixture(counts[seen], A), Mixture(counts[seen], A[:, :cells])
+    intervals = [whole.interval(cells + i, confidence) for i in range(len(points))]
+
+    def smooth(mass: Floats) -> MixtureWeights:
+        return spread.smooth(A[:, cells:] @ mass, 1 - mass.sum())
+
+    mass = _best_masses(smooth, whole.best.theta[cells:], intervals)
+    found = smooth(mass)
+    return Distribution(
+        edges,
+        found.theta,
+        points,
+        mass,
+        np.array(intervals).reshape(-1, 2),
+        found.converged,
+        max(whole.best.height - found.height, 0.0),
+    )
+
+
+def _best_masses(
+    smooth: Callable[[Floats], MixtureWeights],
+    start: Floats,
+    intervals: Sequence[tuple[float, float]],
+) -> Floats:
+    """Return the masses with which the smooth estimate fits best, each within its interval."""
+    mass = start.copy()
+    for i, (low, high) in enumerate(intervals):
+        high = min(high, 1 - (mass.sum() - mass[i]))
+        for _ in range(ROUNDS):
+            tried = np.linspace(low, high, GRID)
+            heights = [smooth(np.where(np.arange(len(mass)) == i, m, mass)).height for m in tried]
+            best = int(np.argmax(heights))
+            low, high = tried[max(best - 1, 0)], tried[min(best + 1, GRID - 1)]
+        mass[i] = tried[best]
+    return mass
+
+
+def bins_of(seen: tuple[float, float], step: float, finest: float = 0.0) -> Floats:
+    """Return the edges of at most BINS bins, none narrower than `finest`.
+
+    The bins of a rounded column hold whole numbers of steps, its values in the middle.
+
+    >>> bins_of((0.0, 3.0), 1.0)
+    array([-0.5,  0.5,  1.5,  2.5,  3.5])
+    """
+    low, high = seen
+    most = min(BINS, max(math.floor((high - low) / finest), 1)) if finest else BINS
+    if not step:
+        return np.linspace(low, high, most + 1)
+    first, last = round(low / step), round(high / step)
+    width = math.ceil((last - first + 1) / most)
+    number = math.ceil((last - first + 1) / width)
+    return np.asarray((first - 0.5 + width * np.arange(number + 1)) * step)
+
+
+def _histogram(source: Source, column: CopyColumn, bins: Floats) -> Floats:
+    """Return counts (B,) between `bins` (B + 1,); values beyond count in the outermost bins."""
+    counts = np.zeros(len(bins) - 1)
+    for block in number_blocks(source, [column]):
+        values = np.clip(block[~np.isnan(block)], bins[0], bins[-1])
+        counts += np.histogram(values, bins)[0]
+    return counts
+
+
+def cell_kernel(bins: Floats, edges: Floats, deviation: float) -> Floats:
+    """Return P(X + noise in bin j | X uniform in cell i) (B, cells).
+
+    The mean over the cell of Phi(b - x) is a difference of G(z) = z Phi(z) + phi(z).
+    """
+    z = (bins[:, None] - edges[None, :]) / deviation
+    G = z * _phi(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    return _between((G[:, :-1] - G[:, 1:]) * deviation / np.diff(edges))
+
+
+def _atom_kernel(bins: Floats, values: Floats, deviation: float) -> Floats:
+    """Return P(value + noise in bin j) (B, values)."""
+    return _between(_phi((bins[:, None] - values[None, :]) / deviation))
+
+
+def _between(below: Floats) -> Floats:
+    below[0], below[-1] = 0.0, 1.0  # the outermost bins extend to infinity
+    return np.maximum(np.diff(below, axis=0), 0.0)
+
+
+def _phi(z: Floats) -> Floats:
+    erf = np.asarray(np.frompyfunc(math.erf, 1, 1)(z / math.sqrt(2)), dtype=np.float64)
+    return (1 + erf) / 2

@@ -1,0 +1,186 @@
+"""How a copy was made, from its metadata: its level, and what was done to each column.
+
+    perturbed  Y = X + W, W ~ N(0, noise K)                             numeric
+    category   retained with probability `retention`, else redrawn      category
+    kept       unchanged: noise 0, retention 1                          either
+    key        identifies rows; there is nothing to estimate            left out
+
+The metadata is inside a Parquet or Arrow file, beside a CSV, or given by the recipient.
+A field that it lacks has its default value.
+"""
+
+import json
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
+from cornerwave.levels import Level
+from cornerwave.table import (
+    CATEGORY,
+    KEPT,
+    KEY,
+    MARGINAL,
+    METADATA_KEY,
+    PERTURBED,
+    Source,
+    is_number,
+    open_source,
+    read_metadata,
+    type_named,
+)
+
+LOG1P, RANK = "log1p", "rank"
+Metadata = Mapping[str, Any]
+
+UNKNOWN_BIAS = "so estimates are biased, and the copy does not say by how much"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyColumn:
+    """A column of a copy and its perturbation.
+
+    `rounded` is the rounding step, 0 for none. A category that was not retained was drawn
+    from `base`: "marginal" (the column's own frequencies) or "uniform" over `categories`
+    values. Columns in `together` are one category whose values are their combinations.
+    """
+
+    name: str
+    is_number: bool
+    noise: float = 0.0
+    retention: float = 1.0
+    base: str = MARGINAL
+    categories: int | None = None
+    together: tuple[str, ...] = ()
+    transform: str | None = None
+    rounded: float = 0.0
+    clipped: bool = False
+    hides_missing: bool = False
+
+    @property
+    def step(self) -> float:
+        """The rounding step on the perturbed scale; a transform leaves no fixed step."""
+        return 0.0 if self.transform else self.rounded
+
+
+def open_copy(what: Any, metadata: Metadata | None) -> tuple[Source, Metadata | None]:
+    """Open a path or a frame; return it with its metadata, None if it has none."""
+    path = Path(what) if isinstance(what, str | Path) else None
+    if metadata is None and path and path.is_file():
+        metadata = read_metadata(path)
+    is_csv = path is not None and path.name.lower().endswith((".csv", ".csv.gz"))
+    source = open_source(what, _csv_types(metadata or {}) if is_csv else None)
+    inside = (source.schema.metadata or {}).get(METADATA_KEY)
+    return source, metadata or (json.loads(inside) if inside else None)
+
+
+def table_of(array: NDArray[Any], names: Sequence[str] | None) -> pa.Table:
+    """Return an array (rows, columns), or (rows,), as a table with these column names."""
+    if array.ndim not in (1, 2):
+        raise SourceError(f"the array must have 1 or 2 dimensions, not {array.ndim}")
+    array = array.reshape(len(array), -1)
+    names = [str(i) for i in range(array.shape[1])] if names is None else list(names)
+    if len(names) != array.shape[1]:
+        raise ColumnError(f"{len(names)} names given for {array.shape[1]} columns")
+    return pa.table([pa.array(column) for column in array.T], names=names)
+
+
+def level_of(source: Source, metadata: Metadata | None, given: Level | None) -> Level:
+    """Return the level of a copy, from its metadata or as given.
+
+    Raises SourceError if neither says it, LevelError if they disagree.
+    """
+    if metadata is None or "noise" not in metadata:
+        if given is None:
+            raise SourceError(
+                f"{source.name} has no metadata that states its noise: it is not a released copy, "
+                "or its .meta.json is missing; pass noise= or privacy="
+            )
+        return given
+    level = Level.of(noise=metadata["noise"])
+    if given is not None and not math.isclose(given.noise, level.noise, rel_tol=1e-9):
+        raise LevelError(
+            f"the copy's metadata states noise {level.noise!r}, but noise {given.noise!r} was "
+            "given; leave it out to use the metadata"
+        )
+    return level
+
+
+def columns_of(schema: pa.Schema, noise: float, metadata: Metadata | None) -> dict[str, CopyColumn]:
+    """Return the columns that can be asked about, in the copy's order.
+
+    Without metadata, numeric columns count as perturbed and all others as categories
+    with the base "marginal", which is how a release treats them by default.
+    """
+    metadata = metadata or {}
+    stated = metadata.get("columns", {})
+    retention = float(metadata.get("retention", (1 + noise) ** -0.5))
+    columns = {}
+    for field in schema:
+        known = stated.get(field.name, {})
+        role = known.get("role", PERTURBED if is_number(field.type) else CATEGORY)
+        if role == KEY:
+            continue
+        together = tuple(known.get("together") or ())
+        columns[field.name] = CopyColumn(
+            field.name,
+            is_number=role == PERTURBED or (role == KEPT and is_number(field.type)),
+            noise=noise if role == PERTURBED else 0.0,
+            retention=retention if role == CATEGORY else 1.0,
+            base=known.get("base") or MARGINAL,
+            categories=known.get("categories"),
+            together=together,
+            transform=known.get("transform"),
+            rounded=float(known.get("rounded") or 0.0),
+            clipped=bool(known.get("clipped")),
+            # a joint draw treats a missing cell as one more value of its combination
+            hides_missing=known.get("missing") == "hidden" or bool(together),
+        )
+    return columns
+
+
+def _csv_types(metadata: Metadata) -> dict[str, pa.DataType] | None:
+    """Return the types of a CSV copy's columns; None if the metadata lacks any of them."""
+    types = {name: _csv_type(known) for name, known in metadata.get("columns", {}).items()}
+    found = {name: type_ for name, type_ in types.items() if type_ is not None}
+    return found if found and len(found) == len(types) else None
+
+
+def _csv_type(known: Metadata) -> pa.DataType | None:
+    if "type" not in known:
+        return None
+    if known["role"] == PERTURBED and not known.get("rounded"):
+        return pa.float64()
+    type_ = type_named(known["type"])
+    return pa.string() if type_ in (pa.large_string(), pa.string_view()) else type_
+
+
+def warn_of_bias(columns: Iterable[CopyColumn]) -> None:
+    """Warn about columns, by name, that were changed in ways that cannot be undone."""
+    numbers = [column for column in columns if column.is_number]
+    for what, names in (
+        ("clipped to a range after the noise", [c.name for c in numbers if c.clipped]),
+        ("missing values were filled in", [c.name for c in numbers if c.hides_missing]),
+        (
+            "rounded after the transform was undone",
+            [c.name for c in numbers if c.rounded and c.transform],
+        ),
+    ):
+        warn_biased(names, f"{what}, {UNKNOWN_BIAS}")
+
+
+def warn_biased(names: Sequence[str], what: str) -> None:
+    """Issue a BiasWarning that names the columns, if there are any."""
+    if names:
+        warnings.warn(f"{quoted(names)}: {what}", BiasWarning, stacklevel=5)
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Return names as a list for a message."""
+    return ", ".join(repr(name) for name in names)

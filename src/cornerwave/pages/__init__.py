@@ -1,0 +1,22 @@
+"""Web pages: the owner's report, an audit, the reproduction of the paper.
+
+    write_report        the report on a dataset, for its owner or for others
+    audit_page          a measured audit
+    reproduction_page   statements of the paper with verdicts; Picture is one of its figures
+    Canvas              a drawing in SVG, as on all pages
+
+Each page is one HTML file that loads nothing, with one style sheet (`pages.css`) and no
+script.
+
+    _document           page kit: document, sections, tables
+    _canvas, _charts    SVG kit: a canvas; share charts, histograms, bars, meters
+    _tallies, _answers  distributions and estimates of one table
+    _comparison         the copies and the original of a report
+"""
+
+from cornerwave.pages._audit_page import audit_page
+from cornerwave.pages._canvas import Canvas
+from cornerwave.pages._report_page import write_report
+from cornerwave.pages._reproduction_page import Picture, reproduction_page
+
+__all__ = ["Canvas", "Picture", "audit_page", "reproduction_page", "write_report"]
