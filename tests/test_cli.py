@@ -140,7 +140,7 @@ class TestInit:
     def test_makes_a_vault_and_never_replaces_it(self, run, tmp_path):
         result = run("init")
         assert result.code == 0
-        assert "Keep a copy in a safe place" in result.err
+        assert "Back it up in a safe place" in result.err
         assert (tmp_path / ".cornerwave" / "key").stat().st_mode & 0o777 == 0o600
         secret = (tmp_path / ".cornerwave" / "key").read_text().split(":")[1].strip()
         assert secret not in result.all
