@@ -140,7 +140,7 @@ class TestInit:
     def test_makes_a_vault_and_never_replaces_it(self, run, tmp_path):
         result = run("init")
         assert result.code == 0
-        assert "Keep a copy in a safe place" in result.err
+        assert "Back it up in a safe place" in result.err
         assert (tmp_path / ".cornerwave" / "key").stat().st_mode & 0o777 == 0o600
         secret = (tmp_path / ".cornerwave" / "key").read_text().split(":")[1].strip()
         assert secret not in result.all
@@ -541,7 +541,7 @@ class TestSaidTwice:
         ("options", "says"),
         [
             (["--key", "id", "--key", "age"], "--key names one column, not 2"),
-            (["--transform", "age=rank", "--transform", "age=log1p"], "--transform was said of"),
+            (["--transform", "age=rank", "--transform", "age=log1p"], "--transform names 'age'"),
             (["--drop", "id", "--together", "age, city"], "no column 'city'"),
         ],
     )
@@ -551,7 +551,7 @@ class TestSaidTwice:
 
     def test_release_refuses_two_bounds_of_a_column(self, registered, tmp_path):
         bounds = ("--clip", "age=0:9", "--clip", "age=0:99")
-        refused(registered, tmp_path, *RELEASE, *bounds, says="--clip was said of 'age' more than")
+        refused(registered, tmp_path, *RELEASE, *bounds, says="--clip names 'age' more than")
 
 
 class TestFiles:

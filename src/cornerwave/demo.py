@@ -1,4 +1,4 @@
-"""The demo: a real table, four levels, and what a coalition gains."""
+"""The demo: a real table, four levels, and what a coalition gains from them."""
 
 import shutil
 import tempfile
@@ -26,13 +26,13 @@ FOURTH = ("university", Level.of(privacy=0.6))
 
 
 def people() -> Path:
-    """Return the table that ships with the package: age and wage of 100,000 people."""
+    """Return the table that comes with the package: age and wage of 100,000 people."""
     with as_file(files("cornerwave") / "data" / "people.parquet") as path:
         return path
 
 
 def run(keep: Path | None = None) -> None:
-    """Run the demo in a temporary folder, or in one that stays."""
+    """Run the demo in a temporary folder, or in `keep`."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         _run(keep)
@@ -54,17 +54,17 @@ def _run(folder: Path) -> None:
     write_all([(release, copies[release.recipient]) for release in releases])
     console.print(f"Released three copies in one pass: {', '.join(THREE)}.")
     dataset.release(to=FOURTH[0], noise=FOURTH[1].noise).write(copies[FOURTH[0]])
-    console.print(f"Released a fourth on demand, between two of them: {FOURTH[0]}.\n")
+    console.print(f"Released a fourth copy later, at a level between two of them: {FOURTH[0]}.\n")
     console.print(_table(dataset, copies))
     console.print(
-        "\nEach number is the share of the variance that the best linear estimate fails to "
-        "recover. The coalition gets what its best member has; with independent noise it averages "
-        "the noise away."
+        "\nEach number is the share of variance that the best linear estimate cannot recover. "
+        "Together the four recover no more than the best of them alone. With independent noise "
+        "they would average the noise away."
     )
 
 
 def _table(dataset: Dataset, copies: dict[str, Path]) -> Table:
-    """Show what is hidden: as promised by the ledger, and as measured on the files."""
+    """Show what stays hidden: by the levels in the ledger, and measured on the files."""
     holdings = dataset.holdings
     table = Table(title="Hidden from", title_justify="left")
     for header in ("", "promised", "measured: age", "measured: wage"):

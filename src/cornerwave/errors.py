@@ -1,15 +1,15 @@
-"""What can go wrong, as one tree.
+"""All errors and warnings, as one tree.
 
     CornerwaveError
-    ├── LevelError          (ValueError)         a noise or privacy that cannot be
+    ├── LevelError          (ValueError)         an invalid noise or privacy
     ├── SourceError         (ValueError)         a table that cannot be read or perturbed
-    │   ├── ColumnError                          a column without a decision, or of no use
+    │   ├── ColumnError                          an undecided or unusable column
     │   ├── SourceChanged                        not the table that was registered
-    │   └── AlreadyRegistered                    values that another dataset perturbs already
-    ├── NoSuchDataset       (LookupError)        a dataset the vault does not hold
+    │   └── AlreadyRegistered                    the name or the values are taken
+    ├── NoSuchDataset       (LookupError)        no dataset of that name in the vault
     ├── NoSuchRecipient     (LookupError)        a recipient who holds no copy
-    ├── NoSuchExperiment    (LookupError)        a part of the reproduction that there is not
-    ├── ExtraMissing        (ImportError)        an optional part that is not installed
+    ├── NoSuchExperiment    (LookupError)        no part of that name in the reproduction
+    ├── ExtraMissing        (ImportError)        optional packages are not installed
     ├── VaultError          (RuntimeError)       the vault cannot be used
     │   ├── VaultMissing    (FileNotFoundError)
     │   ├── VaultExists     (FileExistsError)
@@ -18,10 +18,10 @@
     │   └── LedgerDamaged
     ├── OutputError         (OSError)            the copy cannot be written
     │   └── OutputExists    (FileExistsError)
-    └── Fault               (RuntimeError)       a fault of Cornerwave itself
+    └── Fault               (RuntimeError)       a bug in Cornerwave
 
-A message says what was given, what is allowed and what to do next. It never
-quotes a cell of a table or a byte of a key.
+A message says what was given, what is allowed and what to do next. It never quotes
+a cell of a table or a byte of a key.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from contextlib import contextmanager
 
 
 class CornerwaveError(Exception):
-    """Anything that Cornerwave refuses; its text is fit to be shown to a person.
+    """Anything that Cornerwave refuses; its message can be shown to users.
 
     `use` names the choices that help, as Python calls them: the command line adds its options.
     """
@@ -43,15 +43,15 @@ class CornerwaveError(Exception):
 
 
 class LevelError(CornerwaveError, ValueError):
-    """A noise or privacy outside its range."""
+    """The noise or privacy is outside its range."""
 
 
 class SourceError(CornerwaveError, ValueError):
-    """A table that cannot be read, or that cannot be perturbed."""
+    """The table cannot be read or perturbed."""
 
 
 class ColumnError(SourceError):
-    """A column without a decision, or one that cannot play the part it was given."""
+    """A column is undecided, or cannot be used as requested."""
 
 
 class SourceChanged(SourceError):
@@ -63,11 +63,11 @@ class AlreadyRegistered(SourceError):
 
 
 class NoSuchDataset(CornerwaveError, LookupError):
-    """The vault holds no dataset of that name."""
+    """The vault has no dataset of that name."""
 
 
 class NoSuchRecipient(CornerwaveError, LookupError):
-    """The ledger knows no copy of that recipient."""
+    """The recipient holds no copy."""
 
 
 class NoSuchExperiment(CornerwaveError, LookupError):
@@ -75,7 +75,7 @@ class NoSuchExperiment(CornerwaveError, LookupError):
 
 
 class ExtraMissing(CornerwaveError, ImportError):
-    """Something needs packages that come with an extra, and they are not installed."""
+    """A feature needs the packages of an extra that is not installed."""
 
 
 class VaultError(CornerwaveError, RuntimeError):
@@ -83,23 +83,23 @@ class VaultError(CornerwaveError, RuntimeError):
 
 
 class VaultMissing(VaultError, FileNotFoundError):
-    """There is no vault in that place."""
+    """There is no vault at this path."""
 
 
 class VaultExists(VaultError, FileExistsError):
-    """There is a vault in that place already."""
+    """There is already a vault at this path."""
 
 
 class WrongKey(VaultError, PermissionError):
-    """The key is not the one that this ledger was made with."""
+    """The key does not belong to this ledger."""
 
 
 class UnsafeKey(VaultError, ValueError):
-    """A key made from a seed, or not a key at all."""
+    """The key was made from a seed, or is not a key."""
 
 
 class LedgerDamaged(VaultError):
-    """The ledger cannot be read, or its seals do not fit its lines."""
+    """The ledger cannot be read, or was changed from outside."""
 
 
 class OutputError(CornerwaveError, OSError):
@@ -107,20 +107,20 @@ class OutputError(CornerwaveError, OSError):
 
 
 class OutputExists(OutputError, FileExistsError):
-    """There is a file in that place already."""
+    """There is already a file at this path."""
 
 
 class Fault(CornerwaveError, RuntimeError):
-    """A fault of Cornerwave itself: its kind and its place, without its words."""
+    """A bug in Cornerwave, reported by type and place, without its message."""
 
 
 class CornerwaveWarning(UserWarning):
-    """Something the owner should know, and decide about."""
+    """Something the owner should know and decide about."""
 
 
 @contextmanager
 def discreet() -> Iterator[None]:
-    """Turn any other error into a Fault: its words may quote a cell, its place does not."""
+    """Turn any other error into a Fault: its message may quote a cell, its place does not."""
     try:
         yield
     except (CornerwaveError, CornerwaveWarning):  # a warning, where warnings are errors
@@ -131,7 +131,7 @@ def discreet() -> Iterator[None]:
 
 
 def spelled(name: str) -> str:
-    """Return a column's name as it stands in a list within one line; quoted if it must be.
+    """Return a column's name for a list in one line, quoted if necessary.
 
     >>> [spelled(name) for name in ("age", "a,b", "")]
     ['age', "'a,b'", "''"]
@@ -141,8 +141,8 @@ def spelled(name: str) -> str:
 
 
 class SingularCovariance(CornerwaveWarning):
-    """Some columns are constant, or follow from others."""
+    """Some columns are constant, or linear functions of others."""
 
 
 class BiasWarning(CornerwaveWarning):
-    """An estimate from a copy that cannot be made unbiased."""
+    """An estimate from this copy cannot be made unbiased."""

@@ -1,13 +1,15 @@
-"""The command line. It imports what a command needs when the command runs.
+"""The command line. Each command imports what it needs when it runs.
 
     owner.py       init, register, inspect, ledger, coalition, report
     copies.py      release, again
     adversary.py   audit, attack
     researcher.py  demo, reproduce
-    options.py     what commands share; screen.py prints
+    options.py     shared options
+    screen.py      messages, tables, JSON, progress bars
 
-Exit codes: 0 done; 1 an audit found something; 2 refused, with one line that says why;
-3 a fault of Cornerwave itself, with the place but never the values.
+Exit codes: 0 done; 1 an audit found something, or the ledger does not know a copy;
+2 refused, with one line that says why; 3 a bug in Cornerwave, reported by its place in the
+code and never by values.
 """
 
 import sys
@@ -28,7 +30,7 @@ from cornerwave.version import __version__
 app = typer.Typer(
     name="cornerwave",
     help="Release one table to recipients you trust differently.",
-    epilog="Colluding recipients learn no more than the best single copy among them.",
+    epilog="Recipients who pool their copies learn no more than from the best single copy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,7 +44,7 @@ REFUSED, FAULT = 2, 3
 
 
 def main() -> None:
-    """Run a command; turn refusals into one line and faults into their place."""
+    """Run a command. Report a refusal in one line, and a bug by its place in the code."""
     warnings.showwarning = show_warning
     warnings.simplefilter("always", CornerwaveWarning)
     try:
@@ -56,7 +58,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(0)
     except Exception as error:
-        # A message or a local variable may hold a cell: name the kind and the place only.
+        # The message or a local variable may hold a cell: report only the type and the place.
         tell_places(f"internal fault ({type(error).__name__})", error)
         sys.exit(FAULT)
 

@@ -14,7 +14,7 @@ FOUND = 1
 
 
 class Method(StrEnum):
-    """How `attack` estimates the original."""
+    """The estimate that `attack` uses."""
 
     llse = "llse"
     bayes = "bayes"
@@ -29,10 +29,10 @@ def audit(
     key: AlignOption = None,
     as_json: JsonOption = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report as one web page too.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
     ] = None,
 ) -> None:
-    """Attack copies of a table, check their noise, and say what a coalition gains."""
+    """Attack copies of a table, check their noise and report what a coalition gains."""
     from cornerwave.audit import as_json as to_json
     from cornerwave.audit import audit as run
     from cornerwave.audit import findings, sections, verdict
@@ -58,14 +58,15 @@ def attack(
     copies: Annotated[list[Path], typer.Argument(help="The copies that the coalition holds.")],
     noise: Annotated[
         list[float] | None,
-        typer.Option(metavar="V", help="Noise of each copy, in order; else from their metadata."),
+        typer.Option(metavar="V", help="Noise of each copy, in order; default: its metadata."),
     ] = None,
     truth: Annotated[
-        Path | None, typer.Option(metavar="SOURCE", help="The original, to print the errors.")
+        Path | None,
+        typer.Option(metavar="SOURCE", help="The original table, to measure the error."),
     ] = None,
     key: AlignOption = None,
     method: Annotated[
-        Method, typer.Option(help="bayes and learned take known rows from --truth.")
+        Method, typer.Option(help="bayes and learned need --truth for known rows.")
     ] = Method.llse,
     out: Annotated[
         Path | None,
@@ -94,4 +95,4 @@ def attack(
         title = "Error, share of variance"
         print_table(title, ("column", f"{found.best} alone", "all together"), errors)
     if out is not None:
-        say(f"{out}: the estimate of {', '.join(map(spelled, found.columns))}")
+        say(f"Wrote {out}: estimates of {', '.join(map(spelled, found.columns))}")

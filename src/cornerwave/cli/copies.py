@@ -1,4 +1,4 @@
-"""`release` and `again`: who gets which level, and where to."""
+"""`release` and `again`: recipients, levels and output files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,39 +19,44 @@ if TYPE_CHECKING:
 def release(
     name: Annotated[str, typer.Argument(help="The dataset.")],
     to: Annotated[
-        list[str] | None, typer.Option(metavar="RECIPIENT", help="Who gets the copy (repeatable).")
+        list[str] | None,
+        typer.Option(metavar="RECIPIENT", help="Recipient of a copy (repeatable)."),
     ] = None,
     privacy: Annotated[
         list[float] | None,
-        typer.Option(metavar="P", help="Share of variance to hide, between 0 and 1; one per --to."),
+        typer.Option(metavar="P", help="Share of variance to hide, 0.001 to 0.999; one per --to."),
     ] = None,
     noise: Annotated[
         list[float] | None,
-        typer.Option(metavar="V", help="Noise as a multiple of the table's own covariance."),
+        typer.Option(metavar="V", help="Or noise, as a multiple of the table's covariance."),
     ] = None,
     out: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Where to; ends in .csv, .csv.gz, .parquet or .arrow; one per --to.",
+            help="Output file (.csv, .csv.gz, .parquet, .arrow), one per --to; or a directory.",
         ),
     ] = None,
     levels: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.toml", help="A batch: [[copy]] tables with to, privacy, out."),
+        typer.Option(
+            metavar="FILE.toml", help="Read recipients, levels and output files from a file."
+        ),
     ] = None,
     round_: Annotated[
         list[str] | None,
-        typer.Option("--round", metavar="COLUMN", help="Give a column its type back (repeatable)."),
+        typer.Option(
+            "--round", metavar="COLUMN", help="Round a column to its source type (repeatable)."
+        ),
     ] = None,
     clip: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=LO:HI", help="Keep a column within bounds (repeatable)."),
+        typer.Option(metavar="COLUMN=LO:HI", help="Clip a column to bounds (repeatable)."),
     ] = None,
     source: SourceOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads to use; all by default.")
+        int | None, typer.Option(min=1, help="Number of threads; default: all cores.")
     ] = None,
     vault: VaultOption = None,
 ) -> None:
@@ -76,21 +81,22 @@ def release(
 
 def again(
     name: Annotated[str, typer.Argument(help="The dataset.")],
-    recipient: Annotated[str, typer.Argument(help="Who holds the copy.")],
+    recipient: Annotated[str, typer.Argument(help="The recipient who holds the copy.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to; NAME-RECIPIENT.FORMAT here.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Output file; default: NAME-RECIPIENT.FORMAT."),
     ] = None,
     privacy: Annotated[
-        float | None, typer.Option(metavar="P", help="Which of several copies, by its privacy.")
+        float | None, typer.Option(metavar="P", help="Choose among several copies by privacy.")
     ] = None,
     noise: Annotated[
-        float | None, typer.Option(metavar="V", help="Which of several copies, by its noise.")
+        float | None, typer.Option(metavar="V", help="Choose among several copies by noise.")
     ] = None,
     source: SourceOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     vault: VaultOption = None,
 ) -> None:
-    """Make a recipient's copy once more from the ledger, byte for byte."""
+    """Make a recipient's copy again from the ledger, byte for byte."""
     from cornerwave.dataset import FRAME
     from cornerwave.levels import Level
     from cornerwave.table import format_of
@@ -106,20 +112,20 @@ def again(
         raise LevelError(_which(name, recipient, dataset.again(recipient)))
     [(copy, format_)] = held
     if format_ == FRAME and out is None:
-        raise OutputError("this copy was handed over in memory; name a file with --out")
+        raise OutputError("this copy was released as a frame in memory; name a file with --out")
     if out is not None and format_ not in (FRAME, format_of(out)):
-        raise OutputError(f"the copy is a .{format_} file; name one with that ending in --out")
+        raise OutputError(f"this copy is a .{format_} file; give --out the same ending")
     place = out or _outputs(name, [recipient], None)[0].with_suffix(f".{format_}")
     with progress("Releasing", dataset.frozen.rows) as advance:
         path = copy.write(place, force=force, progress=advance)
-    say(f"{path}: for {recipient}, privacy {copy.level.privacy:g}, as it was released")
+    say(f"{path}: for {recipient}, privacy {copy.level.privacy:g}, made again")
 
 
 def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> str:
     copies = ", ".join(f"privacy {copy.level.privacy:g} as {form}" for copy, form in held)
     return (
         f"{recipient!r} holds these copies of {name!r}: {copies}. Choose one with --privacy or "
-        "--noise, and with the ending of --out"
+        "--noise, or by the file ending of --out"
     )
 
 
@@ -131,18 +137,18 @@ def _requests(
     out: list[Path] | None,
     levels: Path | None,
 ) -> list[tuple[str, "Level", Path]]:
-    """Return (recipient, level, file) for each copy that was asked for."""
+    """Return (recipient, level, file) for each requested copy."""
     from cornerwave.levels import Level
 
     if levels is not None:
         if to or privacy or noise or out:
-            raise LevelError("--levels names everything; leave out --to, --privacy, --noise, --out")
+            raise LevelError("--levels replaces --to, --privacy, --noise and --out; leave them out")
         return _requests_in(levels, name)
     units, unit = (privacy, "privacy") if privacy else (noise, "noise")
     if not to or not units or (privacy and noise) or len(units) != len(to):
         raise LevelError(
-            "give each --to RECIPIENT one --privacy P, or each one --noise V; "
-            "for a mixture use --levels FILE.toml"
+            "give each --to RECIPIENT one --privacy P, or each of them one --noise V; "
+            "to mix the two, use --levels FILE.toml"
         )
     asked = [Level.of(**{unit: value}) for value in units]
     return list(zip(to, asked, _outputs(name, to, out), strict=True))
@@ -158,7 +164,7 @@ def _requests_in(path: Path, name: str) -> list[tuple[str, "Level", Path]]:
 
 
 def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
-    """Return a file per recipient: as named, or NAME-RECIPIENT.parquet in a directory."""
+    """Return one file per recipient: as given, or NAME-RECIPIENT.parquet in a directory."""
     if out and len(out) == len(to) and not any(path.is_dir() for path in out):
         return out
     if out and (len(out) > 1 or not out[0].is_dir()):
@@ -170,7 +176,7 @@ def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
 
 
 def _bounds(text: str) -> tuple[str, tuple[Any, Any]]:
-    example = "--clip COLUMN=LO:HI, with a number, a date (2020-01-31) or nothing for each bound"
+    example = "--clip COLUMN=LO:HI, where each bound is a number, a date (2020-01-31) or empty"
     name, value = pair(text, example)
     low, separator, high = value.partition(":")
     try:
@@ -178,7 +184,7 @@ def _bounds(text: str) -> tuple[str, tuple[Any, Any]]:
             raise ValueError
         return name, (_bound(low), _bound(high))
     except ValueError:
-        raise ColumnError(f"{text!r} is not of the form {example}") from None
+        raise ColumnError(f"{text!r} is invalid; write {example}") from None
 
 
 def _bound(written: str) -> Any:

@@ -1,4 +1,4 @@
-"""Options that commands share, and what their texts mean."""
+"""Options that several commands share, and how to parse them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 
 def columns(what: str) -> Any:
-    """Return an option that names columns, repeatable."""
+    """Return a repeatable option that takes a column."""
     return typer.Option(metavar="COLUMN", help=f"{what} (repeatable).")
 
 
@@ -25,50 +25,50 @@ VaultOption = Annotated[
     typer.Option(
         "--vault",
         metavar="DIR",
-        help="The vault's directory; else CORNERWAVE_VAULT, else .cornerwave here.",
+        help="Vault directory; default: CORNERWAVE_VAULT, or .cornerwave.",
     ),
 ]
 
 SourceOption = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="Where the registered table lies now, if it was moved."),
+    typer.Option(metavar="PATH", help="Where the registered table is now, if it was moved."),
 ]
 
 AlignOption = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Aligns the rows; by default their position does."),
+    typer.Option(metavar="COLUMN", help="Match rows by this column; default: by position."),
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def open_vault(vault: Path | None) -> "Vault":
-    """Open the vault that was named, by the option or by the environment."""
+    """Open the vault that the option or the environment names."""
     from cornerwave.owner import Vault, key_place, vault_place
 
     return Vault.open(vault_place(vault), key_file=key_place())
 
 
 def pair(text: str, example: str) -> tuple[str, str]:
-    """Return a column and what is said of it, from COLUMN=VALUE."""
+    """Split COLUMN=VALUE."""
     name, separator, value = text.rpartition("=")
     if not separator or not name:
-        raise ColumnError(f"{text!r} is not of the form {example}")
+        raise ColumnError(f"{text!r} is invalid; write {example}")
     return name, value
 
 
 def one(given: Columns, option: str) -> str | None:
-    """Return the column that an option names, which may name but one."""
+    """Return the column of an option that takes at most one."""
     if given and len(given) > 1:
-        raise ColumnError(f"{option} names one column, not {len(given)}; say one of them")
+        raise ColumnError(f"{option} names one column, not {len(given)}; give it once")
     return given[0] if given else None
 
 
 def by_column(pairs: Iterable[tuple[str, Value]], option: str) -> dict[str, Value]:
-    """Return what was said of each column. Raises ColumnError where it was said twice."""
+    """Return the value of each column. Raises ColumnError for a duplicate column."""
     said: dict[str, Value] = {}
     for name, value in pairs:
         if name in said:
-            raise ColumnError(f"{option} was said of {name!r} more than once; say it once")
+            raise ColumnError(f"{option} names {name!r} more than once; give it once")
         said[name] = value
     return said

@@ -1,4 +1,4 @@
-"""The owner's commands, but for `release`."""
+"""The owner's commands, except `release` and `again`."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -30,19 +30,19 @@ def init(
     ledger: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Keep the ledger in a database: postgresql://HOST/DATABASE."
+            metavar="URL", help="Keep the ledger in PostgreSQL: postgresql://HOST/DATABASE."
         ),
     ] = None,
     new_ledger: Annotated[
         bool,
         typer.Option(
             "--new-ledger",
-            help="The ledger is lost and has no backup: make an empty one for the key.",
+            help="Create an empty ledger for the existing key, if the ledger was lost.",
         ),
     ] = False,
     vault: VaultOption = None,
 ) -> None:
-    """Make a vault: a secret key and an empty ledger."""
+    """Create a vault: a secret key and an empty ledger."""
     from cornerwave.owner import KEY_FILE, Vault, key_place, vault_place
 
     made = Vault.create(
@@ -50,45 +50,45 @@ def init(
     )
     if new_ledger:
         say(
-            f"Made an empty ledger in {made.path}. Register the same tables with the same choices "
-            "to get the same copies again. Who held which copy before is lost."
+            f"Created an empty ledger for the vault {made.path}. Register the same tables with "
+            "the same choices to get the same copies. The record of who holds them is lost."
         )
         return
-    say(f"Made a vault in {made.path}")
+    say(f"Created a vault in {made.path}")
     say(
-        f"Its key is {key_place() or made.path / KEY_FILE}. Keep a copy in a safe place: without "
-        "it no copy can ever be made again, and anyone who has it can strip the noise."
+        f"Its key is {key_place() or made.path / KEY_FILE}. Back it up in a safe place: without "
+        "it no copy can be made again, and anyone who has it can remove the noise."
     )
 
 
 def register(
-    name: Annotated[str, typer.Argument(help="What the dataset will be called.")],
+    name: Annotated[str, typer.Argument(help="Name of the dataset.")],
     source: Annotated[
         Path,
         typer.Argument(help="CSV (also .gz), Parquet, Arrow/Feather, or a directory of Parquet."),
     ],
     key: Annotated[
         Columns,
-        typer.Option(metavar="COLUMN", help="Tells the rows apart, so that their order is free."),
+        typer.Option(metavar="COLUMN", help="Identifies the rows, so that their order is free."),
     ] = None,
     drop: Annotated[Columns, columns("Leave a column out")] = None,
-    keep: Annotated[Columns, columns("Release a column as it is")] = None,
+    keep: Annotated[Columns, columns("Release a column unchanged")] = None,
     categorical: Annotated[
         Columns, columns("Treat a column of whole numbers or dates as a category")
     ] = None,
     together: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B,...", help="Refresh categories as one draw (repeatable)."),
+        typer.Option(metavar="A,B,...", help="Refresh categories as one (repeatable)."),
     ] = None,
     uniform: Annotated[
-        Columns, columns("Refresh a category evenly, not from its own frequencies")
+        Columns, columns("Draw all values of a category with equal probability")
     ] = None,
     hide_missing: Annotated[Columns, columns("Hide which values of a column are missing")] = None,
     transform: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN=log1p|rank",
-            help="Perturb on a scale that draws the tail in (repeatable).",
+            help="Perturb a long-tailed column on another scale (repeatable).",
         ),
     ] = None,
     min_count: Annotated[
@@ -96,11 +96,13 @@ def register(
     ] = 0,
     schema: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.toml", help="All choices in a file; `inspect` drafts one."),
+        typer.Option(
+            metavar="FILE.toml", help="Read all choices from a file; `inspect` drafts one."
+        ),
     ] = None,
     vault: VaultOption = None,
 ) -> None:
-    """Register a table, once, before its first release."""
+    """Register a table before its first release."""
     from cornerwave.table import Choices
 
     choices = Choices(
@@ -129,8 +131,8 @@ def _registered(dataset: "Dataset") -> Iterator[str]:
     for what, groups in (
         ("perturbed", [(name,) for name in frozen.schema.perturbed]),
         ("refreshed", frozen.schema.categories),
-        ("kept as it is", [(name,) for name in frozen.schema.kept]),
-        ("key, released as it is", [(c.name,) for c in frozen.schema.shown if c.role == "key"]),
+        ("released unchanged", [(name,) for name in frozen.schema.kept]),
+        ("key, released unchanged", [(c.name,) for c in frozen.schema.shown if c.role == "key"]),
         ("missing values stay missing", [(name,) for name in frozen.missing]),
     ):
         if groups:
@@ -138,16 +140,16 @@ def _registered(dataset: "Dataset") -> Iterator[str]:
     for each in frozen.categories:
         if each.pooled:
             name = "+".join(map(spelled, each.columns))
-            yield f"  pooled: rare values of {name}, {each.counts[-1]:,} rows in all"
+            yield f"  pooled: rare values of {name}, {each.counts[-1]:,} rows in total"
 
 
 def inspect(
     source: Annotated[Path, typer.Argument(help="A table, as for `register`.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Write the draft here.")
+        Path | None, typer.Option(metavar="FILE.toml", help="Write the draft to a new file.")
     ] = None,
 ) -> None:
-    """Look at a table, and draft a schema file for `register`."""
+    """Look at a table and draft a schema file for `register`."""
     from cornerwave.inspection import draft
     from cornerwave.inspection import inspect as look
     from cornerwave.table import open_source
@@ -167,24 +169,24 @@ def inspect(
 
 
 def ledger(
-    name: Annotated[str | None, typer.Argument(help="One dataset; all by default.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One dataset; default: all.")] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(metavar="COPY", help="Does the ledger know this copy? (repeatable)"),
+        typer.Option(metavar="COPY", help="Check that the ledger knows a copy (repeatable)."),
     ] = None,
     head: Annotated[
-        bool, typer.Option("--head", help="Print the heads of the chains, to keep elsewhere.")
+        bool, typer.Option("--head", help="Print the head of each chain, to keep elsewhere.")
     ] = False,
     since: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="HEAD|FILE", help="Check that heads kept earlier are still in the ledger."
+            metavar="HEAD|FILE", help="Check that the ledger still has these heads (repeatable)."
         ),
     ] = None,
     as_json: JsonOption = False,
     vault: VaultOption = None,
 ) -> None:
-    """Show who holds which level since when; check the ledger against copies and heads."""
+    """Show who holds which copy since when; check the ledger against copies and heads."""
     opened = open_vault(vault)
     if head:
         for name_, text in opened.heads().items():
@@ -227,7 +229,7 @@ def _check_heads(vault: "Vault", lines: list[str]) -> None:
 
 
 def _lines(given: list[str]) -> list[str]:
-    """Return heads as they were given: each itself, or a file of them."""
+    """Return the lines of the given heads and files of heads."""
     lines: list[str] = []
     for text in given:
         if ":" in text and not Path(text).exists():
@@ -236,19 +238,23 @@ def _lines(given: list[str]) -> list[str]:
         try:
             lines += Path(text).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
-            raise VaultError(f"{text}: neither a head (ID:NUMBER:MAC) nor a file of them") from None
+            raise VaultError(
+                f"{text}: neither a head (ID:NUMBER:MAC) nor a file of heads"
+            ) from None
     return [line for line in lines if line.strip()]
 
 
 def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
-    """Say of each copy whether the ledger knows its dataset and level. Exits 1 if not."""
+    """Report whether the ledger knows each copy's dataset and level. Exits 1 if not."""
     from cornerwave.table import read_metadata
 
     unknown = 0
     for path in copies:
         stated = read_metadata(path)
         if stated is None:
-            raise SourceError(f"{path} does not say which dataset and level it is a copy of")
+            raise SourceError(
+                f"{path} has no metadata of Cornerwave, so its dataset and level are unknown"
+            )
         privacy, known = (
             stated["privacy"],
             [d.name for d in datasets if d.knows(stated["dataset"], stated["noise"])],
@@ -259,7 +265,7 @@ def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
             unknown += 1
             typer.echo(
                 f"{path}: NOT known, dataset {stated['dataset']} at privacy {privacy:g}; if this "
-                "vault made it, lines of the ledger were lost"
+                "vault made it, the ledger has lost lines"
             )
     if unknown:
         raise typer.Exit(1)
@@ -290,11 +296,11 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
 
 def coalition(
     name: Annotated[str, typer.Argument(help="The dataset.")],
-    recipients: Annotated[list[str], typer.Argument(help="Who pool their copies.")],
+    recipients: Annotated[list[str], typer.Argument(help="The recipients who pool their copies.")],
     as_json: JsonOption = False,
     vault: VaultOption = None,
 ) -> None:
-    """Say what recipients can recover together."""
+    """Show what recipients can recover together."""
     found = open_vault(vault).dataset(name).coalition(recipients)
     if as_json:
         print_json(
@@ -316,12 +322,12 @@ def coalition(
         [
             (f"best member alone ({found.best_member})", f"{found.best_privacy:.6g}"),
             ("all together", f"{found.joint_privacy:.6g}"),
-            ("all together, had the noise been independent", f"{found.independent_privacy:.6g}"),
+            ("all together, with independent noise", f"{found.independent_privacy:.6g}"),
         ],
     )
     if found.guesses:
         print_table(
-            "how often the best guess of a category is right, and what stays hidden",
+            "How often the best guess of a category is right, and what stays hidden",
             ("", "no copy", "best member", "all together", "if independent", "hidden", "at least"),
             [
                 (
@@ -339,16 +345,16 @@ def report(
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="Where to write the page.")],
     external: Annotated[
         bool,
-        typer.Option("--external", help="A page for others, drawn from the copies alone."),
+        typer.Option("--external", help="Write a page for others, from the copies alone."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     source: SourceOption = None,
     vault: VaultOption = None,
 ) -> None:
-    """Write a web page about a dataset: who holds what, and what it tells and costs."""
+    """Write a web page about a dataset: who holds what, what it reveals, what it costs."""
     from cornerwave.pages import write_report
 
     dataset = open_vault(vault).dataset(name, source=source)
     with progress("Reporting", dataset.frozen.rows) as advance:
         path = write_report(dataset, out, external=external, force=force, progress=advance)
-    say(f"{path}: {'for others' if external else 'for the owner alone'}")
+    say(f"Wrote {path}: {'for others' if external else 'for the owner only'}")

@@ -11,10 +11,10 @@ from cornerwave.errors import ColumnError, ExtraMissing
 
 def demo(
     keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Work here, and leave everything there.")
+        Path | None, typer.Option(metavar="DIR", help="Work in this directory and keep all files.")
     ] = None,
 ) -> None:
-    """Release a real table at four levels, then collude."""
+    """Release a real table at four levels and measure what colluding brings."""
     from cornerwave.demo import run
 
     run(keep)
@@ -24,23 +24,21 @@ def reproduce(
     part: Annotated[
         str,
         typer.Argument(
-            help="all, or one of table2, fig1, fig2, fig3, fig4, fig5, examples, theorems, beyond."
+            help="all, table2, fig1, fig2, fig3, fig4, fig5, examples, theorems or beyond."
         ),
     ] = "all",
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where figures, numbers and index.html go.")
+        Path, typer.Option(metavar="DIR", help="Output directory: figures, numbers, index.html.")
     ] = Path("reproduction"),
-    seed: Annotated[
-        int, typer.Option(min=0, help="Draws the same noise again; for experiments only.")
-    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise; for experiments only.")] = 1,
     data: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Your own table, in place of ours.")
+        Path | None, typer.Option(metavar="FILE", help="Use your own table (with --columns).")
     ] = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="The columns of --data, numbers all.")
+        str | None, typer.Option(metavar="A,B,...", help="The numeric columns of --data to use.")
     ] = None,
 ) -> None:
-    """Make the paper's evaluation again, with a verdict for each statement."""
+    """Repeat the paper's evaluation, with a verdict for each statement."""
     experiments = _experiments()
     parts = experiments.chosen(part)
     setting = _setting(data, columns, seed)
@@ -50,7 +48,7 @@ def reproduce(
     for statement in statements:
         if statement.verdict.value == "does not hold":
             say(f"does not hold: {statement.claim} ({statement.measured})")
-    say(f"{len(statements)} statements judged: see {out / 'index.html'}")
+    say(f"Judged {len(statements)} statements: see {out / 'index.html'}")
 
 
 def _experiments() -> Any:
@@ -69,7 +67,7 @@ def _setting(data: Path | None, columns: str | None, seed: int) -> Any:
     from cornerwave.experiments import Setting, people, table_of
 
     if (data is None) != (columns is None):
-        raise ColumnError("--data FILE and --columns A,B,... go together; name the columns to use")
+        raise ColumnError("--data FILE and --columns A,B,... go together; give both or neither")
     if data is None or columns is None:
         return Setting(people(), seed)
     return Setting(table_of(data, columns.split(",")), seed)

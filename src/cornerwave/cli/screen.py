@@ -1,4 +1,4 @@
-"""What a person sees: messages, tables, JSON and bars."""
+"""Output to the terminal: messages, tables, JSON and progress bars."""
 
 import json
 import sys
@@ -19,12 +19,12 @@ def say(text: str) -> None:
 
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning without the place in the code that it came from."""
+    """Print a warning without its place in the code."""
     say(f"warning: {message}")
 
 
 def tell_places(what: str, error: Exception) -> None:
-    """Name the places that a fault came through, and nothing of what was there."""
+    """Print the places in the code that an error passed through, and no values."""
     say(f"cornerwave: {what}; please report these places:")
     for frame in traceback.extract_tb(error.__traceback__):
         say(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}")
@@ -59,7 +59,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def progress(what: str, rows: float | None = None) -> Iterator[Callable[[float], None]]:
-    """Show a bar on a terminal, and nothing elsewhere."""
+    """Show a progress bar if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _rows: None
         return
