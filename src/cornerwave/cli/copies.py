@@ -86,11 +86,8 @@ def again(
         Path | None,
         typer.Option(metavar="FILE", help="Output file; default: NAME-RECIPIENT.FORMAT."),
     ] = None,
-    privacy: Annotated[
-        float | None, typer.Option(metavar="P", help="Choose among several copies by privacy.")
-    ] = None,
-    noise: Annotated[
-        float | None, typer.Option(metavar="V", help="Choose among several copies by noise.")
+    number: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Which of several copies: 1, 2, ...")
     ] = None,
     source: SourceOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -98,19 +95,13 @@ def again(
 ) -> None:
     """Make a recipient's copy again from the ledger, byte for byte."""
     from cornerwave.dataset import FRAME
-    from cornerwave.levels import Level
     from cornerwave.table import format_of
 
     dataset = open_vault(vault).dataset(name, source=source)
     held = dataset.again(recipient)
-    if privacy is not None or noise is not None:
-        level = Level.of(noise=noise, privacy=privacy).on_lattice()
-        held = [(copy, format_) for copy, format_ in held if copy.level == level]
-    if out is not None and len(held) > 1:
-        held = [(copy, format_) for copy, format_ in held if format_ == format_of(out)]
-    if len(held) != 1:
-        raise LevelError(_which(name, recipient, dataset.again(recipient)))
-    [(copy, format_)] = held
+    if (number is None and len(held) > 1) or (number or 1) > len(held):
+        raise LevelError(_which(name, recipient, held))
+    copy, format_ = held[(number or 1) - 1]
     if format_ == FRAME and out is None:
         raise OutputError("this copy was released as a frame in memory; name a file with --out")
     if out is not None and format_ not in (FRAME, format_of(out)):
@@ -122,11 +113,13 @@ def again(
 
 
 def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> str:
-    copies = ", ".join(f"privacy {copy.level.privacy:g} as {form}" for copy, form in held)
-    return (
-        f"{recipient!r} holds these copies of {name!r}: {copies}. Choose one with --privacy or "
-        "--noise, or by the file ending of --out"
-    )
+    copies = []
+    for number, (copy, format_) in enumerate(held, start=1):
+        finish = [f"rounded {column}" for column in sorted(copy.finish.round)]
+        finish += [f"clipped {column}" for column in copy.finish.clip]
+        text = ", ".join([f"{number}: privacy {copy.level.privacy:g} as {format_}", *finish])
+        copies.append(text)
+    return f"{recipient!r} holds {name!r} as {'; '.join(copies)}. Choose one with --number"
 
 
 def _requests(

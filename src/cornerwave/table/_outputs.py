@@ -23,7 +23,7 @@ import pyarrow.csv as pacsv
 import pyarrow.ipc as paipc
 import pyarrow.parquet as papq
 
-from cornerwave.errors import OutputError, OutputExists
+from cornerwave.errors import OutputError, OutputExists, SourceError
 from cornerwave.table._sources import format_of
 from cornerwave.table._types import plain_type
 
@@ -123,16 +123,30 @@ def metadata_path(path: Path) -> Path:
 
 
 def read_metadata(path: Path) -> dict[str, Any] | None:
-    """Return what a copy says about itself; None if it says nothing."""
-    format_, text = format_of(path), None
+    """Return what a copy says about itself; None if it says nothing.
+
+    Raises SourceError if the copy, or what it says, cannot be read.
+    """
+    try:
+        text = _metadata_text(path)
+        return dict(json.loads(text)) if text else None
+    except OSError as error:
+        reason = error.strerror or "it is damaged"
+        raise SourceError(f"{path.name} cannot be read: {reason}") from None
+    except (pa.ArrowException, ValueError, TypeError):
+        raise SourceError(f"{path.name} or its metadata is damaged") from None
+
+
+def _metadata_text(path: Path) -> bytes | None:
+    format_ = format_of(path)
     if format_ == "parquet":
-        text = (papq.read_schema(path).metadata or {}).get(METADATA_KEY)
-    elif format_ == "arrow":
+        return (papq.read_schema(path).metadata or {}).get(METADATA_KEY)
+    if format_ == "arrow":
         with pa.memory_map(str(path)) as file:
-            text = (paipc.open_file(file).schema.metadata or {}).get(METADATA_KEY)
-    elif metadata_path(path).is_file():
-        text = metadata_path(path).read_bytes()
-    return dict(json.loads(text)) if text else None
+            return (paipc.open_file(file).schema.metadata or {}).get(METADATA_KEY)
+    path.stat()  # a CSV's metadata lies beside it, but the copy must be there
+    beside = metadata_path(path)
+    return beside.read_bytes() if beside.is_file() else None
 
 
 # --- the formats ------------------------------------------------------------------------
