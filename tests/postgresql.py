@@ -1,6 +1,7 @@
 """A PostgreSQL server for the tests: in a temporary directory, reached by its socket alone."""
 
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -43,6 +44,30 @@ def run(place: str, *statements: str) -> None:
     with psycopg.connect(place, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement)
+
+
+def copy_tree(folder: Path, target: Path) -> None:
+    """Copy a folder with a vault in it, and with it the ledger that may lie in a database."""
+    shutil.copytree(folder, target)
+    place = target / ".cornerwave" / "ledger.url"
+    if not place.exists():
+        return
+    url = place.read_text().strip()
+    source, name = url.rsplit("%3D", 1)[1], f"copy_{secrets.token_hex(8)}"
+    run(
+        url,
+        f"CREATE SCHEMA {name}",
+        *(
+            statement
+            for table in ("vault", "chain", "line")
+            for statement in (
+                f"CREATE TABLE {name}.cornerwave_{table} "
+                f"(LIKE {source}.cornerwave_{table} INCLUDING ALL)",
+                f"INSERT INTO {name}.cornerwave_{table} SELECT * FROM {source}.cornerwave_{table}",
+            )
+        ),
+    )
+    place.write_text(url.rsplit("%3D", 1)[0] + f"%3D{name}\n")
 
 
 @contextmanager

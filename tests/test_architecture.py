@@ -1,6 +1,7 @@
-"""Imports point one way, and the command line's help loads nothing heavy."""
+"""Imports point downwards only, as CONTRIBUTING draws them; help loads nothing heavy."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,33 +11,21 @@ import pytest
 import cornerwave
 
 PACKAGE = Path(cornerwave.__file__).parent
+CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
-# Each room with the rooms that it may import; rooms that are not here may import anything.
-FOUNDATION = {"levels", "errors", "version"}
-NUMERIC = FOUNDATION | {"moments", "noise"}
-ALLOWED = {
-    "errors": set(),
-    "version": set(),
-    "webpage": set(),
-    "levels": {"errors"},
-    "moments": FOUNDATION,
-    "noise": FOUNDATION,
-    "algorithms": NUMERIC,
-    "table": NUMERIC,
-    "audit": NUMERIC | {"table", "attack", "miner", "webpage"},
-    "adversary": NUMERIC | {"table", "attack", "audit"},
-    "vault": NUMERIC | {"table"},
-    "rows": NUMERIC | {"table", "vault"},
-    "register": NUMERIC | {"table", "vault", "rows"},
-    "missing": NUMERIC | {"table", "vault"},
-    "release": NUMERIC | {"table", "vault", "rows", "missing"},
-    "inspection": NUMERIC | {"table"},
-    "dataset": NUMERIC | {"table", "vault", "rows", "release", "audit"},
-    "owner": NUMERIC | {"table", "vault", "rows", "register", "dataset"},
-    "report": NUMERIC | {"table", "vault", "dataset", "audit", "miner", "webpage"},
-}
-SECRET = {"vault", "owner", "dataset", "release", "register", "rows", "missing"}
-NEVER = {"attack": SECRET, "miner": SECRET, "audit": SECRET, "adversary": SECRET}
+
+def drawn() -> list[list[str]]:
+    """The layers as CONTRIBUTING draws them, lowest first: the rooms of each."""
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    [block] = re.findall(r"^```layers\n(.*?)^```", text, re.M | re.S)
+    return [line.split("#")[0].split() for line in block.splitlines()][::-1]
+
+
+LAYERS = drawn()
+DEPTH = {room: depth for depth, layer in enumerate(LAYERS) for room in layer}
+# Who has no key must not even import one: recipients, auditors, attackers.
+SECRET = {"vault", "owner", "dataset", "recipe", "engines"}
+KEYLESS = {"attack", "miner", "audit", "coalition"}
 
 
 def room_of(path):
@@ -44,19 +33,20 @@ def room_of(path):
 
 
 def imports_of(source, name):
-    """The rooms of the package that a module imports, anywhere in it."""
-    rooms = set()
+    """(room, module) of everything of the package that a module imports, anywhere in it."""
+    found = set()
     for node in ast.walk(ast.parse(source, name)):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name}: imports are absolute"
             module = node.module or ""
-            names = [f"{module}.{alias.name}" for alias in node.names]
+            # `from cornerwave import x` names a room, `from cornerwave.x import y` is one
+            modules = [f"{module}.{a.name}" for a in node.names] if "." not in module else [module]
         else:
             continue
-        rooms |= {name.split(".")[1] for name in names if name.startswith("cornerwave.")}
-    return rooms
+        found |= {(m.split(".")[1], m) for m in modules if m.startswith("cornerwave.")}
+    return found
 
 
 def modules():
@@ -64,13 +54,16 @@ def modules():
 
 
 def forbidden(room, imported):
-    imported = imported - {room}
-    outside = imported - ALLOWED[room] if room in ALLOWED else set()
-    return outside | (imported & NEVER.get(room, set()))
+    """What a room may not import: what is not below it, a key if it has none, private modules."""
+    others = {(to, module) for to, module in imported if to != room}
+    upwards = {to for to, _ in others if DEPTH[to] >= DEPTH[room]}
+    keys = {to for to, _ in others if room in KEYLESS and to in SECRET}
+    private = {module for _, module in others if any(p.startswith("_") for p in module.split("."))}
+    return upwards | keys | (private - {"cornerwave.__version__"})
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_one_way(path):
+def test_imports_point_downwards(path):
     imported = imports_of(path.read_text(encoding="utf-8"), str(path))
     assert forbidden(room_of(path), imported) == set()
 
@@ -80,21 +73,46 @@ def test_imports_point_one_way(path):
     [
         ("noise", "from cornerwave.vault import Key"),
         ("levels", "import cornerwave.moments"),
-        ("table", "def f():\n    from cornerwave import release"),
-        ("attack", "from cornerwave.vault.ledger import Ledger"),
+        ("table", "def f():\n    from cornerwave import recipe"),
+        ("attack", "from cornerwave.vault import Ledger"),
         ("miner", "from cornerwave.owner import Vault"),
         ("owner", "from cornerwave.cli import main"),
+        ("recipe", "from cornerwave.noise._stream import WhiteStreams"),
+        ("recipe", "from cornerwave.engines import local"),
     ],
 )
-def test_an_import_that_points_back_is_found(room, line):
+def test_an_import_that_points_elsewhere_is_found(room, line):
     assert forbidden(room, imports_of(line, "example"))
 
 
-def test_every_room_is_known():
-    """A new room must be placed: in ALLOWED, or among those at the edge."""
-    edge = {"cli", "demo", "attack", "miner", "experiments", "engines", "server", "__main__"}
+def test_every_room_is_drawn_once():
     found = {room_of(path) for path in modules()}
-    assert found - edge <= set(ALLOWED)
+    drawn_rooms = [room for layer in LAYERS for room in layer]
+    assert sorted(drawn_rooms) == sorted(found)
+
+
+def test_no_two_modules_and_no_two_classes_have_one_name():
+    names = [path.name for path in modules() if path.name != "__init__.py"]
+    assert len(names) == len(set(names))
+    classes = re.findall(r"^class (\w+)", "\n".join(p.read_text("utf-8") for p in modules()), re.M)
+    assert len(classes) == len(set(classes))
+
+
+def test_array_types_are_defined_once():
+    alias = re.compile(r"^\w+ = NDArray\[", re.M)
+    found = [p.name for p in modules() if alias.search(p.read_text(encoding="utf-8"))]
+    assert found == ["arrays.py"]
+
+
+def test_the_library_names_no_option_of_the_command_line():
+    """Option names belong to the command line; in messages they are texts with two dashes."""
+    option = re.compile(r"(?<![\w-])--[a-z]")
+    for path in modules():
+        if room_of(path) == "cli":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert not option.search(node.value), f"{path.name}:{node.lineno}"
 
 
 def test_every_public_name_resolves():

@@ -8,12 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from cornerwave.release import Order, Wanted, make_copies
 
 from cornerwave.errors import AlreadyRegistered
-from cornerwave.levels import Level
 from cornerwave.owner import Vault
-from cornerwave.table import open_source
 
 PROCESSES = 16
 ROWS = 4000
@@ -22,7 +19,7 @@ ROWS = 4000
 @pytest.fixture(scope="module")
 def processes():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cornerwave.owner", "cornerwave.release"])
+    context.set_forkserver_preload(["cornerwave.owner"])
     return context
 
 
@@ -31,9 +28,9 @@ def release_some(folder: Path, number: int, barrier) -> None:
     barrier.wait()
     dataset = Vault.open(folder / ".cornerwave").dataset("x")
     for turn in range(2):
-        noise = choose.choice([0.25, 0.5, 1.0, 2.0, choose.uniform(0.1, 4.0)])
-        path = folder / f"{number}-{turn}-{noise!r}.parquet"
-        dataset.release(to=f"r{number}", noise=noise).write(path, threads=1)
+        privacy = choose.choice([0.2, 0.333, 0.5, choose.randrange(100, 800) / 1000])
+        path = folder / f"{number}-{turn}-{privacy!r}.parquet"
+        dataset.release(to=f"r{number}", privacy=privacy).write(path, threads=1)
 
 
 def register_it(folder: Path, number: int, barrier, results) -> None:
@@ -54,11 +51,12 @@ def write_there(folder: Path, number: int, barrier) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, ledger_place):
     random_x = np.random.default_rng(4).standard_normal((ROWS, 2))
     table = pa.table({"a": random_x[:, 0], "b": random_x[:, 0] + random_x[:, 1]})
     pa.parquet.write_table(table, tmp_path / "x.parquet")
-    Vault.create(tmp_path / ".cornerwave")
+    url = ledger_place if isinstance(ledger_place, str) else None
+    Vault.create(tmp_path / ".cornerwave", ledger=url)
     return tmp_path
 
 
@@ -75,34 +73,23 @@ def run(processes, count, work, *arguments):
     assert [process.exitcode for process in running] == [0] * count
 
 
-class Collected:
-    def __init__(self):
-        self.groups = []
-
-    def write(self, group):
-        self.groups.append(group)
-
-
 def test_all_copies_lie_on_one_path(processes, folder):
     dataset = Vault.open(folder / ".cornerwave").register("x", folder / "x.parquet")
     run(processes, PROCESSES, release_some, folder)
     made = {path: float(path.stem.split("-", 2)[2]) for path in folder.glob("*-*.parquet")}
-    noise = dataset.noise
     assert len(made) >= PROCESSES
-    assert sorted(noise) == sorted(set(made.values()))
-    assert {(h.recipient, h.level.noise) for h in dataset.holdings} == {
+    assert {(h.recipient, h.level.privacy) for h in dataset.holdings} == {
         (f"r{path.stem.split('-')[0]}", level) for path, level in made.items()
     }
-    # Each copy, made again from the final ledger alone, is the copy that was written.
-    order = Order(dataset.id, dataset.frozen, noise, tuple(Wanted(Level(v)) for v in noise))
-    sinks = [Collected() for _ in noise]
-    make_copies(open_source(folder / "x.parquet"), order, sinks, key=dataset._key)
-    again = {v: pa.concat_tables(sink.groups) for v, sink in zip(noise, sinks, strict=True)}
+    # Each copy, made again by one process, is the copy that was written.
+    levels = sorted(set(made.values()))
+    again = {p: dataset.release(to="me", privacy=p).to_arrow() for p in levels}
     for path, level in made.items():
         assert pa.parquet.read_table(path).equals(again[level])
     # And their noise is the corner wave's.
     X = columns(pa.parquet.read_table(folder / "x.parquet"))
-    W = np.hstack([columns(again[v]) - X for v in noise])
+    W = np.hstack([columns(again[p]) - X for p in levels])
+    noise = [p / (1 - p) for p in levels]
     assert not strays(W, np.kron(np.minimum.outer(noise, noise), dataset.frozen.covariance))
     assert strays(W, np.kron(np.diag(noise), dataset.frozen.covariance))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cornerwave.frozen import Draws, Frozen
 from cornerwave.moments import Moments, factor
 from cornerwave.noise import grid_of
-from cornerwave.table.scale import Scale
+from cornerwave.table._scale import Scale
 from cornerwave.vault import Key
 from tests.conftest import decide, freeze_table
 

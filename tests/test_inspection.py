@@ -99,7 +99,7 @@ def test_what_cannot_be_perturbed_is_said():
 
 
 def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms(monkeypatch):
-    monkeypatch.setattr("cornerwave.table.distinct.MOST_VALUES", 200)
+    monkeypatch.setattr("cornerwave.table._distinct.MOST_VALUES", 200)
     monkeypatch.setattr("cornerwave.inspection.MOST_CATEGORIES", 200)
     monkeypatch.setattr("cornerwave.inspection.GROUP_ROWS", 1000)
     rows = 10_000

@@ -17,7 +17,7 @@ from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets, numbered, row_ids
 from cornerwave.table import _csv as csv
 from cornerwave.table import open_source
-from cornerwave.table.scale import Scale
+from cornerwave.table._scale import Scale
 from cornerwave.vault import Key
 from tests.conftest import decide, freeze_table, make_people
 

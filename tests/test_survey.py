@@ -14,7 +14,7 @@ from cornerwave.moments import Moments
 from cornerwave.rows import RowSecrets, row_ids
 from cornerwave.survey import Sample, Surveyor, no_rows
 from cornerwave.table import open_source
-from cornerwave.table.scale import Scale
+from cornerwave.table._scale import Scale
 from cornerwave.vault import Key
 from tests.conftest import decide, freeze_table, make_people, survey_of
 

@@ -20,10 +20,16 @@ from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError
 from cornerwave.moments import Moments, factor
 from cornerwave.noise import NOISE_FORMAT, grid_of
 from cornerwave.survey import Survey, Surveyor, laws_of, on_scales
-from cornerwave.table import Column, Schema, listed
-from cornerwave.table.categories import Categories, freeze_categories
-from cornerwave.table.rare import check_identifying
-from cornerwave.table.scale import Knots, Scale
+from cornerwave.table import (
+    Categories,
+    Column,
+    Knots,
+    Scale,
+    Schema,
+    check_identifying,
+    freeze_categories,
+    listed,
+)
 
 ROWS_PER_WEIGHT = 10
 """Complete rows for each number, at least, to go by them in draws for hidden values."""

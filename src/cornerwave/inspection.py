@@ -17,10 +17,18 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
-from cornerwave.table import Source, is_category, is_number, to_floats
-from cornerwave.table.distinct import Distinct
-from cornerwave.table.encoded import Encoded, one_chunk
-from cornerwave.table.rare import FEW_ROWS, MOST_CATEGORIES, identifies
+from cornerwave.table import (
+    FEW_ROWS,
+    MOST_CATEGORIES,
+    Distinct,
+    Encoded,
+    Source,
+    identifies,
+    is_category,
+    is_number,
+    one_chunk,
+    to_floats,
+)
 
 GROUP_ROWS = 1 << 17
 RARE = 5

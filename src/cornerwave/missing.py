@@ -20,7 +20,7 @@ from cornerwave.arrays import Flags, Floats, Ids, Ints
 from cornerwave.frozen import Frozen
 from cornerwave.keyed import strict
 from cornerwave.noise import WhiteStreams
-from cornerwave.table.scale import interpolate
+from cornerwave.table import interpolate
 
 FREE = 0.25
 """A draw has its column's own distribution where the others leave this share of it open."""

@@ -33,8 +33,15 @@ from cornerwave.noise import (
     refresh,
 )
 from cornerwave.rows import Group, RowSecrets, group_rows
-from cornerwave.table import CATEGORY, ENCODED_TEXT, PERTURBED, Column, Finish, plain_type
-from cornerwave.table.fingerprint import Fingerprint
+from cornerwave.table import (
+    CATEGORY,
+    ENCODED_TEXT,
+    PERTURBED,
+    Column,
+    Fingerprint,
+    Finish,
+    plain_type,
+)
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,9 +13,17 @@ import pyarrow as pa
 from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.keyed import Secrets
 from cornerwave.noise import position_ids
-from cornerwave.table import Schema, Source, to_floats
-from cornerwave.table.encoded import Encoded, one_chunk
-from cornerwave.table.fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, key_ids
+from cornerwave.table import (
+    MISSING_BITS,
+    Encoded,
+    Fingerprint,
+    Schema,
+    Source,
+    bits_of_floats,
+    key_ids,
+    one_chunk,
+    to_floats,
+)
 
 GROUP_CELLS = 1 << 20
 """Numbers in a group, which is also a row group of a Parquet copy."""

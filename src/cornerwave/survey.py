@@ -22,11 +22,21 @@ from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.keyed import BlockFunction, room_for
 from cornerwave.moments import Moments
 from cornerwave.rows import Group, RowSecrets
-from cornerwave.table import Schema, to_floats
-from cornerwave.table.encoded import Tally, one_chunk, tally
-from cornerwave.table.fingerprint import MISSING_BITS, Fingerprint, marks
-from cornerwave.table.rare import check_number
-from cornerwave.table.scale import Knots, Scale, quantiles, rank_scale
+from cornerwave.table import (
+    MISSING_BITS,
+    Fingerprint,
+    Knots,
+    Scale,
+    Schema,
+    Tally,
+    check_number,
+    marks,
+    one_chunk,
+    quantiles,
+    rank_scale,
+    tally,
+    to_floats,
+)
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution."""

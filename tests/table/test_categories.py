@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.noise import MISSING, thresholds
 from cornerwave.table import Choices, decide
-from cornerwave.table.categories import Categories, freeze_categories
-from cornerwave.table.encoded import Encoded, tally
-from cornerwave.table.fingerprint import MISSING_BITS
-from cornerwave.table.rare import MOST_CATEGORIES, OTHER, check_number
+from cornerwave.table._categories import Categories, freeze_categories
+from cornerwave.table._encoded import Encoded, tally
+from cornerwave.table._fingerprint import MISSING_BITS
+from cornerwave.table._rare import MOST_CATEGORIES, OTHER, check_number
 
 SECRET = bytes(range(32))
 

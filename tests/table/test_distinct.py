@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.table import distinct
-from cornerwave.table.distinct import Distinct
-from cornerwave.table.encoded import Encoded
+from cornerwave.table._distinct import Distinct
+from cornerwave.table._encoded import Encoded
 
 
 def texts(values):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cornerwave.errors import ColumnError, CornerwaveWarning
 from cornerwave.table import Choices, Finish, decide, type_named
-from cornerwave.table.scale import Scale
+from cornerwave.table._scale import Scale
 
 WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 WHOLE += [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]

@@ -19,8 +19,16 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats
 from cornerwave.audit._stated import Stated
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table import Source, is_number, is_text, open_source, to_floats, value_type
-from cornerwave.table.encoded import Encoded, one_chunk
+from cornerwave.table import (
+    Encoded,
+    Source,
+    is_number,
+    is_text,
+    one_chunk,
+    open_source,
+    to_floats,
+    value_type,
+)
 
 BLOCK_ROWS = 1 << 16
 

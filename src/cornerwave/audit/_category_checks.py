@@ -40,8 +40,7 @@ from cornerwave.audit._chance import Check, Family, sure_limit
 from cornerwave.audit._shown import ABSENT, CategoryCodes
 from cornerwave.audit._stated import Stated
 from cornerwave.levels import retention as retention_of
-from cornerwave.table import MARGINAL, UNIFORM
-from cornerwave.table.rare import OTHER
+from cornerwave.table import MARGINAL, OTHER, UNIFORM
 
 CROSSED_COLUMNS = 24
 """Up to this many categories each is tested against every other; beyond, each by itself."""

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Codes, Floats, Ints
-from cornerwave.table.encoded import Encoded, cases
-from cornerwave.table.rare import MOST_CATEGORIES
+from cornerwave.table import MOST_CATEGORIES, Encoded, cases
 
 KEPT_CELLS = 1 << 23
 """Cells that are kept of all tables together."""

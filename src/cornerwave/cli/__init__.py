@@ -1,11 +1,11 @@
 """The command line. Each command imports what it needs when it runs.
 
-    owner.py       init, register, inspect, ledger, coalition, report
-    copies.py      release, again
-    adversary.py   audit, attack
-    researcher.py  demo, reproduce
-    options.py     shared options
-    screen.py      messages, tables, JSON, progress bars
+    _owner.py      init, register, inspect, ledger, coalition, report
+    _copies.py     release, again
+    _adversary.py  audit, attack
+    _researcher.py demo, reproduce
+    _options.py    shared options
+    _screen.py     messages, tables, JSON, progress bars
 
 Exit codes: 0 done; 1 an audit found something, or the ledger does not know a copy;
 2 refused, with one line that says why; 3 a bug in Cornerwave, reported by its place in the
@@ -19,11 +19,11 @@ from typing import Annotated
 
 import typer
 
-from cornerwave.cli.adversary import attack, audit
-from cornerwave.cli.copies import again, release
-from cornerwave.cli.owner import coalition, init, inspect, ledger, register, report
-from cornerwave.cli.researcher import demo, reproduce
-from cornerwave.cli.screen import say, show_warning, tell_places
+from cornerwave.cli._adversary import attack, audit
+from cornerwave.cli._copies import again, release
+from cornerwave.cli._owner import coalition, init, inspect, ledger, register, report
+from cornerwave.cli._researcher import demo, reproduce
+from cornerwave.cli._screen import say, show_warning, tell_places
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault
 from cornerwave.version import __version__
 

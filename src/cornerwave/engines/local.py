@@ -15,9 +15,7 @@ from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe
 from cornerwave.rows import RowSecrets, numbered, row_ids
 from cornerwave.survey import Sample, Sampler, Survey, Surveyor, no_rows
-from cornerwave.table import Progress, Schema, Source, silent
-from cornerwave.table.fingerprint import Fingerprint
-from cornerwave.table.scale import Scale
+from cornerwave.table import Fingerprint, Progress, Scale, Schema, Source, silent
 
 IDS_IN_MEMORY = 1 << 23
 """Row ids that are compared at once when looking for duplicates."""

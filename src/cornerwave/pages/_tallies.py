@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.miner import CopyColumn, code_blocks, number_blocks
-from cornerwave.table import Source
-from cornerwave.table.scale import Thinned
+from cornerwave.table import Source, Thinned
 
 BINS = 48
 WIDEST = 3.0

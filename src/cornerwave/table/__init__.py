@@ -8,6 +8,10 @@ Finish                    rounding and clipping after the noise
 CopyFile, read_metadata   a copy appears whole or not at all, in the format of its ending
 """
 
+from cornerwave.table._categories import Categories, freeze_categories
+from cornerwave.table._distinct import Distinct
+from cornerwave.table._encoded import Encoded, Tally, cases, one_chunk, tally
+from cornerwave.table._fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, key_ids, marks
 from cornerwave.table._finish import Finish
 from cornerwave.table._outputs import (
     METADATA_KEY,
@@ -20,6 +24,15 @@ from cornerwave.table._outputs import (
     read_metadata,
     write_text,
 )
+from cornerwave.table._rare import (
+    FEW_ROWS,
+    MOST_CATEGORIES,
+    OTHER,
+    check_identifying,
+    check_number,
+    identifies,
+)
+from cornerwave.table._scale import Knots, Scale, Thinned, interpolate, quantiles, rank_scale
 from cornerwave.table._schema import (
     CATEGORY,
     KEPT,
@@ -57,37 +70,62 @@ from cornerwave.table._types import (
 __all__ = [
     "CATEGORY",
     "ENCODED_TEXT",
+    "FEW_ROWS",
     "KEPT",
     "KEY",
     "MARGINAL",
     "METADATA_KEY",
+    "MISSING_BITS",
+    "MOST_CATEGORIES",
+    "OTHER",
     "PERTURBED",
     "UNIFORM",
+    "Categories",
     "Choices",
     "Column",
     "CopyFile",
+    "Distinct",
+    "Encoded",
+    "Fingerprint",
     "Finish",
+    "Knots",
     "Progress",
+    "Scale",
     "Schema",
     "Source",
+    "Tally",
+    "Thinned",
+    "bits_of_floats",
+    "cases",
+    "check_identifying",
+    "check_number",
     "check_output",
     "check_place",
     "decide",
     "format_of",
+    "freeze_categories",
+    "identifies",
+    "interpolate",
     "is_category",
     "is_number",
     "is_text",
+    "key_ids",
     "listed",
+    "marks",
     "metadata_path",
     "names_of",
+    "one_chunk",
     "open_source",
     "parquet_settings",
     "plain_schema",
     "plain_type",
+    "quantiles",
+    "rank_scale",
     "read_batch",
     "read_choices",
     "read_metadata",
     "silent",
+    "tally",
     "to_floats",
     "type_named",
     "value_type",

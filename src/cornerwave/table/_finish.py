@@ -24,7 +24,7 @@ from cornerwave.table._schema import Column, Schema, listed
 from cornerwave.table._types import ends_of, nearest, plain_type, step_of, type_named, unit_of
 
 if TYPE_CHECKING:
-    from cornerwave.table.scale import Scale
+    from cornerwave.table._scale import Scale
 
 Bound = float | date | None
 """Where a clipped column ends: a number, a date or a datetime; None leaves it open."""

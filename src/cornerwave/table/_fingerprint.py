@@ -21,7 +21,7 @@ import pyarrow as pa
 from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.errors import ColumnError
 from cornerwave.keyed import BlockFunction, room_for, strict
-from cornerwave.table.encoded import hash_texts
+from cornerwave.table._encoded import hash_texts
 
 CHUNK = 8192
 """Rows that are enciphered at once: enough to be worth the call, few enough for the cache."""

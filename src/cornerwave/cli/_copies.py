@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cornerwave.cli.options import SourceOption, VaultOption, by_column, open_vault, pair
-from cornerwave.cli.screen import progress, say
+from cornerwave.cli._options import SourceOption, VaultOption, by_column, open_vault, pair
+from cornerwave.cli._screen import progress, say
 from cornerwave.errors import ColumnError, LevelError, OutputError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cornerwave.cli.options import AlignOption, JsonOption
-from cornerwave.cli.screen import print_json, print_table, progress, say, write_text
+from cornerwave.cli._options import AlignOption, JsonOption
+from cornerwave.cli._screen import print_json, print_table, progress, say, write_text
 from cornerwave.errors import spelled
 
 FOUND = 1

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Floats, Ints, Words
-from cornerwave.table.encoded import Encoded, hash_texts
-from cornerwave.table.rare import MOST_CATEGORIES
+from cornerwave.table._encoded import Encoded, hash_texts
+from cornerwave.table._rare import MOST_CATEGORIES
 
 MOST_VALUES = MOST_CATEGORIES
 _ANY_KEY = bytes(16)

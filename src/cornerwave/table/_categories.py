@@ -20,9 +20,7 @@ from cornerwave.arrays import Codes, Flags, Ints, Words
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.keyed import strict
 from cornerwave.noise import MISSING, thresholds
-from cornerwave.table._schema import UNIFORM, Schema, listed
-from cornerwave.table._types import is_text, value_type
-from cornerwave.table.encoded import (
+from cornerwave.table._encoded import (
     Encoded,
     Tally,
     combined,
@@ -30,7 +28,9 @@ from cornerwave.table.encoded import (
     stored,
     stored_type,
 )
-from cornerwave.table.rare import OTHER, rare_values
+from cornerwave.table._rare import OTHER, rare_values
+from cornerwave.table._schema import UNIFORM, Schema, listed
+from cornerwave.table._types import is_text, value_type
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.table._encoded import Tally
 from cornerwave.table._schema import Schema, listed
-from cornerwave.table.encoded import Tally
 
 MOST_CATEGORIES = 1 << 16
 IDENTIFYING = 0.5

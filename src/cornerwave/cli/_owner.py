@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cornerwave.cli.options import (
+from cornerwave.cli._options import (
     Columns,
     JsonOption,
     SourceOption,
@@ -18,7 +18,7 @@ from cornerwave.cli.options import (
     open_vault,
     pair,
 )
-from cornerwave.cli.screen import print_json, print_table, progress, say
+from cornerwave.cli._screen import print_json, print_table, progress, say
 from cornerwave.errors import OutputError, SourceError, VaultError, spelled
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cornerwave.cli.screen import progress, say
+from cornerwave.cli._screen import progress, say
 from cornerwave.errors import ColumnError, ExtraMissing
 
 
