@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 # One file pins every package, the build's own included.
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip
 
-.PHONY: help setup check test test-slow bench demo reproduce clean
+.PHONY: help setup system check test test-slow bench demo reproduce clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,15 +17,20 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) install --quiet --editable '.[dev]'
 	touch $@
 
+system:  ## install what the tests need of Debian's packages, where it is missing and may be installed
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || if [ "$$(id -u)" = 0 ]; then \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q postgresql; \
+	else echo "PostgreSQL is missing, so its tests are skipped: apt-get install postgresql"; fi
+
 check: $(READY)  ## lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(READY)  ## every test but the slow ones
+test: $(READY) system  ## every test but the slow ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q
 
-test-slow: $(READY)  ## every test, the slow ones too
+test-slow: $(READY) system  ## every test, the slow ones too
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q -m 'slow or not slow'
 
 bench: $(READY)  ## speed and memory, as ratios measured in one run

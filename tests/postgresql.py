@@ -13,7 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-BINARIES = Path("/usr/lib/postgresql/15/bin")
+FOUND = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda bin: int(bin.parent.name))
+BINARIES = FOUND[-1] if FOUND else Path("/usr/lib/postgresql")
 # The user `locked` needs a password, to see it refused; all others are trusted.
 ACCESS = "local all locked scram-sha-256\nlocal all all trust\n"
 FAST = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=32MB"]

@@ -28,6 +28,7 @@ COMMANDS = [
     "inspect",
     "register",
     "release",
+    "again",
     "ledger",
     "coalition",
     "report",
@@ -236,6 +237,70 @@ class TestReports:
         table = released("ledger", "people").out
         assert all(word in table for word in ("people: 40 rows", "ann", "0.8", "since"))
 
+    def test_a_level_in_between_is_told(self, registered):
+        told = registered("release", "people", "--to", "ann", "--privacy", "0.70701").err
+        assert "privacy 0.708 (rounded up from 0.70701)" in told
+        assert "rounded" not in registered(*RELEASE).err
+
+    def test_again_is_the_very_file(self, registered, tmp_path):
+        out = tmp_path / "ann.csv.gz"
+        options = ("--round", "age", "--clip", "wage=0:1500", "--out", out)
+        assert registered(*RELEASE, *options).code == 0
+        assert registered("again", "people", "ann").code == 0
+        assert (tmp_path / "people-ann.csv.gz").read_bytes() == out.read_bytes()
+        refused(registered, tmp_path, "again", "people", "ann", says="already exists")
+        wrong = ("again", "people", "ann", "--out", "x.parquet")
+        refused(registered, tmp_path, *wrong, says="is a .csv.gz file")
+        refused(registered, tmp_path, "again", "people", "eve", says="it has ann")
+        # with a second copy the number chooses
+        assert registered(*RELEASE, "--out", "plain.csv.gz").code == 0
+        says = "1: privacy 0.5 as csv.gz, rounded age, clipped wage; 2: privacy 0.5 as csv.gz"
+        refused(registered, tmp_path, "again", "people", "ann", says=says)
+        refused(registered, tmp_path, "again", "people", "ann", "--number", "3", says="2: privacy")
+        one = ("again", "people", "ann", "--number", "2", "--out", "two.csv.gz")
+        assert registered(*one).code == 0
+        assert (tmp_path / "two.csv.gz").read_bytes() == (tmp_path / "plain.csv.gz").read_bytes()
+
+    def test_copies_that_the_ledger_does_not_know_are_found(self, registered, tmp_path):
+        assert registered(*RELEASE, "--out", "a.csv").code == 0
+        backup = (tmp_path / ".cornerwave" / "ledger.db").read_bytes()
+        lost = ("release", "people", "--to", "bob", "--privacy", "0.8", "--out", "b.parquet")
+        assert registered(*lost).code == 0
+        both = ("ledger", "people", "--against", "a.csv", "--against", "b.parquet")
+        known = registered(*both)
+        assert (known.code, known.out.count(": known, people at privacy")) == (0, 2)
+        (tmp_path / ".cornerwave" / "ledger.db").write_bytes(backup)
+        found = registered(*both)
+        assert found.code == 1
+        assert "a.csv: known" in found.out
+        assert "b.parquet: NOT known" in found.out
+        refused(registered, tmp_path, "ledger", "--against", "none.csv", says="cannot be read")
+
+    def test_heads_kept_elsewhere_prove_a_rollback(self, registered, tmp_path):
+        backup = (tmp_path / ".cornerwave" / "ledger.db").read_bytes()
+        early = registered("ledger", "--head").out
+        assert registered(*RELEASE).code == 0
+        late = registered("ledger", "--head").out
+        assert [line.split("\t")[1] for line in late.splitlines()] == ["", "people"]
+        (tmp_path / "early.txt").write_text(early)
+        (tmp_path / "late.txt").write_text(late)
+        for heads in ("early.txt", "late.txt", late.splitlines()[1].split("\t")[0]):
+            assert "still in the ledger" in registered("ledger", "--since", heads).err
+        (tmp_path / ".cornerwave" / "ledger.db").write_bytes(backup)
+        assert registered("ledger", "--since", "early.txt").code == 0
+        for heads in ("late.txt", late.splitlines()[1].split("\t")[0]):
+            refused(registered, tmp_path, "ledger", "--since", heads, says="people")
+        refused(registered, tmp_path, "ledger", "--since", "nothing", says="neither a head")
+
+    def test_a_lost_ledger_is_made_anew_for_its_key(self, registered, tmp_path, people_csv):
+        assert registered(*RELEASE, "--out", "a.parquet").code == 0
+        (tmp_path / ".cornerwave" / "ledger.db").unlink()
+        refused(registered, tmp_path, "init", says="(--new-ledger)")
+        assert "The record of who holds them is lost" in registered("init", "--new-ledger").err
+        assert registered("register", "people", people_csv, "--drop", "id").code == 0
+        assert registered(*RELEASE, "--out", "b.parquet").code == 0
+        assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
     def test_an_empty_ledger(self, run):
         run("init")
         assert "Register a table" in run("ledger").err
@@ -322,7 +387,7 @@ BAD_TABLES = {
     "telling column": (
         csv_of({"x": range(30), "n": [f"48213x{i}" for i in range(30)]}),
         (),
-        "--drop 'n'",
+        "(--drop, --key, --min-count, --categorical)",
     ),
     "infinite value": (csv_of({"x": [48213, "inf", 3]}), (), "infinite"),
     "beyond 2^53": (csv_of({"x": [48213, 2**53 + 1, 3]}), (), "beyond 2^53"),
@@ -380,7 +445,10 @@ BAD_REQUESTS = {
     "wrong ending": (("--to", "a", "--noise", "1", "--out", "a.txt"), "ending"),
     "no folder": (("--to", "a", "--noise", "1", "--out", "no/a.csv"), "no directory"),
     "same file": (("--to", "a", "--noise", "1", "--to", "a", "--noise", "2"), "a file for each"),
-    "existing file": (("--to", "a", "--noise", "1", "--out", "taken.csv"), "use force to replace"),
+    "existing file": (
+        ("--to", "a", "--noise", "1", "--out", "taken.csv"),
+        "by force (--force)",
+    ),
     "the source": (("--to", "a", "--noise", "1", "--out", "people.csv", "--force"), "itself"),
 }
 BAD_BATCHES = {
