@@ -178,5 +178,5 @@ def test_the_miner_imports_no_secret() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     loaded = [name for name in done.stdout.split() if name.startswith("cornerwave.")]
-    secret = ("vault", "owner", "release", "register", "rows", "noise", "algorithms", "audit")
+    secret = ("vault", "owner", "dataset", "recipe", "engines", "rows", "survey", "frozen", "audit")
     assert not [name for name in loaded if name.split(".")[1] in secret]

@@ -12,7 +12,7 @@ from cornerwave.keyed import _siphash as siphash
 from cornerwave.noise import NOISE_FORMAT, WhiteStreams, position_ids
 from cornerwave.noise import _reading as reading
 from cornerwave.noise import _stream as stream
-from cornerwave.table import fingerprint
+from cornerwave.table import _fingerprint as fingerprint
 from tests import twins
 from tests.processor import report_of
 from tests.scores import (

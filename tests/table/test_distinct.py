@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave.table import distinct
+from cornerwave.table import _distinct as distinct
 from cornerwave.table._distinct import Distinct
 from cornerwave.table._encoded import Encoded
 

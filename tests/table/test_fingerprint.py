@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cornerwave.errors import ColumnError
 from cornerwave.noise import position_ids
-from cornerwave.table import fingerprint as module
+from cornerwave.table import _fingerprint as module
 from cornerwave.table._fingerprint import (
     Fingerprint,
     bits_of_floats,

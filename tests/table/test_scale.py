@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import cornerwave
 from cornerwave.errors import ColumnError
 from cornerwave.moments import Moments
-from cornerwave.table import scale as module
+from cornerwave.table import _scale as module
 from cornerwave.table._scale import KNOTS, ROWS_PER_KNOT, Scale, Thinned, rank_scale
 from tests.processor import report_of
 
