@@ -12,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 
 from cornerwave import table as tables
 from cornerwave.engines.local import survey_table
@@ -22,6 +23,10 @@ from cornerwave.survey import Survey, Surveyor
 from cornerwave.table import open_source
 from cornerwave.vault import Key
 from tests import postgresql
+
+# The first example compiles, or reads compiled code: no example is judged by its time.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @dataclass(frozen=True)
