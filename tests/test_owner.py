@@ -5,6 +5,7 @@ import traceback
 from datetime import date, timedelta
 from pathlib import Path
 from typing import ClassVar
+from unittest.mock import ANY
 
 import numpy as np
 import pyarrow as pa
@@ -233,6 +234,7 @@ class TestFiles:
                     "type": "int64" if name == "age" else "double",
                     "unit": None,
                     "transform": None,
+                    "excess": ANY,
                     "rounded": None,
                     "clipped": None,
                     "missing": "shown",

@@ -97,6 +97,7 @@ def test_golden_copy():
         scales=(Scale(), Scale()),
         mean=np.array([2.125, 97.6875]),
         covariance=np.array([[16.0, -32.0], [-32.0, 100.0]]),
+        excess=np.zeros((2, 2)),
         factor=np.array([[4.0, 0.0], [-8.0, 6.0]]),
         grid=np.array([2.0**-22, 2.0**-21]),
         categories=(),

@@ -191,7 +191,7 @@ def test_any_partition_in_any_order_gives_the_same_bits(rows, cuts, random):
     [total] = parts
     assert total.moments.covariance.tobytes() == whole.moments.covariance.tobytes()
     assert total.moments.mean.tobytes() == whole.moments.mean.tobytes()
-    assert total.complete.covariance.tobytes() == whole.complete.covariance.tobytes()
+    assert total.whole.covariance.tobytes() == whole.whole.covariance.tobytes()
     assert str(total.fingerprint) == str(whole.fingerprint)
     assert total.marks.tobytes() == whole.marks.tobytes()
     assert total.tallies == whole.tallies

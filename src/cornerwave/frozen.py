@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError
-from cornerwave.moments import Moments, factor
+from cornerwave.moments import Moments, factor, noise_shape
 from cornerwave.noise import NOISE_FORMAT, grid_of
 from cornerwave.survey import Survey, Surveyor, laws_of, on_scales
 from cornerwave.table import (
@@ -32,7 +32,10 @@ from cornerwave.table import (
 )
 
 ROWS_PER_WEIGHT = 10
-"""Complete rows for each number, at least, to go by them in draws for hidden values."""
+"""Complete rows for each number, at least, to go by their covariance."""
+
+WORTH_SAYING = 0.05
+"""The owner is told of noise that missing values raise by more than this share."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +53,23 @@ class Draws:
     @classmethod
     def of(cls, surveyor: Surveyor, survey: Survey) -> "Draws | None":
         """Return the law for a table; None if nothing is hidden."""
-        if survey.complete is None:
+        if not surveyor.sampled:
             return None
-        enough = survey.complete.rows >= ROWS_PER_WEIGHT * (1 + len(survey.moments.top))
-        found = survey.complete if enough else survey.moments
+        found = survey.whole if has_many_complete_rows(survey) else survey.moments
         return cls(found.mean, found.covariance, laws_of(surveyor, survey))
+
+
+def has_many_complete_rows(survey: Survey) -> bool:
+    """Return whether the rows that miss no number are enough to go by their covariance."""
+    return survey.whole.rows >= ROWS_PER_WEIGHT * (1 + len(survey.moments.top))
 
 
 @dataclass(frozen=True)
 class Frozen:
     """A registered table, without a single one of its cells.
 
-    Moments, factor and grid belong to the perturbed columns on their scales; `missing`
+    Moments, factor and grid belong to the perturbed columns on their scales. The noise has the
+    covariance v (`covariance` + `excess`): the excess is 0 unless values are missing. `missing`
     names the columns that have missing values and show it, `draws` is what stands in for
     those that hide theirs.
     """
@@ -72,6 +80,7 @@ class Frozen:
     scales: tuple[Scale, ...]
     mean: Floats
     covariance: Floats
+    excess: Floats
     factor: Floats
     grid: Floats
     categories: tuple[Categories, ...]
@@ -113,6 +122,7 @@ class Frozen:
             "scales": [asdict(scale) for scale in self.scales],
             "mean": self.mean.tolist(),
             "covariance": self.covariance.tolist(),
+            "excess": self.excess.tolist(),
             "factor": self.factor.tolist(),
             "grid": self.grid.tolist(),
             "categories": [categories.to_json() for categories in self.categories],
@@ -142,6 +152,7 @@ class Frozen:
             scales=tuple(Scale(s["name"], _knots(s["knots"])) for s in kept["scales"]),
             mean=np.array(kept["mean"], dtype=np.float64),
             covariance=_square(kept["covariance"], columns),
+            excess=_square(kept["excess"], columns),
             factor=_square(kept["factor"], columns),
             grid=np.array(kept["grid"], dtype=np.float64),
             categories=tuple(Categories.from_json(group) for group in kept["categories"]),
@@ -182,8 +193,9 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     _check_size(moments, schema)
     for names, found in survey.tallies.items():
         check_identifying(names, found, schema)
-    shape = factor(moments.covariance)
-    shape.warn(schema.perturbed)
+    shape = _noise_shape(survey, schema)
+    lower = factor(shape)
+    lower.warn(schema.perturbed)
     categories = tuple(
         freeze_categories(names, found, schema, types) for names, found in survey.tallies.items()
     )
@@ -195,13 +207,33 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         scales=surveyor.scales,
         mean=moments.mean,
         covariance=moments.covariance,
-        factor=shape.lower,
+        excess=shape - moments.covariance,
+        factor=lower.lower,
         grid=grid_of(deviation=moments.deviation, largest=moments.largest),
         categories=categories,
         missing=_shows_missing(survey, schema, categories),
         fingerprint=str(survey.fingerprint),
         draws=Draws.of(surveyor, survey),
     )
+
+
+def _noise_shape(survey: Survey, schema: Schema) -> Floats:
+    """Return the shape of the noise: K, or more where missing values leave K uncertain."""
+    K = survey.moments.covariance
+    if survey.complete is None:
+        return K
+    complete = survey.complete.covariance if has_many_complete_rows(survey) else None
+    shape = noise_shape(K, complete)
+    raised = np.diag(shape) / np.maximum(np.diag(K), 1e-300) - 1
+    if (raised > WORTH_SAYING).any():
+        names = [name for name, more in zip(schema.perturbed, raised, strict=True) if more > 0]
+        warnings.warn(
+            f"{listed(names)}: missing values leave the covariance of the columns uncertain, so "
+            f"they get up to {raised.max():.0%} more noise than a complete table would",
+            CornerwaveWarning,
+            stacklevel=3,
+        )
+    return shape
 
 
 def _shows_missing(

@@ -25,7 +25,7 @@ from cornerwave.table import interpolate
 FREE = 0.25
 """A draw has its column's own distribution where the others leave this share of it open."""
 
-VANISHING = 1e-9
+VANISHING = 2.0**-48
 """A column whose variance given the others is below this share of its own tells nothing new."""
 
 

@@ -200,6 +200,7 @@ def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
     if column.role == PERTURBED:
         place = frozen.schema.perturbed.index(column.name)
         told["transform"] = column.transform
+        told["excess"] = _excess(place, frozen)
         told |= wanted.finish.describe(
             column.name,
             type_,
@@ -219,6 +220,13 @@ def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
             told["categories"] = len(categories.counts)
             told["together"] = list(categories.columns) if len(categories.columns) > 1 else None
     return told
+
+
+def _excess(place: int, frozen: Frozen) -> dict[str, float] | None:
+    """Return by how much the noise exceeds the table's covariances, per unit of noise."""
+    names = frozen.schema.perturbed
+    found = dict(zip(names, frozen.excess[place].tolist(), strict=True))
+    return {name: value for name, value in found.items() if value} or None
 
 
 def _field(column: Column, types: pa.Schema, finish: Finish) -> pa.Field:

@@ -70,8 +70,8 @@ class Sample:
 class Survey:
     """What is known of some rows of a table; `a + b` is what is known of both parts.
 
-    `complete` are the moments of rows that miss no number, if a column hides its missing
-    values; `sample` holds the columns that need their distribution known.
+    `complete` are the moments of the rows that miss no number, None if none is missing;
+    `sample` holds the columns that need their distribution known.
     """
 
     moments: Moments
@@ -81,11 +81,16 @@ class Survey:
     tallies: Mapping[tuple[str, ...], Tally]
     sample: Sample
 
+    @property
+    def whole(self) -> Moments:
+        """The moments of the rows that miss no number."""
+        return self.moments if self.complete is None else self.complete
+
     def __add__(self, other: "Survey") -> "Survey":
-        both = self.complete is not None and other.complete is not None
+        gaps = self.complete is not None or other.complete is not None
         return Survey(
             moments=self.moments + other.moments,
-            complete=self.complete + other.complete if both else None,  # type: ignore[operator]
+            complete=self.whole + other.whole if gaps else None,
             fingerprint=self.fingerprint + other.fingerprint,
             marks=self.marks + other.marks,
             tallies={names: found + other.tallies[names] for names, found in self.tallies.items()},
@@ -114,7 +119,7 @@ class Surveyor:
         places = [schema.perturbed.index(name) for name in self.sampled]
         return Survey(
             moments=Moments.of_columns(numbers, schema.perturbed),
-            complete=_complete(numbers, schema) if places else None,
+            complete=_complete(numbers, schema),
             fingerprint=group.fingerprint(self.secrets),
             marks=np.concatenate(
                 [marks(group.bits(), self.secrets.mark_values), self._cell_marks(group)]
@@ -152,9 +157,11 @@ class Surveyor:
         return Fingerprint.of(group.ids, bits, secret, tell_columns_apart=False).sums
 
 
-def _complete(numbers: Floats, schema: Schema) -> Moments:
-    whole = ~np.isnan(numbers).any(axis=0)
-    return Moments.of_columns(numbers[:, whole], schema.perturbed)
+def _complete(numbers: Floats, schema: Schema) -> Moments | None:
+    missing = np.isnan(numbers).any(axis=0)
+    if not missing.any():
+        return None
+    return Moments.of_columns(numbers[:, ~missing], schema.perturbed)
 
 
 @dataclass(frozen=True)
@@ -201,7 +208,7 @@ def no_rows(surveyor: Surveyor) -> Survey:
     columns = numbers + len(schema.kept) + cells
     return Survey(
         moments=nothing,
-        complete=nothing if surveyor.sampled else None,
+        complete=None,
         fingerprint=Fingerprint(0, np.zeros((columns, 2), dtype=np.uint64)),
         marks=np.zeros((numbers + cells, 2), dtype=np.uint64),
         tallies={names: Counter() for names in schema.categories},

@@ -221,7 +221,7 @@ def whitening(covariance: Floats) -> Floats:
     # On the correlation scale, or a column in large units drowns the others.
     scale = np.sqrt(np.where(np.diag(covariance) > 0, np.diag(covariance), 1.0))
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    kept = values > 1e-10 * values.max(initial=0.0)
+    kept = values > 2.0**-44 * values.max(initial=0.0)
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None])
 
 

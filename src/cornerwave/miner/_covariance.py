@@ -216,11 +216,15 @@ def original_variance(copy: float, noise: float, step: float) -> float:
 
 
 def unrounded(covariance: Floats, columns: Sequence[CopyColumn]) -> Floats:
-    """Return the copy's covariance (N x N) as it would be without rounding."""
-    before = covariance.copy()
+    """Return the copy's covariance (N x N) as noise of exactly the table's shape would make it.
+
+    Takes out rounding, and the excess that noise has where the table misses values.
+    """
+    excess = [[a.noise * a.excess.get(b.name, 0.0) for b in columns] for a in columns]
+    before: Floats = covariance - np.array(excess, dtype=np.float64).reshape(covariance.shape)
     for i, column in enumerate(columns):
         if column.step:
-            K = original_variance(float(covariance[i, i]), column.noise, column.step)
+            K = original_variance(float(before[i, i]), column.noise, column.step)
             before[i, i] = (1 + column.noise) * K
     return before
 

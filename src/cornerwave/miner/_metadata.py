@@ -13,7 +13,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class CopyColumn:
     `rounded` is the rounding step, 0 for none. A category that was not retained was drawn
     from `base`: "marginal" (the column's own frequencies) or "uniform" over `categories`
     values. Columns in `together` are one category whose values are their combinations.
+    `excess` is by how much the noise exceeds the table's covariances, per unit of noise.
     """
 
     name: str
@@ -62,6 +63,7 @@ class CopyColumn:
     rounded: float = 0.0
     clipped: bool = False
     hides_missing: bool = False
+    excess: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def step(self) -> float:
@@ -122,15 +124,15 @@ def columns_of(schema: pa.Schema, noise: float, metadata: Metadata | None) -> di
     stated = metadata.get("columns", {})
     retention = float(metadata.get("retention", (1 + noise) ** -0.5))
     columns = {}
-    for field in schema:
-        known = stated.get(field.name, {})
-        role = known.get("role", PERTURBED if is_number(field.type) else CATEGORY)
+    for part in schema:
+        known = stated.get(part.name, {})
+        role = known.get("role", PERTURBED if is_number(part.type) else CATEGORY)
         if role == KEY:
             continue
         together = tuple(known.get("together") or ())
-        columns[field.name] = CopyColumn(
-            field.name,
-            is_number=role == PERTURBED or (role == KEPT and is_number(field.type)),
+        columns[part.name] = CopyColumn(
+            part.name,
+            is_number=role == PERTURBED or (role == KEPT and is_number(part.type)),
             noise=noise if role == PERTURBED else 0.0,
             retention=retention if role == CATEGORY else 1.0,
             base=known.get("base") or MARGINAL,
@@ -141,6 +143,7 @@ def columns_of(schema: pa.Schema, noise: float, metadata: Metadata | None) -> di
             clipped=bool(known.get("clipped")),
             # a joint draw treats a missing cell as one more value of its combination
             hides_missing=known.get("missing") == "hidden" or bool(together),
+            excess=known.get("excess") or {},
         )
     return columns
 

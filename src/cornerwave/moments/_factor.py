@@ -7,6 +7,7 @@ the diagonal. The arithmetic is strict: the noise depends on every bit of L.
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,9 @@ from cornerwave.arrays import Floats
 from cornerwave.errors import SingularCovariance, SourceError, spelled
 from cornerwave.keyed import strict
 
-RANK_TOLERANCE = 1e-10
-"""A column follows from others if less than this share of its variance is its own."""
+RANK_TOLERANCE = 2.0**-48
+"""A column follows from others if less than this share of its variance is its own. Copies lie on
+a grid of 2^-24 of a deviation, so a larger share shows, and must be hidden."""
 
 SWEEPS = 30
 """Jacobi's method converges quadratically: ten sweeps are ample for any matrix."""
@@ -57,9 +59,8 @@ def _names(columns: list[str], which: tuple[int, ...]) -> str:
 def factor(covariance: Any) -> Factor:
     """Factor a covariance matrix, singular or not.
 
-    A matrix that is not quite positive semidefinite, as missing values can make it,
-    is first brought to the nearest one with the same variances in the sense of its
-    clipped spectrum.
+    A matrix that is not positive semidefinite, as missing values can make it, is replaced by
+    its absolute value: a direction without noise would show what it should hide.
 
     >>> factor([[4.0, 4.0], [4.0, 4.0]])
     Factor(lower=array([[2., 0.],
@@ -70,11 +71,9 @@ def factor(covariance: Any) -> Factor:
         raise SourceError(f"a covariance is a square matrix, not of shape {covariance.shape}")
     if not np.isfinite(covariance).all():
         raise SourceError("the covariance overflows: values this large cannot be perturbed")
-    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    divisor = np.where(scale > 0, scale, 1.0)
-    correlation = covariance / np.outer(divisor, divisor)
-    if np.linalg.eigvalsh(correlation).min(initial=0.0) < -RANK_TOLERANCE:
-        correlation = _semidefinite(correlation)
+    scale, correlation = _standardised(covariance)
+    if is_indefinite(correlation):
+        correlation = absolute(correlation)
     lower = np.zeros_like(correlation)
     follows = _cholesky(correlation, scale > 0, lower)
     return Factor(
@@ -95,11 +94,11 @@ def _cholesky(correlation: Any, varies: Any, lower: Any) -> Any:
         told = 0.0  # the share of its variance that the columns before it tell
         for k in range(j):
             told += lower[j, k] * lower[j, k]
-        own = correlation[j, j] - told
+        own = correlation[j, j] - told  # the diagonal is 1, or more where noise was raised
         follows[j] = own <= RANK_TOLERANCE
         if follows[j]:
             for k in range(j):
-                lower[j, k] /= np.sqrt(told)
+                lower[j, k] *= np.sqrt(correlation[j, j] / told)
             continue
         lower[j, j] = np.sqrt(own)
         for i in range(j + 1, size):
@@ -110,15 +109,55 @@ def _cholesky(correlation: Any, varies: Any, lower: Any) -> Any:
     return follows
 
 
-def _semidefinite(correlation: Floats) -> Floats:
-    """Return the matrix with its negative eigenvalues cut off, and its diagonal restored."""
-    values, vectors = np.ascontiguousarray(correlation.copy()), np.eye(len(correlation))
+def noise_shape(pairwise: Floats, complete: Floats | None = None) -> Floats:
+    """Return the least noise shape found that covers rows with and without missing values.
+
+    `pairwise` is K by the rows that have both columns, which missing values can make
+    indefinite; `complete` is that of the rows that miss nothing. With A >= B if A - B is
+    positive semidefinite, noise v S hides v/(1+v) of every column from every linear estimate
+    in rows of covariance C if S >= C. So S is an upper bound of both:
+
+        |P| >= P          with the absolute values of P's eigenvalues
+        A + (B - A)+      >= A, B          (+: eigenvalues below 0 left out)
+    """
+    scale, shape = _standardised(pairwise)
+    if is_indefinite(shape):
+        shape = absolute(shape)
+    if complete is not None:
+        divisor = np.where(scale > 0, scale, 1.0)
+        shape = shape + positive(complete / np.outer(divisor, divisor) - shape)
+    return np.asarray(shape * np.outer(scale, scale))
+
+
+def _standardised(covariance: Floats) -> tuple[Floats, Floats]:
+    """Return the deviations, and the matrix on their scale; a constant column keeps its zeros."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    divisor = np.where(scale > 0, scale, 1.0)
+    return scale, covariance / np.outer(divisor, divisor)
+
+
+def is_indefinite(correlation: Floats) -> bool:
+    """Return whether an eigenvalue lies below 0 by more than rounding explains."""
+    least = np.linalg.eigvalsh(correlation).min(initial=0.0)
+    return bool(least < -len(correlation) * RANK_TOLERANCE)
+
+
+def absolute(matrix: Floats) -> Floats:
+    """Return the symmetric matrix with the absolute values of the eigenvalues."""
+    return _with_spectrum(matrix, np.abs)
+
+
+def positive(matrix: Floats) -> Floats:
+    """Return the symmetric matrix without its negative eigenvalues."""
+    return _with_spectrum(matrix, lambda values: np.maximum(values, 0.0))
+
+
+def _with_spectrum(matrix: Floats, change: Callable[[Floats], Floats]) -> Floats:
+    values, vectors = np.ascontiguousarray(matrix.copy()), np.eye(len(matrix))
     _diagonalise(values, vectors)
-    clipped = np.zeros_like(correlation)
-    _compose(np.maximum(np.diag(values), 0.0), vectors, clipped)
-    size = np.sqrt(np.diag(clipped))
-    size[np.diag(correlation) == 0] = 1.0  # a constant column has nothing to restore
-    return np.asarray(clipped / np.outer(size, size))
+    changed = np.zeros_like(matrix)
+    _compose(change(np.diag(values)), vectors, changed)
+    return changed
 
 
 @strict
