@@ -239,7 +239,7 @@ class TestReports:
 
     def test_a_level_in_between_is_told(self, registered):
         told = registered("release", "people", "--to", "ann", "--privacy", "0.70701").err
-        assert "privacy 0.708 (rounded up from 0.70701)" in told
+        assert "privacy 0.708, noise 2.425 (privacy rounded up from 0.70701)" in told
         assert "rounded" not in registered(*RELEASE).err
 
     def test_again_is_the_very_file(self, registered, tmp_path):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cornerwave.frozen import Draws, Frozen
+from cornerwave.joint import Hidden
 from cornerwave.moments import Moments, factor
 from cornerwave.noise import grid_of
 from cornerwave.table._scale import Scale
@@ -40,6 +41,7 @@ def freeze(schema, types, moments):
         missing=(),
         fingerprint="2:00",
         draws=draws,
+        hidden=Hidden({"c0": (0.5,) * 99}, tuple(range(1, 1000)), {"c0": ("c1", 0.25)}),
     )
 
 
@@ -84,6 +86,9 @@ def test_identity_knows_everything_that_is_frozen():
     assert len({each.identity() for each in (frozen, *others)}) == 1 + len(others)
     again = Frozen.from_json(frozen.to_json())
     assert again.identity() == frozen.identity()
+    assert again.hidden == frozen.hidden
+    # what copies hide follows from the rest, and libraries round it each in its own way
+    assert replace(frozen, hidden=Hidden({}, (), {})).identity() == frozen.identity()
 
 
 def test_identity_does_not_know_who_wrote_the_file():

@@ -235,6 +235,7 @@ class TestFiles:
                     "unit": None,
                     "transform": None,
                     "excess": ANY,
+                    "hidden": 0.8,
                     "rounded": None,
                     "clipped": None,
                     "missing": "shown",

@@ -11,6 +11,7 @@ from cornerwave import rows as rows_module
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import LevelError, SourceChanged
 from cornerwave.frozen import Frozen
+from cornerwave.joint import Hidden
 from cornerwave.levels import Level
 from cornerwave.noise import WhiteStreams, coefficients, lattice_path
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
@@ -104,6 +105,7 @@ def test_golden_copy():
         missing=("y",),
         fingerprint="5:5e1aee014115ebbd2ee161786419a21a9e57b7700cbe074ff12a6f8ec77387a6",
         draws=None,
+        hidden=Hidden({}, tuple(range(1, 1000)), {}),
     )
     near, far = copies(table, frozen, [0.25, 1.0])
     hexes = [[float(v).hex() for v in numbers(t, "xy").ravel()] for t in (near, far)]

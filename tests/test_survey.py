@@ -12,7 +12,7 @@ from cornerwave.errors import ColumnError, SingularCovariance, SourceError
 from cornerwave.frozen import freeze
 from cornerwave.moments import Moments
 from cornerwave.rows import RowSecrets, row_ids
-from cornerwave.survey import Sample, Surveyor, no_rows
+from cornerwave.survey import Sample, Surveyor, no_rows, row_hashes
 from cornerwave.table import open_source
 from cornerwave.table._scale import Scale
 from cornerwave.vault import Key
@@ -195,7 +195,10 @@ def test_any_partition_in_any_order_gives_the_same_bits(rows, cuts, random):
     assert str(total.fingerprint) == str(whole.fingerprint)
     assert total.marks.tobytes() == whole.marks.tobytes()
     assert total.tallies == whole.tallies
-    assert total.sample.values.tobytes() == whole.sample.values.tobytes()
+    for name in ("sample", "joint"):
+        one, two = (getattr(each, name).ordered for each in (total, whole))
+        assert one.numbers.tobytes() == two.numbers.tobytes()
+        assert one.cells.tobytes() == two.cells.tobytes()
     if rows > 20:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -214,15 +217,20 @@ def test_plain_sums_depend_on_the_partition():
     )
 
 
-def test_a_sample_is_chosen_by_key_and_not_by_position(monkeypatch):
-    monkeypatch.setattr("cornerwave.survey.SAMPLE_ROWS", 50)
+def test_a_sample_is_chosen_by_key_and_not_by_position():
     ids = np.column_stack([np.arange(1000), np.zeros(1000)]).astype(np.uint64)
-    values = np.arange(1000.0)[None]
-    one = Sample.of(ids, values, bytes(32))
-    parts = [Sample.of(ids[s], values[:, s], bytes(32)) for s in (slice(700, 1000), slice(0, 700))]
-    assert np.array_equal((parts[0] + parts[1]).values, one.values)
-    assert one.values.shape == (1, 50)
-    other = Sample.of(ids, values, b"x" * 32)
-    assert len(set(other.values[0]) & set(one.values[0])) < 20
+    values, cells = np.arange(1000.0)[None], np.arange(1000, dtype=np.uint64)[None]
+
+    def sample(rows, secret=bytes(32)):
+        hashes = row_hashes(ids[rows], secret)
+        return Sample.of(hashes, values[:, rows], cells[:, rows], most=50)
+
+    one = sample(slice(0, 1000)).ordered
+    both = (sample(slice(700, 1000)) + sample(slice(0, 700))).ordered
+    assert np.array_equal(both.numbers, one.numbers)
+    assert np.array_equal(both.cells, one.numbers.astype(np.uint64))
+    assert one.numbers.shape == (1, 50)
+    other = sample(slice(0, 1000), b"x" * 32)
+    assert len(set(other.numbers[0]) & set(one.numbers[0])) < 20
     # evenly from the whole: the mean of 50 of 0..999 within 5 standard errors
-    assert abs(one.values.mean() - 499.5) < 5 * 288.7 / np.sqrt(50)
+    assert abs(one.numbers.mean() - 499.5) < 5 * 288.7 / np.sqrt(50)

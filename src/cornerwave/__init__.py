@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from cornerwave.coalition import Coalition
     from cornerwave.dataset import Dataset, Release, write_all
-    from cornerwave.levels import Level
+    from cornerwave.levels import Level, Privacy
     from cornerwave.owner import Vault
 
 _HOMES = {
@@ -35,6 +35,7 @@ _HOMES = {
     "sequential": "algorithms",
     "Coalition": "coalition",
     "Level": "levels",
+    "Privacy": "levels",
     "Dataset": "dataset",
     "Release": "dataset",
     "Vault": "owner",
@@ -45,6 +46,7 @@ __all__ = [
     "Coalition",
     "Dataset",
     "Level",
+    "Privacy",
     "Release",
     "Vault",
     "__version__",

@@ -8,7 +8,7 @@ hold      the ledger says who holds it, and all that made its bytes; then the co
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from cornerwave.errors import (
     discreet,
 )
 from cornerwave.frozen import Frozen
-from cornerwave.levels import LATTICE, Level
+from cornerwave.levels import LATTICE, Level, Privacy, asked_for
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
@@ -133,28 +133,32 @@ class Dataset:
     ) -> "Release":
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
-        A level between two levels of the lattice (thousandths of privacy) becomes the
-        noisier one. After the noise, columns in `round` get the source's type back, and
-        those in `clip` are kept between two bounds.
+        `privacy` is the share of the variance of every column that the whole copy hides: the
+        noise is the least that does. `noise` is raw. A level between two levels of the
+        lattice becomes the noisier one.
+
+        After the noise, columns in `round` get the source's type back, and those in `clip` are
+        kept between two bounds.
 
         What is returned makes the copy, as often as it is asked to, and always the same
         one. Before anybody can see it, the ledger says who holds it.
         """
-        level = Level.of(noise=noise, privacy=privacy)
+        asked = asked_for(noise=noise, privacy=privacy)
         [release] = self.release_many(
-            {to: level}, finish=Finish(frozenset(names_of(round)), clip or {})
+            {to: asked}, finish=Finish(frozenset(names_of(round)), clip or {})
         )
         return release
 
     def release_many(
         self,
-        levels: Mapping[str, Level] | Sequence[tuple[str, Level]],
+        levels: Mapping[str, Level | Privacy] | Sequence[tuple[str, Level | Privacy]],
         *,
         finish: Finish | None = None,
     ) -> list["Release"]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
-        `levels` maps recipients to levels, or lists (recipient, level) pairs.
+        `levels` maps recipients to levels, or lists (recipient, level) pairs: a Level is raw
+        noise, a Privacy is what the whole copy must hide.
         """
         finish = finish or Finish()
         finish.check(self.frozen.schema)
@@ -164,7 +168,30 @@ class Dataset:
             raise LevelError("no copy was asked for; name a recipient and a level")
         for recipient, _ in pairs:
             check_name(recipient, what="a recipient's name")
-        return [Release(self, to, level.on_lattice(), finish) for to, level in pairs]
+        return [Release(self, to, self.level_of(asked), finish) for to, asked in pairs]
+
+    def level_of(self, asked: Level | Privacy) -> Level:
+        """Return the level of the lattice that gives what is asked for.
+
+        Raises LevelError for a privacy that no level reaches.
+        """
+        if isinstance(asked, Level):
+            return asked.on_lattice()
+        hidden = self.frozen.hidden
+        level = hidden.level_of(asked.thousandths)
+        if level is None:
+            worst = hidden.worst
+            teller, share = hidden.tellers.get(worst, ("a kept column", 1.0))
+            raise LevelError(
+                f"privacy {asked.share:g} cannot be reached: {teller!r} tells {share:.0%} of "
+                f"{worst!r} whatever the noise. The highest is {hidden.highest:g}; drop or "
+                "coarsen one of the two to get more"
+            )
+        return level
+
+    def privacy_of(self, level: Level) -> float:
+        """Return the share of the variance of every column that copies at a level hide."""
+        return self.frozen.hidden.promised(level)
 
     def again(self, recipient: str) -> list[tuple["Release", str]]:
         """Return the copies that a recipient holds, each with its format, to be made again.
@@ -200,9 +227,11 @@ class Dataset:
             "+".join(categories.columns): Law(categories.counts, categories.base)
             for categories in self.frozen.categories
         }
-        return Coalition.of(
+        found = Coalition.of(
             list(dict.fromkeys(member for member in members if member[0] in wanted)), laws
         )
+        best = self.privacy_of(min(level for _, level in found.members))
+        return replace(found, best_privacy=best, joint_privacy=best)
 
     def _check_recipients(self, recipients: Sequence[str]) -> None:
         if not recipients:
@@ -235,6 +264,11 @@ class Release:
     recipient: str
     level: Level
     finish: Finish
+
+    @property
+    def privacy(self) -> float:
+        """The share of the variance of every column that the whole copy hides."""
+        return self.dataset.privacy_of(self.level)
 
     def write(
         self,

@@ -13,16 +13,16 @@ from rich.table import Table
 from cornerwave.algorithms import parallel
 from cornerwave.arrays import Floats
 from cornerwave.dataset import Dataset, write_all
-from cornerwave.levels import Level
+from cornerwave.levels import Privacy
 from cornerwave.moments import Moments
 from cornerwave.owner import Vault
 
 THREE = {
-    "internal team": Level.of(privacy=0.2),
-    "partner": Level.of(privacy=0.5),
-    "public": Level.of(privacy=0.8),
+    "internal team": Privacy(0.2),
+    "partner": Privacy(0.5),
+    "public": Privacy(0.8),
 }
-FOURTH = ("university", Level.of(privacy=0.6))
+FOURTH = ("university", Privacy(0.6))
 
 
 def people() -> Path:
@@ -53,7 +53,7 @@ def _run(folder: Path) -> None:
     releases = dataset.release_many(THREE)
     write_all([(release, copies[release.recipient]) for release in releases])
     console.print(f"Released three copies in one pass: {', '.join(THREE)}.")
-    dataset.release(to=FOURTH[0], noise=FOURTH[1].noise).write(copies[FOURTH[0]])
+    dataset.release(to=FOURTH[0], privacy=FOURTH[1].share).write(copies[FOURTH[0]])
     console.print(f"Released a fourth copy later, at a level between two of them: {FOURTH[0]}.\n")
     console.print(_table(dataset, copies))
     console.print(

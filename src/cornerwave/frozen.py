@@ -8,7 +8,7 @@ table with the same choices is the same dataset, and anything else has independe
 import base64
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,10 +17,23 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError
+from cornerwave.joint import (
+    KEPT,
+    NUMBERS,
+    Coordinate,
+    Hidden,
+    Remedy,
+    gap,
+    indicators,
+    indicators_each,
+    measure_hidden,
+)
 from cornerwave.moments import Moments, factor, noise_shape
 from cornerwave.noise import NOISE_FORMAT, grid_of
 from cornerwave.survey import Survey, Surveyor, laws_of, on_scales
 from cornerwave.table import (
+    MISSING_BITS,
+    UNIFORM,
     Categories,
     Column,
     Knots,
@@ -34,7 +47,7 @@ from cornerwave.table import (
 ROWS_PER_WEIGHT = 10
 """Complete rows for each number, at least, to go by their covariance."""
 
-WORTH_SAYING = 0.05
+WORTH_SAYING = 0.1
 """The owner is told of noise that missing values raise by more than this share."""
 
 
@@ -87,6 +100,7 @@ class Frozen:
     missing: tuple[str, ...]
     fingerprint: str
     draws: Draws | None
+    hidden: Hidden
     noise_format: int = NOISE_FORMAT
 
     def scaled(self, numbers: Floats) -> Floats:
@@ -104,8 +118,9 @@ class Frozen:
         return _exact(self._kept())
 
     def identity(self) -> bytes:
-        """Return all of it in a form that no version of a library changes."""
+        """Return all that the noise depends on, in a form that no version of a library changes."""
         kept = self._kept()
+        del kept["hidden"]
         kept["types"] = [[field.name, str(field.type)] for field in self.source_types]
         for group, categories in zip(kept["categories"], self.categories, strict=True):
             group["values"] = categories.hashed_values()
@@ -134,6 +149,7 @@ class Frozen:
                 "covariance": self.draws.covariance.tolist(),
                 "quantiles": self.draws.quantiles,
             },
+            "hidden": asdict(self.hidden),
         }
 
     @classmethod
@@ -159,6 +175,7 @@ class Frozen:
             missing=tuple(kept["missing"]),
             fingerprint=kept["fingerprint"],
             draws=kept["draws"] and _draws(kept["draws"], columns),
+            hidden=_hidden(kept["hidden"]),
             noise_format=kept["noise_format"],
         )
 
@@ -177,6 +194,18 @@ def _draws(kept: Mapping[str, Any], columns: int) -> Draws:
         mean=np.array(kept["mean"], dtype=np.float64),
         covariance=_square(kept["covariance"], columns),
         quantiles={name: _knots(knots) for name, knots in kept["quantiles"].items()},
+    )
+
+
+def _hidden(kept: Mapping[str, Any]) -> Hidden:
+    return Hidden(
+        shares={name: tuple(shares) for name, shares in kept["shares"].items()},
+        needed=tuple(kept["needed"]),
+        tellers={name: (teller, share) for name, (teller, share) in kept["tellers"].items()},
+        remedies=tuple(
+            Remedy(each["action"], tuple(each["columns"]), each["needed"])
+            for each in kept["remedies"]
+        ),
     )
 
 
@@ -214,7 +243,46 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         missing=_shows_missing(survey, schema, categories),
         fingerprint=str(survey.fingerprint),
         draws=Draws.of(surveyor, survey),
+        hidden=_measured(surveyor, survey, shape, categories),
     )
+
+
+def _measured(
+    surveyor: Surveyor, survey: Survey, shape: Floats, categories: Sequence[Categories]
+) -> Hidden:
+    """Measure what copies hide of each column, from the sample of all columns."""
+    deviation = survey.moments.deviation
+    scale = np.where(deviation > 0, deviation, 1.0)
+    excess = (shape - survey.moments.covariance) / np.outer(scale, scale)
+    return measure_hidden(list(_coordinates(surveyor, survey, categories)), excess)
+
+
+def _coordinates(
+    surveyor: Surveyor, survey: Survey, categories: Sequence[Categories]
+) -> Iterator[Coordinate]:
+    """Yield the coordinates of all columns: numbers first, then indicators, kept ones and gaps."""
+    schema, sample = surveyor.schema, survey.joint.ordered
+    cells = dict(zip(schema.encoded, sample.cells, strict=True))
+    numbers, kept = np.split(sample.numbers, [len(schema.perturbed)])
+    for name, values in zip(schema.perturbed, numbers, strict=True):
+        yield Coordinate(name, NUMBERS, values)
+    for name, values in zip(surveyor.kept_numbers, kept, strict=True):
+        yield Coordinate(name, KEPT, values)
+    for name, values in zip(schema.perturbed, numbers, strict=True):
+        if not schema.column(name).hide_missing and np.isnan(values).any():
+            yield gap(name, np.isnan(values))
+    groups = len(categories) + len(schema.kept)
+    most = indicators_each(len(sample.hashes), len(schema.perturbed), groups)
+    for each in categories:
+        name, own = "+".join(each.columns), np.array([cells[column] for column in each.columns])
+        missing = (own == MISSING_BITS).any(axis=0) & (not each.hides_missing)
+        even = len(each.counts) if each.base == UNIFORM else None
+        yield from indicators(name, name, own, missing, most=most, values=even)
+        if missing.any():
+            yield gap(name, missing)
+    for name in schema.kept:
+        nothing = np.zeros(len(sample.hashes), dtype=bool)
+        yield from indicators(name, KEPT, cells[name][None], nothing, most=most)
 
 
 def _noise_shape(survey: Survey, schema: Schema) -> Floats:

@@ -152,3 +152,33 @@ class Level:
                 f"noise {LATTICE[-1]:g} (privacy 0.999)"
             )
         return Level(LATTICE[place])
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Privacy:
+    """A share of the variance of every column that a whole copy must hide.
+
+    Which level that takes depends on the table: columns that tell about each other need more
+    noise than v = p/(1-p).
+
+    >>> Privacy(0.8)
+    Privacy(share=0.8)
+    """
+
+    share: float
+
+    def __post_init__(self) -> None:
+        noise_of(self.share)  # refuses what is no privacy
+        object.__setattr__(self, "share", float(self.share))
+
+    @property
+    def thousandths(self) -> int:
+        """The share in thousandths, rounded up."""
+        return Level.of(privacy=self.share).on_lattice().thousandths
+
+
+def asked_for(*, noise: float | None, privacy: float | None) -> Level | Privacy:
+    """Return what exactly one of two units asks for: raw noise, or a privacy of the whole copy."""
+    if (noise is None) == (privacy is None):
+        raise LevelError("give exactly one of noise and privacy")
+    return Level(noise) if noise is not None else Privacy(privacy)  # type: ignore[arg-type]

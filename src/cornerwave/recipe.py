@@ -134,7 +134,7 @@ class Recipe:
         return {
             "dataset": self.dataset,
             "noise": level.noise,
-            "privacy": level.privacy,
+            "privacy": self.frozen.hidden.promised(level),
             "retention": retention(level.noise),
             "rows": self.frozen.rows,
             "noise_format": self.frozen.noise_format,
@@ -197,6 +197,9 @@ def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
     type_ = frozen.source_types.field(column.name).type
     plain = str(plain_type(type_))
     told: dict[str, Any] = {"role": column.role, "type": plain, "unit": column.unit}
+    for names, share in frozen.hidden.at(wanted.level).items():
+        if column.name in names.split("+"):
+            told["hidden"] = share
     if column.role == PERTURBED:
         place = frozen.schema.perturbed.index(column.name)
         told["transform"] = column.transform

@@ -76,8 +76,7 @@ class Group:
         numbers = np.empty((len(schema.perturbed), table.num_rows))
         for row, name in zip(numbers, schema.perturbed, strict=True):
             row[:] = to_floats(_whole(table, name), name)
-        others = [*schema.kept, *(name for group in schema.categories for name in group)]
-        encoded = {name: Encoded.of(_whole(table, name), name) for name in others}
+        encoded = {name: Encoded.of(_whole(table, name), name) for name in schema.encoded}
         return cls(table, ids, numbers, encoded)
 
     def bits(self) -> list[Words]:

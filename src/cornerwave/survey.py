@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Floats, Ids, Words
+from cornerwave.arrays import Floats, Ids, Ints, Words
+from cornerwave.errors import ColumnError
 from cornerwave.keyed import BlockFunction, room_for
 from cornerwave.moments import Moments
 from cornerwave.rows import Group, RowSecrets
@@ -30,40 +31,62 @@ from cornerwave.table import (
     Schema,
     Tally,
     check_number,
+    is_number,
     marks,
     one_chunk,
     quantiles,
     rank_scale,
     tally,
     to_floats,
+    type_named,
 )
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution."""
+JOINT_ROWS = 1 << 16
+"""Rows that second moments across all columns are measured on."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The values (columns, rows) of the rows whose keyed hash is smallest, ordered by it."""
+    """Numbers and cells (columns, rows) of the at most `most` rows whose keyed hash is smallest."""
 
     hashes: Words
-    values: Floats
+    numbers: Floats
+    cells: Words
+    most: int
 
     @classmethod
-    def of(cls, ids: Ids, values: Floats, secret: bytes) -> "Sample":
-        """Sample some rows by the keyed hash of their ids."""
-        hashes = BlockFunction(secret)(ids, room_for(len(ids)))[::2].copy()
-        return cls(hashes, values)._smallest()
+    def of(cls, hashes: Words, numbers: Floats, cells: Words, *, most: int) -> "Sample":
+        """Sample some rows by the keyed hashes of their ids."""
+        return cls(hashes, numbers, cells, most)._smallest()
 
     def __add__(self, other: "Sample") -> "Sample":
         return Sample(
             np.concatenate([self.hashes, other.hashes]),
-            np.concatenate([self.values, other.values], axis=1),
+            np.concatenate([self.numbers, other.numbers], axis=1),
+            np.concatenate([self.cells, other.cells], axis=1),
+            self.most,
         )._smallest()
 
     def _smallest(self) -> "Sample":
-        order = np.argsort(self.hashes, kind="stable")[:SAMPLE_ROWS]
-        return Sample(self.hashes[order], self.values[:, order])
+        if len(self.hashes) <= self.most:
+            return self
+        chosen = np.argpartition(self.hashes, self.most)[: self.most]
+        return self._rows(chosen)
+
+    @property
+    def ordered(self) -> "Sample":
+        """The same rows in the order of their hashes, whatever parts they came in."""
+        return self._rows(np.argsort(self.hashes))
+
+    def _rows(self, rows: Ints) -> "Sample":
+        return Sample(self.hashes[rows], self.numbers[:, rows], self.cells[:, rows], self.most)
+
+
+def row_hashes(ids: Ids, secret: bytes) -> Words:
+    """Return a keyed hash of each row, to choose a sample by."""
+    return BlockFunction(secret)(ids, room_for(len(ids)))[::2].copy()
 
 
 @dataclass(frozen=True)
@@ -71,7 +94,8 @@ class Survey:
     """What is known of some rows of a table; `a + b` is what is known of both parts.
 
     `complete` are the moments of the rows that miss no number, None if none is missing;
-    `sample` holds the columns that need their distribution known.
+    `sample` holds many rows of the columns whose distribution must be known, `joint` some rows
+    of all columns: the numbers and those that are kept, and the cells of all others.
     """
 
     moments: Moments
@@ -80,6 +104,7 @@ class Survey:
     marks: Words
     tallies: Mapping[tuple[str, ...], Tally]
     sample: Sample
+    joint: Sample
 
     @property
     def whole(self) -> Moments:
@@ -95,6 +120,7 @@ class Survey:
             marks=self.marks + other.marks,
             tallies={names: found + other.tallies[names] for names, found in self.tallies.items()},
             sample=self.sample + other.sample,
+            joint=self.joint + other.joint,
         )
 
 
@@ -112,11 +138,21 @@ class Surveyor:
         schema = self.schema
         return [name for name in schema.perturbed if schema.column(name).hide_missing]
 
+    @property
+    def kept_numbers(self) -> list[str]:
+        """The kept columns whose values count as numbers, beside being told apart as cells."""
+        kept = [self.schema.column(name) for name in self.schema.kept]
+        types = {column.name: type_named(column.type) for column in kept}
+        return [name for name, type_ in types.items() if type_ is not None and is_number(type_)]
+
     def of(self, ids: Ids, table: pa.Table) -> Survey:
         """Survey some rows. Raises SourceError for values that cannot be used."""
         schema, group = self.schema, Group.of(ids, table, self.schema)
         numbers = on_scales(self.scales, schema.perturbed, group.numbers)
         places = [schema.perturbed.index(name) for name in self.sampled]
+        hashes, no_cells = row_hashes(ids, self.secrets.sample), np.empty((0, len(ids)), np.uint64)
+        bits = [column.bits(self.secrets.texts, MISSING_BITS) for column in group.encoded.values()]
+        kept = [_kept_numbers(table, name) for name in self.kept_numbers]
         return Survey(
             moments=Moments.of_columns(numbers, schema.perturbed),
             complete=_complete(numbers, schema),
@@ -125,7 +161,13 @@ class Surveyor:
                 [marks(group.bits(), self.secrets.mark_values), self._cell_marks(group)]
             ),
             tallies={names: tally(group.columns_of(names)) for names in schema.categories},
-            sample=Sample.of(ids, numbers[places], self.secrets.sample),
+            sample=Sample.of(hashes, numbers[places], no_cells, most=SAMPLE_ROWS),
+            joint=Sample.of(
+                hashes,
+                np.vstack([numbers, *kept]),
+                np.array(bits, dtype=np.uint64).reshape(len(bits), len(ids)),
+                most=JOINT_ROWS,
+            ),
         )
 
     def check(self, survey: Survey) -> None:
@@ -180,11 +222,12 @@ class Sampler:
     def of(self, ids: Ids, table: pa.Table) -> Sample:
         """Sample some rows."""
         arrays = [to_floats(one_chunk(table.column(name)), name) for name in self.columns]
-        return Sample.of(ids, np.array(arrays), self.secrets.sample)
+        hashes, no_cells = row_hashes(ids, self.secrets.sample), np.empty((0, len(ids)), np.uint64)
+        return Sample.of(hashes, np.array(arrays), no_cells, most=SAMPLE_ROWS)
 
     def scales(self, sample: Sample | None) -> tuple[Scale, ...]:
         """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve."""
-        ranked = {} if sample is None else dict(zip(self.columns, sample.values, strict=True))
+        ranked = {} if sample is None else dict(zip(self.columns, sample.numbers, strict=True))
         return tuple(
             rank_scale(ranked[name], name)
             if name in ranked
@@ -195,7 +238,7 @@ class Sampler:
 
 def laws_of(surveyor: Surveyor, survey: Survey) -> dict[str, Knots]:
     """Return the quantiles of the columns that hide missing values, where they vary."""
-    found = zip(surveyor.sampled, survey.sample.values, strict=True)
+    found = zip(surveyor.sampled, survey.sample.ordered.numbers, strict=True)
     laws = {name: quantiles(values) for name, values in found}
     return {name: law for name, law in laws.items() if law and law[0][0] < law[-1][0]}
 
@@ -212,8 +255,24 @@ def no_rows(surveyor: Surveyor) -> Survey:
         fingerprint=Fingerprint(0, np.zeros((columns, 2), dtype=np.uint64)),
         marks=np.zeros((numbers + cells, 2), dtype=np.uint64),
         tallies={names: Counter() for names in schema.categories},
-        sample=Sample(np.empty(0, dtype=np.uint64), np.empty((len(surveyor.sampled), 0))),
+        sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS),
+        joint=_no_sample(
+            numbers + len(surveyor.kept_numbers), len(schema.kept) + cells, JOINT_ROWS
+        ),
     )
+
+
+def _no_sample(numbers: int, cells: int, most: int) -> Sample:
+    hashes = np.empty(0, dtype=np.uint64)
+    return Sample(hashes, np.empty((numbers, 0)), np.empty((cells, 0), dtype=np.uint64), most)
+
+
+def _kept_numbers(table: pa.Table, name: str) -> Floats:
+    """Return a kept column as numbers; what cannot be one is missing."""
+    try:
+        return to_floats(one_chunk(table.column(name)), name)
+    except ColumnError:
+        return np.full(table.num_rows, np.nan)
 
 
 def on_scales(scales: Sequence[Scale], names: Sequence[str], numbers: Floats) -> Floats:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cornerwave.dataset import Release
-    from cornerwave.levels import Level
+    from cornerwave.levels import Level, Privacy
 
 
 def release(
@@ -75,8 +75,23 @@ def release(
     with progress("Releasing", dataset.frozen.rows) as advance:
         paths = write_all(copies, force=force, threads=threads, progress=advance)
     for made, path, (_, asked, _) in zip(releases, paths, requests, strict=True):
-        note = "" if asked == made.level else f" (rounded up from {asked.privacy:g})"
-        say(f"{path}: for {made.recipient}, privacy {made.level.privacy:g}{note}")
+        say(f"{path}: for {made.recipient}, {_described(made, asked)}")
+
+
+def _described(made: "Release", asked: "Level | Privacy") -> str:
+    """Say what a copy hides and with how much noise, and how that differs from what was asked."""
+    from cornerwave.levels import Privacy
+
+    text = f"privacy {made.privacy:g}, noise {made.level.noise:.4g}"
+    if isinstance(asked, Privacy):
+        alone = asked.thousandths / 1000
+        if asked.share != alone:
+            text += f" (privacy rounded up from {asked.share:g})"
+        if made.level.privacy > alone:
+            text += f"; for columns that tell nothing of each other, {alone / (1 - alone):.4g}"
+    elif asked != made.level:
+        text += f" (noise rounded up from {asked.noise:g})"
+    return text
 
 
 def again(
@@ -109,7 +124,7 @@ def again(
     place = out or _outputs(name, [recipient], None)[0].with_suffix(f".{format_}")
     with progress("Releasing", dataset.frozen.rows) as advance:
         path = copy.write(place, force=force, progress=advance)
-    say(f"{path}: for {recipient}, privacy {copy.level.privacy:g}, made again")
+    say(f"{path}: for {recipient}, privacy {copy.privacy:g}, made again")
 
 
 def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> str:
@@ -117,7 +132,7 @@ def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> 
     for number, (copy, format_) in enumerate(held, start=1):
         finish = [f"rounded {column}" for column in sorted(copy.finish.round)]
         finish += [f"clipped {column}" for column in copy.finish.clip]
-        text = ", ".join([f"{number}: privacy {copy.level.privacy:g} as {format_}", *finish])
+        text = ", ".join([f"{number}: privacy {copy.privacy:g} as {format_}", *finish])
         copies.append(text)
     return f"{recipient!r} holds {name!r} as {'; '.join(copies)}. Choose one with --number"
 
@@ -129,9 +144,9 @@ def _requests(
     noise: list[float] | None,
     out: list[Path] | None,
     levels: Path | None,
-) -> list[tuple[str, "Level", Path]]:
+) -> list[tuple[str, "Level | Privacy", Path]]:
     """Return (recipient, level, file) for each requested copy."""
-    from cornerwave.levels import Level
+    from cornerwave.levels import Level, Privacy
 
     if levels is not None:
         if to or privacy or noise or out:
@@ -143,11 +158,11 @@ def _requests(
             "give each --to RECIPIENT one --privacy P, or each of them one --noise V; "
             "to mix the two, use --levels FILE.toml"
         )
-    asked = [Level.of(**{unit: value}) for value in units]
+    asked = [Privacy(value) if unit == "privacy" else Level(value) for value in units]
     return list(zip(to, asked, _outputs(name, to, out), strict=True))
 
 
-def _requests_in(path: Path, name: str) -> list[tuple[str, "Level", Path]]:
+def _requests_in(path: Path, name: str) -> list[tuple[str, "Level | Privacy", Path]]:
     from cornerwave.table import read_batch
 
     return [

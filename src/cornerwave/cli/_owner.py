@@ -209,7 +209,7 @@ def ledger(
         rows = [
             (
                 held.recipient,
-                f"{held.level.privacy:g}",
+                f"{dataset.privacy_of(held.level):g}",
                 f"{held.level.noise:g}",
                 held.format,
                 held.since,
@@ -283,7 +283,7 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
             {
                 "recipient": held.recipient,
                 "noise": held.level.noise,
-                "privacy": held.level.privacy,
+                "privacy": dataset.privacy_of(held.level),
                 "round": sorted(held.finish.round),
                 "clip": dict(held.finish.clip),
                 "format": held.format,

@@ -124,6 +124,11 @@ class Schema:
         return [(name,) for name in self._names(CATEGORY) if name in single] + list(self.together)
 
     @property
+    def encoded(self) -> list[str]:
+        """The columns whose cells are told apart by their values: kept ones and categories."""
+        return [*self.kept, *(name for group in self.categories for name in group)]
+
+    @property
     def key(self) -> str | None:
         """The column that identifies the rows, if there is one."""
         return next(iter(self._names(KEY)), None)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from cornerwave.errors import ColumnError, CornerwaveError, LevelError
-from cornerwave.levels import Level
+from cornerwave.levels import Level, Privacy, asked_for
 from cornerwave.table._schema import MARGINAL, TRANSFORMS, UNIFORM, Choices, listed, repeated
 
 _DOES = ("perturb", "category", "key", "keep", "drop")
@@ -51,7 +51,7 @@ def read_choices(path: Path, columns: Sequence[str]) -> Choices:
     return _choices(entries, content)
 
 
-def read_batch(path: Path) -> list[tuple[str, Level, Path | None]]:
+def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Path | None]]:
     """Return (recipient, level, file) for each copy in a batch file; None without a file.
 
     Raises LevelError.
@@ -62,14 +62,14 @@ def read_batch(path: Path) -> list[tuple[str, Level, Path | None]]:
     return [_copy(copy, f"{path.name}, copy {i}", path) for i, copy in enumerate(copies, start=1)]
 
 
-def _copy(copy: dict[str, Any], where: str, path: Path) -> tuple[str, Level, Path | None]:
+def _copy(copy: dict[str, Any], where: str, path: Path) -> tuple[str, Level | Privacy, Path | None]:
     _check_known(copy, _COPY_OPTIONS, where, LevelError)
     if not isinstance(copy.get("to"), str):
         raise LevelError(f"{where}: 'to' must be the name of a recipient")
     if not isinstance(copy.get("out", ""), str):
         raise LevelError(f"{where}: 'out' must be the name of a file")
     try:
-        level = Level.of(noise=copy.get("noise"), privacy=copy.get("privacy"))
+        level = asked_for(noise=copy.get("noise"), privacy=copy.get("privacy"))
     except LevelError as error:
         raise LevelError(f"{where}: {error}") from None
     return copy["to"], level, path.parent / copy["out"] if "out" in copy else None
