@@ -16,8 +16,13 @@ from cornerwave.arrays import Floats
 from cornerwave.errors import SingularCovariance, SourceError, spelled
 from cornerwave.keyed import strict
 
-RANK_TOLERANCE = 1e-10
-"""A column follows from others if less than this share of its variance is its own."""
+RANK_TOLERANCE = 2.0**-46
+"""A column follows from others if less than this share of its variance is its own: about two
+steps of the grid of copies. What is larger, such as the duration between two timestamps of
+which each varies over years, gets noise of its own size."""
+
+INDEFINITE = 1e-12
+"""An eigenvalue of a correlation matrix below minus this is not one of rounding."""
 
 SWEEPS = 30
 """Jacobi's method converges quadratically: ten sweeps are ample for any matrix."""
@@ -70,10 +75,12 @@ def factor(covariance: Any) -> Factor:
         raise SourceError(f"a covariance is a square matrix, not of shape {covariance.shape}")
     if not np.isfinite(covariance).all():
         raise SourceError("the covariance overflows: values this large cannot be perturbed")
-    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    if (np.diag(covariance) < 0).any():
+        raise SourceError("a covariance has no negative variances")
+    scale = np.sqrt(np.diag(covariance))
     divisor = np.where(scale > 0, scale, 1.0)
     correlation = covariance / np.outer(divisor, divisor)
-    if np.linalg.eigvalsh(correlation).min(initial=0.0) < -RANK_TOLERANCE:
+    if np.linalg.eigvalsh(correlation).min(initial=0.0) < -INDEFINITE:
         correlation = _semidefinite(correlation)
     lower = np.zeros_like(correlation)
     follows = _cholesky(correlation, scale > 0, lower)

@@ -1,0 +1,92 @@
+"""What was once possible: each test is an attack, or a fault, that must not come back."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from cornerwave import algorithms
+from cornerwave.errors import ColumnError, SourceChanged, SourceError, VaultError
+from cornerwave.frozen import Frozen
+from cornerwave.moments import Moments, _exact
+from cornerwave.owner import Vault
+
+ROWS = 400
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+def numbers(table, name):
+    return table.column(name).to_numpy()
+
+
+class TestNoise:
+    def test_a_small_difference_of_large_columns_is_hidden(self, vault, rng):
+        # two timestamps over two years, and what is between them: a hundred seconds
+        start, duration = rng.uniform(0, 6e7, 20_000).round(), rng.exponential(100, 20_000).round()
+        calls = vault.register("calls", pa.table({"start": start, "end": start + duration}))
+        copy = calls.release(to="ann", privacy=0.9).to_arrow()
+        shown = numbers(copy, "end") - numbers(copy, "start")
+        hidden = 1 - np.corrcoef(shown, duration)[0, 1] ** 2
+        assert hidden == pytest.approx(0.9, abs=0.02)
+
+    def test_values_too_far_from_zero_for_their_noise_are_refused(self, vault, rng):
+        far = pa.table({"x": 1e16 + 8.0 * rng.integers(0, 3, ROWS)})
+        with pytest.raises(ColumnError, match="far from zero"):
+            vault.register("far", far)
+        with pytest.raises(SourceError, match="far from zero"):
+            algorithms.parallel(numbers(far, "x"), noise=[0.1])
+
+    @pytest.mark.parametrize("size", [1e-150, 1e-170])
+    def test_a_variance_that_underflows_is_refused(self, vault, rng, size):
+        x = size * rng.normal(size=ROWS)
+        with pytest.raises(ColumnError, match="vanishes"):
+            vault.register("tiny", pa.table({"x": x}))
+        with pytest.raises(SourceError, match="vanishes"):
+            algorithms.parallel(x, noise=[1.0])
+
+    def test_a_negative_variance_is_refused(self, rng):
+        with pytest.raises(SourceError, match="negative"):
+            algorithms.parallel(rng.normal(size=ROWS), noise=[1.0], covariance=-1.0)
+
+    def test_sums_of_many_rows_do_not_overflow(self, monkeypatch):
+        # 2^24 rows of this would be 2^64: more than a word holds
+        X = np.full((1 << 15, 1), 2.0**20 - 1)
+        X[::2] -= 2
+        whole = Moments.of(X)
+        monkeypatch.setattr(_exact, "MOST_ROWS", 1 << 10)
+        parts = Moments.of(X)
+        assert parts.covariance.tobytes() == whole.covariance.tobytes()
+        assert _exact.MOST_ROWS << 40 < 1 << 63
+
+    @pytest.mark.slow
+    def test_sums_of_sixteen_million_rows_do_not_overflow(self):
+        X = np.full((1 << 24, 1), 2.0**20 - 1)
+        X[::2] -= 2
+        assert Moments.of(X).covariance[0, 0] == pytest.approx(1.0)
+
+    def test_a_dataset_of_another_noise_format_is_not_released(self, vault, rng):
+        dataset = vault.register("x", pa.table({"x": rng.normal(size=ROWS)}))
+        kept = json.loads(dataset.frozen.to_json())
+        kept["noise_format"] += 1
+        with pytest.raises(VaultError, match="noise of format 2"):
+            Frozen.from_json(json.dumps(kept))
+
+
+def test_no_warning_is_lost(vault, rng):
+    """A column that follows from others to the last bit still warns."""
+    a, b = rng.integers(0, 1000, (2, ROWS))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        vault.register("t", pa.table({"a": a, "b": b, "c": 3 * a - b}))
+    assert any("linear function" in str(warning.message) for warning in found)
