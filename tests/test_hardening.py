@@ -83,6 +83,48 @@ class TestNoise:
             Frozen.from_json(json.dumps(kept))
 
 
+class TestColumnsReleasedUnchanged:
+    def test_what_lies_under_missing_values_stays_secret(self, vault, rng, tmp_path):
+        secret, missing = np.arange(ROWS) + 777_000_000, np.arange(ROWS) % 3 == 0
+        kept = pd.arrays.IntegerArray(secret.copy(), missing)
+        frame = pd.DataFrame({"x": rng.normal(size=ROWS), "kept": kept})
+        release = vault.register("t", frame, keep=["kept"]).release(to="ann", privacy=0.5)
+        with pa.memory_map(str(release.write(tmp_path / "copy.arrow"))) as file:
+            for copy in (pa.ipc.open_file(file).read_all(), release.to_arrow()):
+                column = copy.column("kept").combine_chunks()
+                below = np.frombuffer(column.buffers()[1], dtype=np.int64)[:ROWS]
+                assert column.null_count == missing.sum()
+                assert not np.isin(below, secret[missing]).any()
+
+    def test_rows_that_are_not_in_the_table_stay_secret(self, vault, rng, tmp_path):
+        texts = [f"the text of row number {row}" for row in range(2 * ROWS)]
+        table = pa.table(
+            {"x": rng.normal(size=2 * ROWS), "kept": pa.array(texts, pa.string_view())}
+        )
+        dataset = vault.register("t", table.slice(0, ROWS), keep=["kept"])
+        copy = dataset.release(to="ann", privacy=0.5).to_arrow()
+        assert copy.column("kept").to_pylist() == texts[:ROWS]
+        held = b"".join(
+            bytes(buffer) for buffer in copy.column("kept").chunk(0).buffers() if buffer
+        )
+        assert texts[0].encode() in held
+        assert texts[-1].encode() not in held
+
+    @pytest.mark.parametrize("ending", ["arrow", "parquet", "csv"])
+    def test_bytes_do_not_depend_on_how_the_source_is_cut(self, vault, rng, tmp_path, ending):
+        table = pa.table({"x": rng.normal(size=ROWS), "kept": ["a", "b"] * (ROWS // 2)})
+        cut = pa.concat_tables([table.slice(0, 77), table.slice(77)])
+        vault.register("t", table, keep=["kept"])
+        files = [
+            vault.dataset("t", source=source)
+            .release(to="ann", privacy=0.5)
+            .write(tmp_path / f"{number}.{ending}")
+            .read_bytes()
+            for number, source in enumerate((table, cut))
+        ]
+        assert files[0] == files[1]
+
+
 def test_no_warning_is_lost(vault, rng):
     """A column that follows from others to the last bit still warns."""
     a, b = rng.integers(0, 1000, (2, ROWS))
