@@ -125,6 +125,49 @@ class TestColumnsReleasedUnchanged:
         assert files[0] == files[1]
 
 
+class TestRegistration:
+    def test_one_table_has_one_id_in_every_process(self, tmp_path):
+        # a missing value and the text 'None' are equally frequent: which of them is pooled?
+        Vault.create(tmp_path / "v")
+        script = (
+            "import sys, pyarrow as pa; from cornerwave.owner import Vault\n"
+            "vault = Vault.create(sys.argv[1], key_file=sys.argv[2])\n"
+            "cells = ['z'] * 2 + ['None'] * 6 + [None] * 6 + ['b'] * 30\n"
+            "table = pa.table({'c': cells, 'x': [float(i) for i in range(44)]})\n"
+            "print(vault.register('t', table, hide_missing=['c'], min_count=5).id)\n"
+        )
+        ids = {
+            subprocess.run(
+                [sys.executable, "-c", script, tmp_path / seed, tmp_path / "v" / "key"],
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                check=True,
+                capture_output=True,
+            ).stdout
+            for seed in ("1", "2", "3", "5")
+        }
+        assert len(ids) == 1
+
+    def test_a_missing_key_hides_in_no_dictionary(self, vault):
+        values = pa.array([None, *map(str, range(1, ROWS))])
+        key = pa.DictionaryArray.from_arrays(pa.array(range(ROWS)), values)
+        with pytest.raises(ColumnError, match="1 missing"):
+            vault.register("t", pa.table({"key": key, "x": np.arange(ROWS)}), key="key")
+
+    def test_a_dictionary_of_floats_is_no_key(self, vault):
+        key = pa.array(np.arange(ROWS) / 2).dictionary_encode()
+        with pytest.raises(ColumnError, match="a key must be"):
+            vault.register("t", pa.table({"key": key, "x": np.arange(ROWS)}), key="key")
+
+    @pytest.mark.parametrize("type_", [pa.string(), pa.bool_(), pa.null(), pa.list_(pa.int64())])
+    def test_a_source_without_its_numbers_is_refused(self, vault, rng, tmp_path, type_):
+        table = pa.table({"x": rng.normal(size=ROWS), "i": rng.integers(0, 9, ROWS)})
+        vault.register("t", table)
+        other = table.set_column(1, "i", pa.nulls(ROWS, type_))
+        release = vault.dataset("t", source=other).release(to="ann", privacy=0.5)
+        with pytest.raises(SourceChanged, match="holds no numbers"):
+            release.write(tmp_path / "copy.csv")
+
+
 def test_no_warning_is_lost(vault, rng):
     """A column that follows from others to the last bit still warns."""
     a, b = rng.integers(0, 1000, (2, ROWS))
