@@ -168,6 +168,39 @@ class TestRegistration:
             release.write(tmp_path / "copy.csv")
 
 
+class TestVaultPlaces:
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "",
+            "ledger.db",
+            "postgresql:/me:s3cret@host/d",
+            "me:s3cret@host/d",
+            "postgresql://me:s3@cret@host/d",
+            "postgresql://me:s3cret@host/d?plugin=x",
+        ],
+    )
+    def test_what_is_no_address_is_refused_and_not_shown(self, tmp_path, address):
+        with pytest.raises(VaultError, match="not the address") as refusal:
+            Vault.create(tmp_path / "v", ledger=address)
+        assert "cret" not in str(refusal.value)
+        assert not (tmp_path / "v").exists()
+
+    def test_a_damaged_address_is_refused_and_not_shown(self, tmp_path):
+        Vault.create(tmp_path / "v")
+        (tmp_path / "v" / "ledger.url").write_text("postgresql:/me:s3cret@host/d\n")
+        with pytest.raises(VaultError, match="not the address") as refusal:
+            Vault.open(tmp_path / "v")
+        assert "s3cret" not in str(refusal.value)
+
+    def test_without_a_ledger_no_key_is_left(self, tmp_path):
+        pytest.importorskip("psycopg")
+        nowhere = f"postgresql://me@/d?host={tmp_path}"
+        with pytest.raises(VaultError, match="no connection"):
+            Vault.create(tmp_path / "v", ledger=nowhere)
+        Vault.create(tmp_path / "v")  # nothing is in the way
+
+
 def test_no_warning_is_lost(vault, rng):
     """A column that follows from others to the last bit still warns."""
     a, b = rng.integers(0, 1000, (2, ROWS))
