@@ -275,6 +275,14 @@ class TestReports:
         assert "a.csv: known" in found.out
         assert "b.parquet: NOT known" in found.out
         refused(registered, tmp_path, "ledger", "--against", "none.csv", says="cannot be read")
+        for metadata, says in (
+            ("{}", "no metadata"),
+            ('{"dataset": "x"}', "no metadata"),
+            ('{"dataset": "x", "noise": "much"}', "noise must be a number"),
+            ("[" * 100_000, "damaged"),
+        ):
+            (tmp_path / "a.csv.meta.json").write_text(metadata)
+            refused(registered, tmp_path, "ledger", "--against", "a.csv", says=says)
 
     def test_heads_kept_elsewhere_prove_a_rollback(self, registered, tmp_path):
         backup = (tmp_path / ".cornerwave" / "ledger.db").read_bytes()
@@ -291,6 +299,12 @@ class TestReports:
         for heads in ("late.txt", late.splitlines()[1].split("\t")[0]):
             refused(registered, tmp_path, "ledger", "--since", heads, says="people")
         refused(registered, tmp_path, "ledger", "--since", "nothing", says="neither a head")
+        (tmp_path / "empty.txt").write_text("\n")
+        refused(registered, tmp_path, "ledger", "--since", "empty.txt", says="nothing was checked")
+        for number in ("1" * 300, "1" * 5000):
+            (tmp_path / "long.txt").write_text(f"vault:{number}:ab\n")
+            for head in ("long.txt", f"vault:{number}:ab"):
+                refused(registered, tmp_path, "ledger", "--since", head, says="a head")
 
     def test_a_lost_ledger_is_made_anew_for_its_key(self, registered, tmp_path, people_csv):
         assert registered(*RELEASE, "--out", "a.parquet").code == 0

@@ -27,7 +27,7 @@ from cornerwave.errors import LevelError, SourceError
 from cornerwave.keyed import KEY_BYTES, strict
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
-from cornerwave.noise import WhiteStreams, grid_of, over_blocks, round_to_grid, steps
+from cornerwave.noise import COARSEST, WhiteStreams, grid_of, over_blocks, round_to_grid, steps
 
 
 def corner_wave(noise: Sequence[float]) -> Floats:
@@ -259,13 +259,18 @@ class _Table:
         if covariance is None:
             if len(rows) < 2:
                 raise SourceError("the covariance of X needs at least 2 rows; or give covariance=")
-            covariance = Moments.of(rows).covariance
+            moments = Moments.of(rows)
+            if moments.vanishing.any():
+                raise SourceError("the variance of X vanishes in floating point; multiply X")
+            covariance = moments.covariance
         shape = factor(np.atleast_2d(covariance))
         if len(shape.lower) != rows.shape[1]:
             raise SourceError(f"covariance has {len(shape.lower)} columns, X {rows.shape[1]}")
         shape.warn([str(i) for i in range(rows.shape[1])])
         deviation = np.sqrt(np.square(shape.lower).sum(axis=1))
         grid = grid_of(deviation=deviation, largest=np.abs(rows).max(axis=0))
+        if (grid > COARSEST * deviation).any():
+            raise SourceError("X lies so far from zero that its noise is lost; subtract a constant")
         return cls(rows, shape.lower, grid, X.ndim == 1)
 
     def checked(self, copy: Any) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
-from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError
+from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError, VaultError
 from cornerwave.joint import (
     KEPT,
     NUMBERS,
@@ -29,7 +29,7 @@ from cornerwave.joint import (
     measure_hidden,
 )
 from cornerwave.moments import Moments, factor, noise_shape
-from cornerwave.noise import NOISE_FORMAT, grid_of
+from cornerwave.noise import COARSEST, NOISE_FORMAT, grid_of
 from cornerwave.survey import Survey, Surveyor, laws_of, on_scales
 from cornerwave.table import (
     MISSING_BITS,
@@ -154,8 +154,13 @@ class Frozen:
 
     @classmethod
     def from_json(cls, text: str) -> "Frozen":
-        """Return what `to_json` wrote, bit for bit."""
+        """Return what `to_json` wrote, bit for bit. Raises VaultError for another noise format."""
         kept: dict[str, Any] = json.loads(text)
+        if kept["noise_format"] != NOISE_FORMAT:
+            raise VaultError(
+                f"this dataset has noise of format {kept['noise_format']}, and this version of "
+                f"Cornerwave makes format {NOISE_FORMAT}: its copies would have other noise"
+            )
         columns = len(kept["mean"])
         return cls(
             schema=Schema(
@@ -321,11 +326,16 @@ def _check_size(moments: Moments, schema: Schema) -> None:
     for name, present in zip(schema.perturbed, moments.present, strict=True):
         if present < 2:
             raise ColumnError(f"{name!r} has fewer than 2 values; drop it")
-    vanishing = (moments.deviation == 0) & (moments.lowest < moments.highest)
-    for name in np.array(schema.perturbed)[vanishing]:
+    for name in np.array(schema.perturbed)[moments.vanishing]:
         raise ColumnError(
             f"{str(name)!r}: its values are so close together that their variance, and with it "
             "the noise, vanishes in floating point; multiply them, or drop the column"
+        )
+    grid = grid_of(deviation=moments.deviation, largest=moments.largest)
+    for name in np.array(schema.perturbed)[grid > COARSEST * moments.deviation]:
+        raise ColumnError(
+            f"{str(name)!r}: its values lie so far from zero, and so close together, that floating "
+            "point has no room for the noise; subtract a constant, or drop the column"
         )
 
 

@@ -8,6 +8,7 @@ people.release(to="partner", privacy=0.3).write("partner.parquet")
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from cornerwave.table import (
     silent,
     warn_of,
 )
-from cornerwave.vault import Entry, Key, Ledger
+from cornerwave.vault import Entry, Key, Ledger, check_address
 
 VAULT_NAME = ".cornerwave"
 KEY_FILE, LEDGER_FILE, LEDGER_URL = "key", "ledger.db", "ledger.url"
@@ -71,6 +72,8 @@ class Vault:
         before is lost.
         """
         path = Path(path).absolute()
+        if ledger is not None:
+            check_address(ledger)
         if key is not None and key.is_unsafe:
             raise UnsafeKey("a key made from a seed can be guessed; a vault takes none")
         if any((path / name).exists() for name in (LEDGER_FILE, LEDGER_URL)):
@@ -83,20 +86,23 @@ class Vault:
                 "ledger's latest backup, or make a new ledger for this key",
                 use=("new_ledger",),
             )
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if key_file is not None:
-                key = Key.read(Path(key_file))
-            elif not new_ledger:
-                key = key or Key.generate()
-                key.write(path / KEY_FILE)
-            made = Ledger.create(ledger or path / LEDGER_FILE, _known(key))
-            if ledger is not None:
-                _write_secret(path / LEDGER_URL, ledger + "\n")
-        except VaultError:
-            raise
-        except OSError as error:
-            raise VaultError(f"no vault can be made in {path}: {error.strerror}") from None
+        with ExitStack() as undo:
+            try:
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if key_file is not None:
+                    key = Key.read(Path(key_file))
+                elif not new_ledger:
+                    key = key or Key.generate()
+                    key.write(path / KEY_FILE)
+                    undo.callback((path / KEY_FILE).unlink)  # no ledger, so nothing depends on it
+                made = Ledger.create(ledger or path / LEDGER_FILE, _known(key))
+                undo.pop_all()
+                if ledger is not None:
+                    _write_secret(path / LEDGER_URL, ledger + "\n")
+            except VaultError:
+                raise
+            except OSError as error:
+                raise VaultError(f"no vault can be made in {path}: {error.strerror}") from None
         return cls(path, _known(key), made)
 
     @classmethod
@@ -106,12 +112,7 @@ class Vault:
         if not path.is_dir() or not any(path.iterdir()):
             raise VaultMissing(f"there is no vault in {path}; make one first", use=("init",))
         key = Key.read(Path(key_file) if key_file else path / KEY_FILE)
-        url = path / LEDGER_URL
-        try:
-            place = url.read_text(encoding="utf-8").strip() if url.exists() else path / LEDGER_FILE
-        except OSError as error:
-            raise VaultError(f"{url} cannot be read: {error.strerror}") from None
-        return cls(path, key, Ledger.open(place, key))
+        return cls(path, key, Ledger.open(_ledger_place(path), key))
 
     def register(
         self,
@@ -217,6 +218,19 @@ class Vault:
 def dataset_id(key: Key, frozen: Frozen) -> str:
     """Return a dataset's id: a keyed hash of all that its noise depends on."""
     return key.derive("identity", hashlib.sha256(frozen.identity()).digest())[:16].hex()
+
+
+def _ledger_place(vault: Path) -> Path | str:
+    """Return where the ledger of a vault is: an address, or a file."""
+    url = vault / LEDGER_URL
+    if not url.exists():
+        return vault / LEDGER_FILE
+    try:
+        address = url.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise VaultError(f"{url} cannot be read") from None
+    check_address(address)
+    return address
 
 
 def _known(key: Key | None) -> Key:

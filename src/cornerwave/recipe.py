@@ -188,7 +188,7 @@ class Recipe:
         }
         made |= categories
         names = [column.name for column in schema.shown]
-        arrays = [made[name] if name in made else group.table.column(name) for name in names]
+        arrays = [made[name] if name in made else group.unchanged(name) for name in names]
         return pa.table(arrays, names=names).cast(self.schema(wanted))
 
 

@@ -23,6 +23,7 @@ from cornerwave.table import (
     key_ids,
     one_chunk,
     to_floats,
+    value_type,
 )
 
 GROUP_CELLS = 1 << 20
@@ -87,6 +88,17 @@ class Group:
         """Return the fingerprint of these rows."""
         others = [column.bits(secrets.texts, MISSING_BITS) for column in self.encoded.values()]
         return Fingerprint.of(self.ids, [*self.bits(), *others], secrets.fingerprint)
+
+    def unchanged(self, name: str) -> pa.Array:
+        """Return a column that is released as it is: its values alone, in one piece.
+
+        A column may share memory with rows that are not in the table, and hold values under
+        its missing ones; an Arrow file would contain both.
+        """
+        column = _whole(self.table, name)
+        plain = column.cast(value_type(column.type))
+        missing = plain.is_null().to_numpy(zero_copy_only=False)
+        return plain.take(pa.array(np.arange(len(plain)), mask=missing))
 
     def columns_of(self, names: Sequence[str]) -> list[Encoded]:
         """Return some encoded columns."""

@@ -232,39 +232,40 @@ def _lines(given: list[str]) -> list[str]:
     """Return the lines of the given heads and files of heads."""
     lines: list[str] = []
     for text in given:
-        if ":" in text and not Path(text).exists():
-            lines.append(text)
-            continue
         try:
-            lines += Path(text).read_text(encoding="utf-8").splitlines()
+            if ":" in text and not Path(text).exists():
+                lines.append(text)
+                continue
+            found = Path(text).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
             raise VaultError(
                 f"{text}: neither a head (ID:NUMBER:MAC) nor a file of heads"
             ) from None
+        if not any(line.strip() for line in found):
+            raise VaultError(f"{text} holds no heads, so nothing was checked")
+        lines += found
     return [line for line in lines if line.strip()]
 
 
 def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
     """Report whether the ledger knows each copy's dataset and level. Exits 1 if not."""
+    from cornerwave.levels import Level
     from cornerwave.table import read_metadata
 
     unknown = 0
     for path in copies:
-        stated = read_metadata(path)
-        if stated is None:
+        stated = read_metadata(path) or {}
+        if "dataset" not in stated or "noise" not in stated:
             raise SourceError(
                 f"{path} has no metadata of Cornerwave, so its dataset and level are unknown"
             )
-        privacy, known = (
-            stated["privacy"],
-            [d.name for d in datasets if d.knows(stated["dataset"], stated["noise"])],
-        )
-        if known:
-            typer.echo(f"{path}: known, {known[0]} at privacy {privacy:g}")
+        id_, level = stated["dataset"], Level.of(noise=stated["noise"])
+        if known := [d.name for d in datasets if d.knows(id_, level.noise)]:
+            typer.echo(f"{path}: known, {known[0]} at privacy {level.privacy:g}")
         else:
             unknown += 1
             typer.echo(
-                f"{path}: NOT known, dataset {stated['dataset']} at privacy {privacy:g}; if this "
+                f"{path}: NOT known, dataset {id_} at privacy {level.privacy:g}; if this "
                 "vault made it, the ledger has lost lines"
             )
     if unknown:

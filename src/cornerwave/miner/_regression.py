@@ -35,10 +35,13 @@ from cornerwave.miner._covariance import gather, growth, unrounded, warn_of_coar
 from cornerwave.miner._estimates import Estimates, Of
 from cornerwave.miner._metadata import CopyColumn
 from cornerwave.miner._shares import Refresh
-from cornerwave.moments import RANK_TOLERANCE, Moments
+from cornerwave.moments import Moments
 from cornerwave.table import MARGINAL, Source
 
 INTERCEPT = "(intercept)"
+
+RANK_TOLERANCE = 1e-10
+"""Features with a smaller eigenvalue of their correlations determine no coefficients."""
 
 
 @dataclass(frozen=True)

@@ -18,20 +18,26 @@ Missing values (NaN) are left out pair by pair: entry (i, j) rests on the rows t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats, Ints
+from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.errors import SourceError, spelled
 from cornerwave.keyed import strict
 
 LARGEST = 1e140
 """Sums of squares of values beyond this overflow."""
 
+LEAST_VARIANCE = 1e-290
+"""Below this the variance of a column, or its covariances, lose digits to underflow."""
+
 BITS, DIGITS, TILE_ROWS = 20, 4, 1 << 13
 """2 BITS + 13 = 53: sums of products of digits over a tile are exact doubles."""
+MOST_ROWS = 1 << 22
+"""Rows whose sums of products of digits, each below 2^40, stay below 2^63."""
 _LOWEST_TOP = -49
 _LIMB = 32
 
@@ -72,8 +78,11 @@ class Moments:
     @classmethod
     def of_columns(cls, columns: Floats, names: Sequence[str] | None = None) -> "Moments":
         """Return the moments of a (columns, rows) array."""
-        columns = np.ascontiguousarray(columns)
         number, rows = columns.shape
+        if rows > MOST_ROWS:
+            parts = [columns[:, at : at + MOST_ROWS] for at in range(0, rows, MOST_ROWS)]
+            return reduce(add, (cls.of_columns(part, names) for part in parts))
+        columns = np.ascontiguousarray(columns)
         lowest, highest = np.full(number, np.inf), np.full(number, -np.inf)
         gaps = _find_ends(columns, lowest, highest)
         if (lowest == -np.inf).any() or (highest == np.inf).any():
@@ -161,6 +170,11 @@ class Moments:
         quotient = scatter / np.maximum(count * (count - 1), 1)
         places = self.top - DIGITS + 1
         return np.asarray(np.ldexp(quotient.astype(np.float64), BITS * (places[:, None] + places)))
+
+    @property
+    def vanishing(self) -> Flags:
+        """Which columns vary, but so little that floating point cannot hold their variance."""
+        return (np.diag(self.covariance) < LEAST_VARIANCE) & (self.lowest < self.highest)
 
     @property
     def deviation(self) -> Floats:

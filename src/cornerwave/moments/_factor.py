@@ -71,6 +71,8 @@ def factor(covariance: Any) -> Factor:
         raise SourceError(f"a covariance is a square matrix, not of shape {covariance.shape}")
     if not np.isfinite(covariance).all():
         raise SourceError("the covariance overflows: values this large cannot be perturbed")
+    if (np.diag(covariance) < 0).any():
+        raise SourceError("a covariance has no negative variances")
     scale, correlation = _standardised(covariance)
     if is_indefinite(correlation):
         correlation = absolute(correlation)

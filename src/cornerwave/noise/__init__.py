@@ -7,7 +7,7 @@ add_on_grid          values and noise -> a copy on its grid
 refresh              categories: events at keyed times, each a fresh draw
 """
 
-from cornerwave.noise._grid import GRID_BITS, add_on_grid, grid_of, round_to_grid
+from cornerwave.noise._grid import COARSEST, GRID_BITS, add_on_grid, grid_of, round_to_grid
 from cornerwave.noise._path import (
     ORIGIN,
     Step,
@@ -23,6 +23,7 @@ from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
 
 __all__ = [
     "BLOCK_CELLS",
+    "COARSEST",
     "GRID_BITS",
     "MISSING",
     "NOISE_FORMAT",

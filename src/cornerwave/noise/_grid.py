@@ -17,6 +17,10 @@ GRID_BITS = 24
 """Copies lie on a grid of about 2^-24 of a column's standard deviation."""
 
 
+COARSEST = 2.0**-8
+"""A grid coarser than this share of the deviation swallows the noise of the lowest levels."""
+
+
 def grid_of(*, deviation: Floats, largest: Floats) -> Floats:
     """Return the step of each column's grid, a power of two; 0 for a constant column.
 

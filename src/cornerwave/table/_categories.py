@@ -28,7 +28,7 @@ from cornerwave.table._encoded import (
     stored,
     stored_type,
 )
-from cornerwave.table._rare import OTHER, rare_values
+from cornerwave.table._rare import OTHER, in_order, rare_values
 from cornerwave.table._schema import UNIFORM, Schema, listed
 from cornerwave.table._types import is_text, value_type
 
@@ -206,7 +206,7 @@ def freeze_categories(
         hides, counted = True, dict(found)
         rare = rare_values(counted, schema.min_count, other)
     frequent = {c: n for c, n in counted.items() if c not in rare and not (rare and c == other)}
-    ordered = sorted(frequent, key=lambda c: (-frequent[c], tuple(map(str, c))))
+    ordered = sorted(frequent, key=lambda c: (-frequent[c], in_order(c)))
     counts = [frequent[c] for c in ordered]
     if rare:
         ordered.append(other)

@@ -31,6 +31,8 @@ MISSING_BITS = np.uint64(0x7FF8_0000_0000_0000)  # every NaN, whatever its paylo
 
 def key_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
     """Return the row ids of a key column; raise ColumnError if one is missing."""
+    if pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_decode()  # the list of values may hold a missing one
     if keys.null_count:
         raise ColumnError(
             f"the key column {name!r} has {keys.null_count} missing values; every row needs its key"

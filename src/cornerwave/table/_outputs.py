@@ -133,7 +133,7 @@ def read_metadata(path: Path) -> dict[str, Any] | None:
     except OSError as error:
         reason = error.strerror or "it is damaged"
         raise SourceError(f"{path.name} cannot be read: {reason}") from None
-    except (pa.ArrowException, ValueError, TypeError):
+    except (pa.ArrowException, ValueError, TypeError, RecursionError):
         raise SourceError(f"{path.name} or its metadata is damaged") from None
 
 

@@ -24,7 +24,7 @@ def rare_values(
 
     Rows that hold what the pool is called are in it anyway.
     """
-    rarest = sorted(counted.keys() - {other}, key=lambda c: (counted[c], tuple(map(str, c))))
+    rarest = sorted(counted.keys() - {other}, key=lambda c: (counted[c], in_order(c)))
     held = counted.get(other, 0)
     rare: set[tuple[Any, ...]] = set()
     for value in rarest:
@@ -34,6 +34,11 @@ def rare_values(
         rare.add(value)
         held += counted[value]
     return rare
+
+
+def in_order(values: tuple[Any, ...]) -> tuple[tuple[bool, str], ...]:
+    """Return what combinations of values are sorted by; a missing one is not the text 'None'."""
+    return tuple((value is None, str(value)) for value in values)
 
 
 def pooled(found: Tally, min_count: int) -> Tally:

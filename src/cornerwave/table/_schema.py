@@ -190,7 +190,8 @@ def _group(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
 def _column(part: pa.Field, choices: Choices) -> Column:
     name, type_ = part.name, str(part.type)
     if name == choices.key:
-        if pa.types.is_floating(part.type) or pa.types.is_nested(part.type):
+        plain = plain_type(part.type)
+        if pa.types.is_floating(plain) or pa.types.is_nested(plain):
             raise ColumnError(f"{name!r}: a key must be whole numbers, text or dates, not {type_}")
         return Column(name, type_, KEY, shown=name not in choices.drop)
     if name in choices.drop:

@@ -96,7 +96,7 @@ def type_named(name: str) -> pa.DataType | None:
 def to_floats(array: pa.Array, name: str) -> Floats:
     """Return a numeric column as float64, with NaN for missing.
 
-    Raises ColumnError for an infinite value or a whole number beyond 2^53.
+    Raises ColumnError for another type, an infinite value or a whole number beyond 2^53.
     """
     if _types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -115,6 +115,8 @@ def _plain_numbers(array: pa.Array, name: str) -> pa.Array:
         return array.cast(pa.float64())
     if _types.is_date(type_):
         return array.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
+    if unit_of(type_) is None:
+        raise ColumnError(f"{name!r}: a column of type {type_} holds no numbers")
     return _seconds(array)
 
 

@@ -4,6 +4,7 @@
     Ledger    datasets and holdings, in an SQLite file or a PostgreSQL database
     Entry     a registered dataset
     Holding   a copy that a recipient holds, with everything that made its bytes
+    check_address    whether a ledger can lie there, in PostgreSQL
 
 Behind them:
 
@@ -16,5 +17,6 @@ Behind them:
 
 from cornerwave.vault._key import Key
 from cornerwave.vault._ledger import Entry, Holding, Ledger
+from cornerwave.vault._postgresql import check_address
 
-__all__ = ["Entry", "Holding", "Key", "Ledger"]
+__all__ = ["Entry", "Holding", "Key", "Ledger", "check_address"]

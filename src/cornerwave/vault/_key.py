@@ -1,7 +1,7 @@
 """256 secret bits from the operating system, and everything derived from them.
 
-    vault key    --HKDF(purpose)-->  check value, marks, chains, encryption, a key per dataset
-    dataset key  --HKDF(purpose)-->  noise, row ids, fingerprint
+    vault key    --HKDF(purpose)-->  row ids, fingerprints, marks, chains, a key per dataset
+    dataset key  --HKDF(purpose)-->  noise, draws for missing values
 
 Anyone with the key can remove the noise from every copy. Without it, no copy can be
 made again. A key is never printed, logged or pickled.

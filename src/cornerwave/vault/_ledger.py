@@ -325,7 +325,7 @@ def _check_new(entry: Entry, entries: Iterable[Entry]) -> None:
 
 
 def _parsed(head: str) -> tuple[str, int, str]:
-    parts = re.fullmatch(r"(.+):([0-9]+):([0-9a-f]*)", head)
+    parts = re.fullmatch(r"(.+):([0-9]{1,18}):([0-9a-f]*)", head)
     if parts is None:
         raise VaultError(
             "this is not a head of a ledger: it reads ID:NUMBER:MAC, as the ledger gave it"

@@ -159,16 +159,24 @@ def _column(column: sa.Column[Any]) -> str:
     return f"{column.name} {type_name}" + ("" if column.nullable else " NOT NULL")
 
 
+def check_address(address: str) -> None:
+    """Raise VaultError unless this is the address of a PostgreSQL database."""
+    _parsed(address)
+
+
 def _parsed(address: str) -> sa.URL:
     try:
         url = sa.make_url(address)
         if not address.startswith(SCHEME) or not url.database:
             raise ValueError
+        # A password with an @ in it ends up in the host, which messages show.
+        if "@" in (url.host or "") or "plugin" in url.query:
+            raise ValueError
     except (ValueError, sa.exc.ArgumentError):
         # Not chained: the parser's words may quote the password.
         raise VaultError(
             "this is not the address of a PostgreSQL database; write "
-            f"{SCHEME}USER:PASSWORD@HOST:PORT/DATABASE"
+            f"{SCHEME}USER:PASSWORD@HOST:PORT/DATABASE (@ in a password is %40)"
         ) from None
     return url
 
