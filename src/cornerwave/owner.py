@@ -87,17 +87,24 @@ class Vault:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if key_file is not None:
                 key = Key.read(Path(key_file))
-            elif not new_ledger:
-                key = key or Key.generate()
-                key.write(path / KEY_FILE)
-            made = Ledger.create(ledger or path / LEDGER_FILE, _known(key))
-            if ledger is not None:
+            is_new = key_file is None and not new_ledger
+            own = key or Key.generate()
+
+            def keep() -> None:
+                if is_new:
+                    own.write(path / KEY_FILE)
+
+            if ledger is None:
+                keep()
+                made = Ledger.create(path / LEDGER_FILE, own)
+            else:  # a wrong address leaves no key behind
+                made = Ledger.create(ledger, own, keep)
                 _write_secret(path / LEDGER_URL, ledger + "\n")
         except VaultError:
             raise
         except OSError as error:
             raise VaultError(f"no vault can be made in {path}: {error.strerror}") from None
-        return cls(path, _known(key), made)
+        return cls(path, own, made)
 
     @classmethod
     def open(cls, path: str | Path = VAULT_NAME, *, key_file: str | Path | None = None) -> "Vault":
@@ -217,11 +224,6 @@ class Vault:
 def dataset_id(key: Key, frozen: Frozen) -> str:
     """Return a dataset's id: a keyed hash of all that its noise depends on."""
     return key.derive("identity", hashlib.sha256(frozen.identity()).digest())[:16].hex()
-
-
-def _known(key: Key | None) -> Key:
-    assert key is not None, "a vault has a key"
-    return key
 
 
 def _write_secret(path: Path, text: str) -> None:

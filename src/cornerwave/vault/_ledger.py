@@ -10,7 +10,7 @@ costs one line; only what reads a whole chain checks the whole of it.
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,16 +72,20 @@ class Ledger:
         self._key = key
 
     @classmethod
-    def create(cls, place: Path | str, key: Key) -> "Ledger":
+    def create(
+        cls, place: Path | str, key: Key, keep: Callable[[], None] = lambda: None
+    ) -> "Ledger":
         """Make an empty ledger: `place` is a file, or postgresql://USER@HOST/DATABASE.
 
-        Raises VaultExists if there is one already.
+        `keep` is called when all but the commit is done, to write the key. Raises VaultExists
+        if there is a ledger already.
         """
         ledger = cls(_database_at(place), key)
         with ledger._database.creating() as connection:
             check = {"format": LEDGER_FORMAT, "key_check": _check_value(key), "made_at": _now()}
             connection.execute(VAULT.insert().values(check))
             connection.execute(CHAIN.insert().values(Chain(key, _VAULT_CHAIN, "").row))
+            keep()
         return ledger
 
     @classmethod
