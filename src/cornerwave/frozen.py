@@ -233,7 +233,8 @@ def _warn_of(categories: Sequence[Categories], schema: Schema) -> None:
     """Warn of what an owner may not expect of categories."""
     for each in categories:
         if len(each.counts) == 1:
-            message = f"{listed(each.columns)}: has a single value, so copies show it unchanged"
+            has = "has" if len(each.columns) == 1 else "together have"
+            message = f"{listed(each.columns)} {has} a single value, so copies show it unchanged"
             warnings.warn(message, CornerwaveWarning, stacklevel=4)
         hidden = len(each.columns) > 1 or schema.column(each.columns[0]).hide_missing
         if each.hides_missing and not hidden:
