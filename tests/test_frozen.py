@@ -99,6 +99,16 @@ def test_identity_does_not_know_who_wrote_the_file():
     assert freeze_table(plain, key).identity() == freeze_table(noted, key).identity()
 
 
+def test_the_kind_of_text_is_not_part_of_a_dataset():
+    """A CSV, a Parquet file and a frame hold text each in its own way."""
+    key, city = Key.unsafe_from_seed(4), ["a", "b", "a", "a"]
+    tables = [
+        pa.table({"x": [1.0, 2.0, 4.0, 9.0], "city": pa.array(city, type_)})
+        for type_ in (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()))
+    ]
+    assert len({freeze_table(table, key).identity() for table in tables}) == 1
+
+
 def test_types_come_back_whole():
     types = pa.schema(
         [

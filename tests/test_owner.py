@@ -70,6 +70,12 @@ class TestVault:
         with untouched(), pytest.raises(VaultExists, match="never replaced"):
             Vault.create(tmp_path / "v")
 
+    @pytest.mark.parametrize("ledger", ["mysql://host/ledger", "postgresql://@/nowhere?host=/no"])
+    def test_a_wrong_address_leaves_no_key(self, tmp_path, ledger):
+        with pytest.raises(VaultError, match=r"address|no connection"):
+            Vault.create(tmp_path / "v", ledger=ledger)
+        Vault.create(tmp_path / "v")
+
     def test_a_seeded_key_is_refused(self, tmp_path, untouched):
         with untouched(), pytest.raises(UnsafeKey, match="seed"):
             Vault.create(tmp_path / "v", key=Key.unsafe_from_seed(1))

@@ -422,7 +422,10 @@ def reopen(source: Any, entry: Entry) -> Source:
     try:
         opened = open_source(source, types)
     except SourceError as error:
-        raise SourceError(f"the table of {entry.name!r} cannot be read: {error}") from None
+        raise SourceError(
+            f"the table of {entry.name!r} cannot be read: {error}. If it was moved, name its place",
+            use=("source",),
+        ) from None
     if missing := [name for name in frozen.schema.used if name not in opened.schema.names]:
         raise SourceChanged(
             f"this is not the registered table: column {missing[0]!r} is gone. Restore the table"

@@ -41,7 +41,9 @@ from cornerwave.table import (
     Schema,
     check_identifying,
     freeze_categories,
+    is_text,
     listed,
+    plain_type,
 )
 
 ROWS_PER_WEIGHT = 10
@@ -121,7 +123,9 @@ class Frozen:
         """Return all that the noise depends on, in a form that no version of a library changes."""
         kept = self._kept()
         del kept["hidden"]
-        kept["types"] = [[field.name, str(field.type)] for field in self.source_types]
+        kept["types"] = [[part.name, _plain_name(part.type)] for part in self.source_types]
+        for column in kept["columns"]:
+            column["type"] = _plain_name(self.source_types.field(column["name"]).type)
         for group, categories in zip(kept["categories"], self.categories, strict=True):
             group["values"] = categories.hashed_values()
         return _exact(kept).encode()
@@ -183,6 +187,11 @@ class Frozen:
             hidden=_hidden(kept["hidden"]),
             noise_format=kept["noise_format"],
         )
+
+
+def _plain_name(type_: pa.DataType) -> str:
+    """Return a type's name; all kinds of text, encoded or not, are one: files differ in them."""
+    return "string" if is_text(plain_type(type_)) else str(plain_type(type_))
 
 
 def _exact(kept: Mapping[str, Any]) -> str:
@@ -343,7 +352,8 @@ def _warn_of(categories: Sequence[Categories], schema: Schema) -> None:
     """Warn of what an owner may not expect of categories."""
     for each in categories:
         if len(each.counts) == 1:
-            message = f"{listed(each.columns)}: has a single value, so copies show it unchanged"
+            has = "has" if len(each.columns) == 1 else "together have"
+            message = f"{listed(each.columns)} {has} a single value, so copies show it unchanged"
             warnings.warn(message, CornerwaveWarning, stacklevel=4)
         hidden = len(each.columns) > 1 or schema.column(each.columns[0]).hide_missing
         if each.hides_missing and not hidden:

@@ -236,7 +236,8 @@ def draft(reports: Sequence[ColumnReport]) -> str:
             "[[column]]",
             f"name = {_quoted(report.name)}",
             f"do = {_quoted(report.do)}    # perturb, category, key, keep or drop",
-            f"# {_quoted(report.type)[1:-1]}, {about}{number:,.0f} distinct values, "
+            f"# {_quoted(report.type)[1:-1]}, {about}{number:,.0f} distinct "
+            f"{'value' if number == 1 else 'values'}, "
             f"{report.missing:.1%} missing",
             *(f"# note: {warning}" for warning in report.warnings),
         ]

@@ -148,8 +148,8 @@ class Level:
         place = bisect_left(LATTICE, self.noise)
         if place == len(LATTICE):
             raise LevelError(
-                f"noise {self.noise:g} is beyond the highest level of a vault, "
-                f"noise {LATTICE[-1]:g} (privacy 0.999)"
+                f"privacy {self.privacy:g} (noise {self.noise:g}) is beyond the highest level of a "
+                f"vault, privacy 0.999 (noise {LATTICE[-1]:g})"
             )
         return Level(LATTICE[place])
 

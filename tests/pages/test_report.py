@@ -274,9 +274,10 @@ def test_the_command_writes_and_replaces_when_forced(folder: Path, pages: tuple[
     [
         {"x": np.arange(40.0)},
         {"c": ["a", "b"] * 20},
+        {"c": list("abcdefghijklmno")},
         {"x": np.arange(40.0), "same": np.full(40, 7.25), "c": ["a", None, "b", "b"] * 10},
     ],
-    ids=["a number", "a category", "constant and missing"],
+    ids=["a number", "a category", "rare values alone", "constant and missing"],
 )
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.SingularCovariance")
 def test_small_tables_have_pages(tmp_path: Path, vault: Vault, columns: dict[str, object]) -> None:
@@ -284,7 +285,9 @@ def test_small_tables_have_pages(tmp_path: Path, vault: Vault, columns: dict[str
     dataset.release(to="one", noise=50.0).to_arrow()
     for external in (False, True):
         place = write_report(dataset, tmp_path / f"{external}.html", external=external)
-        assert "7.25" not in place.read_text(encoding="utf-8").replace("7.25rem", "")
+        page = place.read_text(encoding="utf-8")
+        assert "7.25" not in page.replace("7.25rem", "")
+        assert ("categories retained" in page) == ("c" in columns)
 
 
 def test_pooled_values_count_as_others(tmp_path: Path, vault: Vault) -> None:

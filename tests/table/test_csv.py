@@ -124,3 +124,14 @@ def test_times_and_notes(tmp_path):
         "n": "all but 1 of 101 cells are numbers: correct or blank the others, "
         "or the column is treated as a category"
     }
+
+
+def test_empty_lines_are_missing_where_there_is_one_column(tmp_path):
+    path = csv(tmp_path, "x\n1\n\n3\n")
+    assert whole(open_source(path)).to_pydict() == {"x": [1, None, 3]}
+    path = csv(tmp_path, 'town\nUlm\n\n""\n')
+    assert whole(open_source(path)).to_pydict() == {"town": ["Ulm", None, ""]}
+    path = csv(tmp_path, "x,y\n1,2\n\n3,4\n")
+    assert whole(open_source(path)).to_pydict() == {"x": [1, 3], "y": [2, 4]}
+    few = open_source(path, types={"y": pa.int64()})
+    assert whole(few).to_pydict() == {"y": [2, 4]}

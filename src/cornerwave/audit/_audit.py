@@ -166,7 +166,7 @@ def audit(
         raise SourceError(f"nothing to compare: {names} have too many values for a category")
     rows = numbers.found.rows if numbers else categories.rows if categories else 0
     if rows < LEAST_ROWS:
-        raise SourceError(f"the source has {rows:,} rows; an audit needs at least {LEAST_ROWS}")
+        raise _too_few(rows)
     return Audit(
         source=aligned.source.name,
         copies=aligned.names,
@@ -236,10 +236,16 @@ def _pass_over(aligned: Aligned, progress: Progress) -> tuple[Statistics, Watche
         return found, watch.watched(found)
     if aligned.categories:
         return found, None
+    if found.rows < LEAST_ROWS:
+        raise _too_few(found.rows)
     raise SourceError(
         f"{found.complete:,} rows have a value in every shared column of every file; "
         f"an audit needs at least {LEAST_ROWS}. Drop columns with many missing values"
     )
+
+
+def _too_few(rows: int) -> SourceError:
+    return SourceError(f"the source has {rows:,} rows; an audit needs at least {LEAST_ROWS}")
 
 
 def _owed(aligned: Aligned, n: int) -> bool:

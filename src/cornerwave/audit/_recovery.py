@@ -140,7 +140,9 @@ def _levels(aligned: Aligned, noise: Sequence[float] | None) -> tuple[float, ...
         return tuple(checked_noise(v) for v in noise)
     for name, stated in zip(aligned.names, aligned.stated.noise, strict=True):
         if stated is None:
-            raise LevelError(f"{name} does not state its noise; give the noise of every copy")
+            raise LevelError(
+                f"{name} does not state its noise; give the noise of every copy", use=("noise",)
+            )
     return tuple(v for v in aligned.stated.noise if v is not None)
 
 

@@ -34,11 +34,16 @@ def verdict(audit: Audit) -> str:
             f"{named(audit, broken[0].copies)} are not consistent with one noise path: "
             "together they reveal more than the best of them alone."
         )
+    alone = len(audit.copies) == 1
     if audit.faults:
-        return f"No coalition gains, but {count(len(audit.faults), 'check')} failed."
-    if len(audit.copies) == 1:
-        return "The copy passes every check. A coalition needs at least two copies."
-    return "No coalition gains, and every copy passes every check."
+        failed = f"{count(len(audit.faults), 'check')} failed."
+        return failed if alone else f"No coalition gains, but {failed}"
+    passed = "No coalition gains, and every copy passes every check."
+    if alone:
+        passed = "The copy passes every check. A coalition needs at least two copies."
+    if audit.left_out:
+        passed += f" Not judged: {count(len(audit.left_out), 'column')}."
+    return passed
 
 
 def _gain_of(audit: Audit, numbers: NumberAudit) -> str | None:

@@ -329,7 +329,7 @@ def coalition(
     if found.guesses:
         print_table(
             "How often the best guess of a category is right, and what stays hidden",
-            ("", "no copy", "best member", "all together", "if independent", "hidden", "at least"),
+            ("", "no copy", "best member", "all together", "independent", "hidden", "at least"),
             [
                 (
                     name,

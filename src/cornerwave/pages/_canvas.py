@@ -9,8 +9,8 @@ from html import escape
 
 WIDTH = 960.0
 
-LETTER = 8.2
-"""Width of an average character at 14 px in the widest of the usual fonts."""
+LETTER, CAPITAL = 8.2, 10.2
+"""Width of an average character, and of a capital, at 14 px in the widest of the usual fonts."""
 
 
 class Canvas:
@@ -23,7 +23,7 @@ class Canvas:
 
     def text(self, x: float, y: float, words: str, kind: str = "", *, room: float = 0) -> None:
         """Write words at (x, y); what needs more than `room` is shortened, with a tooltip."""
-        shown = shortened(words, int(room / LETTER)) if room else words
+        shown = shortened(words, _fitting(words, room)) if room else words
         title = words if shown != words else ""
         self._add("text", kind, escape(shown), title=title, x=x, y=y)
 
@@ -89,6 +89,16 @@ def shortened(text: str, letters: int) -> str:
     if len(text) <= letters:
         return text
     return f"{text[: letters // 2]}…{text[len(text) - (letters - letters // 2 - 1) :]}"
+
+
+def _fitting(words: str, room: float) -> int:
+    """Return how many letters like those of a text fit.
+
+    >>> _fitting("Ulm", 100.0), _fitting("ULM", 100.0)
+    (11, 9)
+    """
+    capitals = sum(map(str.isupper, words)) / max(len(words), 1)
+    return int(room / (LETTER + capitals * (CAPITAL - LETTER)))
 
 
 def _number(value: float | str) -> str:

@@ -185,7 +185,10 @@ def _questions(
     ]
     return Questions(
         titles={column.name: title_of(column) for column in numbers if column.name in asked},
-        labels={name: labels[name].take(places).to_pylist() for name, places in common.items()},
+        labels={
+            name: [labels[name][place].as_py() for place in places]
+            for name, places in common.items()
+        },
         on=(*asked[:-1][:MOST_PREDICTORS], *indicators[:1]) if asked else (),
         units=shown.units,
     )

@@ -32,7 +32,6 @@ from cornerwave.table import Progress, check_place, write_text
 
 ENDINGS = (".html", ".htm")
 FOOTER = "This page shows no cell of the table."
-LEVEL_HEADER = ("privacy", "noise", "categories retained")
 NAME_LETTERS, WORD_LETTERS = 25, 19
 """What fits on the left and on the right of a share chart."""
 MOST_ROWS = 30
@@ -131,20 +130,26 @@ def _owner_levels(copies: Copies, original: Original) -> str:
         fits = len(names) == 1 or len(", ".join(names)) <= WORD_LETTERS
         words.append(", ".join(names) if fits else f"{len(names)} recipients")
     rows = [
-        (recipient, *_level(level), since[:16].replace("T", " "))
+        (recipient, *_level(level, copies), since[:16].replace("T", " "))
         for recipient, level, since in original.holdings
     ]
-    return _levels(copies, words, kit.table(("recipient", *LEVEL_HEADER, "since (UTC)"), rows))
+    header = ("recipient", *_level_header(copies), "since (UTC)")
+    return _levels(copies, words, kit.table(header, rows))
 
 
 def _external_levels(copies: Copies) -> str:
     words = [f"noise {level.noise:.4g}" for level in copies.levels]
-    rows = [_level(level) for level in copies.levels]
-    return _levels(copies, words, kit.table(LEVEL_HEADER, rows))
+    rows = [_level(level, copies) for level in copies.levels]
+    return _levels(copies, words, kit.table(_level_header(copies), rows))
 
 
-def _level(level: Level) -> tuple[str, str, str]:
-    return f"{level.privacy:.4g}", f"{level.noise:.4g}", f"{retention(level.noise):.1%}"
+def _level_header(copies: Copies) -> tuple[str, ...]:
+    return ("privacy", "noise", *["categories retained"] * bool(copies.categories))
+
+
+def _level(level: Level, copies: Copies) -> tuple[str, ...]:
+    retained = [f"{retention(level.noise):.1%}"] if copies.categories else []
+    return (f"{level.privacy:.4g}", f"{level.noise:.4g}", *retained)
 
 
 def _levels(copies: Copies, words: Sequence[str], html: str) -> str:
@@ -154,8 +159,9 @@ def _levels(copies: Copies, words: Sequence[str], html: str) -> str:
     ]
     explained = kit.hint(
         "Privacy is the share of the variance that the best linear estimate from a copy cannot "
-        "recover. Noise is a multiple of the table’s own covariance. A copy retains some cells of "
-        "each category and redraws the others."
+        "recover. Noise is a multiple of the table’s own covariance."
+        + " A copy retains some cells of each category and redraws the others."
+        * bool(copies.categories)
     )
     chart = charts.share_chart(rows, "Released levels by privacy")
     return kit.section("Released levels", explained, kit.scrolling(chart), html)

@@ -39,15 +39,19 @@ class CsvFile:
     path: Path
     types: Mapping[str, pa.DataType]
     notes: Mapping[str, str] = field(default_factory=dict)
+    is_single: bool = False
+    """Whether the file has one column: a missing value in it is an empty line."""
 
     @classmethod
     def open(cls, path: Path, types: Mapping[str, pa.DataType] | None) -> "CsvFile":
         """Open a file with known types; without any, read all rows once to infer them."""
         names = _names(path)
+        single = len(names) == 1
         if types is not None:
-            return cls(path, {name: type_ for name, type_ in types.items() if name in names})
+            known = {name: type_ for name, type_ in types.items() if name in names}
+            return cls(path, known, is_single=single)
         _check_repeated(names, path.name)
-        return _inferred(cls(path, dict.fromkeys(names, pa.string())))
+        return _inferred(cls(path, dict.fromkeys(names, pa.string()), is_single=single))
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns. Raises SourceError."""
@@ -77,7 +81,9 @@ class CsvFile:
                 self.path,
                 read_options=pacsv.ReadOptions(block_size=CSV_BLOCK_BYTES, use_threads=False),
                 parse_options=pacsv.ParseOptions(
-                    newlines_in_values=True, invalid_row_handler=on_invalid_row
+                    newlines_in_values=True,
+                    invalid_row_handler=on_invalid_row,
+                    ignore_empty_lines=not self.is_single,
                 ),
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict(self.types), include_columns=list(columns), **nulls
@@ -123,7 +129,8 @@ def _inferred(text: CsvFile) -> CsvFile:
         )
     found = dict(zip(text.types, guesses, strict=True))
     notes = {name: guess.note for name, guess in found.items() if guess.note}
-    return CsvFile(text.path, {name: guess.type for name, guess in found.items()}, notes)
+    types = {name: guess.type for name, guess in found.items()}
+    return CsvFile(text.path, types, notes, text.is_single)
 
 
 def _occurs(name: str, cells: pa.Array) -> bool:

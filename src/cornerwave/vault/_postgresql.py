@@ -99,7 +99,10 @@ class PostgreSQL(Database):
         """Raise VaultExists if the database has a relation of our names."""
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         if connection.execute(_MADE).first():
-            raise VaultExists(f"there is a ledger in {self.place} already; it is never replaced")
+            raise VaultExists(
+                f"there is a ledger in {self.place} already; it is never replaced. To share it, "
+                "copy the vault's directory from the machine that made it"
+            )
 
     def begin(self, connection: sa.Connection, *, write: bool) -> None:
         """Begin: to write, each statement sees what is committed; to read, all see the same."""
