@@ -19,6 +19,7 @@ noisier copy is a better one with more noise on top. For numbers alone it is v/(
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,9 @@ VANISHING = 1e-9
 category add up to 1."""
 MOST_REMEDIES = 3
 ROWS_TO_TRUST = 100
-CHANCE = 3.0
-"""With fewer rows than this for each coordinate, correlations between columns that lie within
-so many of their standard errors count as chance."""
+CHANCE = 4.0
+"""With fewer rows than this for each coordinate, what columns tell of each other is held against
+chance."""
 NUMBERS, KEPT = "numbers", "kept"
 
 
@@ -181,7 +182,7 @@ class _System:
         numbers = [i for i in vary if coordinates[i].block == NUMBERS]
         blocks = tuple(each.block for each in known)
         return cls(
-            C=_semidefinite(_significant(C, blocks, Z.shape[1])),
+            C=_semidefinite(_significant(C, known, Z.shape[1])),
             excess=excess[np.ix_(numbers, numbers)],
             weight=size[vary] ** 2,
             columns=tuple(each.column for each in known),
@@ -315,16 +316,28 @@ def _pairwise(Z: Floats) -> tuple[Floats, Floats]:
     return mean, np.asarray(scatter / np.maximum(count - 1, 1))
 
 
-def _significant(C: Floats, blocks: Sequence[str], rows: int) -> Floats:
-    """Return C without what chance explains between blocks, if the rows are few for its size.
+def _significant(C: Floats, known: Sequence[Coordinate], rows: int) -> Floats:
+    """Return C without what chance explains between columns, if the rows are few for its size.
 
-    In n rows, d coordinates that tell nothing seem to tell about d/n.
+    In n rows, d coordinates that tell nothing seem to tell d/n. Of two independent columns
+    with a and b coordinates, n times the trace of C_aa^-1 C_ab C_bb^-1 C_ba is chi-square with
+    about a b degrees of freedom; a pair below its mean and CHANCE deviations counts as such.
     """
     if rows >= ROWS_TO_TRUST * len(C):
         return C
-    names = np.array(blocks)
-    chance = (np.abs(C) < CHANCE / np.sqrt(max(rows, 1))) & (names[:, None] != names)
-    return np.where(chance, 0.0, C)
+    found, names = C.copy(), np.array([each.column for each in known])
+    blocks = {each.column: each.block for each in known}
+    inverses = {n: _pseudo_inverse(C[np.ix_(names == n, names == n)]) for n in blocks}
+    for one, other in combinations(blocks, 2):
+        if blocks[one] == blocks[other] == NUMBERS:
+            continue
+        cross = C[np.ix_(names == one, names == other)]
+        told = rows * np.trace(inverses[one] @ cross @ inverses[other] @ cross.T)
+        freedom = np.linalg.matrix_rank(inverses[one]) * np.linalg.matrix_rank(inverses[other])
+        if told < freedom + CHANCE * (1 + np.sqrt(2 * freedom)):
+            found[np.ix_(names == one, names == other)] = 0.0
+            found[np.ix_(names == other, names == one)] = 0.0
+    return found
 
 
 def _semidefinite(C: Floats) -> Floats:
