@@ -14,6 +14,7 @@ sees 512 rows to either side; one that sees more, or knows more, may do better.
 A correlation that chance explains counts as none. In a random order sums of products of
 centred terms are martingales: Bernstein's inequality bounds them, for ALPHA divided by all
 columns and lags. Its second term, for rare values, falls away where values spread evenly.
+Lags that chance explains one by one are tested once more together.
 """
 
 import math
@@ -35,6 +36,8 @@ MATTERS = 0.005
 """Neighbours that tell more than this share of a column's variance matter."""
 
 LAGS = (*range(1, 33), 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+REACHES = (2, 4, 8, 16, 32, 128, 1024)
+"""Lags up to each of these are also taken together: a slow trend is weak in each of them."""
 SHORTEST = 4
 """Lags of at most one in so many rows of a table are looked at."""
 
@@ -130,7 +133,7 @@ class RowOrder:
             signals[name] = _of_category(_column(table, name), name, hides_missing=hides)
         known = {name: signal for name, signal in signals.items() if signal is not None}
         pairs = _Pairs(positions)
-        alpha = ALPHA / max(1, len(known) * len(pairs.lags))
+        alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
         found = [_told(name, signal, pairs, alpha) for name, signal in known.items()]
         return sorted((t for t in found if t.share > MATTERS), key=lambda t: -t.share)
 
@@ -218,6 +221,8 @@ class _Codes:
 
 def _of_number(column: pa.Array, name: str) -> _Scores | None:
     """Return the ranks of a column, equal values in the middle of theirs; None if constant."""
+    if pa.types.is_integer(column.type):  # ranks need no more than doubles have
+        column = column.cast(pa.float64(), safe=False)
     values = to_floats(column, name)
     present = ~np.isnan(values)
     _, codes, counts = np.unique(values[present], return_inverse=True, return_counts=True)
@@ -245,7 +250,13 @@ def _of_category(column: pa.Array, name: str, *, hides_missing: bool) -> _Codes 
 
 def _told(name: str, signal: _Scores | _Codes, pairs: _Pairs, alpha: float) -> Told:
     found = [signal.correlation(pairs, int(lag)) for lag in pairs.lags]
-    sure = [r if abs(r) > _by_chance(signal, count, alpha) else 0.0 for r, count in found]
+    limits = np.array([_by_chance(signal, count, alpha) for _, count in found])
+    r, counts = np.array(found).reshape(-1, 2).T
+    sure = np.where(np.abs(r) > limits, r, 0.0)
+    for reach in REACHES:
+        rest = (pairs.lags <= reach) & (sure == 0.0)
+        if rest.any() and abs(r[rest].mean()) > _together_by_chance(signal, counts[rest], alpha):
+            sure[rest] = r[rest].mean()
     privacies = np.array(PRIVACIES)
     hidden = left_hidden(pairs.lags, np.clip(sure, -1.0, 1.0), privacies)
     most = int(np.argmax(privacies - hidden))
@@ -264,6 +275,18 @@ def _by_chance(signal: _Scores | _Codes, pairs: int, alpha: float) -> float:
     even = -math.expm1(-z2 / pairs) if signal.whole else z2 / pairs
     rare = z2 * max(signal.largest - EVEN, 0.0) / (3 * pairs)
     return signal.spread * (math.sqrt(even) + rare)
+
+
+def _together_by_chance(signal: _Scores | _Codes, pairs: Floats, alpha: float) -> float:
+    """Return what the mean correlation over several lags exceeds with probability alpha.
+
+    A quadratic form x'Ax of white noise exceeds 2 |A|_F sqrt(u) + 2 |A| u with probability
+    exp(-u) (Laurent and Massart). Here |A|_F^2 is half the number of pairs, and |A| the
+    number of lags.
+    """
+    z2, rows = 2 * math.log(2 / alpha), max(1.0, float(pairs.mean()))
+    rare = z2 * max(signal.largest - EVEN, 0.0) / (3 * rows)
+    return signal.spread * (math.sqrt(z2 / max(1.0, float(pairs.sum()))) + z2 / rows + rare)
 
 
 def left_hidden(lags: Ints, correlations: Floats, privacy: Floats) -> Floats:
