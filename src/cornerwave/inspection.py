@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import Moments, factor
+from cornerwave.neighbours import RowOrder
 from cornerwave.table import (
     FEW_ROWS,
     MOST_CATEGORIES,
@@ -42,7 +43,8 @@ LONG_TAIL = 3.0
 class ColumnReport:
     """What was found in a column; `do` is what a draft proposes.
 
-    `distinct` is the number of distinct values, an estimate unless `exact`.
+    `distinct` is the number of distinct values, an estimate unless `exact`; `told` is the
+    share of its variance that a row's neighbours in the file tell.
     """
 
     name: str
@@ -52,6 +54,7 @@ class ColumnReport:
     exact: bool
     missing: float
     warnings: tuple[str, ...]
+    told: float = 0.0
 
 
 def inspect(source: Source) -> list[ColumnReport]:
@@ -78,9 +81,12 @@ class _Inspection:
         self._refused: dict[str, str] = {}
         self._moments = Moments.of(np.empty((0, len(self._numbers))))
         self._cubes = _Cubes(len(self._numbers))
+        self._categories = [part.name for part in source.schema if is_category(part.type)]
+        self._order = RowOrder([*self._numbers, *self._categories])
 
     def take(self, table: pa.Table) -> None:
         """Look at some more rows."""
+        self._order.add(self._rows, table)
         self._rows += table.num_rows
         floats = np.full((table.num_rows, len(self._numbers)), np.nan)
         for part in self._schema:
@@ -121,6 +127,7 @@ class _Inspection:
         collinear = {self._numbers[i] for i in factor(self._moments.covariance).dependent}
         skewness = dict(zip(self._numbers, self._cubes.skewness, strict=True))
         long_tailed = {name for name, size in skewness.items() if size > LONG_TAIL}
+        told = self._told()
         for part in self._schema:
             found = self._distinct[part.name]
             present = self._rows - self._missing[part.name]
@@ -131,6 +138,8 @@ class _Inspection:
                 warnings.append(
                     "long-tailed: noise does not hide extreme records; see transform (log1p, rank)"
                 )
+            if part.name in told:
+                warnings.append("told by its neighbours in the file: see order")
             undecided = _undecided(part.type, found, present)
             proposal = "category" if is_category(part.type) else "perturb"
             yield ColumnReport(
@@ -141,7 +150,22 @@ class _Inspection:
                 exact=found.exact,
                 missing=self._missing[part.name] / max(self._rows, 1),
                 warnings=(*([undecided] if undecided else []), *warnings),
+                told=told.get(part.name, 0.0),
             )
+
+    def _told(self) -> dict[str, float]:
+        """Return what neighbours tell of the columns that would be perturbed or refreshed."""
+        numbers = [name for name in self._numbers if name not in self._refused]
+        categories = [
+            name
+            for name in self._categories
+            if not _undecided(
+                self._schema.field(name).type,
+                self._distinct[name],
+                self._rows - self._missing[name],
+            )
+        ]
+        return {each.column: each.share for each in self._order.told(numbers, categories)}
 
     def _warnings(self, part: pa.Field, found: Distinct, present: int) -> Iterator[str]:
         for said in (self._refused, self._notes):
@@ -221,12 +245,19 @@ class _Cubes:
         return np.asarray(size)
 
 
+_ORDER = (
+    'order = "shuffle"    # the order of the rows tells columns: shuffle the rows of copies, or',
+    '                     # "keep" their order if recipients need it, as in a time series',
+)
+
+
 def draft(reports: Sequence[ColumnReport]) -> str:
     """Return a schema file that says what would happen, for the owner to edit."""
     lines = [
         "# Edit this schema file, then register the table with it.",
         "min_count = 0    # pool category values that are held by fewer rows than this",
         'together = []    # categories to refresh as one, as in [["city", "district"]]',
+        *(_ORDER if any(report.told for report in reports) else ()),
     ]
     for report in reports:
         about = "" if report.exact else "about "

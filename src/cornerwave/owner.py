@@ -31,6 +31,7 @@ from cornerwave.table import (
     decide,
     names_of,
     open_source,
+    order_of,
     read_choices,
     silent,
     warn_of,
@@ -128,6 +129,8 @@ class Vault:
         hide_missing: Iterable[str] = (),
         transform: Mapping[str, str] | None = None,
         min_count: int = 0,
+        shuffle: bool = False,
+        keep_order: bool = False,
         schema: str | Path | None = None,
         progress: Progress = silent,
     ) -> "Dataset":
@@ -138,6 +141,9 @@ class Vault:
         `together` as one; values of fewer than `min_count` rows are pooled. Missing
         values stay so unless the column is in `hide_missing`. `transform` maps columns
         to 'log1p' or 'rank'. `schema` names a file that says all this instead.
+
+        If the order of the rows tells a column, copies `shuffle` the rows, all in the same
+        way, or `keep_order` for recipients who need it; otherwise neither need be said.
 
         The same table with the same choices is the same dataset, also in a new ledger.
         Raises SourceError or AlreadyRegistered.
@@ -152,6 +158,7 @@ class Vault:
             hide_missing=names_of(hide_missing),
             transform=dict(transform or {}),
             min_count=min_count,
+            order=order_of(shuffle=shuffle, keep_order=keep_order),
         )
         return self.register_as(name, source, choices, schema=schema, progress=progress)
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Floats, Ids
+from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.frozen import Frozen
-from cornerwave.keyed import Secrets
+from cornerwave.keyed import BlockFunction, Secrets, room_for
 from cornerwave.levels import Level, retention
 from cornerwave.missing import fill_missing
 from cornerwave.noise import (
@@ -50,11 +50,12 @@ class NoiseSecrets(Secrets):
 
     noise: bytes
     missing: bytes
+    order: bytes
 
     @classmethod
     def of(cls, derive: Callable[[str], bytes]) -> "NoiseSecrets":
         """Derive them from a dataset's key, each for one purpose."""
-        return cls(noise=derive("noise"), missing=derive("missing"))
+        return cls(noise=derive("noise"), missing=derive("missing"), order=derive("order"))
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,14 @@ class Recipe:
         except pa.ArrowException:  # its words may quote a cell
             raise SourceError("a column no longer holds values of its kind") from None
 
+    def places(self, ids: Ids) -> Words:
+        """Return where rows stand in shuffled copies: (n, 2) words to sort by, first word first.
+
+        AES is a permutation, so no two ids have one place. The secret is the dataset's own:
+        known rows of another dataset must not show the order of this one.
+        """
+        return BlockFunction(self._noise_secrets.order)(ids, room_for(len(ids))).reshape(-1, 2)
+
     def check(self, found: Fingerprint | None) -> None:
         """Raise SourceChanged unless this is the fingerprint of the registered table."""
         if str(found) == self.frozen.fingerprint:
@@ -137,6 +146,7 @@ class Recipe:
             "privacy": self.frozen.hidden.promised(level),
             "retention": retention(level.noise),
             "rows": self.frozen.rows,
+            "order": self.frozen.schema.order,
             "noise_format": self.frozen.noise_format,
             "columns": {
                 column.name: describe(column, self.frozen, wanted)

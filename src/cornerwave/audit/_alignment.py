@@ -20,6 +20,7 @@ from cornerwave.arrays import Floats
 from cornerwave.audit._stated import Stated
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table import (
+    SHUFFLE,
     Encoded,
     Source,
     is_number,
@@ -62,6 +63,7 @@ class Aligned:
         opened = [_opened_like(truth, copy) for copy in copies]
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
         stated, shared = Stated.of(opened), _shared_columns([truth, *opened], key)
+        _check_shuffled(truth, opened, stated, key)
         categories = stated.categories(shared, [truth, *opened])
         refreshed = [name for group in categories for name in group]
         numbers = [
@@ -145,6 +147,19 @@ def _opened_like(truth: Source, copy: Any) -> Source:
     if opened.path is None or all(opened.schema.field(name).type == t for name, t in texts.items()):
         return opened
     return open_source(copy, {own.name: texts.get(own.name, own.type) for own in opened.schema})
+
+
+def _check_shuffled(
+    truth: Source, copies: Sequence[Source], stated: Stated, key: str | None
+) -> None:
+    """Raise SourceError if positions match rows of different orders, as files state them."""
+    orders = [told.get("order") == SHUFFLE for told in (*Stated.of([truth]).copies, *stated.copies)]
+    if key is None and len(set(orders)) > 1:
+        raise SourceError(
+            f"the rows of {[truth, *copies][orders.index(True)].name} were shuffled, so their "
+            "positions match no other order; match the rows by a key column",
+            use=("key",),
+        )
 
 
 def _side_by_side(

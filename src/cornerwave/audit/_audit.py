@@ -25,6 +25,7 @@ from cornerwave.audit._chance import ALPHA, Check, names_by_chance, run_all
 from cornerwave.audit._gain import Gain, Posterior, attack_sample, hidden, measure_gains
 from cornerwave.audit._guesses import Guessed, Guesses, guess_all
 from cornerwave.audit._number_checks import NUMBER_FAMILIES, NumberEvidence
+from cornerwave.audit._row_order import check_order
 from cornerwave.audit._shown import CategoryCodes, Collected
 from cornerwave.audit._sums import NoiseSums, Statistics, means
 from cornerwave.audit._watch import (
@@ -126,12 +127,13 @@ class Audit:
     rows: int
     numbers: NumberAudit | None
     categories: CategoryAudit | None
+    order: tuple[Check, ...] = ()
 
     @property
     def checks(self) -> list[Check]:
         """All checks of all copies."""
         parts = [part.checks for part in (self.numbers, self.categories) if part is not None]
-        return [check for checks in parts for check in checks]
+        return [check for checks in (*parts, self.order) for check in checks]
 
     @property
     def faults(self) -> list[Check]:
@@ -177,6 +179,13 @@ def audit(
         rows=rows,
         numbers=numbers,
         categories=categories,
+        order=check_order(
+            aligned,
+            numbers=numbers.columns if numbers else (),
+            categories=[name for each in categories.judged for name in each.columns]
+            if categories
+            else (),
+        ),
     )
 
 

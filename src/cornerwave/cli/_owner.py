@@ -94,6 +94,13 @@ def register(
     min_count: Annotated[
         int, typer.Option(metavar="K", help="Pool category values held by fewer than K rows.")
     ] = 0,
+    shuffle: Annotated[
+        bool, typer.Option("--shuffle", help="Shuffle the rows of copies, all in the same way.")
+    ] = False,
+    keep_order: Annotated[
+        bool,
+        typer.Option("--keep-order", help="Keep the order of the rows even if it tells a column."),
+    ] = False,
     schema: Annotated[
         Path | None,
         typer.Option(
@@ -103,7 +110,7 @@ def register(
     vault: VaultOption = None,
 ) -> None:
     """Register a table before its first release."""
-    from cornerwave.table import Choices
+    from cornerwave.table import Choices, order_of
 
     choices = Choices(
         key=one(key, "--key"),
@@ -117,12 +124,19 @@ def register(
             (pair(text, "--transform COLUMN=log1p") for text in transform or ()), "--transform"
         ),
         min_count=min_count,
+        order=order_of(shuffle=shuffle, keep_order=keep_order),
     )
     opened = open_vault(vault)
     with progress("Reading") as advance:
         dataset = opened.register_as(name, source, choices, schema=schema, progress=advance)
     for line in _registered(dataset):
         say(line)
+
+
+_ORDERS = {
+    "shuffle": "order of the rows: shuffled, the same in every copy",
+    "keep": "order of the rows: kept, whatever it tells",
+}
 
 
 def _registered(dataset: "Dataset") -> Iterator[str]:
@@ -137,6 +151,8 @@ def _registered(dataset: "Dataset") -> Iterator[str]:
     ):
         if groups:
             yield f"  {what}: {', '.join('+'.join(map(spelled, group)) for group in groups)}"
+    if frozen.schema.order is not None:
+        yield f"  {_ORDERS[frozen.schema.order]}"
     for each in frozen.categories:
         if each.pooled:
             name = "+".join(map(spelled, each.columns))

@@ -1,6 +1,7 @@
 """The engine of one machine: groups of rows side by side in threads, results in order."""
 
 import tempfile
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,12 +11,26 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids
-from cornerwave.errors import ColumnError, SourceChanged, SourceError
+from cornerwave.engines._shuffle import shuffled
+from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError
+from cornerwave.neighbours import RowOrder
 from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe
 from cornerwave.rows import RowSecrets, numbered, row_ids
 from cornerwave.survey import Sample, Sampler, Survey, Surveyor, no_rows
-from cornerwave.table import Fingerprint, Progress, Scale, Schema, Source, silent
+from cornerwave.table import (
+    KEEP_ORDER,
+    KEPT,
+    KEY,
+    SHUFFLE,
+    Fingerprint,
+    Progress,
+    Scale,
+    Schema,
+    Source,
+    listed,
+    silent,
+)
 
 IDS_IN_MEMORY = 1 << 23
 """Row ids that are compared at once when looking for duplicates."""
@@ -39,9 +54,13 @@ def survey_table(
     threads: int | None = None,
     progress: Progress = silent,
 ) -> tuple[Surveyor, Survey]:
-    """Survey a whole table. Raises SourceError, also if two rows have one key."""
+    """Survey a whole table.
+
+    Raises SourceError, also if two rows have one key, or if the order of the rows tells a
+    column and the schema does not say what happens to it.
+    """
     surveyor = Surveyor(schema, _scales(source, schema, secrets, threads), secrets)
-    survey = no_rows(surveyor)
+    survey, order = no_rows(surveyor), RowOrder(_ordered(schema))
 
     def work(group: tuple[int, pa.Table]) -> tuple[Ids, Survey]:
         start, table = group
@@ -49,13 +68,52 @@ def survey_table(
         return ids, surveyor.of(ids, table)
 
     with ThreadPoolExecutor(threads or available_threads()) as pool, _Keys(schema.key) as keys:
-        for ids, part in _in_order(pool, work, numbered(source, schema)):
+        for ids, part in _in_order(pool, work, order.passing(numbered(source, schema))):
             survey = survey + part
             surveyor.check(survey)
             keys.add(ids)
             progress(len(ids))
         keys.check()
+    _check_order(order, schema)
     return surveyor, survey
+
+
+def _ordered(schema: Schema) -> list[str]:
+    """Return the columns to look at in the order of the rows."""
+    categories = [name for group in schema.categories for name in group]
+    return [] if schema.order == KEEP_ORDER else [*schema.perturbed, *categories, *_open(schema)]
+
+
+def _open(schema: Schema) -> list[str]:
+    """Return the columns that leave as they are, key and kept, by which copies can be sorted."""
+    return [column.name for column in schema.shown if column.role in (KEY, KEPT)]
+
+
+def _check_order(order: RowOrder, schema: Schema) -> None:
+    """Raise ColumnError if the order of the rows tells a column, unless that is dealt with."""
+    if schema.order == KEEP_ORDER:
+        return
+    categories = [name for group in schema.categories for name in group]
+    hidden = [name for name in categories if schema.column(name).hide_missing]
+    told = order.told(schema.perturbed, categories, hide_missing=hidden)
+    if not told:
+        return
+    if schema.order != SHUFFLE:
+        raise ColumnError(
+            f"the order of the rows tells {listed([each.column for each in told])}: {told[0]}. "
+            "Shuffle the rows of the copies or, if recipients need the order as in a time "
+            "series, keep it",
+            use=("shuffle", "keep_order"),
+        )
+    for name in _open(schema):
+        if again := order.told(schema.perturbed, categories, hide_missing=hidden, sorted_by=name):
+            warnings.warn(
+                f"{name!r} is released unchanged, and rows sorted by it tell "
+                f"{listed([each.column for each in again])}: {again[0]}. Shuffling does not help "
+                "against that; drop the column (a dropped key still identifies the rows)",
+                CornerwaveWarning,
+                stacklevel=4,
+            )
 
 
 def _scales(
@@ -97,7 +155,12 @@ def make_copies(
     try:
         with ThreadPoolExecutor(threads or available_threads()) as pool:
             writes: list[Future[None]] = []
-            for part, copies in _in_order(pool, work, numbered(source, schema)):
+            made = (
+                _in_order(pool, lambda group: recipe.copies(*group), shuffled(source, recipe))
+                if schema.order == SHUFFLE
+                else _in_order(pool, work, numbered(source, schema))
+            )
+            for part, copies in made:
                 _finish(writes)  # each output takes its groups one after the other
                 pairs = zip(outputs, copies, strict=True)
                 writes = [pool.submit(output.write, copy) for output, copy in pairs]

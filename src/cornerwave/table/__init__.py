@@ -35,10 +35,12 @@ from cornerwave.table._rare import (
 from cornerwave.table._scale import Knots, Scale, Thinned, interpolate, quantiles, rank_scale
 from cornerwave.table._schema import (
     CATEGORY,
+    KEEP_ORDER,
     KEPT,
     KEY,
     MARGINAL,
     PERTURBED,
+    SHUFFLE,
     UNIFORM,
     Choices,
     Column,
@@ -47,6 +49,7 @@ from cornerwave.table._schema import (
     is_category,
     listed,
     names_of,
+    order_of,
     warn_of,
 )
 from cornerwave.table._sources import (
@@ -71,6 +74,7 @@ __all__ = [
     "CATEGORY",
     "ENCODED_TEXT",
     "FEW_ROWS",
+    "KEEP_ORDER",
     "KEPT",
     "KEY",
     "MARGINAL",
@@ -79,6 +83,7 @@ __all__ = [
     "MOST_CATEGORIES",
     "OTHER",
     "PERTURBED",
+    "SHUFFLE",
     "UNIFORM",
     "Categories",
     "Choices",
@@ -116,6 +121,7 @@ __all__ = [
     "names_of",
     "one_chunk",
     "open_source",
+    "order_of",
     "parquet_settings",
     "plain_schema",
     "plain_type",

@@ -23,6 +23,9 @@ from cornerwave.table._types import is_number, is_text, plain_type, unit_of
 PERTURBED, CATEGORY, KEY, KEPT, DROPPED = "perturbed", "category", "key", "kept", "dropped"
 MARGINAL, UNIFORM = "marginal", "uniform"
 TRANSFORMS = ("log1p", "rank")
+SHUFFLE, KEEP_ORDER = "shuffle", "keep"
+ORDERS = (SHUFFLE, KEEP_ORDER)
+"""What happens to the order of the rows, if the owner said: it is shuffled, or kept."""
 
 _NEEDED = {
     "categorical": (CATEGORY,),
@@ -57,6 +60,7 @@ class Choices:
     hide_missing: tuple[str, ...] = ()
     transform: Mapping[str, str] = field(default_factory=dict)
     min_count: int = 0
+    order: str | None = None
 
     def named(self, choice: str) -> list[str]:
         """Return the columns that are named by one of the choices."""
@@ -90,12 +94,14 @@ class Schema:
     """The decided columns of a table, in the source's order.
 
     `together` are the groups of category columns that are refreshed as one; values held
-    by fewer than `min_count` rows are pooled.
+    by fewer than `min_count` rows are pooled. `order` is what the owner said about the order
+    of the rows; None if there was no need to.
     """
 
     columns: tuple[Column, ...]
     together: tuple[tuple[str, ...], ...] = ()
     min_count: int = 0
+    order: str | None = None
 
     def __post_init__(self) -> None:
         if not self.perturbed and not self.categories:
@@ -166,7 +172,7 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
             use=("drop", "keep", "key"),
         )
     _check_roles({column.name: column.role for column in columns}, choices)
-    return Schema(columns, choices.together, choices.min_count)
+    return Schema(columns, choices.together, choices.min_count, choices.order)
 
 
 def is_category(type_: pa.DataType) -> bool:
@@ -242,6 +248,8 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
     if choices.min_count < 0:
         raise ColumnError("min_count must be a number of rows, 0 or more")
+    if choices.order not in (None, *ORDERS):
+        raise ColumnError(f"order must be {' or '.join(ORDERS)}, not {choices.order!r}")
 
 
 def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
@@ -282,6 +290,13 @@ def warn_of(notes: Mapping[str, str], schema: Schema) -> None:
         if column.role == CATEGORY and not column.declared and column.name in notes:
             text = f"{column.name!r}: {notes[column.name]}"
             warnings.warn(text, CornerwaveWarning, stacklevel=3)
+
+
+def order_of(*, shuffle: bool, keep_order: bool) -> str | None:
+    """Return what is said about the order of the rows. Raises ColumnError for both."""
+    if shuffle and keep_order:
+        raise ColumnError("the rows are shuffled or keep their order; choose one of the two")
+    return SHUFFLE if shuffle else KEEP_ORDER if keep_order else None
 
 
 def names_of(given: str | Iterable[Any]) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ A schema file holds the choices for all columns of a table:
 
     min_count = 5
     together = [["city", "district"]]
+    order = "shuffle"         # or "keep"; if the order of the rows tells a column
 
     [[column]]
     name = "wage"
@@ -28,7 +29,15 @@ from typing import Any
 
 from cornerwave.errors import ColumnError, CornerwaveError, LevelError
 from cornerwave.levels import Level, Privacy, asked_for
-from cornerwave.table._schema import MARGINAL, TRANSFORMS, UNIFORM, Choices, listed, repeated
+from cornerwave.table._schema import (
+    MARGINAL,
+    ORDERS,
+    TRANSFORMS,
+    UNIFORM,
+    Choices,
+    listed,
+    repeated,
+)
 
 _DOES = ("perturb", "category", "key", "keep", "drop")
 _COLUMN_OPTIONS = ("name", "do", "transform", "base", "hide_missing", "hidden")
@@ -38,7 +47,7 @@ _COPY_OPTIONS = ("to", "privacy", "noise", "out")
 def read_choices(path: Path, columns: Sequence[str]) -> Choices:
     """Read a schema file for a source with these columns. Raises ColumnError."""
     content = _parsed(path, ColumnError)
-    _check_known(content, ("column", "min_count", "together"), path.name)
+    _check_known(content, ("column", "min_count", "together", "order"), path.name)
     entries = _tables(content, "column", path, ColumnError)
     for entry in entries:
         _check_entry(entry, path)
@@ -125,6 +134,7 @@ def _choices(entries: list[dict[str, Any]], content: dict[str, Any]) -> Choices:
         hide_missing=names(hide_missing=True),
         transform={e["name"]: e["transform"] for e in entries if e.get("transform")},
         min_count=content.get("min_count", 0),
+        order=content.get("order"),
     )
 
 
@@ -137,6 +147,8 @@ def _check_whole_table(content: dict[str, Any], path: Path) -> None:
         for group in together
     ):
         raise ColumnError(f'{path.name}: together must be lists of names, as in [["a", "b"]]')
+    if "order" in content and content["order"] not in ORDERS:
+        raise ColumnError(f"{path.name}: order must be {' or '.join(ORDERS)}")
 
 
 def _check_entry(entry: dict[str, Any], path: Path) -> None:

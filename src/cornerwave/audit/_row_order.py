@@ -1,0 +1,35 @@
+"""What the order of the rows tells: a check of the source, whose order the copies show."""
+
+from collections.abc import Sequence
+
+from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
+from cornerwave.audit._chance import Check
+from cornerwave.neighbours import MATTERS, RowOrder
+from cornerwave.table import KEEP_ORDER
+
+NAME = "order"
+
+
+def check_order(
+    aligned: Aligned, *, numbers: Sequence[str], categories: Sequence[str]
+) -> tuple[Check, ...]:
+    """Return one check of all copies that are in the source's order, if there are any.
+
+    It fails if a row's neighbours tell one of the columns; it is a note if every such copy
+    states that the owner chose to keep the order. Its value and limit are shares of variance.
+    """
+    names = enumerate(aligned.names)
+    shown = tuple(i for i, name in names if name not in aligned.sorted_copies)
+    if not shown:
+        return ()
+    order, start = RowOrder([*numbers, *categories]), 0
+    for table in aligned.source.groups([*numbers, *categories], BLOCK_ROWS):
+        order.add(start, table)
+        start += table.num_rows
+    told = order.told(numbers, categories)
+    if not told:
+        return (Check(shown, 0.0, MATTERS, True, "", NAME),)
+    chosen = all(aligned.stated.copies[i].get("order") == KEEP_ORDER for i in shown)
+    columns = ", ".join(each.column for each in told)
+    note = f"the order of the rows tells {columns}: {told[0]}"
+    return (Check(shown, told[0].share, MATTERS, chosen, note, NAME),)

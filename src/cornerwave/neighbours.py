@@ -1,0 +1,321 @@
+"""What the order of the rows tells: how well its neighbours in a file predict a row.
+
+Let r(k) be the correlation of a column with itself k rows further on: of the ranks of
+numbers, so that one record far out neither feigns an order nor hides one, and for a
+category (P(equal) - s) / (1 - s) with s = sum of pi^2. Noise is independent from row to
+row. So the best linear smoother of a copy at noise v, over the row itself and rings of its
+neighbours, whose covariance R = U diag(S) U' follows from r, leaves
+
+    hidden(v) = sum over i of U_0i^2 v S_i / (S_i + v)  <=  v / (1 + v)    equal if all r are 0
+
+What neighbours tell is the largest difference between the two at any privacy. The smoother
+sees 512 rows to either side; one that sees more, or knows more, may do better.
+
+A correlation that chance explains counts as none. In a random order sums of products of
+centred terms are martingales: Bernstein's inequality bounds them, for ALPHA divided by all
+columns and lags. Its second term, for rare values, falls away where values spread evenly.
+Lags that chance explains one by one are tested once more together.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cornerwave.arrays import Floats, Ints
+from cornerwave.table import Encoded, one_chunk, to_floats
+
+ALPHA = 1e-6
+"""The probability that a table in random order is said to be told by its order."""
+
+MATTERS = 0.005
+"""Neighbours that tell more than this share of a column's variance matter."""
+
+LAGS = (*range(1, 33), 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+REACHES = (2, 4, 8, 16, 32, 128, 1024)
+"""Lags up to each of these are also taken together: a slow trend is weak in each of them."""
+SHORTEST = 4
+"""Lags of at most one in so many rows of a table are looked at."""
+
+RUN = 4096
+"""Rows of a large table are kept in runs of so many neighbours, spread evenly over it."""
+
+CELLS, LEAST_ROWS = 1 << 22, 1 << 14
+"""So many cells of a table are kept, but at least so many rows."""
+
+PRIVACIES = (*(k / 20 for k in range(1, 20)), 0.97, 0.98, 0.99)
+EVEN = 3.0
+"""The largest square of an evenly distributed score of variance 1."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """At this privacy, neighbours leave only the share `hidden` of a column hidden."""
+
+    column: str
+    privacy: float
+    hidden: float
+
+    @property
+    def share(self) -> float:
+        """The share of the column's variance that neighbours tell beyond the row's own copy."""
+        return self.privacy - self.hidden
+
+    def __str__(self) -> str:
+        return (
+            f"at privacy {self.privacy:g} a row's neighbours leave {self.hidden:.3f} of "
+            f"{self.column!r} hidden"
+        )
+
+
+class RowOrder:
+    """Some runs of a table's rows, from which to say what their order tells."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = list(dict.fromkeys(columns))
+        self._most = max(LEAST_ROWS, CELLS // max(1, len(self._columns)))
+        self._stride, self._rows = 1, 0
+        self._parts: list[tuple[Ints, pa.Table]] = []
+
+    def passing(self, groups: Iterable[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the groups of a table as they are, in order, looking at each."""
+        for start, table in groups:
+            self.add(start, table)
+            yield start, table
+
+    def add(self, start: int, table: pa.Table) -> None:
+        """Look at the rows of a table that begin at `start`."""
+        if not self._columns:
+            return
+        positions = np.arange(start, start + table.num_rows)
+        self._keep(positions, table.select(self._columns))
+        while self._rows > self._most:
+            self._stride, self._rows = 2 * self._stride, 0
+            parts, self._parts = self._parts, []
+            for part in parts:
+                self._keep(*part)
+
+    def _keep(self, positions: Ints, table: pa.Table) -> None:
+        mine = positions // RUN % self._stride == 0
+        if not mine.all():  # filter copies: nothing of the other rows stays in memory
+            positions, table = positions[mine], table.filter(pa.array(mine))
+        self._parts.append((positions, table))
+        self._rows += len(positions)
+
+    def told(
+        self,
+        numbers: Sequence[str],
+        categories: Sequence[str],
+        *,
+        hide_missing: Sequence[str] = (),
+        sorted_by: str | None = None,
+    ) -> list[Told]:
+        """Return the columns that their neighbours tell, most first.
+
+        Neighbours are those in the file or, if it is to be `sorted_by` a column, those in
+        that order. A missing category is one more value if it is in `hide_missing`.
+        """
+        if not self._rows:
+            return []
+        positions = np.concatenate([positions for positions, _ in self._parts])
+        table = pa.concat_tables([part for _, part in self._parts])
+        if sorted_by is not None:
+            positions, table = np.arange(self._rows), _sorted(table, sorted_by)
+        signals: dict[str, _Scores | _Codes | None] = {
+            name: _of_number(_column(table, name), name) for name in numbers
+        }
+        for name in categories:
+            hides = name in hide_missing
+            signals[name] = _of_category(_column(table, name), name, hides_missing=hides)
+        known = {name: signal for name, signal in signals.items() if signal is not None}
+        pairs = _Pairs(positions)
+        alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
+        found = [_told(name, signal, pairs, alpha) for name, signal in known.items()]
+        return sorted((t for t in found if t.share > MATTERS), key=lambda t: -t.share)
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    return one_chunk(table.column(name))
+
+
+def _sorted(table: pa.Table, name: str) -> pa.Table:
+    """Return the rows by a column; those that are equal in it in random order."""
+    mixed = np.random.default_rng(0).permutation(table.num_rows)
+    column = _column(table, name).take(pa.array(mixed))
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return table.take(pa.array(mixed[pc.sort_indices(column).to_numpy()]))
+
+
+class _Pairs:
+    """The pairs of rows that lie k apart, for each lag k; rows between runs are no pairs."""
+
+    def __init__(self, positions: Ints) -> None:
+        self._positions = positions
+        self._whole = bool(positions[-1] - positions[0] == len(positions) - 1)
+        most = min(len(positions) // SHORTEST, RUN // 2)
+        self.lags = np.array([lag for lag in LAGS if lag <= most], dtype=np.int64)
+
+    def of(self, values: Any, lag: int) -> tuple[Any, Any]:
+        """Return the values of all pairs."""
+        first, second = values[:-lag], values[lag:]
+        if self._whole:
+            return first, second
+        apart = self._positions[lag:] - self._positions[:-lag] == lag
+        return first[apart], second[apart]
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """A column of numbers as ranks of mean 0 and variance 1; 0 where missing.
+
+    `spread` is the deviation of a product of two rows, `largest` its largest size in these.
+    """
+
+    values: Floats
+    present: Any
+    spread: float
+    largest: float
+
+    def correlation(self, pairs: _Pairs, lag: int) -> tuple[float, int]:
+        """Return the correlation over all pairs, and how many there are."""
+        first, second = pairs.of(self.values, lag)
+        total, size = float(first @ second), float(len(first))
+        if self.whole:
+            return total / max(1.0, size), len(first)
+        here, there = pairs.of(self.present, lag)
+        size = float(first**2 @ there) * float(second**2 @ here)
+        return total / math.sqrt(max(size, 1e-300)), int((here & there).sum())
+
+    @property
+    def whole(self) -> bool:
+        """Whether no value is missing."""
+        return self.present is None
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """A category as codes, -1 where missing and not hidden; `alike` is s = sum of pi^2."""
+
+    values: Ints
+    alike: float
+    spread: float
+    largest: float
+
+    def correlation(self, pairs: _Pairs, lag: int) -> tuple[float, int]:
+        """Return (P(equal) - s) / (1 - s) over all pairs, and how many there are."""
+        first, second = pairs.of(self.values, lag)
+        both = int(((first >= 0) & (second >= 0)).sum())
+        equal = int(((first == second) & (first >= 0)).sum())
+        return (equal / max(1, both) - self.alike) / (1 - self.alike), both
+
+    @property
+    def whole(self) -> bool:
+        """Whether no value is missing."""
+        return bool((self.values >= 0).all())
+
+
+def _of_number(column: pa.Array, name: str) -> _Scores | None:
+    """Return the ranks of a column, equal values in the middle of theirs; None if constant."""
+    if pa.types.is_integer(column.type):  # ranks need no more than doubles have
+        column = column.cast(pa.float64(), safe=False)
+    values = to_floats(column, name)
+    present = ~np.isnan(values)
+    _, codes, counts = np.unique(values[present], return_inverse=True, return_counts=True)
+    if len(counts) < 2:
+        return None
+    ranks = (np.cumsum(counts) - counts / 2)[codes]
+    ranks = (ranks - ranks.mean()) / ranks.std()
+    scores = np.zeros(len(values))
+    scores[present] = ranks
+    return _Scores(scores, None if present.all() else present, 1.0, float((ranks**2).max()))
+
+
+def _of_category(column: pa.Array, name: str, *, hides_missing: bool) -> _Codes | None:
+    codes = Encoded.of(column, name).codes + (1 if hides_missing else 0)
+    counts = np.bincount(codes[codes >= 0])
+    pi = counts[counts > 0] / max(1, counts.sum())
+    if len(pi) < 2:
+        return None
+    # [a = b] - pi_a - pi_b + s has mean 0 given a, or b, and the same sum over all pairs
+    alike = float((pi**2).sum())
+    spread = math.sqrt(max(alike - 2 * float((pi**3).sum()) + alike**2, 1e-300))
+    most = (1 - 2 * float(pi.min()) + alike) / spread
+    return _Codes(codes, alike, spread / (1 - alike), most)
+
+
+def _told(name: str, signal: _Scores | _Codes, pairs: _Pairs, alpha: float) -> Told:
+    found = [signal.correlation(pairs, int(lag)) for lag in pairs.lags]
+    limits = np.array([_by_chance(signal, count, alpha) for _, count in found])
+    r, counts = np.array(found).reshape(-1, 2).T
+    sure = np.where(np.abs(r) > limits, r, 0.0)
+    for reach in REACHES:
+        rest = (pairs.lags <= reach) & (sure == 0.0)
+        if rest.any() and abs(r[rest].mean()) > _together_by_chance(signal, counts[rest], alpha):
+            sure[rest] = r[rest].mean()
+    privacies = np.array(PRIVACIES)
+    hidden = left_hidden(pairs.lags, np.clip(sure, -1.0, 1.0), privacies)
+    most = int(np.argmax(privacies - hidden))
+    return Told(name, float(privacies[most]), float(hidden[most]))
+
+
+def _by_chance(signal: _Scores | _Codes, pairs: int, alpha: float) -> float:
+    """Return the correlation that so many pairs in random order exceed with probability alpha.
+
+    For evenly spread values P(|r| > x) is at most 2 exp(-x^2 pairs / 2) and, over all rows,
+    about (1 - x^2)^(pairs / 2).
+    """
+    if not pairs:
+        return math.inf
+    z2 = 2 * math.log(2 / alpha)
+    even = -math.expm1(-z2 / pairs) if signal.whole else z2 / pairs
+    rare = z2 * max(signal.largest - EVEN, 0.0) / (3 * pairs)
+    return signal.spread * (math.sqrt(even) + rare)
+
+
+def _together_by_chance(signal: _Scores | _Codes, pairs: Floats, alpha: float) -> float:
+    """Return what the mean correlation over several lags exceeds with probability alpha.
+
+    A quadratic form x'Ax of white noise exceeds 2 |A|_F sqrt(u) + 2 |A| u with probability
+    exp(-u) (Laurent and Massart). Here |A|_F^2 is half the number of pairs, and |A| the
+    number of lags.
+    """
+    z2, rows = 2 * math.log(2 / alpha), max(1.0, float(pairs.mean()))
+    rare = z2 * max(signal.largest - EVEN, 0.0) / (3 * rows)
+    return signal.spread * (math.sqrt(z2 / max(1.0, float(pairs.sum()))) + z2 / rows + rare)
+
+
+def left_hidden(lags: Ints, correlations: Floats, privacy: Floats) -> Floats:
+    """Return the share that the best smoother leaves hidden at each privacy.
+
+    >>> told = left_hidden(np.arange(1, 65), 0.9 ** np.arange(1, 65), np.array([0.5, 0.9]))
+    >>> np.round(told, 2).tolist()
+    [0.22, 0.57]
+    """
+    noise = privacy / (1 - privacy)
+    if not np.any(correlations):
+        return np.asarray(privacy)
+    r = np.interp(np.arange(lags[-1] + 1), [0, *lags], [1.0, *correlations])
+    rings = _rings(lags)
+    rows = np.arange(rings.shape[1])
+    spectrum, axes = np.linalg.eigh(rings @ r[np.abs(rows[:, None] - rows)] @ rings.T)
+    spectrum = np.maximum(spectrum, 0.0)  # some correlations counted as none
+    weights = axes[0] ** 2 / float(axes[0] ** 2 @ spectrum)
+    return np.array([float(weights @ (v * spectrum / (spectrum + v))) for v in noise])
+
+
+def _rings(lags: Ints) -> Floats:
+    """Return the row itself and rings of rows around it, as orthonormal vectors over rows.
+
+    They reach half as far as the lags, so that the distance of any two rows is one of them.
+    """
+    reach = max(1, int(lags[-1]) // 2)
+    away = np.abs(np.arange(-reach, reach + 1))
+    ends = [0, *(lag for lag in lags if lag < reach), reach]
+    which = np.searchsorted(ends, away)
+    rings = (which == np.arange(len(ends))[:, None]).astype(np.float64)
+    return np.asarray(rings / np.sqrt(rings.sum(axis=1, keepdims=True)))
