@@ -29,6 +29,7 @@ COMMANDS = [
     "register",
     "release",
     "again",
+    "levels",
     "ledger",
     "coalition",
     "report",
@@ -314,6 +315,17 @@ class TestReports:
         assert registered("register", "people", people_csv, "--drop", "id").code == 0
         assert registered(*RELEASE, "--out", "b.parquet").code == 0
         assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+    def test_levels(self, registered):
+        found = json.loads(registered("levels", "people", "--json").out)
+        assert [each["privacy"] for each in found] == [*(k / 10 for k in range(1, 10)), 0.95]
+        half = found[4]
+        assert half["level"]["noise"] == 1.0
+        assert half["mean_error"] == pytest.approx(2**0.5)
+        assert half["hidden"]["wage"] == pytest.approx(0.5, abs=1e-3)
+        assert found[8]["within"]["wage"] > half["within"]["wage"] > 0
+        table = registered("levels", "people").out
+        assert all(word in table for word in ("privacy", "wage", "0.95", "standard errors"))
 
     def test_an_empty_ledger(self, run):
         run("init")

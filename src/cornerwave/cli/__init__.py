@@ -1,6 +1,6 @@
 """The command line. Each command imports what it needs when it runs.
 
-    _owner.py      init, register, inspect, ledger, coalition, report
+    _owner.py      init, register, inspect, levels, ledger, coalition, report
     _copies.py     release, again
     _adversary.py  audit, attack
     _researcher.py demo, reproduce
@@ -21,7 +21,7 @@ import typer
 
 from cornerwave.cli._adversary import attack, audit
 from cornerwave.cli._copies import again, release
-from cornerwave.cli._owner import coalition, init, inspect, ledger, register, report
+from cornerwave.cli._owner import coalition, init, inspect, ledger, levels, register, report
 from cornerwave.cli._researcher import demo, reproduce
 from cornerwave.cli._screen import say, show_warning, tell_places
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault
@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich help takes longer to import than to read
 )
-_OWNER = (init, register, inspect, release, again, ledger, coalition, report)
+_OWNER = (init, register, inspect, release, again, levels, ledger, coalition, report)
 for _command in (*_OWNER, audit, attack, demo, reproduce):
     app.command()(_command)
 

@@ -23,6 +23,7 @@ from cornerwave.errors import OutputError, SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
     from cornerwave.dataset import Dataset
+    from cornerwave.outlook import Outlook
     from cornerwave.owner import Vault
 
 
@@ -131,6 +132,10 @@ def register(
         dataset = opened.register_as(name, source, choices, schema=schema, progress=advance)
     for line in _registered(dataset):
         say(line)
+    from cornerwave.outlook import explained
+
+    for line in explained(dataset.frozen):
+        say(f"  {line}")
 
 
 _ORDERS = {
@@ -309,6 +314,47 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
             for held in dataset.holdings
         ],
     }
+
+
+def levels(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    as_json: JsonOption = False,
+    vault: VaultOption = None,
+) -> None:
+    """Show what each privacy hides and costs: which one to pick."""
+    from cornerwave.outlook import explained, outlooks
+
+    frozen = open_vault(vault).dataset(name).frozen
+    found = list(outlooks(frozen))
+    if as_json:
+        print_json([asdict(each) | {"mean_error": each.mean_error} for each in found])
+        return
+    rows = [
+        (
+            f"{each.privacy:g}",
+            f"{each.level.noise:.3g}",
+            *(f"{share:.0%}{_unit(each, column)}" for column, share in each.hidden.items()),
+            f"{each.mean_error:.2g}",
+            f"{each.regression_error:.2g}",
+        )
+        for each in found
+    ]
+    columns_ = [spelled(column) for column in frozen.hidden.shares]
+    header = ("privacy", "noise", *columns_, "mean", "slope")
+    print_table(f"{name}: hidden of each column, and what it costs", header, rows)
+    typer.echo(
+        "numbers: share hidden, +- half a 90 % interval; categories: share, best guess right"
+    )
+    typer.echo("mean, slope: standard errors as multiples of the original's")
+    for line in explained(frozen):
+        typer.echo(line)
+
+
+def _unit(each: "Outlook", column: str) -> str:
+    """Return what a share means: how far a value is hidden, or how often a guess is right."""
+    if column in each.within:
+        return f" +-{each.within[column]:.3g}"
+    return f" {each.right[column]:.0%} right" if column in each.right else ""
 
 
 def coalition(
