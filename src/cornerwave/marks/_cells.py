@@ -56,6 +56,7 @@ class Cells:
         found, exact = _numbers(values)
         hashes = _hashes(found, numbers, exact=exact)
         others = np.isnan(found) & values.is_valid().to_numpy(zero_copy_only=False)
+        others &= not is_number(values.type)  # a float's NaN is missing
         if others.any():
             hashes[others] = hash_texts(values.filter(pa.array(others)), texts)[:, 0]
         return cls(hashes, found)
@@ -63,6 +64,11 @@ class Cells:
     def take(self, rows: Ints | slice) -> "Cells":
         """Return the cells of some rows."""
         return Cells(self.hashes[rows], self.numbers[rows])
+
+    def then(self, other: "Cells") -> "Cells":
+        """Return these cells and those that follow."""
+        hashes = np.concatenate([self.hashes, other.hashes])
+        return Cells(hashes, np.concatenate([self.numbers, other.numbers]))
 
 
 def _numbers(values: pa.Array) -> tuple[Floats, bool]:

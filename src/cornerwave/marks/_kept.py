@@ -193,7 +193,7 @@ class _Known:
         by_order = varies and not self.arranged
         enough = by_value and self.values.single >= 0.5  # then the order adds nothing
         codes = None if self.codes is None or not by_order else self.codes & np.uint64(0xFFFF)
-        sure = varies and not self.stepping and self._log_chance_of_values() < LOG_CHANCE
+        sure = enough and self._log_chance_of_values() < LOG_CHANCE
         return ColumnMarks(
             name=name,
             shown=shown,
@@ -208,7 +208,7 @@ class _Known:
     def _log_chance_of_values(self) -> float:
         """Return the log of the chance that other values from the same range are just these."""
         distinct = self.values.distinct
-        if math.isnan(self.places) or distinct >= self.places:
+        if math.isnan(self.places) or distinct >= 0.75 * self.places:  # both are estimates
             return 0.0
         if math.isinf(self.places):
             return -20.0 * distinct

@@ -9,7 +9,7 @@ Rows come in any parts. Each part keeps the ends of its runs of consecutive rows
 runs meet, the windows across the seam are made up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,32 +22,33 @@ from cornerwave.marks._bottom import Bottom, mixed
 from cornerwave.marks._cells import Cells
 
 WIDTH = 8
+_ENDS = WIDTH - 1
 _U = np.uint64
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplying by it loses nothing
+
+Stretch = tuple[Cells, ...]
+"""Some consecutive rows: their cells, column by column."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive rows: from where to where, and the WIDTH - 1 cells at either end."""
+    """Consecutive rows: from where to where, and the WIDTH - 1 rows at either end."""
 
     start: int
     stop: int
-    head: tuple[Words, Floats]
-    tail: tuple[Words, Floats]
+    head: Stretch
+    tail: Stretch
 
     @classmethod
-    def of(cls, start: int, columns: Sequence[Cells]) -> "Run":
-        """Return the run of some columns."""
-        head, tail = slice(None, WIDTH - 1), slice(-(WIDTH - 1), None)
-        stop = start + len(columns[0].hashes)
-        return cls(start, stop, _ends(columns, head), _ends(columns, tail))
+    def of(cls, start: int, rows: Stretch) -> "Run":
+        """Return the run of some rows."""
+        head, tail = _cut(rows, slice(None, _ENDS)), _cut(rows, slice(-_ENDS, None))
+        return cls(start, start + len(rows[0].hashes), head, tail)
 
     def then(self, other: "Run") -> "Run":
         """Return this run and the one that follows as one."""
-        heads, tails = _joined(self.head, other.head), _joined(self.tail, other.tail)
-        ends = WIDTH - 1
-        head = (heads[0][:, :ends], heads[1][:, :ends])
-        tail = (tails[0][:, -ends:], tails[1][:, -ends:])
+        head = _cut(_joined(self.head, other.head), slice(None, _ENDS))
+        tail = _cut(_joined(self.tail, other.tail), slice(-_ENDS, None))
         return Run(self.start, other.stop, head, tail)
 
 
@@ -63,91 +64,85 @@ class Order:
     @classmethod
     def of(cls, places: Ints, columns: Sequence[Cells]) -> "Order":
         """Learn the order of some cells, given their rows' places in the table."""
-        if not len(places):
-            return cls.nothing(len(columns))
-        if len(places) > 1 and not (np.diff(places) == 1).all():
-            return cls._of_scattered(places, columns)
-        return cls._of_run(int(places[0]), columns)
+        runs = list(_runs(places, tuple(columns)))
+        rows = [stretch for _, stretch in runs]
+        return cls._of(len(columns), rows, rows, tuple(Run.of(*run) for run in runs))
 
     @classmethod
     def nothing(cls, columns: int) -> "Order":
         """Return what is known of no rows."""
-        none = (Bottom.nothing(),) * columns
-        return cls(none, none, np.zeros(columns, dtype=np.int64), ())
+        return cls._of(columns, [], [], ())
 
     @classmethod
-    def _of_scattered(cls, places: Ints, columns: Sequence[Cells]) -> "Order":
-        order = np.argsort(places)
-        cuts = [0, *np.flatnonzero(np.diff(places[order]) != 1) + 1, len(order)]
-        total = cls.nothing(len(columns))
-        for start, stop in pairwise(cuts):
-            rows = order[start:stop]
-            total = total + cls._of_run(int(places[rows[0]]), [c.take(rows) for c in columns])
-        return total
-
-    @classmethod
-    def _of_run(cls, start: int, columns: Sequence[Cells]) -> "Order":
+    def _of(
+        cls, columns: int, rows: list[Stretch], pairs: list[Stretch], runs: tuple[Run, ...]
+    ) -> "Order":
+        """Learn windows from some stretches, and what neighbours are from others."""
+        which = range(columns)
+        alike = [sum(_alike(each[column].hashes) for each in pairs) for column in which]
         return cls(
-            windows=tuple(Bottom.of(_windows(c.hashes)) for c in columns),
-            steps=tuple(Bottom.of(_steps(c.numbers)) for c in columns),
-            alike=np.array([np.count_nonzero(c.hashes[1:] == c.hashes[:-1]) for c in columns]),
-            runs=(Run.of(start, columns),),
+            windows=tuple(Bottom.of(_all([_windows(s[c].hashes) for s in rows])) for c in which),
+            steps=tuple(Bottom.of(_all([_steps(s[c].numbers) for s in pairs])) for c in which),
+            alike=np.array(alike, dtype=np.int64),
+            runs=runs,
         )
 
     def __add__(self, other: "Order") -> "Order":
-        total = Order(
-            windows=_added(self.windows, other.windows),
-            steps=_added(self.steps, other.steps),
-            alike=self.alike + other.alike,
-            runs=(),
-        )
-        runs, seams = _meet(sorted([*self.runs, *other.runs], key=lambda run: run.start))
-        for hashes, numbers in seams:
-            total = total._with_seam(hashes, numbers)
-        return Order(total.windows, total.steps, total.alike, tuple(runs))
-
-    def _with_seam(self, hashes: tuple[Words, Words], numbers: tuple[Floats, Floats]) -> "Order":
-        """Add what two runs that meet have together: no window fits into one side of the seam."""
-        across = np.concatenate(hashes, axis=1)
-        pair = np.stack([numbers[0][:, -1], numbers[1][:, 0]], axis=1)
+        runs: list[Run] = []
+        across: list[Stretch] = []
+        pairs: list[Stretch] = []
+        for run in sorted([*self.runs, *other.runs], key=lambda run: run.start):
+            if runs and runs[-1].stop == run.start:
+                before = runs.pop()
+                # no window fits into one side of the seam: all that are found are across it
+                across.append(_joined(before.tail, run.head))
+                pairs.append(_joined(_cut(before.tail, slice(-1, None)), _cut(run.head, slice(1))))
+                runs.append(before.then(run))
+            else:
+                runs.append(run)
+        seams = Order._of(len(self.alike), across, pairs, ())
         return Order(
-            windows=_added(self.windows, [Bottom.of(_windows(row)) for row in across]),
-            steps=_added(self.steps, [Bottom.of(_steps(row)) for row in pair]),
-            alike=self.alike + (hashes[0][:, -1] == hashes[1][:, 0]),
-            runs=(),
+            windows=_added(self.windows, other.windows, seams.windows),
+            steps=_added(self.steps, other.steps, seams.steps),
+            alike=self.alike + other.alike + seams.alike,
+            runs=tuple(runs),
         )
 
 
-Seam = tuple[tuple[Words, Words], tuple[Floats, Floats]]
+def _runs(places: Ints, columns: Stretch) -> Iterator[tuple[int, Stretch]]:
+    """Yield (first place, rows) of all runs of consecutive places."""
+    if not len(places):
+        return
+    if len(places) == 1 or (np.diff(places) == 1).all():
+        yield int(places[0]), columns
+        return
+    order = np.argsort(places)
+    cuts = [0, *np.flatnonzero(np.diff(places[order]) != 1) + 1, len(order)]
+    for start, stop in pairwise(cuts):
+        rows = order[start:stop]
+        yield int(places[rows[0]]), tuple(column.take(rows) for column in columns)
 
 
-def _meet(runs: Sequence[Run]) -> tuple[list[Run], list[Seam]]:
-    """Join runs, in their order, that follow one another; return them and the seams."""
-    joined: list[Run] = []
-    seams: list[Seam] = []
-    for run in runs:
-        if joined and joined[-1].stop == run.start:
-            before = joined.pop()
-            seams.append(((before.tail[0], run.head[0]), (before.tail[1], run.head[1])))
-            run = before.then(run)
-        joined.append(run)
-    return joined, seams
+def _cut(rows: Stretch, part: slice) -> Stretch:
+    return tuple(Cells(c.hashes[part].copy(), c.numbers[part].copy()) for c in rows)
 
 
-def _added(one: Sequence[Bottom], two: Sequence[Bottom]) -> tuple[Bottom, ...]:
-    return tuple(a + b for a, b in zip(one, two, strict=True))
+def _joined(one: Stretch, two: Stretch) -> Stretch:
+    return tuple(a.then(b) for a, b in zip(one, two, strict=True))
 
 
-def _ends(columns: Sequence[Cells], rows: slice) -> tuple[Words, Floats]:
-    cut = [column.take(rows) for column in columns]
-    return np.stack([c.hashes for c in cut]), np.stack([c.numbers for c in cut])
+def _added(*parts: tuple[Bottom, ...]) -> tuple[Bottom, ...]:
+    return tuple(a + b + c for a, b, c in zip(*parts, strict=True))
 
 
-def _joined(one: tuple[Words, Floats], two: tuple[Words, Floats]) -> tuple[Words, Floats]:
-    return (
-        np.concatenate([one[0], two[0]], axis=1),
-        np.concatenate([one[1], two[1]], axis=1),
-    )
+def _all(parts: list[Words]) -> Words:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+
+
+def _alike(cells: Words) -> int:
+    return int(np.count_nonzero(cells[1:] == cells[:-1]))
 
 
 def _windows(cells: Words) -> Words:
