@@ -87,9 +87,9 @@ def people() -> pa.Table:
     return make_people(300)
 
 
-def make_people(rows: int) -> pa.Table:
+def make_people(rows: int, seed: int = 7) -> pa.Table:
     """A table with whole numbers, decimals with gaps, and an identifier for each row."""
-    random = np.random.default_rng(7)
+    random = np.random.default_rng(seed)
     age = random.integers(18, 90, rows)
     wage = np.round(300 + 25.5 * age + random.normal(0, 400, rows), 2)
     height = pa.array(np.round(random.normal(170, 9, rows), 1), mask=random.random(rows) < 0.05)

@@ -184,15 +184,6 @@ def fingerprint_sums(ids, columns, secret):
     return np.array(sums, dtype=np.uint64)
 
 
-def mark_sums(columns, secret):
-    """Sum over rows of the cipher of each value, lane by lane."""
-    sums = []
-    for values in columns:
-        images = [aes_words(secret, int(value), 0) for value in values]
-        sums.append([sum(image[lane] for image in images) & MASK for lane in (0, 1)])
-    return np.array(sums, dtype=np.uint64)
-
-
 # --- categories -------------------------------------------------------------------------
 
 

@@ -184,6 +184,7 @@ class Vault:
         with discreet():
             surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
             frozen = freeze(surveyor, survey, opened.schema)
+            marks = surveyor.marks(survey).to_json()
         entry = self._ledger.register(
             Entry(
                 id=dataset_id(self._key, frozen),
@@ -191,7 +192,7 @@ class Vault:
                 source=str(opened.path) if opened.path else None,
                 registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
                 frozen=frozen.to_json(),
-                marks=tuple(f"{mark}\t{column}" for mark, column in surveyor.marks(survey)),
+                marks=marks,
             )
         )
         return Dataset(entry, self._ledger, self._key, opened)

@@ -39,8 +39,8 @@ class RowSecrets(Secrets):
     fingerprint: bytes
     texts: bytes
     sample: bytes
-    mark_values: bytes
-    mark_cells: bytes
+    mark_numbers: bytes
+    mark_texts: bytes
 
     @classmethod
     def of(cls, derive: Callable[[str], bytes]) -> "RowSecrets":
@@ -50,8 +50,8 @@ class RowSecrets(Secrets):
             fingerprint=derive("fingerprint"),
             texts=derive("texts"),
             sample=derive("sample"),
-            mark_values=derive("mark of values"),
-            mark_cells=derive("mark of cells"),
+            mark_numbers=derive("marks of numbers"),
+            mark_texts=derive("marks of texts"),
         )
 
 

@@ -4,7 +4,8 @@
 
     moments      exact sums: mean and K of the numbers, on their scales
     tallies      how many rows hold each value of a category
-    fingerprint  and marks: keyed sums that recognise the table, and its columns, again
+    fingerprint  keyed sums that recognise the table again
+    marks        keyed samples that recognise its values in another table
     sample       the rows whose keyed hash is smallest
 
 So a table can be surveyed by threads, or by the machines of a cluster, and what is frozen
@@ -21,6 +22,7 @@ import pyarrow as pa
 from cornerwave.arrays import Floats, Ids, Ints, Words
 from cornerwave.errors import ColumnError
 from cornerwave.keyed import BlockFunction, room_for
+from cornerwave.marks import Cells, Learned, TableMarks, kept_of
 from cornerwave.moments import Moments
 from cornerwave.rows import Group, RowSecrets
 from cornerwave.table import (
@@ -32,7 +34,6 @@ from cornerwave.table import (
     Tally,
     check_number,
     is_number,
-    marks,
     one_chunk,
     quantiles,
     rank_scale,
@@ -101,7 +102,7 @@ class Survey:
     moments: Moments
     complete: Moments | None
     fingerprint: Fingerprint
-    marks: Words
+    marks: Learned
     tallies: Mapping[tuple[str, ...], Tally]
     sample: Sample
     joint: Sample
@@ -145,11 +146,14 @@ class Surveyor:
         types = {column.name: type_named(column.type) for column in kept}
         return [name for name, type_ in types.items() if type_ is not None and is_number(type_)]
 
-    def of(self, ids: Ids, table: pa.Table) -> Survey:
-        """Survey some rows. Raises SourceError for values that cannot be used."""
+    def of(self, ids: Ids, table: pa.Table, places: Ints) -> Survey:
+        """Survey some rows, given their ids and their places in the table.
+
+        Raises SourceError for values that cannot be used.
+        """
         schema, group = self.schema, Group.of(ids, table, self.schema)
         numbers = on_scales(self.scales, schema.perturbed, group.numbers)
-        places = [schema.perturbed.index(name) for name in self.sampled]
+        sampled = [schema.perturbed.index(name) for name in self.sampled]
         hashes, no_cells = row_hashes(ids, self.secrets.sample), np.empty((0, len(ids)), np.uint64)
         bits = [column.bits(self.secrets.texts, MISSING_BITS) for column in group.encoded.values()]
         kept = [_kept_numbers(table, name) for name in self.kept_numbers]
@@ -157,11 +161,9 @@ class Surveyor:
             moments=Moments.of_columns(numbers, schema.perturbed),
             complete=_complete(numbers, schema),
             fingerprint=group.fingerprint(self.secrets),
-            marks=np.concatenate(
-                [marks(group.bits(), self.secrets.mark_values), self._cell_marks(group)]
-            ),
+            marks=self._learned(group, places),
             tallies={names: tally(group.columns_of(names)) for names in schema.categories},
-            sample=Sample.of(hashes, numbers[places], no_cells, most=SAMPLE_ROWS),
+            sample=Sample.of(hashes, numbers[sampled], no_cells, most=SAMPLE_ROWS),
             joint=Sample.of(
                 hashes,
                 np.vstack([numbers, *kept]),
@@ -175,28 +177,38 @@ class Surveyor:
         for names, found in survey.tallies.items():
             check_number(names, found, survey.moments.rows)
 
-    def marks(self, survey: Survey) -> tuple[tuple[str, str], ...]:
-        """Return (mark, column) by which a vault recognises these values again.
+    def marks(self, survey: Survey) -> TableMarks:
+        """Return the marks by which a vault recognises these values again."""
+        return kept_of(survey.marks, self.marked, shown=self.shown)
 
-        Constant columns are left out: two tables may well share one.
-        """
-        varies = dict(zip(self.schema.perturbed, survey.moments.deviation > 0, strict=True))
-        for names, found in survey.tallies.items():
-            for place, name in enumerate(names):
-                varies[name] = len({values[place] for values in found}) > 1
-        marked = zip(varies.items(), survey.marks, strict=True)
-        return tuple(
-            (total.astype(">u8").tobytes().hex(), name)
-            for (name, varying), total in marked
-            if varying
-        )
+    @property
+    def marked(self) -> list[str]:
+        """The columns that have marks: all that are used, but a key that is not shown."""
+        schema = self.schema
+        groups = [name for names in schema.categories for name in names]
+        return [*schema.perturbed, *groups, *self.shown]
 
-    def _cell_marks(self, group: Group) -> Words:
-        """Return the marks of the categories: of (row, value), as few values alone say little."""
-        names = [name for columns in self.schema.categories for name in columns]
-        bits = [c.bits(self.secrets.texts, MISSING_BITS) for c in group.columns_of(names)]
-        secret = self.secrets.mark_cells
-        return Fingerprint.of(group.ids, bits, secret, tell_columns_apart=False).sums
+    @property
+    def shown(self) -> list[str]:
+        """The columns that copies show as they are."""
+        key = [name for name in (self.schema.key,) if name and self.schema.column(name).shown]
+        return [*self.schema.kept, *key]
+
+    def _learned(self, group: Group, places: Ints) -> Learned:
+        numbers, texts = self.secrets.mark_numbers, self.secrets.mark_texts
+        cells = {
+            name: Cells.of_numbers(row, numbers, unit=self.schema.column(name).unit)
+            for name, row in zip(self.schema.perturbed, group.numbers, strict=True)
+        }
+        for name, column in group.encoded.items():
+            cells[name] = Cells.of_encoded(column, numbers=numbers, texts=texts)
+        keys, key = None, self.schema.key
+        if key is not None:
+            keys = Cells.of_array(one_chunk(group.table.column(key)), numbers=numbers, texts=texts)
+            cells[key] = keys
+        marked = {name: cells[name] for name in self.marked}
+        hidden = [name for name in self.marked if name not in self.shown]
+        return Learned.of(places, marked, hidden, keys)
 
 
 def _complete(numbers: Floats, schema: Schema) -> Moments | None:
@@ -253,7 +265,7 @@ def no_rows(surveyor: Surveyor) -> Survey:
         moments=nothing,
         complete=None,
         fingerprint=Fingerprint(0, np.zeros((columns, 2), dtype=np.uint64)),
-        marks=np.zeros((numbers + cells, 2), dtype=np.uint64),
+        marks=Learned.nothing(len(surveyor.marked), keyed=schema.key is not None),
         tallies={names: Counter() for names in schema.categories},
         sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS),
         joint=_no_sample(

@@ -13,7 +13,6 @@ from cornerwave.table._fingerprint import (
     Fingerprint,
     bits_of_floats,
     key_ids,
-    marks,
 )
 from tests import twins
 
@@ -43,7 +42,6 @@ def row_ids(count):
 def test_equals_the_twin(columns):
     for ids in (position_ids(3, len(columns[0])), row_ids(len(columns[0]))):
         assert np.array_equal(of(columns, ids).sums, twins.fingerprint_sums(ids, columns, SECRET))
-    assert np.array_equal(marks(columns, SECRET), twins.mark_sums(columns, SECRET))
 
 
 @given(TABLES, st.data())
@@ -52,22 +50,18 @@ def test_parts_add_up_however_a_table_is_cut(columns, data):
     rows = len(columns[0])
     cuts = [0, *sorted(data.draw(st.lists(st.integers(0, rows), max_size=3))), rows]
     total = Fingerprint(0, np.zeros((len(columns), 2), dtype=np.uint64))
-    total_marks = np.zeros((len(columns), 2), dtype=np.uint64)
     for start, stop in itertools.pairwise(cuts):
         part = [column[start:stop] for column in columns]
         total = total + of(part, start=start)
-        total_marks += marks(part, SECRET)
     assert str(total) == str(of(columns))
-    assert np.array_equal(total_marks, marks(columns, SECRET))
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 10, 8192])
 def test_the_size_of_a_chunk_does_not_matter(monkeypatch, chunk):
     columns = [np.arange(10, dtype=np.uint64), np.arange(10, 20, dtype=np.uint64)]
-    expected, expected_marks = str(of(columns)), marks(columns, SECRET)
+    expected = str(of(columns))
     monkeypatch.setattr(module, "CHUNK", chunk)
     assert str(of(columns)) == expected
-    assert np.array_equal(marks(columns, SECRET), expected_marks)
 
 
 @given(TABLES, st.data())
@@ -80,7 +74,6 @@ def test_any_one_cell_changes_it(columns, data):
     changed[column][row] ^= np.uint64(1 << bit)
     for ids in (None, row_ids(len(columns[0]))):
         assert str(of(changed, ids)) != str(of(columns, ids))
-    assert not np.array_equal(marks(changed, SECRET), marks(columns, SECRET))
 
 
 def test_order_counts_with_positions_and_not_with_keys():
@@ -90,7 +83,6 @@ def test_order_counts_with_positions_and_not_with_keys():
     assert str(of(shuffled)) != str(of(columns))
     assert str(of(shuffled, row_ids(4)[order])) == str(of(columns, row_ids(4)))
     assert str(of(shuffled, row_ids(4))) != str(of(columns, row_ids(4)))
-    assert np.array_equal(marks(shuffled, SECRET), marks(columns, SECRET))
 
 
 def test_swapped_columns_and_one_more_row_change_it():
@@ -98,14 +90,12 @@ def test_swapped_columns_and_one_more_row_change_it():
     assert str(of([a, b])) != str(of([b, a]))
     more = np.array([1, 2, 0], dtype=np.uint64)
     assert str(of([a])) != str(of([more]))
-    assert np.array_equal(marks([a, b], SECRET)[::-1], marks([b, a], SECRET))
 
 
 def test_another_secret_gives_another():
     column = [np.array([1, 2], dtype=np.uint64)]
     ids = position_ids(0, 2)
     assert str(Fingerprint.of(ids, column, SECRET)) != str(Fingerprint.of(ids, column, bytes(32)))
-    assert not np.array_equal(marks(column, SECRET), marks(column, bytes(32)))
 
 
 def test_the_text_is_golden():

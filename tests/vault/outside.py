@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 
+from cornerwave.marks import ColumnMarks, TableMarks
 from cornerwave.vault import Entry, Key, Ledger
 
 TABLES = ("cornerwave_vault", "cornerwave_chain", "cornerwave_line")
@@ -56,7 +57,14 @@ def restore(place, table, kept):
 
 def entry(name=None, marks=(), id=None):
     name = name or f"d{next(NUMBERS)}"
-    return Entry(id or secrets.token_hex(16), name, None, "2030-01-01", "{}", tuple(marks))
+    return Entry(id or secrets.token_hex(16), name, None, "2030-01-01", "{}", marks_of(*marks))
+
+
+def marks_of(*marks):
+    """The marks of a table, given 'sum of its hashes<TAB>name' of each column."""
+    split = [mark.split("\t", 1) for mark in marks]
+    columns = [ColumnMarks(name, False, 9, 0.0, total, None, None, None) for total, name in split]
+    return TableMarks(tuple(columns), None, None, None).to_json()
 
 
 def used(place):

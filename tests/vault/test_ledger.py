@@ -20,7 +20,7 @@ from cornerwave.errors import (
     WrongKey,
 )
 from cornerwave.vault import Entry, Holding, Key, Ledger
-from tests.vault.outside import TABLES, content, edit, entry, rows
+from tests.vault.outside import TABLES, content, edit, entry, marks_of, rows
 
 MADE = {"level": 500, "rounding": {"wage": 0.1}, "clip": [None, 1e300], "format": "parquet"}
 
@@ -103,7 +103,7 @@ class TestHoldings:
 
 class TestRegistration:
     def test_an_entry_comes_back_whole(self, ledger):
-        given = Entry("ab" * 16, "people é", "/data/p.csv", "2030", '{"x": 1}', ("m\ta\tb", "n\tc"))
+        given = Entry("ab" * 16, "people é", "/data/p.csv", "2030", '{"x": 1}', marks_of("m\ta\tb"))
         assert ledger.register(given) == given
         assert ledger.dataset("people é") == given
         assert ledger.datasets() == [given]
@@ -111,7 +111,7 @@ class TestRegistration:
     def test_the_same_id_and_name_is_registered_once(self, ledger, ledger_place):
         first = ledger.register(entry("people", ["aa\tage"], id="ab" * 16))
         before = content(ledger_place)
-        again = Entry("ab" * 16, "people", "elsewhere", "2031", "{}", ("aa\tage",))
+        again = Entry("ab" * 16, "people", "elsewhere", "2031", "{}", marks_of("aa\tage"))
         assert ledger.register(again) == first
         assert content(ledger_place) == before
 
@@ -139,7 +139,7 @@ class TestRegistration:
     @pytest.mark.parametrize(("name", "id"), [("", "ab"), ("x", ""), ("x", "vault")])
     def test_the_vaults_own_chain_is_no_dataset(self, ledger, name, id):
         with pytest.raises(VaultError, match="name and an id"):
-            ledger.register(Entry(id, name, None, "2030", "{}", ()))
+            ledger.register(Entry(id, name, None, "2030", "{}", marks_of()))
 
     def test_an_unknown_name_is_told_what_there_is(self, ledger):
         with pytest.raises(NoSuchDataset, match="it is empty; register first"):
@@ -211,7 +211,7 @@ class TestSecrecy:
         "/home/owner/people.csv",
         "2030-01-01",
         json.dumps({"salary_in_euro": {"Zanzibar-East": 271828182845}}),
-        ("0123abcd\tsalary_in_euro",),
+        marks_of("0123abcd\tsalary_in_euro"),
     )
 
     @staticmethod

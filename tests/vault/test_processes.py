@@ -22,7 +22,14 @@ from pathlib import Path
 import sqlalchemy
 
 from cornerwave.errors import AlreadyRegistered
+from cornerwave.marks import ColumnMarks, TableMarks
 from cornerwave.vault import Entry, Key, Ledger
+
+
+def age(total):
+    column = ColumnMarks("age", False, 9, 0.0, total, None, None, None)
+    return TableMarks((column,), None, None, None).to_json()
+
 
 place, key, dataset, work = sys.argv[1:]
 place = Path(place) if place.startswith("/") else place
@@ -52,9 +59,9 @@ def write(number):
     for level in (1, 2):
         ledger.hold(dataset, [(f"r{number}", {"level": level}), ("all", {"level": level})])
     if number % 4 == 0:
-        ledger.register(Entry("c3" * 16, "same", None, "2030", "{}", ("cc\tage",)))
+        ledger.register(Entry("c3" * 16, "same", None, "2030", "{}", age("cc")))
         try:
-            ledger.register(Entry(f"{number:032x}", f"d{number}", None, "2030", "{}", ("dd\tage",)))
+            ledger.register(Entry(f"{number:032x}", f"d{number}", None, "2030", "{}", age("dd")))
         except AlreadyRegistered:
             pass
 

@@ -65,7 +65,7 @@ def survey_table(
     def work(group: tuple[int, pa.Table]) -> tuple[Ids, Survey]:
         start, table = group
         ids = row_ids(start, table, schema, secrets)
-        return ids, surveyor.of(ids, table)
+        return ids, surveyor.of(ids, table, np.arange(start, start + len(ids)))
 
     with ThreadPoolExecutor(threads or available_threads()) as pool, _Keys(schema.key) as keys:
         for ids, part in _in_order(pool, work, order.passing(numbered(source, schema))):

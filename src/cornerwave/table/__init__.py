@@ -10,8 +10,8 @@ CopyFile, read_metadata   a copy appears whole or not at all, in the format of i
 
 from cornerwave.table._categories import Categories, freeze_categories
 from cornerwave.table._distinct import Distinct
-from cornerwave.table._encoded import Encoded, Tally, cases, one_chunk, tally
-from cornerwave.table._fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, key_ids, marks
+from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chunk, tally
+from cornerwave.table._fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, key_ids
 from cornerwave.table._finish import Finish
 from cornerwave.table._outputs import (
     METADATA_KEY,
@@ -62,16 +62,19 @@ from cornerwave.table._sources import (
 )
 from cornerwave.table._toml_files import read_batch, read_choices
 from cornerwave.table._types import (
+    DAYS,
     is_number,
     is_text,
     plain_type,
     to_floats,
     type_named,
+    unit_of,
     value_type,
 )
 
 __all__ = [
     "CATEGORY",
+    "DAYS",
     "ENCODED_TEXT",
     "FEW_ROWS",
     "KEEP_ORDER",
@@ -109,6 +112,7 @@ __all__ = [
     "decide",
     "format_of",
     "freeze_categories",
+    "hash_texts",
     "identifies",
     "interpolate",
     "is_category",
@@ -116,7 +120,6 @@ __all__ = [
     "is_text",
     "key_ids",
     "listed",
-    "marks",
     "metadata_path",
     "names_of",
     "one_chunk",
@@ -134,6 +137,7 @@ __all__ = [
     "tally",
     "to_floats",
     "type_named",
+    "unit_of",
     "value_type",
     "warn_of",
     "write_text",

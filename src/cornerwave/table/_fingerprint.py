@@ -2,13 +2,11 @@
 
     row id       the 128-bit keyed hash of the key column's text; or the row's position
     fingerprint  per column: sum over rows of MAC(row id, value, column)
-    mark         per column: sum over rows of MAC(value)
 
-MAC is AES-256 in CBC-MAC over one or two blocks, under secret keys, so nobody without
+MAC is AES-256 in CBC-MAC over two blocks, under secret keys, so nobody without
 them can make another table with the same sums. Sums do not care about order, chunks
 or threads; with positions as ids the rows' order still counts, since it is in the
-ids. A mark knows a column's values in any order, and finds a table again that was
-registered before.
+ids.
 """
 
 from collections.abc import Sequence
@@ -56,8 +54,6 @@ class Fingerprint:
         ids: Ids,
         columns: Sequence[Words],
         secret: bytes,
-        *,
-        tell_columns_apart: bool = True,
     ) -> "Fingerprint":
         """Return the fingerprint of some rows, given 64 bits for each of their values."""
         encipher = BlockFunction(secret)
@@ -67,8 +63,7 @@ class Fingerprint:
             part = slice(start, start + CHUNK)
             masks = encipher(ids[part], masks_room).reshape(-1, 2)
             for index, values in enumerate(columns):
-                number = index if tell_columns_apart else 0
-                _fill_blocks(masks, values[part], number, blocks)
+                _fill_blocks(masks, values[part], index, blocks)
                 _add_lanes(encipher(blocks[: len(masks)], room), sums[index])
         return cls(len(ids), sums)
 
@@ -77,20 +72,6 @@ class Fingerprint:
 
     def __str__(self) -> str:
         return f"{self.rows:x}:{self.sums.astype('>u8').tobytes().hex()}"
-
-
-def marks(columns: Sequence[Words], secret: bytes) -> Words:
-    """Return the sums of the values alone, one row of two lanes per column; they add up."""
-    encipher = BlockFunction(secret)
-    room, blocks = room_for(CHUNK), _blocks()
-    nobody = np.zeros((CHUNK, 2), dtype=np.uint64)
-    sums = np.zeros((len(columns), 2), dtype=np.uint64)
-    for total, values in zip(sums, columns, strict=True):
-        for start in range(0, len(values), CHUNK):
-            part = values[start : start + CHUNK]
-            _fill_blocks(nobody, part, 0, blocks)
-            _add_lanes(encipher(blocks[: len(part)], room), total)
-    return sums
 
 
 def _blocks() -> Words:

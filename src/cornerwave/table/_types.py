@@ -22,6 +22,8 @@ from cornerwave.errors import ColumnError
 EXACT = 2**53
 """Whole numbers beyond this are not exact in double precision."""
 
+DAYS = "days since 1970-01-01"
+
 _types = pa.types
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY = 86_400
@@ -66,7 +68,7 @@ def unit_of(type_: pa.DataType) -> str | None:
     """Return the unit of dates and times as floats; None for plain numbers."""
     type_ = plain_type(type_)
     if _types.is_date(type_):
-        return "days since 1970-01-01"
+        return DAYS
     if _types.is_timestamp(type_):
         return "seconds since 1970-01-01 UTC"
     return "seconds" if _types.is_time(type_) or _types.is_duration(type_) else None

@@ -24,6 +24,7 @@ from cornerwave.errors import (
     VaultError,
     WrongKey,
 )
+from cornerwave.marks import Repeat, TableMarks, repeated
 from cornerwave.vault._chain import Chain, Draft, Line
 from cornerwave.vault._database import CHAIN, LINE, VAULT, Database
 from cornerwave.vault._key import Key
@@ -39,8 +40,7 @@ _PARAMETERS = 5_000  # SQLite takes 32,766 in a statement, PostgreSQL 65,535
 class Entry:
     """A registered dataset.
 
-    `frozen` is what registration fixed, as text; each of `marks` is 'MARK\\tcolumn', where
-    the mark is the same for the same values.
+    `frozen` is what registration fixed, `marks` by what its values are recognised, as text.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Entry:
     source: str | None
     registered_at: str
     frozen: str
-    marks: tuple[str, ...]
+    marks: str
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Ledger:
         """Record a dataset, and return the entry that the ledger has from now on.
 
         The same id under the same name is recorded once. Raises AlreadyRegistered if the name
-        or the id belongs to another dataset, or if any of the marks does.
+        or the id belongs to another dataset, or if another has some of the values.
         """
         if not entry.name or entry.id in ("", _VAULT_CHAIN):
             raise VaultError("a dataset needs a name and an id of its own")
@@ -240,7 +240,7 @@ class Ledger:
         line = Line._make(row)
         chain.check_line(line, "")
         said = json.loads(chain.read(line))
-        return Entry(**{**said, "marks": tuple(said["marks"])})
+        return Entry(**said)
 
     def _lines(self, connection: sa.Connection, chain: Chain, *, first: int = 1) -> list[Line]:
         """Return a chain's lines from number `first` to its end, checked."""
@@ -301,8 +301,8 @@ def _holdings(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:
 
 
 def _check_new(entry: Entry, entries: Iterable[Entry]) -> None:
-    """Raise AlreadyRegistered if a dataset has this name, this id or one of these marks."""
-    columns = dict(mark.split("\t", 1) for mark in entry.marks)
+    """Raise AlreadyRegistered if a dataset has this name, this id or some of these values."""
+    marks = TableMarks.from_json(entry.marks)
     for there in entries:
         if there.name == entry.name:
             raise AlreadyRegistered(
@@ -314,14 +314,24 @@ def _check_new(entry: Entry, entries: Iterable[Entry]) -> None:
                 f"this table is registered already, with the same choices, as {there.name!r}; "
                 "release from it"
             )
-        for mark, column in (mark.split("\t", 1) for mark in there.marks):
-            if mark in columns:
-                raise AlreadyRegistered(
-                    f"column {columns[mark]!r} holds the same values as {column!r} of dataset "
-                    f"{there.name!r}: two datasets have independent noise, which colluding "
-                    f"recipients could average. Release from {there.name!r}, or drop the column "
-                    f"{columns[mark]!r} here"
-                )
+        if found := repeated(marks, TableMarks.from_json(there.marks)):
+            raise AlreadyRegistered(_what_repeats(found, there.name))
+
+
+def _what_repeats(found: Repeat, dataset: str) -> str:
+    """Say what another dataset has already, why that matters and what to do."""
+    why = (
+        "two datasets have independent noise, which colluding recipients could average. "
+        f"Release from {dataset!r}"
+    )
+    if found.column is None:
+        how = "are" if found.same else "are an edition or a part of"
+        return f"the rows of this table {how} those of dataset {dataset!r}, in any order: {why}"
+    how = "the same values as" if found.same else "an edition or a part of the values of"
+    return (
+        f"column {found.column!r} holds {how} {found.of!r} of dataset {dataset!r}: {why}, "
+        f"or drop the column {found.column!r} here"
+    )
 
 
 def _parsed(head: str) -> tuple[str, int, str]:

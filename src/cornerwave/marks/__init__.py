@@ -1,0 +1,24 @@
+"""Marks: by which a vault sees that the values of a table are registered already.
+
+cells     a keyed hash of each value, the same in every type that could hold it
+learned   what one pass learns: samples of values, windows, rows and keyed rows; parts add up
+kept      what a ledger keeps of it, about 2 KB a column
+repeated  whether two tables have a column, or their rows, in common: beyond chance
+"""
+
+from cornerwave.marks._cells import Cells
+from cornerwave.marks._compare import Repeat, repeated
+from cornerwave.marks._kept import CHANCE, ColumnMarks, Sketch, TableMarks, kept_of
+from cornerwave.marks._learned import Learned
+
+__all__ = [
+    "CHANCE",
+    "Cells",
+    "ColumnMarks",
+    "Learned",
+    "Repeat",
+    "Sketch",
+    "TableMarks",
+    "kept_of",
+    "repeated",
+]

@@ -1,0 +1,255 @@
+"""The marks of a table, as a ledger keeps them: keyed hashes, about 2 KB a column.
+
+What is kept of a sketch are the values that one row holds, or two, of those with the smallest
+hashes. A value that more rows share is evidence of nothing.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from cornerwave.arrays import Floats, Words
+from cornerwave.marks._bottom import SIZE, Bottom
+from cornerwave.marks._learned import Learned
+from cornerwave.marks._order import WIDTH
+
+BYTES = 6
+"""Of each hash: two of 256 different ones are equal in as many bits with probability 1e-10."""
+
+DENSE = 0.25
+"""Values that fill this much of their range, each of them once, are an enumeration."""
+
+FEW_STEPS = 16
+"""Row numbers, and calendars of days, working days, weeks, months, take fewer different steps."""
+
+_DROP = np.uint64(64 - 8 * BYTES)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Hashes up to `below` that one row holds, and those that two hold, of so many `rows`."""
+
+    rows: int
+    below: int
+    ones: Words
+    twos: Words
+
+    @classmethod
+    def of(cls, bottom: Bottom, rows: int) -> "Sketch":
+        """Return what is kept of a sketch."""
+        short = bottom.hashes >> _DROP
+        ones, twos = short[bottom.counts == 1], short[bottom.counts == 2]
+        return cls(rows, int(bottom.below >> _DROP), ones, twos)
+
+
+@dataclass(frozen=True)
+class ColumnMarks:
+    """How a column is recognised. None where it cannot be: in that way it is like any other.
+
+    `shown` if copies show it unchanged. `total` is the sum of all its hashes, for a column
+    that no other has by chance; `repeats` the chance that two of its cells are equal; `codes`
+    its cells in the rows of `TableMarks.keys`.
+    """
+
+    name: str
+    shown: bool
+    rows: int
+    repeats: float
+    total: str | None
+    values: Sketch | None
+    windows: Sketch | None
+    codes: Words | None
+
+
+@dataclass(frozen=True)
+class TableMarks:
+    """How a table is recognised: by its columns, by its rows, by its keys."""
+
+    columns: tuple[ColumnMarks, ...]
+    total: str | None
+    rows: Sketch | None
+    keys: Words | None
+
+    def to_json(self) -> str:
+        """Return the text that a ledger keeps."""
+        return json.dumps(asdict(self), default=_encoded, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "TableMarks":
+        """Return what `to_json` wrote."""
+        kept = json.loads(text)
+        columns = tuple(
+            ColumnMarks(
+                **{
+                    **column,
+                    "values": _sketch(column["values"]),
+                    "windows": _sketch(column["windows"]),
+                    "codes": _words(column["codes"]),
+                }
+            )
+            for column in kept["columns"]
+        )
+        return cls(columns, kept["total"], _sketch(kept["rows"]), _words(kept["keys"]))
+
+
+def _encoded(words: Words) -> str:
+    """Return words as text, with no more bytes each than are needed."""
+    size = 2 if not len(words) or words.max() < 1 << 16 else BYTES
+    content = words.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :size]
+    return f"{size}:{base64.b64encode(content.tobytes()).decode()}"
+
+
+def _words(kept: str | None) -> Words | None:
+    if kept is None:
+        return None
+    size, text = kept.split(":", 1)
+    content = np.frombuffer(base64.b64decode(text), dtype=np.uint8).reshape(-1, int(size))
+    return np.pad(content, ((0, 0), (0, 8 - int(size)))).view("<u8").ravel().astype(np.uint64)
+
+
+def _sketch(kept: dict[str, Any] | None) -> Sketch | None:
+    if kept is None:
+        return None
+    ones, twos = _words(kept["ones"]), _words(kept["twos"])
+    assert ones is not None
+    assert twos is not None
+    return Sketch(kept["rows"], kept["below"], ones, twos)
+
+
+# --- from what was learned --------------------------------------------------------------
+
+
+def kept_of(learned: Learned, names: Sequence[str], shown: Collection[str]) -> TableMarks:
+    """Return the marks of a table, given its columns and which of them copies show."""
+    known = [_Known(learned, place) for place in range(len(names))]
+    enumerated = any(
+        k.enumerated for k, name in zip(known, names, strict=True) if name not in shown
+    )
+    row_sum = f"{int(learned.row_sum[0]):016x}"
+    keyed = learned.keyed
+    return TableMarks(
+        columns=tuple(k.marks(name, name in shown) for k, name in zip(known, names, strict=True)),
+        total=row_sum if _log_chance_of_counts(learned.rows) < LOG_CHANCE else None,
+        rows=None if enumerated else Sketch.of(learned.rows, known[0].all),
+        keys=None if keyed is None else keyed.keys >> _DROP,
+    )
+
+
+CHANCE = 1e-9
+"""Probability, at most, that two columns of independent tables are taken for one."""
+
+LOG_CHANCE = math.log(CHANCE)
+
+
+class _Known:
+    """One column of what was learned: how its values and their order are spread."""
+
+    def __init__(self, learned: Learned, place: int) -> None:
+        self.all = int(sum(run.stop - run.start for run in learned.order.runs))
+        self.rows = int(learned.present[place])
+        self.values = learned.values[place]
+        self.windows = learned.order.windows[place]
+        self.steps = learned.order.steps[place]
+        self.alike = int(learned.order.alike[place]) / max(self.all - 1, 1)
+        self.total = f"{int(learned.sums[place]):016x}"
+        self.codes = None if learned.keyed is None else learned.keyed.cells[place]
+        share = self.values.counts / max(self.all, 1)
+        seen = float((share**2).sum() * self.values.distinct / max(len(share), 1))
+        self.repeats = min(seen + (1 - self.rows / max(self.all, 1)) ** 2, 1.0)
+        self.places = lattice(self.values.numbers, whole=len(share) < SIZE)
+
+    @property
+    def enumerated(self) -> bool:
+        """Whether others have these values too, as row numbers or the days of a calendar."""
+        once = self.values.single >= 0.95
+        return self.stepping or (once and self.values.distinct >= DENSE * self.places)
+
+    @property
+    def stepping(self) -> bool:
+        distinct = self.values.distinct >= 0.5 * self.rows
+        few = min(FEW_STEPS, self.rows / 4)
+        return distinct and 0 < self.steps.distinct <= few
+
+    @property
+    def arranged(self) -> bool:
+        """Whether the order is not by chance: sorted, in blocks, or with a period.
+
+        Independent cells give about min(rows, 1 / repeats^WIDTH) different windows.
+        """
+        sorted_ = self.alike > 0.5 * (1 + self.repeats)
+        possible = max(self.repeats, 1e-3) ** -WIDTH
+        periodic = self.windows.distinct < 0.25 * min(self.all, possible)
+        return self.stepping or sorted_ or periodic
+
+    def marks(self, name: str, shown: bool) -> ColumnMarks:
+        """Return what is kept of the column."""
+        varies = self.values.distinct > 1
+        by_value = varies and not self.enumerated
+        by_order = varies and not self.arranged
+        enough = by_value and self.values.single >= 0.5  # then the order adds nothing
+        codes = None if self.codes is None or not by_order else self.codes & np.uint64(0xFFFF)
+        sure = enough and self._log_chance_of_values() < LOG_CHANCE
+        return ColumnMarks(
+            name=name,
+            shown=shown,
+            rows=self.rows,
+            repeats=self.repeats,
+            total=self.total if sure else None,
+            values=Sketch.of(self.values, self.rows) if by_value else None,
+            windows=Sketch.of(self.windows, self.all) if by_order and not enough else None,
+            codes=codes,
+        )
+
+    def _log_chance_of_values(self) -> float:
+        """Return the log of the chance that other values from the same range are just these."""
+        distinct = self.values.distinct
+        if math.isnan(self.places) or distinct >= 0.75 * self.places:  # both are estimates
+            return 0.0
+        if math.isinf(self.places):
+            return -20.0 * distinct
+        return -_log_choices(self.places, distinct)
+
+
+def lattice(numbers: Floats, *, whole: bool) -> float:
+    """Return how many values fit between the ends of a column at its own step; NaN for text.
+
+    The step is the largest that divides all differences of a sample of the values; infinite
+    if they have more than six decimals.
+    """
+    numbers = numbers[~np.isnan(numbers)]
+    if len(numbers) < 2:
+        return math.nan
+    span = (numbers.max() - numbers.min()) * (1.0 if whole else (SIZE + 1) / (SIZE - 1))
+    for decimals in range(7):
+        scaled = (numbers - numbers[0]) * 10.0**decimals
+        whole_numbers = np.rint(scaled)
+        if np.abs(scaled).max() > 2.0**53:
+            break
+        # differences of decimals are decimals but for rounding
+        close = np.abs(scaled - whole_numbers) <= 1e-6 + 1e-12 * np.abs(scaled)
+        if close.all() and len(np.unique(whole_numbers)) == len(numbers):
+            step = float(np.gcd.reduce(whole_numbers.astype(np.int64))) / 10.0**decimals
+            return float(np.rint(span / step)) + 1.0
+    return math.inf
+
+
+def _log_choices(places: float, chosen: float) -> float:
+    return math.lgamma(places + 1) - math.lgamma(chosen + 1) - math.lgamma(places - chosen + 1)
+
+
+def _log_chance_of_counts(rows: Bottom) -> float:
+    """Return the log of the chance that another table has every row as often as this one.
+
+    Two counts that are Poisson with mean c are equal with probability about
+    1 / sqrt(4 pi c). Rows that are all equally frequent are a design, not chance.
+    """
+    counts = rows.counts
+    if len(counts) < 2 or (counts == counts[0]).all():
+        return 0.0
+    equal = -0.5 * np.log(4.0 * np.pi * counts)
+    return float(equal.mean() * rows.distinct)

@@ -1,0 +1,121 @@
+"""What one pass learns of a table for recognising its values again; parts add up, to the bit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cornerwave.arrays import Ints, Words
+from cornerwave.keyed import strict
+from cornerwave.marks._bottom import SIZE, Bottom, mixed
+from cornerwave.marks._cells import Cells
+from cornerwave.marks._order import Order
+
+_U = np.uint64
+
+
+@dataclass(frozen=True)
+class KeyedRows:
+    """The cells (columns, rows) of the rows whose key has the smallest hashes."""
+
+    keys: Words
+    cells: Words
+
+    @classmethod
+    def of(cls, keys: Cells, columns: Sequence[Cells]) -> "KeyedRows":
+        """Sample some rows by the hash of their key."""
+        hashes, rows = keys.hashes, np.arange(len(keys.hashes))
+        if len(hashes) > SIZE:
+            rows = np.argpartition(hashes, SIZE)[:SIZE]
+        return cls(hashes[rows], _stacked([c.hashes[rows] for c in columns]))._smallest()
+
+    def __add__(self, other: "KeyedRows") -> "KeyedRows":
+        keys = np.concatenate([self.keys, other.keys])
+        return KeyedRows(keys, np.concatenate([self.cells, other.cells], axis=1))._smallest()
+
+    def _smallest(self) -> "KeyedRows":
+        order = np.argsort(self.keys)[:SIZE]
+        return KeyedRows(self.keys[order], self.cells[:, order])
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is known of some rows; `a + b` is what is known of both parts.
+
+    `values` and `sums` are those of each used column, `rows` and `row_sum` those of the cells
+    of a row that get noise, together; `keyed` is None without a key.
+    """
+
+    present: Ints
+    values: tuple[Bottom, ...]
+    sums: Words
+    order: Order
+    rows: Bottom
+    row_sum: Words
+    keyed: KeyedRows | None
+
+    @classmethod
+    def of(
+        cls,
+        places: Ints,
+        columns: Mapping[str, Cells],
+        hidden: Sequence[str],
+        keys: Cells | None,
+    ) -> "Learned":
+        """Learn from some rows, given their places, their cells and which columns get noise."""
+        cells = list(columns.values())
+        whole = _rows([columns[name].hashes for name in hidden], len(places))
+        return cls(
+            present=np.array([np.count_nonzero(c.hashes) for c in cells], dtype=np.int64),
+            values=tuple(Bottom.of(c.hashes, c.numbers) for c in cells),
+            sums=np.array([c.hashes.sum(dtype=np.uint64) for c in cells], dtype=np.uint64),
+            order=Order.of(places, cells),
+            rows=Bottom.of(whole),
+            row_sum=whole.sum(dtype=np.uint64, keepdims=True),
+            keyed=None if keys is None else KeyedRows.of(keys, cells),
+        )
+
+    @classmethod
+    def nothing(cls, columns: int, *, keyed: bool) -> "Learned":
+        """Return what is known of no rows."""
+        none = np.zeros((columns, 0), dtype=np.uint64)
+        return cls(
+            present=np.zeros(columns, dtype=np.int64),
+            values=(Bottom.nothing(),) * columns,
+            sums=np.zeros(columns, dtype=np.uint64),
+            order=Order.nothing(columns),
+            rows=Bottom.nothing(),
+            row_sum=np.zeros(1, dtype=np.uint64),
+            keyed=KeyedRows(np.empty(0, dtype=np.uint64), none) if keyed else None,
+        )
+
+    def __add__(self, other: "Learned") -> "Learned":
+        both = self.keyed is not None and other.keyed is not None
+        return Learned(
+            present=self.present + other.present,
+            values=tuple(a + b for a, b in zip(self.values, other.values, strict=True)),
+            sums=self.sums + other.sums,
+            order=self.order + other.order,
+            rows=self.rows + other.rows,
+            row_sum=self.row_sum + other.row_sum,
+            keyed=self.keyed + other.keyed if both else None,  # type: ignore[operator]
+        )
+
+
+def _stacked(columns: Sequence[Words]) -> Words:
+    return np.stack(columns)
+
+
+def _rows(columns: Sequence[Words], rows: int) -> Words:
+    """Return a hash of each row's cells, whatever the order of the columns."""
+    total = np.zeros(rows, dtype=np.uint64)
+    for hashes in columns:
+        total += hashes
+    _mix_all(total)
+    return total
+
+
+@strict
+def _mix_all(words: Words) -> None:
+    for row in range(words.shape[0]):
+        words[row] = mixed(words[row])
