@@ -17,6 +17,7 @@ from hypothesis import settings
 from cornerwave import table as tables
 from cornerwave.engines.local import survey_table
 from cornerwave.frozen import Frozen, freeze
+from cornerwave.neighbours import RowOrder
 from cornerwave.owner import Vault
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import Survey, Surveyor
@@ -58,6 +59,16 @@ def frame_kind(request: pytest.FixtureRequest) -> FrameKind:
 def _no_vault_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORNERWAVE_VAULT", raising=False)
     monkeypatch.delenv("CORNERWAVE_KEY_FILE", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _order_is_asked_about_where_it_matters(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of tests are often written down in order. Only tests marked `row_order`, and
+    whatever runs in a process of its own, are refused for what that order tells."""
+    if request.node.get_closest_marker("row_order") is None:
+        monkeypatch.setattr(RowOrder, "told", lambda *_, **__: [])
 
 
 @pytest.fixture(scope="session")

@@ -233,6 +233,7 @@ class TestFiles:
             "privacy": 0.8,
             "retention": pytest.approx(0.2**0.5),
             "rows": 300,
+            "order": None,
             "noise_format": 1,
             "columns": {
                 name: {

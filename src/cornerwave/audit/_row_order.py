@@ -13,10 +13,10 @@ NAME = "order"
 def check_order(
     aligned: Aligned, *, numbers: Sequence[str], categories: Sequence[str]
 ) -> tuple[Check, ...]:
-    """Return one check of all copies that are in the source's order, if there are any.
+    """Return a failed check of the copies in the source's order, if that tells a column.
 
-    It fails if a row's neighbours tell one of the columns; it is a note if every such copy
-    states that the owner chose to keep the order. Its value and limit are shares of variance.
+    It is a note, and no fault, if every such copy states that the owner chose to keep the
+    order. Value and limit are shares of variance.
     """
     names = enumerate(aligned.names)
     shown = tuple(i for i, name in names if name not in aligned.sorted_copies)
@@ -28,7 +28,7 @@ def check_order(
         start += table.num_rows
     told = order.told(numbers, categories)
     if not told:
-        return (Check(shown, 0.0, MATTERS, True, "", NAME),)
+        return ()
     chosen = all(aligned.stated.copies[i].get("order") == KEEP_ORDER for i in shown)
     columns = ", ".join(each.column for each in told)
     note = f"the order of the rows tells {columns}: {told[0]}"
