@@ -4,7 +4,7 @@
     attack_copies      the adversary's view: estimate the original from copies    (_recovery)
     verdict, findings, notes, as_json      the audit in words and as JSON          (_verdict)
     sections                               the audit as tables                    (_sections)
-    count_exposed, Exposed                 records too extreme for the noise to hide (_watch)
+    count_exposed, Exposed                 records too extreme for the noise to hide (_exposure)
 
     _alignment, _stated    source and copies row by row, and what copies state
     _chance                what a check is, and the limits that it is compared with
@@ -26,11 +26,11 @@ from cornerwave.audit._audit import (
     audit,
 )
 from cornerwave.audit._chance import ALPHA, Check
+from cornerwave.audit._exposure import Exposed, count_exposed
 from cornerwave.audit._gain import Gain
 from cornerwave.audit._recovery import Recovered, attack_copies
 from cornerwave.audit._sections import Section, sections
 from cornerwave.audit._verdict import as_json, count, findings, notes, verdict
-from cornerwave.audit._watch import Exposed, count_exposed
 
 __all__ = [
     "ALPHA",

@@ -22,19 +22,13 @@ from cornerwave.arrays import Floats
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
 from cornerwave.audit._chance import ALPHA, Check, names_by_chance, run_all
+from cornerwave.audit._exposure import Exposed, count_exposed
 from cornerwave.audit._gain import Gain, Posterior, attack_sample, hidden, measure_gains
 from cornerwave.audit._guesses import Guessed, Guesses, guess_all
 from cornerwave.audit._number_checks import NUMBER_FAMILIES, NumberEvidence
 from cornerwave.audit._shown import CategoryCodes, Collected
 from cornerwave.audit._sums import NoiseSums, Statistics, means
-from cornerwave.audit._watch import (
-    Exposed,
-    Watch,
-    Watched,
-    count_exposed,
-    steps_of,
-    steps_still,
-)
+from cornerwave.audit._watch import Watch, Watched, steps_of, steps_still
 from cornerwave.errors import SourceError
 from cornerwave.table import Progress
 
@@ -264,7 +258,7 @@ def _expose(aligned: Aligned, found: Statistics, used: Sequence[int]) -> Exposed
         (block[0][list(used)] for block in aligned.blocks_of([aligned.source])),
         rows=found.rows,
         mean=found.mean,
-        variance=found.variance,
+        covariance=found.K,
         noise=list(found.noise),
     )
 

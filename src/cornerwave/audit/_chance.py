@@ -9,6 +9,7 @@ and each divides its share by its comparisons.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import NormalDist
 from typing import Generic, TypeVar
 
@@ -124,6 +125,7 @@ def chi_square_tail(x: float, freedom: int) -> float:
     return min(tail, 1.0)
 
 
+@cache
 def chi_square_limit(alpha: float, freedom: int) -> float:
     """Return what a chi-square exceeds with probability alpha.
 

@@ -78,8 +78,8 @@ def measure_gains(found: Statistics, alpha: float) -> tuple[list[Gain], int]:
     if not sets:
         return [], 0
     tested = sets if len(sets) <= INTERVALS else _worth_an_interval(found, sets)
-    margin = t_limit(alpha / (len(sets) * found.columns), len(found.sums) - 1)
     folds = _Folds.of(found)
+    margin = t_limit(alpha / (len(sets) * found.columns), max(int((folds.share > 0).sum()) - 1, 1))
     return [folds.gain(members, margin) for members in tested], len(sets)
 
 
@@ -117,9 +117,13 @@ def _worth_an_interval(found: Statistics, sets: list[Members]) -> list[Members]:
 
 @dataclass(frozen=True)
 class _Folds:
-    """Sums of [X, Y_1 .. Y_M, 1] to test on, and means and covariances to fit to."""
+    """Sums of [X, Y_1 .. Y_M, 1] to test on, and means and covariances to fit to.
+
+    `share` is how much of the complete rows each group has.
+    """
 
     tests: Floats
+    share: Floats
     mean: Floats
     covariance: Floats
     variance: Floats
@@ -135,6 +139,7 @@ class _Folds:
         fits = tests if whole else tests.sum(axis=0) - tests
         return cls(
             tests=tests,
+            share=tests[:, -1, -1] / max(float(tests[:, -1, -1].sum()), 1.0),
             mean=fits[:, :-1, -1] / fits[:, -1:, -1],
             covariance=covariance_of(fits),
             variance=np.where(found.variance > 0, found.variance, 1.0),
@@ -148,15 +153,18 @@ class _Folds:
         alone = np.take_along_axis(tested, fitted.argmin(axis=0)[None], axis=0)[0]
         together = self.errors(members)[1]
         difference = alone - together
-        groups = len(difference)
+        mean = self.share @ difference
+        # Groups of unequal size: the variance of a weighted mean of their differences.
+        groups = int((self.share > 0).sum())
+        spread = self.share**2 @ (difference - mean) ** 2 * groups / max(groups - 1, 1)
         best = int(fitted.mean(axis=(1, 2)).argmin())
         return Gain(
             members=members,
             best=members[best],
-            alone=alone.mean(axis=0),
-            together=together.mean(axis=0),
-            gain=difference.mean(axis=0),
-            margin=t * difference.std(axis=0, ddof=1) / np.sqrt(groups),
+            alone=self.share @ alone,
+            together=self.share @ together,
+            gain=mean,
+            margin=t * np.sqrt(spread),
         )
 
     def errors(self, members: Members, *, unrounded: bool = False) -> tuple[Floats, Floats]:

@@ -196,6 +196,7 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
             "privacy": noise / (1 + noise),
             "rounded_to": {c: float(s) for c, s in zip(columns, steps, strict=True) if s},
             "exposed": dict(zip(columns, exposed.columns[i].tolist(), strict=True)),
+            "exposed_in_combination": int(exposed.combined[i]),
             "exposed_rows": int(exposed.rows[i]),
         }
         about["hidden"] |= dict(zip(columns, numbers.singles[i].tolist(), strict=True))

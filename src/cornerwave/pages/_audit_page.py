@@ -184,8 +184,9 @@ def _explained(title: str) -> str:
         return ""
     return kit.hint(
         "Number of values so far out that they stand out in the copy too: further than any of as "
-        "many Gaussian values would be expected. Cap or remove such records before release if "
-        "they matter; more noise hides them too."
+        "many Gaussian values would be expected. A record may be ordinary in each column and stand "
+        "out in their combination. Cap or remove such records before release if they matter; "
+        "more noise hides them too."
     )
 
 
