@@ -19,6 +19,7 @@ The audit imports no key and no ledger: an auditor has neither.
 
 from cornerwave.audit._audit import (
     CATEGORY_CHECKS,
+    MIXED_CHECKS,
     NUMBER_CHECKS,
     Audit,
     CategoryAudit,
@@ -35,6 +36,7 @@ from cornerwave.audit._verdict import as_json, count, findings, notes, verdict
 __all__ = [
     "ALPHA",
     "CATEGORY_CHECKS",
+    "MIXED_CHECKS",
     "NUMBER_CHECKS",
     "Audit",
     "CategoryAudit",

@@ -22,7 +22,7 @@ from cornerwave.attack import whitening
 from cornerwave.audit._chance import chi_square_limit, z_limit
 
 PATTERNS = 64
-"""So many patterns of missing values, the most frequent of a block, are looked at in combination."""
+"""So many patterns of missing values, the most frequent of a block, are looked at."""
 
 
 @dataclass(frozen=True)

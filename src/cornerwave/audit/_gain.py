@@ -103,6 +103,29 @@ def hidden(found: Statistics, sets: Sequence[Members]) -> Floats:
     return np.array([folds.errors(members)[1][0] for members in sets])
 
 
+@dataclass(frozen=True)
+class Alone:
+    """What one copy alone leaves hidden of each column (N,), with its standard error."""
+
+    hidden: Floats
+    error: Floats
+    groups: int
+
+
+def measure_alone(found: Statistics, i: int) -> Alone:
+    """Measure what a copy leaves hidden, on rows that its estimate was not fitted to.
+
+    If some rows are incomplete, the complete ones may vary less than all or more: the share
+    is of the smaller variance, so that a choice of rows is not taken for a leak.
+    """
+    folds = _Folds.of(found)
+    shares = folds.errors((i,))[1]
+    own = np.diag(found.covariance)[: found.columns]
+    variance = np.where(found.variance > 0, np.minimum(own, found.variance), 1.0)
+    mean, error, groups = folds.average(shares * folds.variance / variance)
+    return Alone(mean, error, groups)
+
+
 def _worth_an_interval(found: Statistics, sets: list[Members]) -> list[Members]:
     """Return the pairs, the whole set and the sets that gain most at first sight."""
     always = [members for members in sets if len(members) == 2] + [sets[-1]]
@@ -152,11 +175,7 @@ class _Folds:
         tested = np.array([test for _, test in singles])
         alone = np.take_along_axis(tested, fitted.argmin(axis=0)[None], axis=0)[0]
         together = self.errors(members)[1]
-        difference = alone - together
-        mean = self.share @ difference
-        # Groups of unequal size: the variance of a weighted mean of their differences.
-        groups = int((self.share > 0).sum())
-        spread = self.share**2 @ (difference - mean) ** 2 * groups / max(groups - 1, 1)
+        mean, spread, _ = self.average(alone - together)
         best = int(fitted.mean(axis=(1, 2)).argmin())
         return Gain(
             members=members,
@@ -164,8 +183,15 @@ class _Folds:
             alone=self.share @ alone,
             together=self.share @ together,
             gain=mean,
-            margin=t * np.sqrt(spread),
+            margin=t * spread,
         )
+
+    def average(self, values: Floats) -> tuple[Floats, Floats, int]:
+        """Return the mean of groups' values (G, N), its standard error, and how many groups."""
+        # Groups may differ in size: the variance is that of a weighted mean.
+        mean, groups = self.share @ values, int((self.share > 0).sum())
+        variance = self.share**2 @ (values - mean) ** 2 * groups / max(groups - 1, 1)
+        return mean, np.sqrt(variance), groups
 
     def errors(self, members: Members, *, unrounded: bool = False) -> tuple[Floats, Floats]:
         """Return the error of a set in each fold and column (G, N): as fitted, as tested."""

@@ -31,6 +31,19 @@ class Stated:
             float(v) if isinstance(v, int | float) and 0 < v < LARGEST else None for v in found
         )
 
+    @property
+    def privacy(self) -> tuple[float | None, ...]:
+        """The share that each copy states to hide, by its privacy or by its noise."""
+        found = [told.get("privacy") for told in self.copies]
+        return tuple(
+            float(p)
+            if isinstance(p, int | float) and 0 < p < 1
+            else None
+            if v is None
+            else v / (1 + v)
+            for p, v in zip(found, self.noise, strict=True)
+        )
+
     def told(self, name: str, what: str) -> list[Any]:
         """Return what each copy with metadata for a column states under `what`."""
         return [own.get(what) for i in range(len(self.copies)) if (own := self.column(i, name))]

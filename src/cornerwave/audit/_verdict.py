@@ -8,6 +8,7 @@ import numpy as np
 
 from cornerwave.audit._audit import (
     CATEGORY_CHECKS,
+    MIXED_CHECKS,
     NUMBER_CHECKS,
     Audit,
     CategoryAudit,
@@ -16,7 +17,7 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._gain import Gain
 
-_ORDER = (*NUMBER_CHECKS, *CATEGORY_CHECKS)
+_ORDER = (*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS)
 
 
 def verdict(audit: Audit) -> str:

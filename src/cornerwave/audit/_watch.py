@@ -80,6 +80,11 @@ class Watch:
         self._every_group = self._every_row = 1
         self._sample = [np.empty((columns * (1 + self._M), 0))]
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The copies by their noise in the first block."""
+        return tuple(int(i) for i in self._order)
+
     def add(self, stacked: Floats) -> None:
         """Take complete rows, (groups, P+1, run) with 0 last for padding."""
         white = self._lens @ stacked[:, self._N : -1]
@@ -106,7 +111,7 @@ class Watch:
         spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         correlation = covariance / np.outer(spread, spread)
         return Watched(
-            order=tuple(int(i) for i in self._order),
+            order=self.order,
             reach=self._reach / np.array(grown),
             rank=tuple(axes.shape[1] for axes in self._axes),
             sizes=correlation[: self._M, self._M :],

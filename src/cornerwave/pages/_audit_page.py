@@ -7,6 +7,7 @@ import numpy as np
 from cornerwave.audit import (
     ALPHA,
     CATEGORY_CHECKS,
+    MIXED_CHECKS,
     NUMBER_CHECKS,
     Audit,
     notes,
@@ -137,7 +138,7 @@ def _row(
 
 def _checks(audit: Audit) -> str:
     made = {check.name for check in audit.checks}
-    header = [name for name in (*NUMBER_CHECKS, *CATEGORY_CHECKS) if name in made]
+    header = [name for name in (*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS) if name in made]
     if not header:
         return ""
     explained = kit.hint(

@@ -303,10 +303,9 @@ def _estimates(copies: Copies, original: Original | None) -> str:
 def _outliers(copies: Copies, original: Original) -> str:
     explained = kit.hint(
         "Number of values in each column so far out that they stand out in the copy too: "
-        "further than any of as many Gaussian values would be expected. A record may be ordinary in "
-        "each column and stand out in their combination. Cap or remove such "
-        "records before release if they matter; more noise or a transform at registration "
-        "hides them too."
+        "further than any of as many Gaussian values would be expected. A record may be ordinary "
+        "in each column and stand out in their combination. Cap or remove such records before "
+        "release if they matter; more noise or a transform at registration hides them too."
     )
     exposed = original.exposed
     rows = [
