@@ -123,7 +123,14 @@ class Aligned:
         if not self.logarithmic:
             return matrices
         where = np.array([name in self.logarithmic for name in self.columns])[:, None]
-        return [np.log1p(matrix, out=matrix.copy(), where=where) for matrix in matrices]
+        lowest = np.array([self.stated.lowest_logarithm(name) for name in self.columns])[:, None]
+        found = []
+        for matrix in matrices:
+            ended = where & (matrix <= -1)  # far down every value becomes -1
+            inside = np.where(ended, 0.0, matrix)
+            scaled = np.log1p(inside, out=matrix.copy(), where=where)
+            found.append(np.where(ended, lowest, scaled))
+        return found
 
     def category_blocks(self) -> Iterator[list[Encodings]]:
         """Yield, for the same rows, the encoded categories of the source and of each copy."""

@@ -78,7 +78,8 @@ class NumberAudit:
     @property
     def beaten(self) -> bool:
         """Whether all copies together gain by the best nonlinear estimate."""
-        return self.posterior is not None and self.posterior.gain.above_zero
+        best = self.posterior
+        return best is not None and best.gain.above_zero and best.gain.low > best.rounding
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,12 @@ class Directions:
         """The copies, the least noisy first."""
         return tuple(int(i) for i in np.argsort(self.found.noise, kind="stable"))
 
-    def of_copy(self, i: int) -> tuple[Ints, Floats]:
-        """Return the columns of a copy that can be judged, and their noise as normals."""
+    @cached_property
+    def copies(self) -> list[tuple[Ints, Floats]]:
+        """The columns of each copy that can be judged, and their noise as normals."""
+        return [self._of_copy(i) for i in range(self.found.copies)]
+
+    def _of_copy(self, i: int) -> tuple[Ints, Floats]:
         sizes, steps = self._sizes(i), self.found.steps[i]
         usable = (sizes > 0) & (steps <= COARSE * sizes) & self._even(i)
         columns = np.flatnonzero(usable)

@@ -227,9 +227,14 @@ class _Folds:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the best possible estimate leaves hidden, over all columns, and the gain."""
+    """What the best possible estimate leaves hidden, over all columns, and the gain.
+
+    `rounding` is what the rounding of the best copy may have added to its error: several
+    rounded copies may undo that, and no more.
+    """
 
     rows: int
+    rounding: float
     alone: Measured
     together: Measured
     gain: Measured
@@ -259,6 +264,7 @@ def attack_sample(found: Statistics, sample: Floats, alpha: float) -> Posterior 
     }
     return Posterior(
         rows=len(X),
+        rounding=float((found.steps[best] ** 2 / 12 / units["variance"]).mean()),
         alone=error(X, alone, **units),
         together=error(X, together, **units),
         gain=gain(X, alone=alone, together=together, **units),

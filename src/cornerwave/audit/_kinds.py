@@ -17,12 +17,12 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.audit._category_checks import CategoryEvidence
-from cornerwave.audit._chance import Check, Family, chi_square_score, z_limit
+from cornerwave.audit._chance import Check, Family, bernstein, chi_square_score, sure_limit
 from cornerwave.audit._evidence import NumberEvidence
 from cornerwave.audit._shown import ABSENT, CategoryCodes
 
-BINS, PER_BIN = 8, 40
-FEWEST = 10
+BINS, PER_BIN = 8, 400
+FEWEST = 40
 """Rows per bin that a flag marks, at least, and leaves, to be compared."""
 
 VALUES = 6
@@ -56,7 +56,7 @@ def kinds(evidence: MixedEvidence, alpha: float) -> Iterator[Check]:
         for i in range(evidence.numbers.found.copies)
     }
     comparisons = 2 * len(noise) * sum(len(marks) for marks in marked.values())
-    limit = z_limit(alpha / max(comparisons, 1))
+    limit = sure_limit(alpha / max(comparisons, 1))
     for i, marks in marked.items():
         if marks and len(noise):
             scores = _scores(np.array([flags for _, flags in marks]), noise, bins)
@@ -75,7 +75,7 @@ _Marks = list[tuple[str, Flags]]
 def _noise(numbers: NumberEvidence) -> Floats:
     """Return every direction of the numbers' noise, (directions, n)."""
     copies = range(numbers.found.copies)
-    parts = [numbers.directions.of_copy(i)[1] for i in copies]
+    parts = [noise for _, noise in numbers.directions.copies]
     parts += [view.step for k in copies for view in numbers.directions.of_step(k)]
     return np.concatenate([np.zeros((0, numbers.rows.count)), *parts])
 
@@ -116,6 +116,6 @@ def _scores(flags: Flags, noise: Floats, bins: int) -> Floats:
         off = counts - share[:, None] * size
         squares = (off**2 / (share * (1 - share))[:, None] / size).sum(axis=1)
         runs = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
-        together = np.abs(runs - mean) / np.sqrt(np.maximum(variance, 1e-300))
+        together = bernstein((runs - mean) / 2, variance / 4)  # a run more has two ends
         worst = np.maximum(worst, np.maximum(chi_square_score(squares, bins - 1), together))
     return np.asarray(worst)

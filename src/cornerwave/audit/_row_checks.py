@@ -72,8 +72,7 @@ def _comparisons(seen: Sequence[Seen]) -> int:
 
 
 def _copies_seen(evidence: NumberEvidence) -> Iterator[Seen]:
-    for i in range(evidence.found.copies):
-        columns, noise = evidence.directions.of_copy(i)
+    for i, (columns, noise) in enumerate(evidence.directions.copies):
         names = [evidence.columns[n] for n in columns]
         if names:
             yield (i,), [_normal_fit(z, name) for z, name in zip(noise, names, strict=True)]
@@ -134,8 +133,7 @@ def dependence(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
 
 
 def _noise_beside_source(evidence: NumberEvidence) -> Iterator[Seen]:
-    for i in range(evidence.found.copies):
-        columns, noise = evidence.directions.of_copy(i)
+    for i, (columns, noise) in enumerate(evidence.directions.copies):
         if len(columns):
             source, names = evidence.rows.source, evidence.columns
             if len(names) > CROSSED:

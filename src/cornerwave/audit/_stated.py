@@ -1,5 +1,6 @@
 """What copies state in their metadata, which an audit checks and does not trust."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,14 @@ class Stated:
     def logarithmic(self, name: str) -> bool:
         """Whether a column was perturbed on the scale log(1+x)."""
         return "log1p" in self.told(name, "transform")
+
+    def lowest_logarithm(self, name: str) -> float:
+        """Return where a value of -1 lies on the scale log(1+x): below all that copies can show.
+
+        Doubles end there at log(2^-53), a column rounded to a step at half of it.
+        """
+        steps = [s for s in self.told(name, "rounded") if isinstance(s, int | float) and s > 0]
+        return math.log(min(steps) / 4) if steps else -53 * math.log(2)
 
     def not_comparable(self, name: str) -> str | None:
         """Return why copy minus source is not the noise of a column, if it is not."""
