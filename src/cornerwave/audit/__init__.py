@@ -9,10 +9,16 @@
     _alignment, _stated    source and copies row by row, and what copies state
     _chance                what a check is, and the limits that it is compared with
 
-    numbers:     _sums, _watch   what one pass keeps      _number_checks   the noise
-                 _gain           what coalitions recover, linear or not
-    categories:  _shown          what one pass keeps      _category_checks refreshes, path
-                 _guesses        what stays hidden, alone and together
+    numbers:     _sums, _watch, _repeats   what one pass keeps of all rows
+                 _kept_rows, _directions   some rows, and their noise in many directions
+                 _evidence                 all of it, as checks see it
+                 _number_checks            sums of products      _promise   what stays hidden
+                 _row_checks, _ranks       sorted rows           _digits    low digits
+                 _gain                     what coalitions recover, linear or not
+    categories:  _shown                    what one pass keeps
+                 _category_checks, _value_tables   refreshes, replacements, path
+                 _guesses                  what stays hidden, alone and together
+    both:        _kinds                    do noise and draws have nothing in common?
 
 The audit imports no key and no ledger: an auditor has neither.
 """
