@@ -41,7 +41,7 @@ def test_cross_fitted_errors_equal_a_naive_loop_over_groups() -> None:
         fit, test = member != g, member == g
         weights = np.linalg.lstsq(design[fit], X[fit], rcond=None)[0]
         errors.append(((X[test] - design[test] @ weights) ** 2).mean(axis=0))
-    naive = np.mean(errors, axis=0) / X.var(axis=0, ddof=1)
+    naive = np.average(errors, axis=0, weights=np.bincount(member)) / X.var(axis=0, ddof=1)
     assert np.allclose(gain.together, naive, rtol=1e-6)
 
 
@@ -63,3 +63,18 @@ def test_units_do_not_matter(scale: float) -> None:
     [gain] = measure_gains(statistics(X, copies), SHARE)[0]
     assert np.allclose(gain.alone, 0.5, atol=0.05)
     assert not gain.gains
+
+
+def test_missing_values_leave_the_shares_as_they_are() -> None:
+    """Half of the rows incomplete, or whole stretches of them: alone is what singles say."""
+    X = gaussian(20_000)
+    copies = ours(X, [0.25, 1.0])
+    for holes in (np.random.default_rng(1).random(len(X)) < 0.5, np.arange(len(X)) % 1000 < 700):
+        X = np.where(holes[:, None] & (np.arange(3) == 1), np.nan, X)
+        found = statistics(X, copies)
+        [gain] = measure_gains(found, SHARE)[0]
+        alone, together = (found.variance * part for part in (gain.alone, gain.together))
+        # cross-fitting costs about (weights + 1) / rows of the error
+        assert np.allclose(alone, found.variance * hidden(found, [(0,)])[0], rtol=0.01)
+        assert np.allclose(together, found.variance * hidden(found, [(0, 1)])[0], rtol=0.01)
+        assert gain.alone.min() > 0.15

@@ -10,7 +10,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import ALPHA, audit, verdict
-from cornerwave.audit._category_checks import _divergences
+from cornerwave.audit._chance import divergences
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.levels import retention
 from tests.audit.releases import binomial_limit, known_dataset
@@ -67,7 +67,7 @@ def test_honest_releases_pass(tmp_path, choices, ending):
     found = audit(table, paths)
     assert found.clean, [check.note for check in found.faults] + [verdict(found)]
     names = [check.name for check in found.checks]
-    expected = {"retention": 3, "draws": 3, "path": 4}  # a path: three pairs, all three
+    expected = {"retention": 3, "draws": 3, "replacements": 3, "path": 4}  # three pairs, all three
     assert Counter(names) == expected
 
 
@@ -168,7 +168,7 @@ def test_scores_of_binomial_counts_keep_their_bound():
         k = np.arange(n + 1)
         logs = np.cumsum(np.log(np.append(1.0, (n - k[:-1]) / (k[:-1] + 1))))
         law = np.exp(logs + k * np.log(p) + (n - k) * np.log1p(-p))
-        scores = _divergences(k, np.full(n + 1, n), np.full(n + 1, p))
+        scores = divergences(k, np.full(n + 1, n), np.full(n + 1, p))
         for z in (2.0, 3.0, 4.0):
             assert law[scores > z].sum() <= 2 * np.exp(-z * z / 2)
 

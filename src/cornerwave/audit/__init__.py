@@ -4,21 +4,28 @@
     attack_copies      the adversary's view: estimate the original from copies    (_recovery)
     verdict, findings, notes, as_json      the audit in words and as JSON          (_verdict)
     sections                               the audit as tables                    (_sections)
-    count_exposed, Exposed                 records too extreme for the noise to hide (_watch)
+    count_exposed, Exposed                 records too extreme for the noise to hide (_exposure)
 
     _alignment, _stated    source and copies row by row, and what copies state
     _chance                what a check is, and the limits that it is compared with
 
-    numbers:     _sums, _watch   what one pass keeps      _number_checks   the noise
-                 _gain           what coalitions recover, linear or not
-    categories:  _shown          what one pass keeps      _category_checks refreshes, path
-                 _guesses        what stays hidden, alone and together
+    numbers:     _sums, _watch, _repeats   what one pass keeps of all rows
+                 _kept_rows, _directions   some rows, and their noise in many directions
+                 _evidence                 all of it, as checks see it
+                 _number_checks            sums of products      _promise   what stays hidden
+                 _row_checks, _ranks       sorted rows           _digits    low digits
+                 _gain                     what coalitions recover, linear or not
+    categories:  _shown                    what one pass keeps
+                 _category_checks, _value_tables   refreshes, replacements, path
+                 _guesses                  what stays hidden, alone and together
+    both:        _kinds                    do noise and draws have nothing in common?
 
 The audit imports no key and no ledger: an auditor has neither.
 """
 
 from cornerwave.audit._audit import (
     CATEGORY_CHECKS,
+    MIXED_CHECKS,
     NUMBER_CHECKS,
     Audit,
     CategoryAudit,
@@ -26,15 +33,16 @@ from cornerwave.audit._audit import (
     audit,
 )
 from cornerwave.audit._chance import ALPHA, Check
+from cornerwave.audit._exposure import Exposed, count_exposed
 from cornerwave.audit._gain import Gain
 from cornerwave.audit._recovery import Recovered, attack_copies
 from cornerwave.audit._sections import Section, sections
 from cornerwave.audit._verdict import as_json, count, findings, notes, verdict
-from cornerwave.audit._watch import Exposed, count_exposed
 
 __all__ = [
     "ALPHA",
     "CATEGORY_CHECKS",
+    "MIXED_CHECKS",
     "NUMBER_CHECKS",
     "Audit",
     "CategoryAudit",

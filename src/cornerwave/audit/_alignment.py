@@ -111,12 +111,28 @@ class Aligned:
 
     def blocks_of(self, sources: Sequence[Source]) -> Iterator[list[Floats]]:
         """Yield the same columns of some of the tables."""
-        columns, logarithmic = self.columns, self.logarithmic
+        yield from map(self.scaled, self.raw_blocks(sources))
+
+    def raw_blocks(self, sources: Sequence[Source]) -> Iterator[list[Floats]]:
+        """Yield the same columns as the tables have them, off the logarithmic scale."""
+        columns = self.columns
         yield from _side_by_side(
-            sources,
-            lambda source: _matrices(source, columns, logarithmic),
-            lambda matrix: matrix.shape[1],
+            sources, lambda source: _matrices(source, columns), lambda matrix: matrix.shape[1]
         )
+
+    def scaled(self, matrices: list[Floats]) -> list[Floats]:
+        """Return matrices (N, rows) on the scales that they are compared on."""
+        if not self.logarithmic:
+            return matrices
+        where = np.array([name in self.logarithmic for name in self.columns])[:, None]
+        lowest = np.array([self.stated.lowest_logarithm(name) for name in self.columns])[:, None]
+        found = []
+        for matrix in matrices:
+            ended = where & (matrix <= -1)  # far down every value becomes -1
+            inside = np.where(ended, 0.0, matrix)
+            scaled = np.log1p(inside, out=matrix.copy(), where=where)
+            found.append(np.where(ended, lowest, scaled))
+        return found
 
     def category_blocks(self) -> Iterator[list[Encodings]]:
         """Yield, for the same rows, the encoded categories of the source and of each copy."""
@@ -201,15 +217,11 @@ def _has_number(source: Source, name: str) -> bool:
     return name in source.schema.names and is_number(source.schema.field(name).type)
 
 
-def _matrices(
-    source: Source, columns: Sequence[str], logarithmic: Sequence[str]
-) -> Iterator[Floats]:
+def _matrices(source: Source, columns: Sequence[str]) -> Iterator[Floats]:
     for group in source.groups(columns, BLOCK_ROWS):
         matrix = np.empty((len(columns), group.num_rows))
         for row, name in zip(matrix, columns, strict=True):
             row[:] = _floats(one_chunk(group.column(name)), name)
-            if name in logarithmic:
-                np.log1p(row, out=row)
         yield matrix
 
 

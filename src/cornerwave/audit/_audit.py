@@ -8,6 +8,8 @@
     categories ─ one pass ────┬─ checks     are they refreshed as stated, along one path?
                  of codes     └─ guesses    what stays hidden, alone and together?
 
+    some rows of both ─────────── checks     do noise and draws have nothing in common?
+
 It needs no key, no ledger and no metadata, and works on copies made by any tool.
 """
 
@@ -22,20 +24,18 @@ from cornerwave.arrays import Floats
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
 from cornerwave.audit._chance import ALPHA, Check, names_by_chance, run_all
+from cornerwave.audit._evidence import NumberEvidence
+from cornerwave.audit._exposure import Exposed, count_exposed
 from cornerwave.audit._gain import Gain, Posterior, attack_sample, hidden, measure_gains
 from cornerwave.audit._guesses import Guessed, Guesses, guess_all
-from cornerwave.audit._number_checks import NUMBER_FAMILIES, NumberEvidence
+from cornerwave.audit._kept_rows import RowKeeper
+from cornerwave.audit._kinds import MIXED_FAMILIES, MixedEvidence
+from cornerwave.audit._number_checks import NUMBER_FAMILIES
+from cornerwave.audit._repeats import Repeated, RepeatWatch
 from cornerwave.audit._row_order import check_order
 from cornerwave.audit._shown import CategoryCodes, Collected
 from cornerwave.audit._sums import NoiseSums, Statistics, means
-from cornerwave.audit._watch import (
-    Exposed,
-    Watch,
-    Watched,
-    count_exposed,
-    steps_of,
-    steps_still,
-)
+from cornerwave.audit._watch import Watch, Watched, steps_of, steps_still
 from cornerwave.errors import SourceError
 from cornerwave.table import Progress
 
@@ -44,9 +44,10 @@ LEAST_ROWS = 100
 
 NUMBER_CHECKS = names_by_chance(NUMBER_FAMILIES)
 CATEGORY_CHECKS = names_by_chance(CATEGORY_FAMILIES)
+MIXED_CHECKS = names_by_chance(MIXED_FAMILIES)
 """The names of the checks that chance could fail, in their order."""
 
-SHARE = ALPHA / len((*NUMBER_CHECKS, "gain", "nonlinear", *CATEGORY_CHECKS))
+SHARE = ALPHA / len((*NUMBER_CHECKS, "gain", "nonlinear", *CATEGORY_CHECKS, *MIXED_CHECKS))
 """The share of ALPHA of each family of checks, of the gains and of the nonlinear attack."""
 
 
@@ -78,7 +79,8 @@ class NumberAudit:
     @property
     def beaten(self) -> bool:
         """Whether all copies together gain by the best nonlinear estimate."""
-        return self.posterior is not None and self.posterior.gain.above_zero
+        best = self.posterior
+        return best is not None and best.gain.above_zero and best.gain.low > best.rounding
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class CategoryAudit:
 class Audit:
     """Everything that was found; indices of copies refer to the names here.
 
-    `numbers` or `categories` is None if the table has none.
+    `numbers` or `categories` is None if the table has none; `mixed` are the checks over both.
     """
 
     source: str
@@ -128,12 +130,13 @@ class Audit:
     numbers: NumberAudit | None
     categories: CategoryAudit | None
     order: tuple[Check, ...] = ()
+    mixed: tuple[Check, ...] = ()
 
     @property
     def checks(self) -> list[Check]:
         """All checks of all copies."""
         parts = [part.checks for part in (self.numbers, self.categories) if part is not None]
-        return [check for checks in (*parts, self.order) for check in checks]
+        return [check for checks in (*parts, self.mixed, self.order) for check in checks]
 
     @property
     def faults(self) -> list[Check]:
@@ -159,10 +162,13 @@ def audit(
     Raises SourceError or ColumnError if they are not copies of the same rows.
     """
     aligned = Aligned.of(source, copies, key=key)
-    numbers, unjudged = audit_numbers(aligned, progress) if aligned.columns else (None, {})
-    categories = None
-    if aligned.categories:
-        categories = audit_categories(aligned, progress, alone=numbers is None)
+    measured, unjudged = measure_numbers(aligned, progress) if aligned.columns else (None, {})
+    numbers = audit_numbers(aligned, measured) if measured else None
+    collected = collect_categories(aligned, progress, alone=numbers is None)
+    categories = audit_categories(*collected) if collected else None
+    mixed: tuple[Check, ...] = ()
+    if measured and collected:
+        mixed = run_all(MIXED_FAMILIES, MixedEvidence(measured, collected[1]), SHARE)
     if numbers is None and categories is not None and not categories.kept:
         names = ", ".join(categories.boundless)
         raise SourceError(f"nothing to compare: {names} have too many values for a category")
@@ -186,18 +192,20 @@ def audit(
             if categories
             else (),
         ),
+        mixed=mixed,
     )
 
 
-def audit_numbers(
+def measure_numbers(
     aligned: Aligned, progress: Progress
-) -> tuple[NumberAudit | None, Mapping[str, str]]:
-    """Audit the columns of numbers that source and copies share.
+) -> tuple[NumberEvidence | None, Mapping[str, str]]:
+    """Read the columns of numbers that source and copies share.
 
     If none can be judged but there are categories, return why each is left out.
     """
-    found, watched = _pass_over(aligned, progress)
-    if watched is None:
+    seen = _pass_over(aligned, progress)
+    found = seen.found
+    if found.complete < LEAST_ROWS:
         return None, {name: f"{name}: too few rows have every number" for name in aligned.columns}
     kinds = _kinds(found)
     used = [n for n, kind in enumerate(kinds) if kind == "perturbed"]
@@ -208,12 +216,18 @@ def audit_numbers(
         why = {"constant": "is constant", "bare": "is the same in every copy and the source"}
         pairs = zip(aligned.columns, kinds, strict=True)
         return None, {name: f"{name} {why[kind]}" for name, kind in pairs}
-    judged = found.of_columns(used)
+    return seen.evidence(aligned, used), {}
+
+
+def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
+    """Test and attack what was read of the numbers."""
+    judged, used = evidence.found, list(evidence.used)
+    kinds = _kinds(evidence.everything)
     gains, sets = measure_gains(judged, SHARE)
-    cells = [part * found.columns + n for part in range(1 + found.copies) for n in used]
-    evidence = NumberEvidence(judged, watched, aligned.stated.noise, aligned.columns, used)
-    result = NumberAudit(
-        columns=tuple(aligned.columns[n] for n in used),
+    names = aligned.columns
+    cells = [part * len(names) + n for part in range(1 + judged.copies) for n in used]
+    return NumberAudit(
+        columns=tuple(evidence.columns),
         constant=_of_kind(aligned, kinds, "constant"),
         bare=_of_kind(aligned, kinds, "bare") if len(used) < len(kinds) else (),
         found=judged,
@@ -221,36 +235,63 @@ def audit_numbers(
         singles=hidden(judged, [(i,) for i in range(judged.copies)]),
         gains=tuple(gains),
         sets=sets,
-        posterior=attack_sample(judged, watched.sample[cells], SHARE),
+        posterior=attack_sample(judged, evidence.watched.sample[cells], SHARE),
         exposed=_expose(aligned, judged, used),
     )
-    return result, {}
 
 
-def _pass_over(aligned: Aligned, progress: Progress) -> tuple[Statistics, Watched | None]:
-    """Read source and copies once; return what the rows showed only if they suffice."""
-    stream = aligned.blocks()
-    first = next(stream, None)
-    if first is None:
+@dataclass(frozen=True)
+class _Pass:
+    """What one pass over the numbers of source and copies showed."""
+
+    found: Statistics
+    watched: Watched
+    repeated: Repeated
+    keeper: RowKeeper
+
+    def evidence(self, aligned: Aligned, used: list[int]) -> NumberEvidence:
+        return NumberEvidence(
+            found=self.found.of_columns(used),
+            everything=self.found,
+            watched=self.watched,
+            repeated=self.repeated.of_columns(used),
+            rows=self.keeper.rows(used, aligned.scaled),
+            noise=aligned.stated.noise,
+            privacy=aligned.stated.privacy,
+            names=aligned.columns,
+            used=used,
+            logarithmic=tuple(aligned.columns[n] in aligned.logarithmic for n in used),
+        )
+
+
+def _pass_over(aligned: Aligned, progress: Progress) -> _Pass:
+    """Read source and copies once. Raises SourceError if too few rows are complete."""
+    stream = aligned.raw_blocks([aligned.source, *aligned.copies])
+    raw = next(stream, None)
+    if raw is None:
         raise SourceError(f"{aligned.source.name} holds no rows")
+    first = aligned.scaled(raw)
     sums = NoiseSums(means(first[0]), copies=len(aligned.copies), rows=first[0].shape[1])
     watch, steps = Watch(first), steps_of(first[1:])
-    for block in chain([first], stream):
-        for stacked in sums.add(block):
+    repeats = RepeatWatch(first, steps, watch.order)
+    keeper = RowKeeper(columns=len(aligned.columns), tables=len(first))
+    for block in chain([raw], stream):
+        keeper.add(block)
+        scaled = aligned.scaled(block)
+        for stacked in sums.add(scaled):
             watch.add(stacked)
-        steps = steps_still(steps, block[1:])
-        progress(block[0].shape[1])
+            repeats.add(stacked)
+        steps = steps_still(steps, scaled[1:])
+        progress(scaled[0].shape[1])
     found = sums.statistics(steps)
-    if found.complete >= LEAST_ROWS:
-        return found, watch.watched(found)
-    if aligned.categories:
-        return found, None
-    if found.rows < LEAST_ROWS:
+    if found.rows < LEAST_ROWS and not aligned.categories:
         raise _too_few(found.rows)
-    raise SourceError(
-        f"{found.complete:,} rows have a value in every shared column of every file; "
-        f"an audit needs at least {LEAST_ROWS}. Drop columns with many missing values"
-    )
+    if found.complete < LEAST_ROWS and not aligned.categories:
+        raise SourceError(
+            f"{found.complete:,} rows have a value in every shared column of every file; "
+            f"an audit needs at least {LEAST_ROWS}. Drop columns with many missing values"
+        )
+    return _Pass(found, watch.watched(found), repeats.repeated(), keeper)
 
 
 def _too_few(rows: int) -> SourceError:
@@ -279,29 +320,37 @@ def _expose(aligned: Aligned, found: Statistics, used: Sequence[int]) -> Exposed
         (block[0][list(used)] for block in aligned.blocks_of([aligned.source])),
         rows=found.rows,
         mean=found.mean,
-        variance=found.variance,
+        covariance=found.K,
         noise=list(found.noise),
     )
 
 
-def audit_categories(aligned: Aligned, progress: Progress, *, alone: bool) -> CategoryAudit:
-    """Audit the categories that source and copies share; `alone` without numbers to judge."""
+def collect_categories(
+    aligned: Aligned, progress: Progress, *, alone: bool
+) -> tuple[Collected, CategoryEvidence] | None:
+    """Read the categories that source and copies share; `alone` without numbers to judge."""
+    if not aligned.categories:
+        return None
     collected = Collected(aligned.categories, 1 + len(aligned.copies))
     for block in aligned.category_blocks():
         before = collected.rows
         collected.add(block)
         progress(collected.rows - before)
-    shown = collected.shown()
-    varying = [each for each in shown if not each.constant]
+    varying = [each for each in collected.shown() if not each.constant]
     bare = [each for each in varying if each.bare]
     judged = [each for each in varying if not each.bare]
-    evidence = CategoryEvidence(judged, bare, aligned.stated, alone)
+    return collected, CategoryEvidence(judged, bare, aligned.stated, alone, collected.every)
+
+
+def audit_categories(collected: Collected, evidence: CategoryEvidence) -> CategoryAudit:
+    """Test and attack what was read of the categories."""
+    shown, judged = collected.shown(), evidence.judged
     return CategoryAudit(
         rows=collected.rows,
         kept=shown[0].codes.shape[1] if shown else 0,
         judged=tuple(judged),
         constant=tuple(each.name for each in shown if each.constant),
-        bare=tuple(each.name for each in bare),
+        bare=tuple(each.name for each in evidence.bare),
         boundless=tuple(collected.boundless),
         checks=run_all(CATEGORY_FAMILIES, evidence, SHARE),
         guesses=guess_all(judged, SHARE) if judged else None,

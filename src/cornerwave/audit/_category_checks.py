@@ -36,9 +36,10 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats
-from cornerwave.audit._chance import Check, Family, sure_limit
+from cornerwave.audit._chance import Check, Family, divergences, sure_limit
 from cornerwave.audit._shown import ABSENT, CategoryCodes
 from cornerwave.audit._stated import Stated
+from cornerwave.audit._value_tables import scores_of
 from cornerwave.levels import retention as retention_of
 from cornerwave.table import MARGINAL, OTHER, UNIFORM
 
@@ -53,13 +54,14 @@ NOTHING = 0.005
 class CategoryEvidence:
     """What the checks look at: categories to judge, those bare in every copy, statements.
 
-    `alone` says that the tables have no numbers to judge.
+    `alone` says that the tables have no numbers to judge, `every` the distance of kept rows.
     """
 
     judged: Sequence[CategoryCodes]
     bare: Sequence[CategoryCodes]
     stated: Stated
     alone: bool
+    every: int = 1
 
     @property
     def everything(self) -> list[CategoryCodes]:
@@ -102,6 +104,33 @@ def _worst(
         yield Check.of((i,), value, sure_limit(alpha), note)
 
 
+def replacements(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
+    """Compare what the rows that hold a value show instead with what all others show."""
+    found = {
+        i: [(shown.name, [*scores]) for shown, scores in _replaced(evidence, i)]
+        for i in range(len(evidence.stated.copies))
+    }
+    tables = [part for own in found.values() for _, scores in own for part in scores]
+    limit = sure_limit(alpha / max(sum(part.size for part in tables), 1))
+    for i, own in found.items():
+        if own:
+            value, name = max((max(float(s.max()) for s in scores), name) for name, scores in own)
+            note = f"what a value of {name} is replaced by depends on the value"
+            yield Check.of((i,), value, limit, note)
+
+
+def _replaced(
+    evidence: CategoryEvidence, i: int
+) -> Iterator[tuple[CategoryCodes, Iterator[Floats]]]:
+    for shown in evidence.judged:
+        law = _truth_of(shown, i, evidence.stated)
+        own = shown.codes[1 + i]
+        if law is None or _may_be_pooled(shown, i, evidence.stated):
+            continue
+        held = (law[0] != ABSENT) & (own != ABSENT)
+        yield shown, scores_of(law[0][held], own[held], shown.values)
+
+
 def path(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
     """Test every pair of copies, and every three, for one common path."""
     categories, copies = evidence.judged, len(evidence.stated.copies)
@@ -139,6 +168,7 @@ def noise(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
 CATEGORY_FAMILIES: tuple[Family[CategoryEvidence], ...] = (
     Family("retention", "q + (1 - q) pi of the rows that hold a value show it", retention),
     Family("draws", "(1 - q) pi of all other rows show it", draws),
+    Family("replacements", "what replaces a value does not depend on it", replacements),
     Family("path", "no copy says where a better one is true", path),
     Family("noise", "the copy has noise", noise, by_chance=False),
 )
@@ -168,19 +198,13 @@ class _Case:
     def of(cls, shown: CategoryCodes, copy: int, stated: Stated) -> "_Case | None":
         """Return the case; None if the copy states too little to know its law."""
         told, noise = stated.column(copy, shown.columns[0]), stated.noise[copy]
-        base, pooled = told.get("base"), bool(told.get("pooled"))
+        base = told.get("base")
         if noise is None or base not in (MARGINAL, UNIFORM):
             return None
-        truth, counts = shown.truth, shown.counts.astype(np.float64)
-        if pooled:
-            pools = [tuple(name for _ in shown.columns) for name in (OTHER, None)]
-            known = [shown.values.index(pool) for pool in pools if pool in shown.values]
-            if not known:
-                return None  # text joined with other columns: the pool has no single name
-            visible = _visible(shown)
-            if int(visible.sum()) != told.get("categories"):
-                return None  # values that no copy shows cannot be told from pooled ones
-            truth, counts = _pooled(shown, visible, known[0])
+        law = _truth_of(shown, copy, stated)
+        if law is None:
+            return None
+        truth, counts = law
         held = counts > 0 if base == UNIFORM else counts
         pi = np.asarray(held / held.sum())
         own = shown.codes[1 + copy]
@@ -194,7 +218,7 @@ class _Case:
         expected, spread = (self.n * stay).sum(), (self.n * stay * (1 - stay)).sum()
         off = abs(float(self.kept.sum() - expected))
         overall = off / math.sqrt(max(float(spread) + off / 3, 1e-300))  # Bernstein
-        scores = _divergences(self.kept, self.n, stay)
+        scores = divergences(self.kept, self.n, stay)
         by_chance = float((self.n * self.pi).sum())
         q = (float(self.kept.sum()) - by_chance) / max(float(self.n.sum()) - by_chance, 1e-300)
         note = f"{self.name} retains {q:.1%} of its values; its noise stands for {self.q:.1%}"
@@ -204,11 +228,36 @@ class _Case:
 
     def draws(self) -> tuple[float, str]:
         """Return the worst score of drawn values, and a note."""
-        scores = _divergences(self.drawn, self.n.sum() - self.n, (1 - self.q) * self.pi)
+        scores = divergences(self.drawn, self.n.sum() - self.n, (1 - self.q) * self.pi)
         note = f"values of {self.name} are not drawn from the stated distribution"
         if (self.drawn[self.pi == 0] > 0).any():
             note = f"{self.name} shows values that the source does not hold"
         return float(scores.max()), note
+
+
+def _truth_of(shown: CategoryCodes, copy: int, stated: Stated) -> tuple[Any, Floats] | None:
+    """Return truth and counts as they were refreshed, pooled; None if that cannot be known."""
+    told = stated.column(copy, shown.columns[0])
+    if not told.get("pooled"):
+        return shown.truth, shown.counts.astype(np.float64)
+    pools = [tuple(name for _ in shown.columns) for name in (OTHER, None)]
+    known = [shown.values.index(pool) for pool in pools if pool in shown.values]
+    if not known:
+        return None  # text joined with other columns: the pool has no single name
+    visible = _visible(shown)
+    if int(visible.sum()) != told.get("categories"):
+        return None  # values that no copy shows cannot be told from pooled ones
+    return _pooled(shown, visible, known[0])
+
+
+def _may_be_pooled(shown: CategoryCodes, copy: int, stated: Stated) -> bool:
+    """Whether a copy without metadata may show a pool instead of values held by few rows."""
+    if stated.column(copy, shown.columns[0]):
+        return False
+    held, visible = shown.counts > 0, _visible(shown)
+    unknown = bool((visible & ~held).any())
+    missing = any(None in value for value in shown.values)
+    return unknown or (missing and bool((held & ~visible).any()))
 
 
 def _visible(shown: CategoryCodes) -> Flags:
@@ -223,21 +272,6 @@ def _pooled(shown: CategoryCodes, visible: Flags, other: int) -> tuple[Any, Floa
     numbers = np.where(visible, np.arange(len(shown.values)), other)
     counts = np.bincount(numbers, shown.counts, len(shown.values)).astype(np.float64)
     return np.where(shown.truth == ABSENT, ABSENT, numbers[shown.truth]), counts
-
-
-def _divergences(found: Any, n: Any, p: Floats) -> Floats:
-    """Return sqrt(2 n KL(found / n, p)) of binomial counts."""
-    n = np.asarray(n, dtype=np.float64)
-    divergence = _part(found, n * p) + _part(n - found, n * (1 - p))
-    return np.asarray(np.sqrt(np.maximum(2 * divergence, 0.0)))
-
-
-def _part(found: Any, expected: Floats) -> Floats:
-    """Return found log(found / expected), 0 for none and infinite for the impossible."""
-    found = np.asarray(found, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = found * np.log(found / expected)
-    return np.where(found > 0, terms, 0.0)
 
 
 def _scores(

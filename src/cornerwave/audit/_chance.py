@@ -9,8 +9,13 @@ and each divides its share by its comparisons.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import NormalDist
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from cornerwave.arrays import Floats
 
 ALPHA = 0.01
 """The probability that an audit of honest copies raises any alarm at all."""
@@ -124,6 +129,7 @@ def chi_square_tail(x: float, freedom: int) -> float:
     return min(tail, 1.0)
 
 
+@cache
 def chi_square_limit(alpha: float, freedom: int) -> float:
     """Return what a chi-square exceeds with probability alpha.
 
@@ -135,3 +141,34 @@ def chi_square_limit(alpha: float, freedom: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if chi_square_tail(middle, freedom) > alpha else (low, middle)
     return high
+
+
+def chi_square_score(x: Floats, freedom: int) -> Floats:
+    """Return a chi-square as a standard normal (Wilson and Hilferty's cube root).
+
+    >>> round(float(chi_square_score(np.array(124.342), 100)), 2)
+    1.65
+    """
+    ninth = 2 / (9 * freedom)
+    return np.asarray((np.cbrt(x / freedom) - (1 - ninth)) / math.sqrt(ninth))
+
+
+def divergences(found: Any, n: Any, p: Any) -> Floats:
+    """Return sqrt(2 n KL(found / n, p)) of binomial counts, for `sure_limit`."""
+    n = np.asarray(n, dtype=np.float64)
+    divergence = _part(found, n * p) + _part(n - found, n * (1 - p))
+    return np.asarray(np.sqrt(np.maximum(2 * divergence, 0.0)))
+
+
+def _part(found: Any, expected: Floats) -> Floats:
+    """Return found log(found / expected), 0 for none and infinite for the impossible."""
+    found = np.asarray(found, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = found * np.log(found / expected)
+    return np.where(found > 0, terms, 0.0)
+
+
+def bernstein(t: Floats, variance: Floats) -> Floats:
+    """Return |t| / sqrt(variance + |t| / 3), for `sure_limit`: sums of steps of at most 1."""
+    off = np.abs(t)
+    return np.asarray(off / np.sqrt(np.maximum(variance + off / 3, 1e-300)))

@@ -78,8 +78,8 @@ def measure_gains(found: Statistics, alpha: float) -> tuple[list[Gain], int]:
     if not sets:
         return [], 0
     tested = sets if len(sets) <= INTERVALS else _worth_an_interval(found, sets)
-    margin = t_limit(alpha / (len(sets) * found.columns), len(found.sums) - 1)
     folds = _Folds.of(found)
+    margin = t_limit(alpha / (len(sets) * found.columns), max(int((folds.share > 0).sum()) - 1, 1))
     return [folds.gain(members, margin) for members in tested], len(sets)
 
 
@@ -103,6 +103,29 @@ def hidden(found: Statistics, sets: Sequence[Members]) -> Floats:
     return np.array([folds.errors(members)[1][0] for members in sets])
 
 
+@dataclass(frozen=True)
+class Alone:
+    """What one copy alone leaves hidden of each column (N,), with its standard error."""
+
+    hidden: Floats
+    error: Floats
+    groups: int
+
+
+def measure_alone(found: Statistics, i: int) -> Alone:
+    """Measure what a copy leaves hidden, on rows that its estimate was not fitted to.
+
+    If some rows are incomplete, the complete ones may vary less than all or more: the share
+    is of the smaller variance, so that a choice of rows is not taken for a leak.
+    """
+    folds = _Folds.of(found)
+    shares = folds.errors((i,))[1]
+    own = np.diag(found.covariance)[: found.columns]
+    variance = np.where(found.variance > 0, np.minimum(own, found.variance), 1.0)
+    mean, error, groups = folds.average(shares * folds.variance / variance)
+    return Alone(mean, error, groups)
+
+
 def _worth_an_interval(found: Statistics, sets: list[Members]) -> list[Members]:
     """Return the pairs, the whole set and the sets that gain most at first sight."""
     always = [members for members in sets if len(members) == 2] + [sets[-1]]
@@ -117,9 +140,13 @@ def _worth_an_interval(found: Statistics, sets: list[Members]) -> list[Members]:
 
 @dataclass(frozen=True)
 class _Folds:
-    """Sums of [X, Y_1 .. Y_M, 1] to test on, and means and covariances to fit to."""
+    """Sums of [X, Y_1 .. Y_M, 1] to test on, and means and covariances to fit to.
+
+    `share` is how much of the complete rows each group has.
+    """
 
     tests: Floats
+    share: Floats
     mean: Floats
     covariance: Floats
     variance: Floats
@@ -135,6 +162,7 @@ class _Folds:
         fits = tests if whole else tests.sum(axis=0) - tests
         return cls(
             tests=tests,
+            share=tests[:, -1, -1] / max(float(tests[:, -1, -1].sum()), 1.0),
             mean=fits[:, :-1, -1] / fits[:, -1:, -1],
             covariance=covariance_of(fits),
             variance=np.where(found.variance > 0, found.variance, 1.0),
@@ -147,17 +175,23 @@ class _Folds:
         tested = np.array([test for _, test in singles])
         alone = np.take_along_axis(tested, fitted.argmin(axis=0)[None], axis=0)[0]
         together = self.errors(members)[1]
-        difference = alone - together
-        groups = len(difference)
+        mean, spread, _ = self.average(alone - together)
         best = int(fitted.mean(axis=(1, 2)).argmin())
         return Gain(
             members=members,
             best=members[best],
-            alone=alone.mean(axis=0),
-            together=together.mean(axis=0),
-            gain=difference.mean(axis=0),
-            margin=t * difference.std(axis=0, ddof=1) / np.sqrt(groups),
+            alone=self.share @ alone,
+            together=self.share @ together,
+            gain=mean,
+            margin=t * spread,
         )
+
+    def average(self, values: Floats) -> tuple[Floats, Floats, int]:
+        """Return the mean of groups' values (G, N), its standard error, and how many groups."""
+        # Groups may differ in size: the variance is that of a weighted mean.
+        mean, groups = self.share @ values, int((self.share > 0).sum())
+        variance = self.share**2 @ (values - mean) ** 2 * groups / max(groups - 1, 1)
+        return mean, np.sqrt(variance), groups
 
     def errors(self, members: Members, *, unrounded: bool = False) -> tuple[Floats, Floats]:
         """Return the error of a set in each fold and column (G, N): as fitted, as tested."""
@@ -193,9 +227,14 @@ class _Folds:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the best possible estimate leaves hidden, over all columns, and the gain."""
+    """What the best possible estimate leaves hidden, over all columns, and the gain.
+
+    `rounding` is what the rounding of the best copy may have added to its error: several
+    rounded copies may undo that, and no more.
+    """
 
     rows: int
+    rounding: float
     alone: Measured
     together: Measured
     gain: Measured
@@ -225,6 +264,7 @@ def attack_sample(found: Statistics, sample: Floats, alpha: float) -> Posterior 
     }
     return Posterior(
         rows=len(X),
+        rounding=float((found.steps[best] ** 2 / 12 / units["variance"]).mean()),
         alone=error(X, alone, **units),
         together=error(X, together, **units),
         gain=gain(X, alone=alone, together=together, **units),

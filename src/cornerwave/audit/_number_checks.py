@@ -7,62 +7,23 @@ statistics are normal, exactly or nearly so, for any distribution of X.
 To add a check, write a function (evidence, alpha) -> Checks and register it below.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.audit._chance import Check, Family, chi_square_limit, t_limit, z_limit
+from cornerwave.audit._digits import digits
+from cornerwave.audit._directions import SAME
+from cornerwave.audit._evidence import NumberEvidence
+from cornerwave.audit._promise import promise
+from cornerwave.audit._row_checks import dependence, fit, repeats, untouched
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._watch import Watched
 
-COARSE = 1.0
-"""A copy rounded to steps above this share of the noise's size cannot be judged."""
-
-SAME = 1e-12
-"""Copies whose difference is below this share of the noise are the same copy, retyped."""
-
 OUT_OF_SPAN = 1e-6
 """More noise than this share in directions that K does not have is not rounding."""
-
-
-@dataclass(frozen=True)
-class NumberEvidence:
-    """What the checks look at: sums over the judged columns, what rows showed, stated noise.
-
-    `watched` knows all columns by `names`, `found` only those in `used`.
-    """
-
-    found: Statistics
-    watched: Watched
-    stated: Sequence[float | None]
-    names: Sequence[str]
-    used: Sequence[int]
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the judged columns."""
-        return [self.names[n] for n in self.used]
-
-    @cached_property
-    def fine(self) -> list[int]:
-        """The copies that are not rounded to steps larger than their noise."""
-        found = self.found
-        size = np.sqrt(np.maximum(found.noise, 0.0))[:, None] * np.sqrt(found.variance)
-        return np.flatnonzero(~(found.steps > COARSE * size).any(axis=1)).tolist()
-
-    @cached_property
-    def alike(self) -> dict[tuple[int, int], int]:
-        """Pairs of copies that agree in most rows, and in how many rows they differ."""
-        steps, complete = self.found.steps, self.found.complete
-        return {
-            pair: complete - rows
-            for pair, rows in sorted(self.watched.same.items())
-            if rows == complete or not (steps[list(pair)] > 0).any()  # rounding makes equal rows
-        }
 
 
 def mean(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
@@ -155,7 +116,7 @@ def corner_wave(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
 def level(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare each copy's noise with what its metadata states."""
     found = evidence.found
-    known = [(i, v) for i in evidence.fine if (v := evidence.stated[i]) is not None]
+    known = [(i, v) for i in evidence.fine if (v := evidence.noise[i]) is not None]
     limit = z_limit(alpha / max(len(known), 1))
     for i, noise in known:
         score = float(np.log(max(found.noise[i], 1e-300) / noise)) / _log_error(found)
@@ -200,6 +161,12 @@ NUMBER_FAMILIES: tuple[Family[NumberEvidence], ...] = (
     Family("corner wave", "Cov(D_i, D_j - D_i) = 0 for v_i < v_j", corner_wave),
     Family("level", "v_i is the noise that the metadata states", level),
     Family("outliers", "no row is further from its source than Gaussian noise reaches", outliers),
+    Family("promise", "the copy hides the share of each number that it states", promise),
+    Family("fit", "noise and steps are normal in every direction", fit),
+    Family("dependence", "X, the noise before a step and the step are unrelated", dependence),
+    Family("digits", "digits below the noise are unrelated to X", digits),
+    Family("repeats", "no two rows have the same noise", repeats),
+    Family("untouched", "no row and no cell is left without noise", untouched),
     Family("copies", "copies that agree in most rows agree in all", copies, by_chance=False),
     Family("noise", "the copy has noise", noise, by_chance=False),
 )

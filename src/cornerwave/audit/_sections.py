@@ -130,8 +130,8 @@ def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Secti
 def _exposed(audit: Audit, numbers: NumberAudit) -> Section:
     exposed = numbers.exposed
     rows = [
-        (name, *(f"{count:,}" for count in [*exposed.columns[i], exposed.rows[i]]))
+        (name, *(f"{n:,}" for n in [*exposed.columns[i], exposed.combined[i], exposed.rows[i]]))
         for i, name in enumerate(audit.copies)
     ]
-    header = ("copy", *numbers.columns, "any")
+    header = ("copy", *numbers.columns, "in combination", "in any way")
     return "Records too extreme for the noise to hide", header, rows

@@ -72,20 +72,20 @@ class Collected:
         self._categories = [_Numbering(columns) for columns in categories]
         self._room = max(KEPT_CELLS // (tables * len(categories)), 1)
         self.rows = 0
-        self._kept, self._every = 0, 1
+        self._kept, self.every = 0, 1
 
     def add(self, tables: Sequence[Mapping[str, Encoded]]) -> None:
         """Take the same rows of the source and of each copy."""
         rows = len(next(iter(tables[0].values())).codes)
-        start = -self.rows % self._every
+        start = -self.rows % self.every
         for category in self._categories:
-            category.add(tables, slice(start, None, self._every))
+            category.add(tables, slice(start, None, self.every))
         self.rows += rows
-        self._kept += len(range(start, rows, self._every))
+        self._kept += len(range(start, rows, self.every))
         while self._kept > self._room:
             for category in self._categories:
                 category.thin()
-            self._kept, self._every = (self._kept + 1) // 2, 2 * self._every
+            self._kept, self.every = (self._kept + 1) // 2, 2 * self.every
 
     def shown(self) -> list[CategoryCodes]:
         """Return all categories except those with too many values."""

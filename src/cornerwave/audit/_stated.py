@@ -1,5 +1,6 @@
 """What copies state in their metadata, which an audit checks and does not trust."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,19 @@ class Stated:
             float(v) if isinstance(v, int | float) and 0 < v < LARGEST else None for v in found
         )
 
+    @property
+    def privacy(self) -> tuple[float | None, ...]:
+        """The share that each copy states to hide, by its privacy or by its noise."""
+        found = [told.get("privacy") for told in self.copies]
+        return tuple(
+            float(p)
+            if isinstance(p, int | float) and 0 < p < 1
+            else None
+            if v is None
+            else v / (1 + v)
+            for p, v in zip(found, self.noise, strict=True)
+        )
+
     def told(self, name: str, what: str) -> list[Any]:
         """Return what each copy with metadata for a column states under `what`."""
         return [own.get(what) for i in range(len(self.copies)) if (own := self.column(i, name))]
@@ -44,6 +58,14 @@ class Stated:
     def logarithmic(self, name: str) -> bool:
         """Whether a column was perturbed on the scale log(1+x)."""
         return "log1p" in self.told(name, "transform")
+
+    def lowest_logarithm(self, name: str) -> float:
+        """Return where a value of -1 lies on the scale log(1+x): below all that copies can show.
+
+        Doubles end there at log(2^-53), a column rounded to a step at half of it.
+        """
+        steps = [s for s in self.told(name, "rounded") if isinstance(s, int | float) and s > 0]
+        return math.log(min(steps) / 4) if steps else -53 * math.log(2)
 
     def not_comparable(self, name: str) -> str | None:
         """Return why copy minus source is not the noise of a column, if it is not."""

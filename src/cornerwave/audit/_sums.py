@@ -177,7 +177,8 @@ class NoiseSums:
             self._pairs += _pairwise_of(sums.sum(axis=0), len(self._shift))
         else:
             self._pairs += _pairwise(deal[0] - self._shift[:, None])
-            stack(_complete(deal), self._shift, stacked)
+            stack(deal, self._shift, stacked)
+            _blank(stacked)
             sums = stacked @ stacked.transpose(0, 2, 1)
         self._sums += sums
 
@@ -220,9 +221,10 @@ def covariance_of(sums: Floats) -> Floats:
     return np.asarray(centred / np.maximum(count - 1, 1))
 
 
-def _complete(block: list[Floats]) -> list[Floats]:
-    present = ~np.logical_or.reduce([np.isnan(part).any(axis=0) for part in block])
-    return [part[:, present] for part in block]
+def _blank(stacked: Floats) -> None:
+    """Set incomplete rows to 0, where they stand: every group keeps its share of the rest."""
+    missing = ~np.isfinite(stacked).all(axis=1, keepdims=True)
+    np.copyto(stacked, 0.0, where=missing)
 
 
 def _pairwise(X: Floats) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cornerwave.audit._audit import (
     CATEGORY_CHECKS,
+    MIXED_CHECKS,
     NUMBER_CHECKS,
     Audit,
     CategoryAudit,
@@ -16,7 +17,7 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._gain import Gain
 
-_ORDER = (*NUMBER_CHECKS, *CATEGORY_CHECKS)
+_ORDER = (*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS)
 
 
 def verdict(audit: Audit) -> str:
@@ -201,6 +202,7 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
             "privacy": noise / (1 + noise),
             "rounded_to": {c: float(s) for c, s in zip(columns, steps, strict=True) if s},
             "exposed": dict(zip(columns, exposed.columns[i].tolist(), strict=True)),
+            "exposed_in_combination": int(exposed.combined[i]),
             "exposed_rows": int(exposed.rows[i]),
         }
         about["hidden"] |= dict(zip(columns, numbers.singles[i].tolist(), strict=True))

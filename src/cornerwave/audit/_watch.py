@@ -1,4 +1,4 @@
-"""What single rows and values show: far and equal rows, noise that follows X, grids, exposure.
+"""What single rows and values show: far and equal rows, noise that follows X, grids.
 
 **Rows.** Copies in the order of their noise are steps of a path, E_k = D_k - D_(k-1),
 which are independent if the noise is ours. The covariance of each step and the scale of
@@ -8,22 +8,16 @@ corrected by those of all rows.
 **Grids.** A copy rounded after the noise is Y + R with R uniform over one step and nearly
 uncorrelated with Y: its variance grows by step^2 / 12 (Sheppard). That is subtracted
 before the noise is judged.
-
-**Exposure.** A copy's column has standard deviation s sqrt(1 + v). Of T Gaussian rows
-fewer than one lies beyond z_T of these, P(|N(0,1)| > z_T) = 1/T. A record whose own value
-lies beyond stands alone in the copy, and anyone who knows that it is extreme finds it.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats, Ints
+from cornerwave.arrays import Floats
 from cornerwave.attack import whitening
-from cornerwave.audit._chance import z_limit
 from cornerwave.audit._sums import Statistics, covariance_of
 
 CLIPPED = 3.0
@@ -86,6 +80,11 @@ class Watch:
         self._every_group = self._every_row = 1
         self._sample = [np.empty((columns * (1 + self._M), 0))]
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The copies by their noise in the first block."""
+        return tuple(int(i) for i in self._order)
+
     def add(self, stacked: Floats) -> None:
         """Take complete rows, (groups, P+1, run) with 0 last for padding."""
         white = self._lens @ stacked[:, self._N : -1]
@@ -112,7 +111,7 @@ class Watch:
         spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         correlation = covariance / np.outer(spread, spread)
         return Watched(
-            order=tuple(int(i) for i in self._order),
+            order=self.order,
             reach=self._reach / np.array(grown),
             rank=tuple(axes.shape[1] for axes in self._axes),
             sizes=correlation[: self._M, self._M :],
@@ -225,35 +224,3 @@ def _candidates(spread: float) -> list[float]:
 def _on_grid(values: Floats, step: float) -> bool:
     multiples = values / step
     return bool((np.abs(multiples - np.rint(multiples)) < OFF_GRID).all())
-
-
-@dataclass(frozen=True)
-class Exposed:
-    """How many rows stand alone: per copy and column (M, N), and per copy in any column."""
-
-    columns: Ints
-    rows: Ints
-
-
-def count_exposed(
-    blocks: Iterable[Floats], *, rows: int, mean: Floats, variance: Floats, noise: Sequence[float]
-) -> Exposed:
-    """Count the rows of X, given as blocks (N, n), that stand alone at each noise.
-
-    >>> X = np.append(np.zeros(999), 40.0)[None]
-    >>> found = count_exposed([X], rows=1000, mean=[0.04], variance=[1.6], noise=[1.0, 400.0])
-    >>> found.columns.tolist(), found.rows.tolist()
-    ([[1], [0]], [1, 0])
-    """
-    centre, unit = np.asarray(mean), np.sqrt(np.asarray(variance))
-    scale = np.where(unit > 0, unit, np.inf)
-    limits = z_limit(1 / max(rows, 2)) * np.sqrt(1 + np.asarray(noise, dtype=np.float64))
-    columns = np.zeros((len(limits), len(centre)), dtype=np.int64)
-    anywhere = np.zeros(len(limits), dtype=np.int64)
-    for X in blocks:
-        away = np.abs(X - centre[:, None])
-        far = (away > limits.min(initial=np.inf) * scale[:, None]).any(axis=0)
-        out = away[:, far] / scale[:, None] > limits[:, None, None]
-        columns += out.sum(axis=2)
-        anywhere += out.any(axis=1).sum(axis=1)
-    return Exposed(columns, anywhere)

@@ -7,6 +7,7 @@ import numpy as np
 from cornerwave.audit import (
     ALPHA,
     CATEGORY_CHECKS,
+    MIXED_CHECKS,
     NUMBER_CHECKS,
     Audit,
     notes,
@@ -137,7 +138,7 @@ def _row(
 
 def _checks(audit: Audit) -> str:
     made = {check.name for check in audit.checks}
-    header = [name for name in (*NUMBER_CHECKS, *CATEGORY_CHECKS) if name in made]
+    header = [name for name in (*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS) if name in made]
     if not header:
         return ""
     explained = kit.hint(
@@ -184,8 +185,9 @@ def _explained(title: str) -> str:
         return ""
     return kit.hint(
         "Number of values so far out that they stand out in the copy too: further than any of as "
-        "many Gaussian values would be expected. Cap or remove such records before release if "
-        "they matter; more noise hides them too."
+        "many Gaussian values would be expected. A record may be ordinary in each column and stand "
+        "out in their combination. Cap or remove such records before release if they matter; "
+        "more noise hides them too."
     )
 
 

@@ -232,7 +232,7 @@ def _exposed(dataset: Dataset, copies: Copies) -> Exposed:
         (frozen.scaled(block) for block in _numbers(dataset, frozen.schema.perturbed)),
         rows=frozen.rows,
         mean=frozen.mean,
-        variance=np.diag(frozen.covariance),
+        covariance=frozen.covariance,
         noise=[level.noise for level in copies.levels],
     )
 

@@ -309,16 +309,19 @@ def _estimates(copies: Copies, original: Original | None) -> str:
 def _outliers(copies: Copies, original: Original) -> str:
     explained = kit.hint(
         "Number of values in each column so far out that they stand out in the copy too: "
-        "further than any of as many Gaussian values would be expected. Cap or remove such "
-        "records before release if they matter; more noise or a transform at registration "
-        "hides them too."
+        "further than any of as many Gaussian values would be expected. A record may be ordinary "
+        "in each column and stand out in their combination. Cap or remove such records before "
+        "release if they matter; more noise or a transform at registration hides them too."
     )
     exposed = original.exposed
     rows = [
-        (named(level), *(f"{n:,}" for n in (*exposed.columns[i], exposed.rows[i])))
+        (
+            named(level),
+            *(f"{n:,}" for n in (*exposed.columns[i], exposed.combined[i], exposed.rows[i])),
+        )
         for i, level in enumerate(copies.levels)
     ]
-    header = ("level", *original.columns, "any column")
+    header = ("level", *original.columns, "in combination", "in any way")
     return kit.section("Outliers that the noise does not hide", explained, kit.table(header, rows))
 
 

@@ -1,0 +1,167 @@
+"""The noise of the kept rows in several directions, each standard normal if it is honest.
+
+**Copies.** D_i, column by column. If a copy is rounded to a step s, it shows only that its
+noise lay in D_i +- s/2: a normal drawn from there is exactly normal, whatever X is.
+
+**Steps.** E_k = D_k - D_(k-1) along the path, column by column, along the axes of its
+covariance, and each column without what those before it explain (Cholesky): noise of
+another law may look normal in one of them, but not in all. A rounded copy is blurred by
+one step, which hides the grid as long as the step is small beside the noise.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from cornerwave.arrays import Floats, Ints
+from cornerwave.attack import whitening
+from cornerwave.audit._kept_rows import KeptRows
+from cornerwave.audit._repeats import step_covariance
+from cornerwave.audit._sums import Statistics
+from cornerwave.audit._watch import step_of
+
+COARSE = 1.0
+"""A copy rounded to steps above this share of the noise's size cannot be judged."""
+
+BLURRED = 0.25
+"""A step of the path is judged if copies are rounded to less than this share of it."""
+
+SAME = 1e-12
+"""Copies whose difference is below this share of the noise are the same copy, retyped."""
+
+UNEVEN = 1 / 16
+"""Rounding on the column's own scale, in deviations of the noise on the logarithmic one."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Some directions of a step's noise (r, n), with X and the noise before it in the same."""
+
+    name: str
+    step: Floats
+    source: Floats
+    before: Floats | None
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Directions of the noise of kept rows; `order` is the copies by their noise."""
+
+    found: Statistics
+    rows: KeptRows
+    logarithmic: tuple[bool, ...]
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The copies, the least noisy first."""
+        return tuple(int(i) for i in np.argsort(self.found.noise, kind="stable"))
+
+    @cached_property
+    def copies(self) -> list[tuple[Ints, Floats]]:
+        """The columns of each copy that can be judged, and their noise as normals."""
+        return [self._of_copy(i) for i in range(self.found.copies)]
+
+    def _of_copy(self, i: int) -> tuple[Ints, Floats]:
+        sizes, steps = self._sizes(i), self.found.steps[i]
+        usable = (sizes > 0) & (steps <= COARSE * sizes) & self._even(i)
+        columns = np.flatnonzero(usable)
+        noise = self.rows.scaled[1 + i] - self.rows.source
+        random = np.random.default_rng([self.rows.count, i])
+        drawn = [_within(noise[n], steps[n], sizes[n], random) for n in columns]
+        return columns, np.array(drawn).reshape(len(columns), self.rows.count)
+
+    def of_step(self, k: int) -> list[View]:
+        """Return the views of step k; none if it cannot be judged."""
+        columns = self._moving(k)
+        if not len(columns):
+            return []
+        here, last = self._blurred(k)[columns], None if k == 0 else self._blurred(k - 1)[columns]
+        step = here if last is None else here - last
+        covariance = np.atleast_2d(np.cov(step))
+        X = self.rows.source[columns]
+        axes = {
+            "": np.diag(1 / np.sqrt(np.diag(covariance))),
+            "an axis": whitening(covariance).T,
+            "what other columns leave of a column": _triangular(covariance),
+        }
+        return [
+            View(name, turn @ step, turn @ X, None if last is None else turn @ last)
+            for name, turn in (axes if len(columns) > 1 else {"": axes[""]}).items()
+        ]
+
+    def columns_of_step(self, k: int) -> Ints:
+        """Return the columns that the views of a step show."""
+        return self._moving(k)
+
+    def _sizes(self, i: int) -> Floats:
+        """Return the standard deviation of a copy's noise, unrounded, (N,)."""
+        N = self.found.columns
+        own = np.diag(self.found.covariance)[(1 + i) * N : (2 + i) * N]
+        return np.asarray(np.sqrt(np.maximum(own - self.found.steps[i] ** 2 / 12, 0.0)))
+
+    def _even(self, i: int) -> Any:
+        """Return which columns are not rounded on another scale than they are compared on."""
+        even = np.ones(self.found.columns, dtype=bool)
+        for n in np.flatnonzero(self.logarithmic):
+            shown = self.rows.raw[1 + i, n]
+            finest = float(np.min(1 + shown, initial=np.inf))
+            even[n] = step_of(shown) <= UNEVEN * self._sizes(i)[n] * finest
+        return even
+
+    def _moving(self, k: int) -> Ints:
+        """Return the columns in which a step has noise that can be judged."""
+        order = self.order
+        size = np.sqrt(np.maximum(np.diag(step_covariance(self.found, order, k)), 0.0))
+        copies = order[max(k - 1, 0) : k + 1]
+        usable = size > math.sqrt(SAME) * self._sizes(order[k])
+        for i in copies:
+            usable &= (self.found.steps[i] <= BLURRED * size) & self._even(i)
+        return np.flatnonzero(usable)
+
+    def _blurred(self, k: int) -> Floats:
+        """Return the noise of the k-th copy with its grid hidden, (N, n)."""
+        i = self.order[k]
+        random = np.random.default_rng([self.rows.count, i, 1])
+        noise = self.rows.scaled[1 + i] - self.rows.source
+        blur = random.uniform(-0.5, 0.5, noise.shape)
+        return np.asarray(noise + blur * self.found.steps[i][:, None])
+
+
+def _within(noise: Floats, step: float, size: float, random: Any) -> Floats:
+    """Return noise in its deviations; if it is rounded, drawn from where it must have been."""
+    if step == 0:
+        return np.asarray(noise / size)
+    low, high = (_phi((noise + side * step / 2) / size) for side in (-1, 1))
+    share = low + random.random(len(noise)) * (high - low)
+    return _normal(np.clip(share, 1e-300, 1 - 1e-16))
+
+
+def _phi(z: Floats) -> Floats:
+    """Return P(N(0, 1) < z)."""
+    return np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in z.tolist()])
+
+
+def _normal(p: Floats) -> Floats:
+    """Return z with P(N(0, 1) < z) = p."""
+    inverse = NormalDist().inv_cdf
+    return np.array([inverse(x) for x in p.tolist()])
+
+
+def _triangular(covariance: Floats) -> Floats:
+    """Return the rows of L^-1, C = L L', of the columns that do not follow from others."""
+    size = np.sqrt(np.diag(covariance))
+    C = covariance / np.outer(size, size)
+    rest, turn, rows = C.copy(), np.eye(len(C)), []
+    for j in range(len(C)):
+        own = float(rest[j, j])
+        if own <= 1e-9:
+            continue
+        rows.append(turn[j] / math.sqrt(own))
+        ratio = rest[j + 1 :, j] / own
+        turn[j + 1 :] -= np.outer(ratio, turn[j])
+        rest = rest - np.outer(rest[:, j], rest[j]) / own
+    return np.array(rows) / size

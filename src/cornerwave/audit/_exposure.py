@@ -1,0 +1,80 @@
+"""Records that noise of the population's size does not hide: far out, alone or in combination.
+
+A copy's column has standard deviation s sqrt(1 + v). Of T Gaussian rows fewer than one lies
+beyond z_T of these, P(|N(0,1)| > z_T) = 1/T. A record whose own value lies beyond stands
+alone in the copy, and anyone who knows that it is extreme finds it.
+
+A record may be ordinary in each column and odd in their combination. The copy's covariance
+is (1 + v) K, so such a record stands alone if
+
+    (x - mu)' K^-1 (x - mu)  >  (1 + v) c_T,      P(chi-square with rank K > c_T) = 1/T
+
+over the numbers that the record has.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cornerwave.arrays import Floats, Ints
+from cornerwave.attack import whitening
+from cornerwave.audit._chance import chi_square_limit, z_limit
+
+PATTERNS = 64
+"""So many patterns of missing values, the most frequent of a block, are looked at."""
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """How many rows stand alone: per copy and column (M, N), in combination, in any way (M,)."""
+
+    columns: Ints
+    combined: Ints
+    rows: Ints
+
+
+def count_exposed(
+    blocks: Iterable[Floats], *, rows: int, mean: Floats, covariance: Floats, noise: Sequence[float]
+) -> Exposed:
+    """Count the rows of X, given as blocks (N, n), that stand alone at each noise.
+
+    >>> X = np.append(np.zeros(999), 40.0)[None]
+    >>> found = count_exposed([X], rows=1000, mean=[0.04], covariance=[[1.6]], noise=[1, 400])
+    >>> found.columns.tolist(), found.combined.tolist(), found.rows.tolist()
+    ([[1], [0]], [1, 0], [1, 0])
+    """
+    centre, K = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+    spread = np.sqrt(1 + np.asarray(noise, dtype=np.float64))
+    scale = np.where(np.diag(K) > 0, np.sqrt(np.maximum(np.diag(K), 0.0)), np.inf)
+    limits = z_limit(1 / max(rows, 2)) * spread
+    columns = np.zeros((len(limits), len(centre)), dtype=np.int64)
+    combined, anywhere = (np.zeros(len(limits), dtype=np.int64) for _ in range(2))
+    for X in blocks:
+        away = X - centre[:, None]
+        apart = _distances(away, K, rows)
+        far = (np.abs(away) > limits.min(initial=np.inf) * scale[:, None]).any(axis=0)
+        far |= apart > spread.min(initial=np.inf)
+        out = np.abs(away[:, far]) / scale[:, None] > limits[:, None, None]
+        odd = apart[far] > spread[:, None]
+        columns += out.sum(axis=2)
+        combined += odd.sum(axis=1)
+        anywhere += (out.any(axis=1) | odd).sum(axis=1)
+    return Exposed(columns, combined, anywhere)
+
+
+def _distances(away: Floats, K: Floats, rows: int) -> Floats:
+    """Return each row's distance from the mean, over the largest expected of Gaussian rows."""
+    known = ~np.isnan(away)
+    patterns, which = known[:, :1], np.zeros(away.shape[1], dtype=np.int64)
+    if not known.all():
+        patterns, which = np.unique(known, axis=1, return_inverse=True)
+    found = np.zeros(away.shape[1])
+    for k in np.argsort(-np.bincount(which), kind="stable")[:PATTERNS]:
+        used = np.flatnonzero(patterns[:, k])
+        axes = whitening(K[np.ix_(used, used)])
+        if axes.shape[1]:
+            here = np.flatnonzero(which == k)
+            squares = ((axes.T @ away[np.ix_(used, here)]) ** 2).sum(axis=0)
+            found[here] = np.sqrt(squares / chi_square_limit(1 / max(rows, 2), axes.shape[1]))
+    return found
