@@ -38,6 +38,7 @@ from cornerwave.table import (
     Source,
     check_output,
     format_of,
+    is_number,
     names_of,
     open_source,
     plain_schema,
@@ -392,6 +393,12 @@ def reopen(source: Any, entry: Entry) -> Source:
     if missing := [name for name in frozen.schema.used if name not in opened.schema.names]:
         raise SourceChanged(
             f"this is not the registered table: column {missing[0]!r} is gone. Restore the table"
+        )
+    kinds = opened.schema
+    if other := [n for n in frozen.schema.perturbed if not is_number(kinds.field(n).type)]:
+        raise SourceChanged(
+            f"this is not the registered table: column {other[0]!r} no longer holds numbers. "
+            "Restore the table"
         )
     return opened
 

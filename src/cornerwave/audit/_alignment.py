@@ -20,6 +20,7 @@ from cornerwave.arrays import Floats
 from cornerwave.audit._stated import Stated
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table import (
+    LOG1P_ENDS,
     Encoded,
     Source,
     is_number,
@@ -31,6 +32,9 @@ from cornerwave.table import (
 )
 
 BLOCK_ROWS = 1 << 16
+
+LARGEST = 1e145
+"""Sums of the squares of larger values overflow; a table of up to 1e140 can be registered."""
 
 Encodings = Mapping[str, Encoded]
 Block = TypeVar("Block")
@@ -194,8 +198,23 @@ def _matrices(
         for row, name in zip(matrix, columns, strict=True):
             row[:] = _floats(one_chunk(group.column(name)), name)
             if name in logarithmic:
-                np.log1p(row, out=row)
+                _take_logarithm(row, name)
+            elif (np.abs(row) > LARGEST).any():
+                raise ColumnError(
+                    f"{name!r} holds values beyond {LARGEST:g}, whose squares overflow: "
+                    "divide them in every file"
+                )
         yield matrix
+
+
+def _take_logarithm(values: Floats, name: str) -> None:
+    """Replace x by log(1+x). A copy's cell may be -1, rounded: log(1+x) < -37 before."""
+    if (values < -1).any():
+        raise ColumnError(
+            f"{name!r} holds values below -1, but a copy states that it was perturbed on the "
+            "scale log(1+x): its metadata does not fit the table"
+        )
+    np.log1p(np.clip(values, *LOG1P_ENDS), out=values)
 
 
 def _encodings(source: Source, types: Mapping[str, pa.DataType]) -> Iterator[Encodings]:
@@ -272,13 +291,23 @@ def _same_order(source: Source, copy: Source, key: str) -> bool:
 
 
 def _texts(table: pa.Table, key: str) -> pa.Array:
-    return one_chunk(pc.cast(table.column(key), pa.string()))
+    column = table.column(key)
+    try:
+        return one_chunk(pc.cast(column, pa.string()))
+    except pa.ArrowException:
+        raise ColumnError(
+            f"rows cannot be aligned by {key!r}, a column of type {column.type}; "
+            "align them by a column of text or whole numbers"
+        ) from None
 
 
 def _sorted_like(source: Source, copy: Source, columns: Sequence[str], key: str) -> Source:
     """Return the copy with its rows in the order of the source, in memory."""
-    table = pa.Table.from_batches(list(copy.batches([*columns, key])))
-    wanted = pa.concat_arrays([_texts(part, key) for part in source.groups([key], BLOCK_ROWS)])
+    keys = [_texts(part, key) for part in source.groups([key], BLOCK_ROWS)]
+    batches = list(copy.batches([*columns, key]))
+    if not keys or not batches:
+        raise SourceError(f"{copy.name if keys else source.name} has no rows")
+    table, wanted = pa.Table.from_batches(batches), pa.concat_arrays(keys)
     held = _texts(table, key)
     for name, keys in ((source.name, wanted), (copy.name, held)):
         if len(pc.unique(keys)) < len(keys) or keys.null_count:

@@ -228,7 +228,7 @@ def _output(
         yield lambda estimate: None
         return
     schema = pa.schema([(name, pa.float64()) for name in columns])
-    file = CopyFile(path, schema, {"estimate": method, "columns": list(columns)})
+    file = CopyFile(path, schema, {"estimate": method})
 
     def write(estimate: Floats) -> None:
         arrays = [pa.array(column, from_pandas=True) for column in estimate.T]

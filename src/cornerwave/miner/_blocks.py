@@ -13,13 +13,10 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.miner._metadata import LOG1P, UNKNOWN_BIAS, CopyColumn, warn_biased
-from cornerwave.table import Source, plain_type, to_floats, value_type
+from cornerwave.table import LOG1P_ENDS, Source, plain_type, to_floats, value_type
 
 ColumnLabels = Mapping[str, pa.Array]
 """The sorted labels of each category column."""
-
-LOG1P_ENDS = (float(np.nextafter(-1.0, 0.0)), 1e304)
-"""The range of a log1p copy: 1 + x does not fit in a double beyond it."""
 
 
 def column_blocks(
