@@ -5,9 +5,8 @@ make      one pass over the source, by the recipe; nothing shows of a copy that 
 hold      the ledger says who holds it, and all that made its bytes; then the copy appears
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +43,7 @@ from cornerwave.table import (
     plain_schema,
     silent,
 )
-from cornerwave.vault import Entry, Holding, Key, Ledger
+from cornerwave.vault import Entry, Holding, Key, Ledger, work_folder
 
 FRAME = "frame"
 """The format of a copy that was handed over in memory."""
@@ -78,15 +77,16 @@ class Dataset:
     """A registered table, and the copies of it."""
 
     def __init__(
-        self, entry: Entry, ledger: Ledger, key: Key, source: Source | None = None
+        self, entry: Entry, ledger: Ledger, key: Key, work: Path, source: Source | None = None
     ) -> None:
-        """`key` is the vault's."""
+        """`key` is the vault's, `work` its folder for copies that only the owner may see."""
         self.name = entry.name
         self.id = entry.id
         self.registered_at = entry.registered_at
         self._entry = entry
         self._ledger = ledger
         self._key = key
+        self._work = work
         self._source = source
 
     @cached_property
@@ -177,6 +177,10 @@ class Dataset:
         if not held:
             self._check_recipients([recipient])
         return [(Release(self, recipient, h.level, h.finish), h.format) for h in held]
+
+    def work_folder(self) -> AbstractContextManager[Path]:
+        """Give a folder in the vault that only the owner can read; it vanishes at the end."""
+        return work_folder(self._work)
 
     def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
         """Make the raw copy of every released level again, least noise first, for the owner alone.
@@ -273,9 +277,9 @@ class Release:
         The whole copy is made and checked in a hidden file first: nobody sees a row
         of a copy that would have been refused.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            path = self.write(Path(folder) / "copy.arrow")
-            with pa.memory_map(str(path)) as file:
+        with self.dataset.work_folder() as folder:
+            path = self.write(folder / "copy.arrow")
+            with pa.OSFile(str(path)) as file:
                 reader = pa.ipc.open_file(file)
                 for index in range(reader.num_record_batches):
                     yield reader.get_batch(index)

@@ -27,6 +27,7 @@ from cornerwave.rows import RowSecrets
 from cornerwave.table import (
     Choices,
     Progress,
+    Source,
     decide,
     names_of,
     open_source,
@@ -34,10 +35,10 @@ from cornerwave.table import (
     silent,
     warn_of,
 )
-from cornerwave.vault import Entry, Key, Ledger
+from cornerwave.vault import Entry, Key, Ledger, remove_leftovers
 
 VAULT_NAME = ".cornerwave"
-KEY_FILE, LEDGER_FILE, LEDGER_URL = "key", "ledger.db", "ledger.url"
+KEY_FILE, LEDGER_FILE, LEDGER_URL, WORK = "key", "ledger.db", "ledger.url", "work"
 
 
 class Vault:
@@ -111,6 +112,7 @@ class Vault:
             place = url.read_text(encoding="utf-8").strip() if url.exists() else path / LEDGER_FILE
         except OSError as error:
             raise VaultError(f"{url} cannot be read: {error.strerror}") from None
+        remove_leftovers(path / WORK)
         return cls(path, key, Ledger.open(place, key))
 
     def register(
@@ -186,7 +188,7 @@ class Vault:
                 marks=tuple(f"{mark}\t{column}" for mark, column in surveyor.marks(survey)),
             )
         )
-        return Dataset(entry, self._ledger, self._key, opened)
+        return self._dataset(entry, opened)
 
     def dataset(self, name: str, *, source: Any = None) -> "Dataset":
         """Return a registered dataset.
@@ -195,12 +197,14 @@ class Vault:
         registered from a frame needs the frame.
         """
         entry = self._ledger.dataset(name)
-        opened = None if source is None else reopen(source, entry)
-        return Dataset(entry, self._ledger, self._key, opened)
+        return self._dataset(entry, None if source is None else reopen(source, entry))
 
     def datasets(self) -> list["Dataset"]:
         """Return all datasets by name."""
-        return [Dataset(entry, self._ledger, self._key) for entry in self._ledger.datasets()]
+        return [self._dataset(entry) for entry in self._ledger.datasets()]
+
+    def _dataset(self, entry: Entry, source: Source | None = None) -> Dataset:
+        return Dataset(entry, self._ledger, self._key, self.path / WORK, source)
 
     def heads(self) -> dict[str, str]:
         """Return the head of each chain of the ledger, by dataset, to be kept elsewhere."""

@@ -34,15 +34,16 @@ SECONDS = 30
 CLEAN = "{file}"
 """Stands for the damaged file in a command."""
 
+_REGISTER = ("register", "new", CLEAN, "--vault", "empty")
 SOURCE = (
     ("inspect", CLEAN),
     ("inspect", CLEAN, "--out", "draft.toml"),
-    ("register", "new", CLEAN, "--vault", "empty", "--drop", "id", "--drop", "note"),
-    ("register", "new", CLEAN, "--vault", "empty", "--key", "id", "--drop", "note", "--transform", "wage=log1p"),
-    ("register", "new", CLEAN, "--vault", "empty", "--drop", "id", "--keep", "note", "--transform", "wage=rank"),
-    ("register", "new", CLEAN, "--vault", "empty", "--drop", "id", "--keep", "note", "--together", "city,flag",
-     "--categorical", "age", "--hide-missing", "height", "--uniform", "city", "--min-count", "3"),
-    ("register", "new", CLEAN, "--vault", "empty", "--schema", "schema.toml"),
+    (*_REGISTER, "--drop", "id", "--drop", "note"),
+    (*_REGISTER, "--key", "id", "--drop", "note", "--transform", "wage=log1p"),
+    (*_REGISTER, "--drop", "id", "--keep", "note", "--transform", "wage=rank"),
+    (*_REGISTER, "--drop", "id", "--keep", "note", "--together", "city,flag", "--uniform", "city",
+     "--categorical", "age", "--hide-missing", "height", "--min-count", "3"),
+    (*_REGISTER, "--schema", "schema.toml"),
     ("release", "people", "--to", "eve", "--privacy", "0.5", "--source", CLEAN),
     ("again", "people", "ann", "--number", "1", "--out", "x.csv", "--source", CLEAN),
     ("report", "people", "--out", "x.html", "--source", CLEAN),
@@ -86,9 +87,19 @@ VAULT = (
 Command = Sequence[str]
 Kind = tuple[str, Sequence[Mutation], Sequence[Command]]
 
-_BINARY = (mutants.bytes_of, mutants.words_of, mutants.bare_words, mutants.table_of)
+_BINARY = (
+    mutants.bytes_of,
+    mutants.words_of,
+    mutants.bare_words,
+    mutants.table_of,
+    mutants.values_of,
+)
 KINDS: dict[str, Kind] = {
-    "csv source": ("people.csv", (mutants.bytes_of, mutants.text_of, mutants.table_of), SOURCE),
+    "csv source": (
+        "people.csv",
+        (mutants.bytes_of, mutants.text_of, mutants.table_of, mutants.values_of),
+        SOURCE,
+    ),
     "csv.gz source": ("people.csv.gz", (mutants.bytes_of, mutants.zipped), SOURCE),
     "parquet source": ("people.parquet", _BINARY, SOURCE),
     "parquet folder": (
@@ -97,7 +108,11 @@ KINDS: dict[str, Kind] = {
         [[{CLEAN: "parts"}.get(word, word) for word in command] for command in SOURCE],
     ),
     "arrow source": ("people.arrow", (*_BINARY, mutants.stream), SOURCE),
-    "csv copy": ("ann0.3.csv", (mutants.bytes_of, mutants.text_of, mutants.table_of), COPY),
+    "csv copy": (
+        "ann0.3.csv",
+        (mutants.bytes_of, mutants.text_of, mutants.table_of, mutants.values_of),
+        COPY,
+    ),
     "csv.gz copy": ("ann0.3.csv.gz", (mutants.bytes_of, mutants.zipped), COPY),
     "parquet copy": ("ann0.3.parquet", (*_BINARY, mutants.inner_json), COPY),
     "arrow copy": ("ann0.3.arrow", (*_BINARY, mutants.inner_json), COPY),

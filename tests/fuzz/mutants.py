@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cornerwave.table import METADATA_KEY, open_source, read_metadata
 from tests.fuzz.world import ROWS, people, write_table
 
 Mutation = Callable[[Path, random.Random], str]
@@ -195,8 +196,6 @@ def _replace(content: Any, chance: random.Random) -> str:
 
 def inner_json(path: Path, chance: random.Random) -> str:
     """Change what a Parquet or Arrow copy says about itself."""
-    from cornerwave.table import METADATA_KEY, open_source, read_metadata
-
     source, told = open_source(path), read_metadata(path)
     beside = path.with_name("told.json")
     beside.write_text(json.dumps(told))
@@ -314,6 +313,69 @@ def _options(path: Path, chance: random.Random) -> dict[str, Any]:
             "store_schema": chance.random() < 0.7,
         }
     return {}
+
+
+def _another(column: pa.ChunkedArray, table: pa.Table, chance: random.Random) -> Any:
+    """Return other values for a column, of its own type if it can have them."""
+    rows = len(column)
+    some = [chance.random() < 0.5 for _ in range(rows)]
+    numbers = [name for name in table.column_names if pa.types.is_floating(table[name].type)]
+    choices: list[Callable[[], Any]] = [
+        lambda: pa.chunked_array([pa.nulls(rows, column.type)]),
+        lambda: column.take(pa.array([0] * rows)),
+        lambda: column.take(pa.array([i // (rows // 2 + 1) for i in range(rows)])),
+        lambda: column.take(pa.array(chance.sample(range(rows), rows))),
+        lambda: pa.array([None if i else v for i, v in enumerate(column.to_pylist())], column.type),
+        lambda: pa.array(
+            [None if s else v for s, v in zip(some, column.to_pylist(), strict=True)], column.type
+        ),
+        lambda: table[chance.choice(numbers)],
+        lambda: column.cast(pa.string()),
+        lambda: column.cast(pa.float32()),
+        lambda: column.cast(pa.int8(), safe=False),
+        lambda: column.dictionary_encode(),
+        *(
+            (lambda by=by: pa.array(column.to_numpy(zero_copy_only=False) * by))
+            for by in (0.0, -1.0, 1e-300, 1e-160, 1e100, 1e138, 1e155, 1e250, np.inf)
+        ),
+        *(
+            (lambda to=to: pa.array(column.to_numpy(zero_copy_only=False) * 0.0 + to))
+            for to in (-1.0, 1e139, -1e-320)
+        ),
+        lambda: pa.array(
+            [chance.choice(_EXTREMES) if s and chance.random() < 0.05 else v
+             for s, v in zip(some, column.to_pylist(), strict=True)], pa.float64(),
+        ),
+    ]  # fmt: skip
+    return chance.choice(choices)()
+
+
+def values_of(path: Path, chance: random.Random) -> str:
+    """Give columns other values, and keep everything else, what a copy says too."""
+    source = open_source(path)
+    table = pa.Table.from_batches(list(source.batches(source.schema.names)))
+    table = table.replace_schema_metadata(source.schema.metadata)
+    done = []
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        place = chance.randrange(table.num_columns)
+        name = table.column_names[place]
+        try:
+            column = _another(table.column(place), table, chance)
+        except (pa.ArrowException, TypeError, ValueError):
+            continue
+        table = table.set_column(place, name, column)
+        done.append(f"{name}: {column.type}")
+    if chance.random() < 0.2:
+        table = table.slice(0, chance.choice((0, 1, 2, 30, 100, 130)))
+        done.append(f"{table.num_rows} rows")
+    if chance.random() < 0.1:
+        table = table.take(pa.array([i // 2 for i in range(table.num_rows)], pa.int64()))
+        done.append("rows twice")
+    try:
+        write_table(table, path)
+    except (pa.ArrowException, ValueError, OSError):
+        return "not a file of this format"
+    return ", ".join(done)
 
 
 def bare_words(path: Path, chance: random.Random) -> str:

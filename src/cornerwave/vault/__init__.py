@@ -4,6 +4,7 @@
     Ledger    datasets and holdings, in an SQLite file or a PostgreSQL database
     Entry     a registered dataset
     Holding   a copy that a recipient holds, with everything that made its bytes
+    work_folder, remove_leftovers    where copies for the owner alone are made, and cleaned up
 
 Behind them:
 
@@ -12,9 +13,11 @@ Behind them:
     _chain.py       lines under one HMAC chain per dataset
     _database.py    the tables, and what both databases have in common
     _sqlite.py, _postgresql.py    opening, locking, refusing planted objects, errors
+    _work.py        private folders, locked while their process lives
 """
 
 from cornerwave.vault._key import Key
 from cornerwave.vault._ledger import Entry, Holding, Ledger
+from cornerwave.vault._work import remove_leftovers, work_folder
 
-__all__ = ["Entry", "Holding", "Key", "Ledger"]
+__all__ = ["Entry", "Holding", "Key", "Ledger", "remove_leftovers", "work_folder"]
