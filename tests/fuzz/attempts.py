@@ -34,6 +34,7 @@ SECONDS = 30
 CLEAN = "{file}"
 """Stands for the damaged file in a command."""
 
+OTHER = "other.csv"
 _REGISTER = ("register", "new", CLEAN, "--vault", "empty")
 SOURCE = (
     ("inspect", CLEAN),
@@ -41,7 +42,7 @@ SOURCE = (
     (*_REGISTER, "--drop", "id", "--drop", "note"),
     (*_REGISTER, "--key", "id", "--drop", "note", "--transform", "wage=log1p"),
     (*_REGISTER, "--drop", "id", "--keep", "note", "--transform", "wage=rank"),
-    (*_REGISTER, "--drop", "id", "--keep", "note", "--together", "city,flag", "--uniform", "city",
+    (*_REGISTER, "--drop", "id", "--keep", "note", "--together", "city,team", "--uniform", "flag",
      "--categorical", "age", "--hide-missing", "height", "--min-count", "3"),
     (*_REGISTER, "--schema", "schema.toml"),
     ("release", "people", "--to", "eve", "--privacy", "0.5", "--source", CLEAN),
@@ -49,7 +50,7 @@ SOURCE = (
     ("report", "people", "--out", "x.html", "--source", CLEAN),
     ("audit", CLEAN, "ann0.3.parquet", "ann0.8.parquet"),
     ("audit", CLEAN, "ann0.3.csv", "--key", "id", "--json"),
-    ("audit", CLEAN, "ann0.8.arrow", "--key", "city", "--html", "x.html"),
+    ("audit", CLEAN, "ann0.8.arrow", "--key", "id", "--html", "x.html"),
     ("attack", "ann0.3.parquet", "ann0.8.csv", "--truth", CLEAN),
     ("attack", "ann0.3.parquet", "--truth", CLEAN, "--method", "bayes", "--out", "x.csv"),
 )  # fmt: skip
@@ -84,9 +85,20 @@ VAULT = (
     ("init", "--new-ledger"),
 )
 
+_MORE = (
+    ("release", "people", "--levels", "batch.toml", "--force"),
+    ("release", "people", "--to", "eve", "--privacy", "0.5", "--round", "age", "--clip",
+     "wage=0:1000", "--out", "eve.csv"),
+    ("release", "people", "--to", "eve", "--noise", "3", "--to", "fay", "--noise", "1e-9"),
+    ("attack", "ann0.3.csv", "bob0.8.csv", "--noise", "1", "--noise", "2", "--out", "x.arrow"),
+    ("coalition", "people", "ann", "bob"),
+    ("init", "--vault", "third"),
+)  # fmt: skip
+
 Command = Sequence[str]
 Kind = tuple[str, Sequence[Mutation], Sequence[Command]]
 
+_CSV = (mutants.bytes_of, mutants.text_of, mutants.table_of, mutants.values_of)
 _BINARY = (
     mutants.bytes_of,
     mutants.words_of,
@@ -95,22 +107,23 @@ _BINARY = (
     mutants.values_of,
 )
 KINDS: dict[str, Kind] = {
+    "arguments": (".cornerwave/key", (mutants.nothing,), (*SOURCE, *COPY[:-1], *VAULT, *_MORE)),
     "csv source": (
         "people.csv",
-        (mutants.bytes_of, mutants.text_of, mutants.table_of, mutants.values_of),
+        _CSV,
         SOURCE,
     ),
     "csv.gz source": ("people.csv.gz", (mutants.bytes_of, mutants.zipped), SOURCE),
     "parquet source": ("people.parquet", _BINARY, SOURCE),
     "parquet folder": (
-        "parts/year=2024/two.parquet",
+        "parts/two.parquet",
         _BINARY,
         [[{CLEAN: "parts"}.get(word, word) for word in command] for command in SOURCE],
     ),
     "arrow source": ("people.arrow", (*_BINARY, mutants.stream), SOURCE),
     "csv copy": (
         "ann0.3.csv",
-        (mutants.bytes_of, mutants.text_of, mutants.table_of, mutants.values_of),
+        _CSV,
         COPY,
     ),
     "csv.gz copy": ("ann0.3.csv.gz", (mutants.bytes_of, mutants.zipped), COPY),
@@ -172,24 +185,34 @@ def attempt(world: Path, folder: Path, kind: str, number: int) -> Tried:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(world, folder)
     mutation, command = chance.choice(list(mutations)), chance.choice(list(commands))
-    words = [name if word == CLEAN else word for word in command]
+    if kind == "arguments":
+        words = mutants.arguments_of([OTHER if word == CLEAN else word for word in command], chance)
+    else:
+        words = [name if word == CLEAN else word for word in command]
     with chdir(folder):
         secret = Path(".cornerwave/key").read_text().split(":")[1].strip()
         damage = mutation(Path(name), chance)
         what = f"{kind} {number}: {' '.join(words)} after {mutation.__name__}: {damage}"
         shown = _may_be_shown(Path(name))
         answer = run(words)
-        fault = _fault(answer, [cell for cell in CELLS if cell not in shown], secret)
+        cells = [cell for cell in CELLS if cell not in shown]
+        fault = fault_of(answer, cells=cells, secret=secret)
         if not fault and (left := _left_behind()):
             fault = f"left behind: {left}"
     return Tried(number, what, answer.code, fault)
 
 
-def run(words: Sequence[str]) -> Answer:
+def run(words: Sequence[str], *, folder: Path = Path(), seconds: int = SECONDS) -> Answer:
     """Run the command line's own main, or a miner's questions, in this process."""
     out, err, error = io.StringIO(), io.StringIO(), None
     argv, show = sys.argv, warnings.showwarning
-    with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings(), _time_limit():
+    with (
+        chdir(folder),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        warnings.catch_warnings(),
+        _time_limit(seconds),
+    ):
         warnings.simplefilter("error")
         try:
             if words[0] == "miner":
@@ -202,7 +225,7 @@ def run(words: Sequence[str]) -> Answer:
         except SystemExit as stop:
             code = int(stop.code or 0)
             error = stop.__context__
-        except Exception as fault:
+        except (Exception, _TooLong) as fault:
             code, error = 3, fault
         finally:
             sys.argv, warnings.showwarning = argv, show
@@ -214,12 +237,12 @@ class _TooLong(BaseException):
 
 
 @contextmanager
-def _time_limit() -> Iterator[None]:
+def _time_limit(seconds: int) -> Iterator[None]:
     def stop(signum: int, frame: FrameType | None) -> None:
-        raise _TooLong(f"more than {SECONDS} seconds")
+        raise _TooLong(f"more than {seconds} seconds")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
+    signal.alarm(seconds)
     try:
         yield
     finally:
@@ -240,7 +263,7 @@ def _mine(path: str) -> int:
         copy.correlation,
         lambda: copy.original_mean("wage"),
         lambda: copy.frequencies("city"),
-        lambda: copy.two_way("city", "flag"),
+        lambda: copy.two_way("city", "team"),
         lambda: copy.group_means("age", by="city"),
         lambda: copy.regression("age", on=["wage", "city"]),
         lambda: copy.distribution("age", cells=20),
@@ -254,7 +277,8 @@ def _mine(path: str) -> int:
     return 0
 
 
-def _fault(answer: Answer, cells: Sequence[str], secret: str) -> str | None:
+def fault_of(answer: Answer, *, cells: Sequence[str] = CELLS, secret: str) -> str | None:
+    """Return what is wrong with an answer; None if nothing is."""
     shown = answer.out + answer.err
     if answer.code not in (0, 1, 2):
         inner = answer.error
@@ -263,7 +287,8 @@ def _fault(answer: Answer, cells: Sequence[str], secret: str) -> str | None:
     if leaked := [cell for cell in (*cells, secret) if cell in shown]:
         return f"shows {leaked}: {shown}"
     lines = [line for line in answer.err.splitlines() if not line.startswith("warning: ")]
-    if answer.code == 2 and len(lines) != 1:
+    usage = bool(lines) and lines[0].startswith("Usage: ")
+    if answer.code == 2 and len(lines) != 1 and not usage:
         return f"a refusal of {len(lines)} lines: {answer.err}"
     if "\x1b[2J" in shown:
         return f"sends control characters to the terminal: {shown!r}"

@@ -1,24 +1,32 @@
-"""Run attempts in a process of their own: `python -m tests.fuzz.child WORLD KIND FIRST LAST`.
+"""Make attempts in a process of their own: `python -m tests.fuzz.child WORLD KIND:NUMBER ...`.
 
-Each attempt is named before it is made, so that whoever watches knows which one was fatal.
+Each attempt is a line of JSON, so that the one after the last line is known to be fatal.
 """
 
 import json
+import os
+import signal
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.fuzz.attempts import attempt
 
-
-def main(world: str, kind: str, first: str, last: str) -> None:
-    """Print a line of JSON before and after each attempt."""
+def main(world: str, *wanted: str) -> None:
+    """Make the attempts, or what the fuzzer must notice: a crash, a hang."""
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(int(first), int(last)):
-            print(json.dumps({"number": number}), flush=True)
-            tried = attempt(Path(world), Path(folder) / "world", kind, number)
+        for each in wanted:
+            kind, _, number = each.partition(":")
+            if kind == "crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            if kind == "sleep":
+                time.sleep(60)
+            from tests.fuzz.attempts import attempt  # takes longer than a crash
+
+            tried = attempt(Path(world), Path(folder) / "world", kind, int(number))
             print(json.dumps(asdict(tried)), flush=True)
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -81,6 +81,43 @@ def zipped(path: Path, chance: random.Random) -> str:
     return done
 
 
+# --- arguments --------------------------------------------------------------------------
+
+_ARGUMENTS = (
+    "", " ", "-1", "0", "1", "nan", "inf", "1e999", "0.5", "x", "/", ".", "..", "~", "a=b", "=",
+    "age=", "age=log1p", "city=rank", "age=1:0", "age=:", "age=nan:inf", "born=2024-01-01:",
+    "wage=x:y", ",", "city,flag", "age", "wage", "height", "city", "flag", "born", "id", "note",
+    "nope", "\n", "\x1b[2J", "\ud800", "n" * 300, "people", "people.csv", "parts", "schema.toml",
+    "batch.toml", "heads.txt", "ann0.8.parquet", ".cornerwave", ".cornerwave/key", "/dev/null",
+    ".cornerwave/ledger.db", "ann", "--json", "--force", "--external", "--head", "--threads",
+    "--vault", "--source", "--key", "--out", "--round", "--clip", "--min-count", "--keep", "--drop",
+    "--categorical", "--hide-missing", "--help", "x.txt", "x.csv", "no/where.csv", "sqlite://",
+    "postgresql://nobody@localhost:1/none",
+)  # fmt: skip
+
+
+def nothing(path: Path, chance: random.Random) -> str:
+    """Leave every file as it is."""
+    return "no damage"
+
+
+def arguments_of(words: list[str], chance: random.Random) -> list[str]:
+    """Return other words after the command: replaced, added, removed, swapped."""
+    words = list(words)
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        at = chance.randrange(1, len(words) + 1)
+        match chance.randrange(5):
+            case 0:
+                words.insert(at, chance.choice(_ARGUMENTS))
+            case 1:
+                words[at:at] = [chance.choice(_ARGUMENTS), chance.choice(_ARGUMENTS)]
+            case 2:
+                del words[at : at + 1]
+            case _:
+                words[at : at + 1] = [chance.choice(_ARGUMENTS)]
+    return words
+
+
 # --- text -------------------------------------------------------------------------------
 
 _FIELDS = (
@@ -122,7 +159,8 @@ def _with(line: str, column: int, field: str) -> str:
 
 _TOML = (
     "true", "0", "-1", "2", "1e400", "nan", "-inf", '""', '"x"', "[]", "{}", "[[]]", "[1]",
-    '[["city"]]', '[["city", "city"]]', '[["city", "nope"]]', "{ a = 1 }", "2024-01-01", '"\\n"',
+    '[["city"]]', '[["city", "city"]]', '[["city", "nope"]]', '[["city", "flag"]]', '"uniform"',
+    "{ a = 1 }", "2024-01-01", '"\\n"',
     '"wage"', '"rank"', '"log1p"', '"keep"', '"key"', '"perturb"', '"category"', '"drop"',
     '"../up.csv"', '"/"', '"."', '".hidden.csv"', '"nul\\u0000.csv"', '"people.parquet"',
     "1" * 400, "1" * 5000, "0.5", "1e-320", "999999999999999999999", "[" * 2000,
@@ -387,7 +425,7 @@ def bare_words(path: Path, chance: random.Random) -> str:
     if chance.random() < 0.5:
         table = table.set_column(5, "city", table.column("city").dictionary_encode())
     if chance.random() < 0.3:
-        table = table.set_column(7, "note", table.column("note").cast(pa.string_view()))
+        table = table.set_column(8, "note", table.column("note").cast(pa.string_view()))
     if chance.random() < 0.3:
         table = table.append_column("list", pa.array([[1, 2]] * ROWS))
     write_table(table, path, **options)

@@ -26,7 +26,7 @@ FORMATS = ("csv", "csv.gz", "parquet", "arrow")
 
 SCHEMA = """\
 min_count = 2
-together = [["city", "flag"]]
+together = [["city", "team"]]
 
 [[column]]
 name = "id"
@@ -55,7 +55,10 @@ do = "keep"
 [[column]]
 name = "city"
 do = "category"
-base = "uniform"
+
+[[column]]
+name = "team"
+do = "category"
 
 [[column]]
 name = "flag"
@@ -95,6 +98,7 @@ def people(rows: int = ROWS, *, seed: int = 11) -> pa.Table:
             "height": pa.array(random.normal(170, 9, rows), mask=random.random(rows) < 0.1),
             "born": [datetime.date(1970, 1, 1) + datetime.timedelta(int(day)) for day in days],
             "city": np.array(["Ulm", "Bonn", "Jena"])[random.integers(0, 3, rows)],
+            "team": np.array(["red", "blue"])[random.integers(0, 2, rows)],
             "flag": random.random(rows) < 0.5,
             "note": note,
         }
@@ -120,10 +124,10 @@ def make_world(folder: Path) -> None:
     for format_ in FORMATS:
         write_table(people(), folder / f"people.{format_}")
     write_table(people(seed=12), folder / "other.csv")
-    (folder / "parts" / "year=2024").mkdir(parents=True)
+    (folder / "parts").mkdir()
     for i, part in enumerate(("one", "two")):
         half = people().slice(i * ROWS // 2, ROWS // 2)
-        write_table(half, folder / "parts" / "year=2024" / f"{part}.parquet")
+        write_table(half, folder / "parts" / f"{part}.parquet")
     (folder / "schema.toml").write_text(SCHEMA)
     (folder / "batch.toml").write_text(BATCH)
     with chdir(folder):

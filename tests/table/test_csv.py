@@ -124,3 +124,11 @@ def test_times_and_notes(tmp_path):
         "n": "all but 1 of 101 cells are numbers: correct or blank the others, "
         "or the column is treated as a category"
     }
+
+
+def test_a_broken_line_that_is_not_utf_8_is_refused_without_noise(tmp_path, capfd):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n1,2\n3,\xff,5\n")
+    with pytest.raises(SourceError, match=r"t\.csv"):
+        open_source(path)
+    assert capfd.readouterr() == ("", "")

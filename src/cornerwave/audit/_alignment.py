@@ -33,8 +33,8 @@ from cornerwave.table import (
 
 BLOCK_ROWS = 1 << 16
 
-LARGEST = 1e145
-"""Sums of the squares of larger values overflow; a table of up to 1e140 can be registered."""
+LARGEST = 1e70
+"""Products of the variances of larger values overflow."""
 
 Encodings = Mapping[str, Encoded]
 Block = TypeVar("Block")
@@ -201,7 +201,7 @@ def _matrices(
                 _take_logarithm(row, name)
             elif (np.abs(row) > LARGEST).any():
                 raise ColumnError(
-                    f"{name!r} holds values beyond {LARGEST:g}, whose squares overflow: "
+                    f"{name!r} holds values beyond {LARGEST:g}, too large to be compared: "
                     "divide them in every file"
                 )
         yield matrix

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cornerwave.arrays import Ints
+from cornerwave.arrays import Floats, Ints
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import OutputError, discreet
@@ -202,7 +202,9 @@ def _bars(copies: Copies, original: Tally | None, name: str, tallies: Sequence[T
     return kit.subsection(name, kit.scrolling(chart))
 
 
-def _panels(copies: Copies, original: Tally | None, counts: Callable[[Tally], Ints]) -> list[Panel]:
+def _panels(
+    copies: Copies, original: Tally | None, counts: Callable[[Tally], Floats | Ints]
+) -> list[Panel]:
     """Return a panel per copy, after the original's if it is given."""
     panels = [
         Panel(named(level), counts(tally) / max(tally.rows, 1))

@@ -86,7 +86,7 @@ class Source:
         """Yield the named columns, batch by batch; raise SourceError if they cannot be read."""
         if missing := [name for name in columns if name not in self.schema.names]:
             raise ColumnError(f"the table has no column {', '.join(map(repr, missing))}")
-        with _reading(self.name):
+        with _reading(self.name, _DAMAGED if self.path else "it is damaged"):
             for batch in self.open(columns):
                 batch.validate(full=True)
                 yield batch
@@ -141,16 +141,17 @@ def _open_file(path: Path, types: Types | None) -> Source:
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
+def _reading(name: str, damaged: str | None = None) -> Iterator[None]:
     """Report a file that cannot be read, in our own words: those of libraries quote cells."""
+    damaged = damaged or _DAMAGED
     try:
         yield
     except OSError as error:
         # errors of the system have a number, those of Arrow have none
-        reason = os.strerror(error.errno) if error.errno else _DAMAGED
+        reason = os.strerror(error.errno) if error.errno else damaged
         raise SourceError(f"{name} cannot be read: {reason}") from None
     except (pa.ArrowException, UnicodeDecodeError, EOFError):
-        raise SourceError(f"{name} cannot be read: {_DAMAGED}") from None
+        raise SourceError(f"{name} cannot be read: {damaged}") from None
 
 
 _DAMAGED = "it is damaged, or not the kind of file that its ending says"
