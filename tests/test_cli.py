@@ -699,3 +699,47 @@ def test_the_installed_command_runs(tmp_path, people_csv):
         assert done.stdout == ""
         assert "\x1b" not in done.stderr
     assert Vault.open(tmp_path / ".cornerwave").dataset("people").holdings == []
+
+
+class TestBadInput:
+    def test_a_number_that_became_text(self, registered, tmp_path, people_csv):
+        changed = canary_table().set_column(2, "wage", pa.array([f"w{CANARY}"] * 40))
+        pyarrow.parquet.write_table(changed, tmp_path / "changed.parquet")
+        refused(
+            registered,
+            tmp_path,
+            *RELEASE,
+            *("--source", "changed.parquet"),
+            says="column 'wage' no longer holds numbers",
+        )
+
+    def test_a_copy_that_does_not_say_what_it_is(self, registered, tmp_path):
+        assert registered(*RELEASE, "--out", "a.csv").code == 0
+        (tmp_path / "a.csv.meta.json").write_text("{}")
+        refused(registered, tmp_path, "ledger", "--against", "a.csv", says="has no metadata")
+
+    def test_a_name_with_control_characters_is_one_line(self, run, tmp_path):
+        line = refused(run, tmp_path, "inspect", "a\nb\x1b[2J.csv", says="there is no file")
+        assert "a\\nb\\x1b[2J.csv" in line
+
+    def test_column_names_send_nothing_to_the_terminal(self, run, tmp_path):
+        rng = np.random.default_rng(1)
+        source = pa.table({"\x1b[2J": rng.normal(size=200)})
+        pyarrow.parquet.write_table(source, tmp_path / "s.parquet")
+        result = run("audit", "s.parquet", "s.parquet")
+        assert result.code == 1
+        assert "\x1b[2J" not in result.all
+        assert "\\x1b[2J" in result.all
+
+    def test_an_empty_source_of_a_rank_scale(self, run, tmp_path, people_csv):
+        assert run("init").code == 0
+        options = ("--drop", "id", "--transform", "wage=rank")
+        assert run("register", "people", people_csv, *options).code == 0
+        pyarrow.parquet.write_table(canary_table().slice(0, 0), tmp_path / "empty.parquet")
+        refused(run, tmp_path, *RELEASE, "--source", "empty.parquet", says="not the registered")
+        for arguments in (
+            ("register", "other", "empty.parquet", *options),
+            ("audit", "empty.parquet", "empty.parquet"),
+            ("attack", "empty.parquet", "--noise", "1"),
+        ):
+            refused(run, tmp_path, *arguments, says="rows")

@@ -5,9 +5,8 @@ make      one pass over the source, by the recipe; nothing shows of a copy that 
 hold      the ledger says who holds it, and all that made its bytes; then the copy appears
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,12 +37,13 @@ from cornerwave.table import (
     Source,
     check_output,
     format_of,
+    is_number,
     names_of,
     open_source,
     plain_schema,
     silent,
 )
-from cornerwave.vault import Entry, Holding, Key, Ledger
+from cornerwave.vault import Entry, Holding, Key, Ledger, work_folder
 
 FRAME = "frame"
 """The format of a copy that was handed over in memory."""
@@ -77,15 +77,16 @@ class Dataset:
     """A registered table, and the copies of it."""
 
     def __init__(
-        self, entry: Entry, ledger: Ledger, key: Key, source: Source | None = None
+        self, entry: Entry, ledger: Ledger, key: Key, work: Path, source: Source | None = None
     ) -> None:
-        """`key` is the vault's."""
+        """`key` is the vault's, `work` its folder for copies that only the owner may see."""
         self.name = entry.name
         self.id = entry.id
         self.registered_at = entry.registered_at
         self._entry = entry
         self._ledger = ledger
         self._key = key
+        self._work = work
         self._source = source
 
     @cached_property
@@ -204,6 +205,10 @@ class Dataset:
             self._check_recipients([recipient])
         return [(Release(self, recipient, h.level, h.finish), h.format) for h in held]
 
+    def work_folder(self) -> AbstractContextManager[Path]:
+        """Give a folder in the vault that only the owner can read; it vanishes at the end."""
+        return work_folder(self._work)
+
     def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
         """Make the raw copy of every released level again, least noise first, for the owner alone.
 
@@ -306,9 +311,9 @@ class Release:
         The whole copy is made and checked in a hidden file first: nobody sees a row
         of a copy that would have been refused.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            path = self.write(Path(folder) / "copy.arrow")
-            with pa.memory_map(str(path)) as file:
+        with self.dataset.work_folder() as folder:
+            path = self.write(folder / "copy.arrow")
+            with pa.OSFile(str(path)) as file:
                 reader = pa.ipc.open_file(file)
                 for index in range(reader.num_record_batches):
                     yield reader.get_batch(index)
@@ -429,6 +434,12 @@ def reopen(source: Any, entry: Entry) -> Source:
     if missing := [name for name in frozen.schema.used if name not in opened.schema.names]:
         raise SourceChanged(
             f"this is not the registered table: column {missing[0]!r} is gone. Restore the table"
+        )
+    kinds = opened.schema
+    if other := [n for n in frozen.schema.perturbed if not is_number(kinds.field(n).type)]:
+        raise SourceChanged(
+            f"this is not the registered table: column {other[0]!r} no longer holds numbers. "
+            "Restore the table"
         )
     return opened
 

@@ -28,6 +28,7 @@ from cornerwave.rows import RowSecrets
 from cornerwave.table import (
     Choices,
     Progress,
+    Source,
     decide,
     names_of,
     open_source,
@@ -36,10 +37,10 @@ from cornerwave.table import (
     silent,
     warn_of,
 )
-from cornerwave.vault import Entry, Key, Ledger, check_address
+from cornerwave.vault import Entry, Key, Ledger, check_address, remove_leftovers
 
 VAULT_NAME = ".cornerwave"
-KEY_FILE, LEDGER_FILE, LEDGER_URL = "key", "ledger.db", "ledger.url"
+KEY_FILE, LEDGER_FILE, LEDGER_URL, WORK = "key", "ledger.db", "ledger.url", "work"
 
 
 class Vault:
@@ -113,6 +114,7 @@ class Vault:
         if not path.is_dir() or not any(path.iterdir()):
             raise VaultMissing(f"there is no vault in {path}; make one first", use=("init",))
         key = Key.read(Path(key_file) if key_file else path / KEY_FILE)
+        remove_leftovers(path / WORK)
         return cls(path, key, Ledger.open(_ledger_place(path), key))
 
     def register(
@@ -195,7 +197,7 @@ class Vault:
                 marks=marks,
             )
         )
-        return Dataset(entry, self._ledger, self._key, opened)
+        return self._dataset(entry, opened)
 
     def dataset(self, name: str, *, source: Any = None) -> "Dataset":
         """Return a registered dataset.
@@ -204,12 +206,14 @@ class Vault:
         registered from a frame needs the frame.
         """
         entry = self._ledger.dataset(name)
-        opened = None if source is None else reopen(source, entry)
-        return Dataset(entry, self._ledger, self._key, opened)
+        return self._dataset(entry, None if source is None else reopen(source, entry))
 
     def datasets(self) -> list["Dataset"]:
         """Return all datasets by name."""
-        return [Dataset(entry, self._ledger, self._key) for entry in self._ledger.datasets()]
+        return [self._dataset(entry) for entry in self._ledger.datasets()]
+
+    def _dataset(self, entry: Entry, source: Source | None = None) -> Dataset:
+        return Dataset(entry, self._ledger, self._key, self.path / WORK, source)
 
     def heads(self) -> dict[str, str]:
         """Return the head of each chain of the ledger, by dataset, to be kept elsewhere."""

@@ -1,5 +1,6 @@
 """Rows belong together by position or by key; what does not fit is refused in one line."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import audit
+from cornerwave.audit import attack_copies, audit
 from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
 from cornerwave.errors import ColumnError, SourceError
 from tests.audit.releases import frame, gaussian, ours
@@ -74,3 +75,71 @@ def test_copies_are_called_by_their_files(tmp_path: Path) -> None:
         papq.write_table(frame(gaussian(10)), paths[-1])
     aligned = Aligned.of(frame(gaussian(10)), [*paths, paths[0]])
     assert aligned.names == ("a/copy.parquet (1)", "b/copy.parquet", "a/copy.parquet (2)")
+
+
+def logs(rows: int = 400) -> tuple[pa.Table, pa.Table]:
+    """A source with many zeros and a copy of it on the log1p scale, one cell exactly -1."""
+    rng = np.random.default_rng(3)
+    x = np.where(rng.random(rows) < 0.5, 0.0, rng.lognormal(8, 1, rows))
+    y = np.expm1(np.log1p(x) + rng.normal(0, 9, rows))
+    y[7] = -1.0
+    said = {"noise": 4.0, "columns": {"x": {"role": "perturbed", "transform": "log1p"}}}
+    told = {b"cornerwave": json.dumps(said).encode()}
+    return pa.table({"x": x}), pa.table({"x": y}).replace_schema_metadata(told)
+
+
+def test_a_cell_of_a_log1p_copy_may_be_minus_one(tmp_path: Path) -> None:
+    source, copy = logs()
+    papq.write_table(copy, tmp_path / "copy.parquet")
+    aligned = Aligned.of(source, [tmp_path / "copy.parquet"])
+    [[_, logarithms]] = aligned.blocks()
+    assert np.isfinite(logarithms).all()
+    assert -37 < logarithms[0, 7] < -36
+    assert audit(source, [tmp_path / "copy.parquet"]).rows == 400
+    assert attack_copies([tmp_path / "copy.parquet"], truth=source).rows == 400
+
+
+def test_a_stated_logarithm_of_values_below_minus_one_is_refused(tmp_path: Path) -> None:
+    source, copy = logs()
+    papq.write_table(copy, tmp_path / "copy.parquet")
+    shifted = pa.table({"x": source["x"].to_numpy() - 5.0})
+    with pytest.raises(ColumnError, match=r"'x' holds values below -1, but a copy states"):
+        audit(shifted, [tmp_path / "copy.parquet"])
+
+
+@pytest.mark.parametrize("size", [1e72, 1e155, 1e300])
+def test_values_too_large_are_refused(size: float) -> None:
+    X = gaussian(200)
+    for attacked in (audit, lambda s, c: attack_copies(c, truth=s, noise=[1.0])):
+        with pytest.raises(ColumnError, match=r"values beyond 1e\+70, too large to be compared"):
+            attacked(frame(X * size), [frame(X * size)])
+
+
+@pytest.mark.parametrize("size", [1e68, 1e-70])
+def test_values_large_and_small_are_audited(size: float) -> None:
+    X = gaussian(1000)
+    found = audit(frame(X * size), [frame(Y * size) for Y in ours(X, [0.5, 1.0])])
+    assert found.clean
+
+
+def test_values_too_far_apart_are_refused() -> None:
+    X = gaussian(200)
+    with pytest.raises(SourceError, match="too large or too far apart to be compared"):
+        audit(frame(X * 1e-130), [frame(X * 1e60)])
+
+
+def test_a_key_without_text_is_refused() -> None:
+    tables = [
+        pa.table({"x": np.arange(200.0), "k": pa.array([[i] for i in ids])})
+        for ids in (range(200), range(200, 0, -1))
+    ]
+    with pytest.raises(ColumnError, match=r"cannot be aligned by 'k', a column of type list"):
+        audit(tables[0], [tables[1]], key="k")
+
+
+@pytest.mark.parametrize("empty", [0, 1])
+def test_a_table_without_rows_cannot_be_aligned(empty: int) -> None:
+    tables = [keyed(gaussian(200), [f"k{i}" for i in range(200)])] * 2
+    tables[empty] = tables[empty].slice(0, 0)
+    with pytest.raises(SourceError, match=r"no rows|not copies of the same rows"):
+        audit(tables[0], [tables[1]], key="id")

@@ -197,14 +197,16 @@ def test_no_word_of_a_copy_takes_a_category_out_of_the_audit(stated, tmp_path):
         [],
     ],
 )
-def test_odd_metadata_are_no_fault_of_the_audit(told, tmp_path):
+def test_odd_metadata_is_refused_before_anything_relies_on_it(told, tmp_path):
     source, copies = tables(ours, 5, ("c", "d"))
     text = json.dumps(told).encode()
     path = tmp_path / "copy.parquet"
     papq.write_table(copies[0].replace_schema_metadata({b"cornerwave": text}), path)
-    assert audit(source, [path]).clean
+    with pytest.raises(SourceError, match=r"the metadata of copy\.parquet is damaged"):
+        audit(source, [path])
     papq.write_table(copies[0].replace_schema_metadata({b"cornerwave": b"[" * 100_000}), path)
-    assert audit(source, [path]).clean
+    with pytest.raises(SourceError, match=r"copy\.parquet or its metadata is damaged"):
+        audit(source, [path])
 
 
 def test_a_category_that_one_copy_leaves_bare_is_named():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from miner_world import agrees, coverage, covers, noisy
 
 from cornerwave import Vault
+from cornerwave.errors import ColumnError
 from cornerwave.miner import Copy, CopyColumn, Estimates
 from cornerwave.miner._covariance import growth, undo
 
@@ -140,3 +141,10 @@ def test_a_constant_column_has_no_correlation() -> None:
     found = Copy.open(Y, noise=1.0).correlation()
     assert np.isnan(found["0", "1"].value)
     assert found["1", "1"].value == 1.0
+
+
+def test_values_whose_fourth_powers_overflow_are_refused() -> None:
+    copy = Copy.open(np.array([1e71, 2e71, 3e71]), noise=1.0)
+    for ask in (copy.mean, copy.covariance, lambda: copy.distribution("0")):
+        with pytest.raises(ColumnError, match=r"'0' holds values beyond 1e\+70"):
+            ask()

@@ -12,9 +12,12 @@ import pytest
 from cornerwave.dataset import Dataset
 from cornerwave.miner import Copy
 from cornerwave.owner import Vault
+from cornerwave.pages import _charts as charts
 from cornerwave.pages import write_report
+from cornerwave.pages._charts import Panel
 from cornerwave.pages._comparison import Copies, Original, copies_of, look, look_behind, shown_of
-from cornerwave.pages._report_page import render_external
+from cornerwave.pages._report_page import render_external, render_owner
+from cornerwave.pages._tallies import FEW
 from tests.audit.test_command import command
 from tests.conftest import ledger_lines
 
@@ -300,3 +303,31 @@ def test_pooled_values_count_as_others(tmp_path: Path, vault: Vault) -> None:
     original = page.split('aria-label="Frequencies of city"')[1].split("privacy 0.1")[0]
     assert re.findall(r"[\d.]+%", original) == ["60.0%", "30.0%", "10.0%"]
     assert "city=" not in page  # no regression on labels that the original has not
+
+
+def test_no_bin_is_drawn_for_a_few_rows(
+    dataset: Dataset, copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each stretch of one height holds at least FEW rows; the bins by themselves do not."""
+    drawn: list[Panel] = []
+    monkeypatch.setattr(
+        charts, "histograms", lambda panels, *_: "" if drawn.extend(panels) else "<svg/>"
+    )
+    render_external("people", copies)
+    render_owner("people", copies, look_behind(dataset, copies))
+    for panel in drawn:
+        ends = np.flatnonzero(np.append(np.diff(panel.shares) != 0, True)) + 1
+        held = [part.sum() * copies.rows for part in np.split(panel.shares, ends[:-1])]
+        assert min(held) > FEW - 1e-6
+    bins = np.concatenate([bins for t in copies.tallies for bins in t.numbers.values()])
+    assert ((bins > 0) & (bins < FEW)).any()
+
+
+def test_no_few_rows_are_left_under_other(tmp_path: Path, vault: Vault) -> None:
+    """Two rows are missing: the rarest value that is frequent enough joins them."""
+    city = ["Ulm"] * 60 + ["Bonn"] * 30 + ["Jena"] * 8 + [None] * 2
+    dataset = vault.register("towns", pa.table({"x": np.arange(100.0), "city": city}))
+    dataset.release(to="one", privacy=0.001).to_arrow()
+    page = write_report(dataset, tmp_path / "towns.html").read_text(encoding="utf-8")
+    original = page.split('aria-label="Frequencies of city"')[1].split("privacy 0.001")[0]
+    assert re.findall(r"[\d.]+%", original) == ["60.0%", "30.0%", "10.0%"]

@@ -135,3 +135,11 @@ def test_empty_lines_are_missing_where_there_is_one_column(tmp_path):
     assert whole(open_source(path)).to_pydict() == {"x": [1, 3], "y": [2, 4]}
     few = open_source(path, types={"y": pa.int64()})
     assert whole(few).to_pydict() == {"y": [2, 4]}
+
+
+def test_a_broken_line_that_is_not_utf_8_is_refused_without_noise(tmp_path, capfd):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n1,2\n3,\xff,5\n")
+    with pytest.raises(SourceError, match=r"t\.csv"):
+        open_source(path)
+    assert capfd.readouterr() == ("", "")

@@ -124,3 +124,14 @@ def test_a_key_is_its_text_in_any_type():
         pa.array(["1", "20"]).dictionary_encode(),
     ):
         assert np.array_equal(key_ids(same, SECRET, "k"), text)
+
+
+def test_a_missing_key_among_encoded_values_is_missing():
+    keys = pa.DictionaryArray.from_arrays([0, 1, 2], ["a", None, "b"])
+    with pytest.raises(ColumnError, match="1 missing values"):
+        key_ids(keys, bytes(32), "k")
+
+
+def test_a_key_without_text_is_refused():
+    with pytest.raises(ColumnError, match=r"'k': a column of type list<.*> cannot be the key"):
+        key_ids(pa.array([[1], [2]]), bytes(32), "k")

@@ -273,6 +273,64 @@ def test_a_damaged_file(tmp_path, name, damage):
     assert name in refusal(tmp_path, name, content)
 
 
+OFFSETS = np.arange(0, 3001, 3, dtype=np.int32)
+TOO_FAR = np.append(OFFSETS[:-1], np.int32(2**31 - 1))
+TEXT = pa.Array.from_buffers(
+    pa.string(), 1000, [None, pa.py_buffer(OFFSETS), pa.py_buffer(b"abc" * 1000)]
+)
+CODES = np.arange(1000, dtype=np.int32) % 3
+"""Offsets into text and codes of categories, and both with an end far outside."""
+
+
+@pytest.mark.parametrize(
+    ("column", "right", "wrong"),
+    [
+        (TEXT, OFFSETS, TOO_FAR),
+        (pa.DictionaryArray.from_arrays(CODES, ["a", "b", "c"]), CODES, CODES + 1_000_000_000),
+    ],
+    ids=["offset", "code"],
+)
+def test_an_arrow_file_that_points_outside_is_refused(tmp_path, column, right, wrong):
+    """Read as an address, it would end the process."""
+    path = tmp_path / "t.arrow"
+    with pa.ipc.new_file(path, pa.schema([("a", column.type)])) as file:
+        file.write_table(pa.table({"a": column}))
+    good = path.read_bytes()
+    path.write_bytes(good.replace(right.tobytes(), wrong.astype(np.int32).tobytes()))
+    assert path.read_bytes() != good
+    with pytest.raises(SourceError, match=r"t\.arrow cannot be read: it is damaged"):
+        whole(open_source(path))
+
+
+def test_a_frame_that_points_outside_is_refused():
+    inside = np.where(OFFSETS == 1500, 2**31 - 1, OFFSETS).astype(np.int32)
+    parts = [None, pa.py_buffer(inside), pa.py_buffer(b"abc" * 1000)]
+    broken = pa.table({"a": pa.Array.from_buffers(pa.string(), 1000, parts)})
+    with pytest.raises(SourceError, match=r"the frame cannot be read: it is damaged$"):
+        whole(open_source(broken))
+
+
+def test_text_that_is_not_utf_8_is_refused(tmp_path):
+    bytes_ = pa.array([b"\xff\xfe"] * 3)
+    text = pa.Array.from_buffers(pa.string(), 3, bytes_.buffers())
+    for write in (write_arrow, write_parquet):
+        with pytest.raises(SourceError, match="cannot be read: it is damaged"):
+            whole(open_source(write(pa.table({"a": text}), tmp_path)))
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path):
+    """A file that is mapped into memory would end the process (SIGBUS)."""
+    path = tmp_path / "t.arrow"
+    with pa.ipc.new_file(path, pa.schema([("a", pa.float64())])) as file:
+        for _ in range(5):
+            file.write_batch(pa.record_batch([np.arange(50_000.0)], names=["a"]))
+    batches = open_source(path).batches(["a"])
+    next(batches)
+    os.truncate(path, 100_000)
+    with pytest.raises(SourceError, match="cannot be read: it is damaged"):
+        list(batches)
+
+
 def test_a_damaged_part_of_a_directory(tmp_path):
     place = write_directory(table(), tmp_path)
     (place / "part-002.parquet").write_bytes(CANARY.encode())

@@ -194,3 +194,15 @@ def test_a_batch_that_cannot_be_read(tmp_path):
     for path in (tmp_path / "nothing.toml", tmp_path):
         with pytest.raises(LevelError, match="cannot be read"):
             read_batch(path)
+
+
+@pytest.mark.parametrize(
+    "value", ["1" * 5000, "[" * 5000, "{a=" * 3000], ids=["long", "deep", "tables"]
+)
+def test_values_too_long_or_too_deep(tmp_path, value):
+    path = tmp_path / "x.toml"
+    path.write_text(f"min_count = {value}")
+    with pytest.raises(ColumnError, match=r"x\.toml (cannot be read|is not TOML)"):
+        read_choices(path, ["a"])
+    with pytest.raises(LevelError, match=r"x\.toml (cannot be read|is not TOML)"):
+        read_batch(path)

@@ -33,6 +33,9 @@ from cornerwave.table import (
 
 BLOCK_ROWS = 1 << 16
 
+LARGEST = 1e70
+"""Products of the variances of larger values overflow."""
+
 Encodings = Mapping[str, Encoded]
 Block = TypeVar("Block")
 
@@ -117,7 +120,9 @@ class Aligned:
         """Yield the same columns as the tables have them, off the logarithmic scale."""
         columns = self.columns
         yield from _side_by_side(
-            sources, lambda source: _matrices(source, columns), lambda matrix: matrix.shape[1]
+            sources,
+            lambda source: _matrices(source, columns, self.logarithmic),
+            lambda matrix: matrix.shape[1],
         )
 
     def scaled(self, matrices: list[Floats]) -> list[Floats]:
@@ -217,11 +222,23 @@ def _has_number(source: Source, name: str) -> bool:
     return name in source.schema.names and is_number(source.schema.field(name).type)
 
 
-def _matrices(source: Source, columns: Sequence[str]) -> Iterator[Floats]:
+def _matrices(
+    source: Source, columns: Sequence[str], logarithmic: Sequence[str]
+) -> Iterator[Floats]:
     for group in source.groups(columns, BLOCK_ROWS):
         matrix = np.empty((len(columns), group.num_rows))
         for row, name in zip(matrix, columns, strict=True):
             row[:] = _floats(one_chunk(group.column(name)), name)
+            if name not in logarithmic and (np.abs(row) > LARGEST).any():
+                raise ColumnError(
+                    f"{name!r} holds values beyond {LARGEST:g}, too large to be compared: "
+                    "divide them in every file"
+                )
+            if name in logarithmic and (row < -1).any():
+                raise ColumnError(
+                    f"{name!r} holds values below -1, but a copy states that it was perturbed on "
+                    "the scale log(1+x): its metadata does not fit the table"
+                )
         yield matrix
 
 
@@ -299,13 +316,23 @@ def _same_order(source: Source, copy: Source, key: str) -> bool:
 
 
 def _texts(table: pa.Table, key: str) -> pa.Array:
-    return one_chunk(pc.cast(table.column(key), pa.string()))
+    column = table.column(key)
+    try:
+        return one_chunk(pc.cast(column, pa.string()))
+    except pa.ArrowException:
+        raise ColumnError(
+            f"rows cannot be aligned by {key!r}, a column of type {column.type}; "
+            "align them by a column of text or whole numbers"
+        ) from None
 
 
 def _sorted_like(source: Source, copy: Source, columns: Sequence[str], key: str) -> Source:
     """Return the copy with its rows in the order of the source, in memory."""
-    table = pa.Table.from_batches(list(copy.batches([*columns, key])))
-    wanted = pa.concat_arrays([_texts(part, key) for part in source.groups([key], BLOCK_ROWS)])
+    keys = [_texts(part, key) for part in source.groups([key], BLOCK_ROWS)]
+    batches = list(copy.batches([*columns, key]))
+    if not keys or not batches:
+        raise SourceError(f"{copy.name if keys else source.name} has no rows")
+    table, wanted = pa.Table.from_batches(batches), pa.concat_arrays(keys)
     held = _texts(table, key)
     for name, keys in ((source.name, wanted), (copy.name, held)):
         if len(pc.unique(keys)) < len(keys) or keys.null_count:

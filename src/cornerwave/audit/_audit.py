@@ -22,6 +22,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._arithmetic import refuse_overflow
 from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
 from cornerwave.audit._chance import ALPHA, Check, names_by_chance, run_all
 from cornerwave.audit._evidence import NumberEvidence
@@ -150,6 +151,7 @@ class Audit:
         return not (gained or self.faults)
 
 
+@refuse_overflow()
 def audit(
     source: Any,
     copies: Sequence[Any],

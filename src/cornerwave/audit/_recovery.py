@@ -24,6 +24,7 @@ from cornerwave import attack
 from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import Knowledge
 from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._arithmetic import refuse_overflow
 from cornerwave.audit._sums import covariance_of, means
 from cornerwave.errors import ColumnError, LevelError, SourceError
 from cornerwave.levels import checked_noise
@@ -56,6 +57,7 @@ class Recovered:
     together: Floats | None
 
 
+@refuse_overflow()
 def attack_copies(
     copies: Sequence[Any],
     *,
@@ -230,7 +232,7 @@ def _output(
         yield lambda estimate: None
         return
     schema = pa.schema([(name, pa.float64()) for name in columns])
-    file = CopyFile(path, schema, {"estimate": method, "columns": list(columns)})
+    file = CopyFile(path, schema, {"estimate": method})
 
     def write(estimate: Floats) -> None:
         arrays = [pa.array(column, from_pandas=True) for column in estimate.T]

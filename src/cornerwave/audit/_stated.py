@@ -5,32 +5,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from cornerwave.table import Source, is_category, read_metadata
-
-LARGEST = 1e300
-"""A stated noise above this is ignored."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """The metadata of some copies, empty for one without readable metadata."""
+    """The metadata of some copies, empty for one without any."""
 
     copies: tuple[Mapping[str, Any], ...]
 
     @classmethod
     def of(cls, copies: Sequence[Source]) -> "Stated":
-        """Read the metadata of each copy."""
+        """Read the metadata of each copy. Raises SourceError if one is damaged."""
         return cls(tuple(_metadata_of(copy) for copy in copies))
 
     @property
     def noise(self) -> tuple[float | None, ...]:
         """The noise that each copy states."""
         found = [told.get("noise") for told in self.copies]
-        return tuple(
-            float(v) if isinstance(v, int | float) and 0 < v < LARGEST else None for v in found
-        )
+        return tuple(None if noise is None else float(noise) for noise in found)
 
     @property
     def privacy(self) -> tuple[float | None, ...]:
@@ -51,9 +44,8 @@ class Stated:
 
     def column(self, copy: int, name: str) -> Mapping[str, Any]:
         """Return what a copy states about a column."""
-        columns = self.copies[copy].get("columns")
-        own = columns.get(name) if isinstance(columns, Mapping) else None
-        return own if isinstance(own, Mapping) else {}
+        own: Mapping[str, Any] = self.copies[copy].get("columns", {}).get(name, {})
+        return own
 
     def logarithmic(self, name: str) -> bool:
         """Whether a column was perturbed on the scale log(1+x)."""
@@ -90,15 +82,12 @@ class Stated:
 
     def _together(self, name: str, shared: Sequence[str]) -> tuple[str, ...]:
         for group in self.told(name, "together"):
-            if isinstance(group, list) and name in group and all(part in shared for part in group):
-                return tuple(group)
+            if group and name in group and all(part in shared for part in group):
+                return tuple(dict.fromkeys(group))
         return (name,)
 
 
 def _metadata_of(copy: Source) -> Mapping[str, Any]:
     if copy.path is None or not copy.path.is_file():
         return {}
-    try:
-        return read_metadata(copy.path) or {}
-    except (OSError, ValueError, TypeError, RecursionError, pa.ArrowException):
-        return {}
+    return read_metadata(copy.path) or {}

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cornerwave.cli._options import AlignOption, JsonOption
-from cornerwave.cli._screen import print_json, print_table, progress, say, write_text
+from cornerwave.cli._screen import print_json, print_table, progress, say, tell, write_text
 from cornerwave.errors import spelled
 
 FOUND = 1
@@ -49,7 +49,7 @@ def audit(
         for section in sections(found):
             print_table(*section)
         for line in [*findings(found), verdict(found)]:
-            typer.echo(line)
+            tell(line)
     if not found.clean:
         raise typer.Exit(FOUND)
 

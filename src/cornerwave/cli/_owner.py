@@ -18,7 +18,7 @@ from cornerwave.cli._options import (
     open_vault,
     pair,
 )
-from cornerwave.cli._screen import print_json, print_table, progress, say
+from cornerwave.cli._screen import one_line, print_json, print_table, progress, say, tell
 from cornerwave.errors import OutputError, SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def ledger(
     opened = open_vault(vault)
     if head:
         for name_, text in opened.heads().items():
-            typer.echo(f"{text}\t{name_}")
+            typer.echo(f"{text}\t{one_line(name_)}")
         return
     if since:
         _check_heads(opened, _lines(since))
@@ -276,16 +276,16 @@ def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
     unknown = 0
     for path in copies:
         stated = read_metadata(path) or {}
-        if "dataset" not in stated or "noise" not in stated:
+        if not {"dataset", "noise"} <= stated.keys():
             raise SourceError(
                 f"{path} has no metadata of Cornerwave, so its dataset and level are unknown"
             )
         id_, level = stated["dataset"], Level.of(noise=stated["noise"])
         if known := [d.name for d in datasets if d.knows(id_, level.noise)]:
-            typer.echo(f"{path}: known, {known[0]} at privacy {level.privacy:g}")
+            tell(f"{path}: known, {known[0]} at privacy {level.privacy:g}")
         else:
             unknown += 1
-            typer.echo(
+            tell(
                 f"{path}: NOT known, dataset {id_} at privacy {level.privacy:g}; if this "
                 "vault made it, the ledger has lost lines"
             )

@@ -13,9 +13,23 @@ import typer
 from cornerwave.errors import OutputError
 
 
+def one_line(text: str) -> str:
+    r"""Return text with control characters spelled out: names may come from foreign files.
+
+    >>> print(one_line("a\nb\x1b[2J"))
+    a\nb\x1b[2J
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def say(text: str) -> None:
     """Print a line on the error stream."""
-    typer.echo(text, err=True)
+    typer.echo(one_line(text), err=True)
+
+
+def tell(text: str) -> None:
+    """Print a line of results."""
+    typer.echo(one_line(text))
 
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -41,11 +55,11 @@ def print_table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, .
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left")
+    table = Table(title=Text(one_line(title)), title_justify="left")
     for column in header:
-        table.add_column(column)
+        table.add_column(Text(one_line(column)))
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(one_line(cell)) for cell in row))
     Console().print(table)
 
 

@@ -12,14 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.miner._metadata import LOG1P, UNKNOWN_BIAS, CopyColumn, warn_biased
-from cornerwave.table import Source, plain_type, to_floats, value_type
+from cornerwave.errors import ColumnError
+from cornerwave.miner._metadata import LOG1P, RANK, UNKNOWN_BIAS, CopyColumn, warn_biased
+from cornerwave.table import LOG1P_ENDS, Source, plain_type, to_floats, value_type
+
+LARGEST = 1e70
+"""Standard errors of variances need fourth powers, which no double holds beyond this."""
 
 ColumnLabels = Mapping[str, pa.Array]
 """The sorted labels of each category column."""
-
-LOG1P_ENDS = (float(np.nextafter(-1.0, 0.0)), 1e304)
-"""The range of a log1p copy: 1 + x does not fit in a double beyond it."""
 
 
 def column_blocks(
@@ -77,11 +78,22 @@ def find_labels(source: Source, columns: Sequence[CopyColumn]) -> dict[str, pa.A
 
 def _numbers(batch: pa.RecordBatch, column: CopyColumn, at_end: Counter[str]) -> Floats:
     values = to_floats(batch.column(column.name), column.name)
-    if column.transform != LOG1P:
+    if column.transform == RANK:
         return values
+    if column.transform != LOG1P:
+        return _bounded(values, column.name)
     low, high = LOG1P_ENDS
     at_end[column.name] += int(((values <= low) | (values >= high)).sum())
     return np.log1p(np.clip(values, low, high))
+
+
+def _bounded(values: Floats, name: str) -> Floats:
+    if (np.abs(values) > LARGEST).any():
+        raise ColumnError(
+            f"{name!r} holds values beyond {LARGEST:g}, whose fourth powers overflow; "
+            "divide them, or leave the column out"
+        )
+    return values
 
 
 def _codes(batch: pa.RecordBatch, name: str, labels: pa.Array) -> Ints:

@@ -9,7 +9,6 @@ The metadata is inside a Parquet or Arrow file, beside a CSV, or given by the re
 A field that it lacks has its default value.
 """
 
-import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +29,10 @@ from cornerwave.table import (
     METADATA_KEY,
     PERTURBED,
     Source,
+    check_metadata,
     is_number,
     open_source,
+    parse_metadata,
     read_metadata,
     type_named,
 )
@@ -74,12 +75,14 @@ class CopyColumn:
 def open_copy(what: Any, metadata: Metadata | None) -> tuple[Source, Metadata | None]:
     """Open a path or a frame; return it with its metadata, None if it has none."""
     path = Path(what) if isinstance(what, str | Path) else None
-    if metadata is None and path and path.is_file():
+    if metadata is not None:
+        metadata = check_metadata(metadata, "the copy")
+    elif path and path.is_file():
         metadata = read_metadata(path)
     is_csv = path is not None and path.name.lower().endswith((".csv", ".csv.gz"))
     source = open_source(what, _csv_types(metadata or {}) if is_csv else None)
     inside = (source.schema.metadata or {}).get(METADATA_KEY)
-    return source, metadata or (json.loads(inside) if inside else None)
+    return source, metadata or (parse_metadata(inside, source.name) if inside else None)
 
 
 def table_of(array: NDArray[Any], names: Sequence[str] | None) -> pa.Table:
@@ -158,7 +161,7 @@ def _csv_types(metadata: Metadata) -> dict[str, pa.DataType] | None:
 def _csv_type(known: Metadata) -> pa.DataType | None:
     if "type" not in known:
         return None
-    if known["role"] == PERTURBED and not known.get("rounded"):
+    if known.get("role") == PERTURBED and not known.get("rounded"):
         return pa.float64()
     type_ = type_named(known["type"])
     return pa.string() if type_ in (pa.large_string(), pa.string_view()) else type_

@@ -6,11 +6,9 @@
 `Copies` is made from the copies alone; nothing in it has seen the original.
 """
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -87,15 +85,15 @@ def copies_of(dataset: Dataset, progress: Progress = lambda rows: None) -> Copie
     """Make the copy at each level that is held once more, and look at it.
 
     The copies are made in one pass, which also checks that the table is the registered
-    one, into files that vanish at the end. The ledger stays as it is.
+    one, into files in the vault that vanish at the end. The ledger stays as it is.
     """
     if not dataset.levels:
         raise NoSuchRecipient(
             f"no copy of {dataset.name!r} has been released, so there is nothing to report; "
             "release a copy first"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        places = dataset.remake(Path(folder), progress=progress)
+    with dataset.work_folder() as folder:
+        places = dataset.remake(folder, progress=progress)
         return look([Copy.open(place) for place in places], shown_of(dataset))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cornerwave.arrays import Ints
+from cornerwave.arrays import Floats, Ints
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import OutputError, discreet
@@ -27,7 +27,7 @@ from cornerwave.pages._comparison import (
     look_behind,
     title_of,
 )
-from cornerwave.pages._tallies import Tally, most_frequent
+from cornerwave.pages._tallies import FEW, Tally, most_frequent, pooled
 from cornerwave.table import Progress, check_place, write_text
 
 ENDINGS = (".html", ".htm")
@@ -171,7 +171,8 @@ def _distributions(copies: Copies, original: Tally | None) -> str:
     marks = [("original", "original"), ("copy", "copy"), ("outline", "original, over a copy")]
     explained = kit.hint(
         "Share of the rows, in the same bins and to the same height in every panel. Missing "
-        "values and values beyond the axis are not shown."
+        f"values and values beyond the axis are not shown. Neighbouring bins with fewer than {FEW} "
+        "rows are drawn as one, at their mean height."
     )
     tallies = _tallies(copies, original)
     parts = [_histogram(copies, original, name) for name in copies.axes]
@@ -184,7 +185,7 @@ def _distributions(copies: Copies, original: Tally | None) -> str:
 def _histogram(copies: Copies, original: Tally | None, name: str) -> str:
     column, axis = copies.axes[name]
     title = title_of(column)
-    panels = _panels(copies, original, lambda tally: tally.numbers[name])
+    panels = _panels(copies, original, lambda tally: pooled(tally.numbers[name]))
     unit = copies.shown.units.get(name)
     chart = charts.histograms(panels, axis, unit, f"Histograms of {title}")
     return kit.subsection(title, kit.scrolling(chart))
@@ -207,7 +208,9 @@ def _bars(copies: Copies, original: Tally | None, name: str, tallies: Sequence[T
     return kit.subsection(name, kit.scrolling(chart))
 
 
-def _panels(copies: Copies, original: Tally | None, counts: Callable[[Tally], Ints]) -> list[Panel]:
+def _panels(
+    copies: Copies, original: Tally | None, counts: Callable[[Tally], Floats | Ints]
+) -> list[Panel]:
     """Return a panel per copy, after the original's if it is given."""
     panels = [
         Panel(named(level), counts(tally) / max(tally.rows, 1))
@@ -245,8 +248,8 @@ def _recovered(coalitions: Sequence[Coalition], names: Sequence[str], html: str 
 
 
 def _shares(each: Coalition) -> tuple[float, ...]:
-    pooled = each.best_privacy, each.joint_privacy, each.gain
-    return *pooled, each.independent_privacy, each.independent_gain
+    together = each.best_privacy, each.joint_privacy, each.gain
+    return *together, each.independent_privacy, each.independent_gain
 
 
 def _coalition_row(each: Coalition, name: str) -> ShareRow:

@@ -24,7 +24,7 @@ SAMPLE = 1 << 14
 """Rows of a copy that its quantiles are taken from."""
 
 FEW = 5
-"""A label that fewer rows hold is not shown: it may identify a person."""
+"""A label or a bin that fewer rows hold is not shown by itself: it may identify a person."""
 MOST_LABELS = 10
 
 
@@ -148,6 +148,33 @@ def frequent(tallies: Sequence[Tally], name: str) -> list[int]:
 
 
 def most_frequent(tallies: Sequence[Tally], name: str) -> list[int]:
-    """Return the places of the labels to show, most frequent first."""
+    """Return the places of the labels to show, most frequent first, with no few rows left."""
     held = np.sum([table.labels[name] for table in tallies], axis=0)
-    return sorted(frequent(tallies, name), key=lambda i: (-held[i], i))[:MOST_LABELS]
+    places = sorted(frequent(tallies, name), key=lambda i: (-held[i], i))[:MOST_LABELS]
+    while places and any(0 < _left(table, name, places) < FEW for table in tallies):
+        places.pop()
+    return places
+
+
+def _left(table: Tally, name: str, places: list[int]) -> int:
+    """Return how many rows hold none of these labels."""
+    return table.rows - int(table.labels[name][places].sum())
+
+
+def pooled(counts: Ints) -> Floats:
+    """Return the mean count over stretches of bins that hold at least FEW rows each.
+
+    >>> pooled(np.array([1, 0, 5, 9, 2])).tolist(), pooled(np.array([0, 4])).tolist()
+    ([2.0, 2.0, 2.0, 5.5, 5.5], [0.0, 0.0])
+    """
+    starts, held = [0], 0
+    for place, count in enumerate(counts.tolist(), start=1):
+        held += count
+        if held >= FEW:
+            starts.append(place)
+            held = 0
+    if len(starts) == 1:
+        return np.zeros(len(counts))
+    starts[-1:] = []  # what is left at the end goes to the last stretch
+    lengths = np.diff([*starts, len(counts)])
+    return np.repeat(np.add.reduceat(counts, starts) / lengths, lengths)

@@ -5,7 +5,8 @@ is_number, is_text, ...   what a column's type says; to_floats: any number as fl
 Choices, decide, Schema   what happens to each column
 read_choices, read_batch  the owner's files: choices for columns, copies to release
 Finish                    rounding and clipping after the noise
-CopyFile, read_metadata   a copy appears whole or not at all, in the format of its ending
+CopyFile                  a copy appears whole or not at all, in the format of its ending
+read_metadata             what a copy says about itself, checked before anybody relies on it
 """
 
 from cornerwave.table._categories import Categories, freeze_categories
@@ -14,14 +15,11 @@ from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chu
 from cornerwave.table._fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, key_ids
 from cornerwave.table._finish import Finish
 from cornerwave.table._outputs import (
-    METADATA_KEY,
     CopyFile,
     check_output,
     check_place,
-    metadata_path,
     parquet_settings,
     plain_schema,
-    read_metadata,
     write_text,
 )
 from cornerwave.table._rare import (
@@ -32,7 +30,15 @@ from cornerwave.table._rare import (
     check_number,
     identifies,
 )
-from cornerwave.table._scale import Knots, Scale, Thinned, interpolate, quantiles, rank_scale
+from cornerwave.table._scale import (
+    LOG1P_ENDS,
+    Knots,
+    Scale,
+    Thinned,
+    interpolate,
+    quantiles,
+    rank_scale,
+)
 from cornerwave.table._schema import (
     CATEGORY,
     KEEP_ORDER,
@@ -60,6 +66,13 @@ from cornerwave.table._sources import (
     open_source,
     silent,
 )
+from cornerwave.table._told import (
+    METADATA_KEY,
+    check_metadata,
+    metadata_path,
+    parse_metadata,
+    read_metadata,
+)
 from cornerwave.table._toml_files import read_batch, read_choices
 from cornerwave.table._types import (
     DAYS,
@@ -80,6 +93,7 @@ __all__ = [
     "KEEP_ORDER",
     "KEPT",
     "KEY",
+    "LOG1P_ENDS",
     "MARGINAL",
     "METADATA_KEY",
     "MISSING_BITS",
@@ -106,6 +120,7 @@ __all__ = [
     "bits_of_floats",
     "cases",
     "check_identifying",
+    "check_metadata",
     "check_number",
     "check_output",
     "check_place",
@@ -126,6 +141,7 @@ __all__ = [
     "open_source",
     "order_of",
     "parquet_settings",
+    "parse_metadata",
     "plain_schema",
     "plain_type",
     "quantiles",

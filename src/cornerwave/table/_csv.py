@@ -8,8 +8,10 @@ not even a name where it may be one.
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,37 +72,40 @@ class CsvFile:
     def _batches(
         self, columns: Sequence[str], nulls: Mapping[str, Any]
     ) -> Iterator[pa.RecordBatch]:
-        broken: list[int] = []
-
-        def on_invalid_row(row: Any) -> str:
-            broken.append(row.number)
-            return "error"
-
         try:
             yield from pacsv.open_csv(
                 self.path,
                 read_options=pacsv.ReadOptions(block_size=CSV_BLOCK_BYTES, use_threads=False),
                 parse_options=pacsv.ParseOptions(
-                    newlines_in_values=True,
-                    invalid_row_handler=on_invalid_row,
-                    ignore_empty_lines=not self.is_single,
+                    newlines_in_values=True, ignore_empty_lines=not self.is_single
                 ),
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict(self.types), include_columns=list(columns), **nulls
                 ),
             )
         except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise SourceError(_fault(self.path, broken, str(error))) from None
+            raise SourceError(_fault(self.path, str(error))) from None
 
 
 def _names(path: Path) -> list[str]:
     # A broken line is reported, with its number, by the pass that reads them all.
     lenient = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
     try:
-        with pacsv.open_csv(path, parse_options=lenient) as csv:
+        with _unheard(), pacsv.open_csv(path, parse_options=lenient) as csv:
             return list(csv.schema.names)
-    except pa.ArrowException:
+    except (pa.ArrowException, UnicodeDecodeError):
         raise SourceError(f"{path.name} is empty, malformed or not UTF-8 text") from None
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Do not print that Arrow could not decode a broken line for its handler."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
 
 
 def _inferred(text: CsvFile) -> CsvFile:
@@ -165,12 +170,12 @@ def _separated(file: str, separator: str) -> str:
     )
 
 
-def _fault(path: Path, broken: list[int], text: str) -> str:
+def _fault(path: Path, text: str) -> str:
     """Say what is wrong with a file, without Arrow's own words, which quote cells."""
-    if broken:
+    if broken := re.match(r"CSV parse error: Row #(\d+): Expected \d+ columns", text):
         if separator := _separator_of(_names(path)):
             return _separated(path.name, separator)
-        where = f"{path.name}: record {broken[0]}, counting the header"
+        where = f"{path.name}: record {broken[1]}, counting the header"
         return f"{where}, has more or fewer fields than the header"
     if "UTF8" in text or "utf-8" in text:
         return f"{path.name} is not UTF-8 text; convert it first (for example with iconv)"

@@ -28,14 +28,17 @@ MISSING_BITS = np.uint64(0x7FF8_0000_0000_0000)  # every NaN, whatever its paylo
 
 
 def key_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
-    """Return the row ids of a key column; raise ColumnError if one is missing."""
-    if pa.types.is_dictionary(keys.type):
-        keys = keys.dictionary_decode()  # the list of values may hold a missing one
+    """Return the row ids of a key column; raise ColumnError if one is missing or has no text."""
+    if pa.types.is_dictionary(keys.type):  # where a missing value may be one of the values
+        keys = keys.dictionary_decode()
     if keys.null_count:
         raise ColumnError(
             f"the key column {name!r} has {keys.null_count} missing values; every row needs its key"
         )
-    return hash_texts(keys, secret)
+    try:
+        return hash_texts(keys, secret)
+    except pa.ArrowException:
+        raise ColumnError(f"{name!r}: a column of type {keys.type} cannot be the key") from None
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,10 @@ import pyarrow.csv as pacsv
 import pyarrow.ipc as paipc
 import pyarrow.parquet as papq
 
-from cornerwave.errors import OutputError, OutputExists, SourceError
+from cornerwave.errors import OutputError, OutputExists
 from cornerwave.table._sources import format_of
+from cornerwave.table._told import METADATA_KEY, metadata_path
 from cornerwave.table._types import plain_type
-
-METADATA_KEY = b"cornerwave"
 
 
 class CopyFile:
@@ -115,38 +114,6 @@ def write_text(path: Path, text: str) -> None:
     with _writing(path):
         _remove_leftovers(path)
         _write_whole(path, text, beside=path)
-
-
-def metadata_path(path: Path) -> Path:
-    """Return the file with the metadata of a CSV copy."""
-    return path.with_name(path.name + ".meta.json")
-
-
-def read_metadata(path: Path) -> dict[str, Any] | None:
-    """Return what a copy says about itself; None if it says nothing.
-
-    Raises SourceError if the copy, or what it says, cannot be read.
-    """
-    try:
-        text = _metadata_text(path)
-        return dict(json.loads(text)) if text else None
-    except OSError as error:
-        reason = error.strerror or "it is damaged"
-        raise SourceError(f"{path.name} cannot be read: {reason}") from None
-    except (pa.ArrowException, ValueError, TypeError, RecursionError):
-        raise SourceError(f"{path.name} or its metadata is damaged") from None
-
-
-def _metadata_text(path: Path) -> bytes | None:
-    format_ = format_of(path)
-    if format_ == "parquet":
-        return (papq.read_schema(path).metadata or {}).get(METADATA_KEY)
-    if format_ == "arrow":
-        with pa.memory_map(str(path)) as file:
-            return (paipc.open_file(file).schema.metadata or {}).get(METADATA_KEY)
-    path.stat()  # a CSV's metadata lies beside it, but the copy must be there
-    beside = metadata_path(path)
-    return beside.read_bytes() if beside.is_file() else None
 
 
 # --- the formats ------------------------------------------------------------------------

@@ -37,6 +37,9 @@ Knots = tuple[tuple[float, float], ...]
 FAR = 1e6
 """A score beyond the reach of any noise."""
 
+LOG1P_ENDS = (float(np.nextafter(-1.0, 0.0)), 1e304)
+"""The range of a log1p copy: 1 + x is 0 below it, and does not fit in a double beyond it."""
+
 RISE = 2.0**-10
 """On the way back a level stretch of values rises so far towards its neighbours, and the
 ends rise on with this share of their slope."""

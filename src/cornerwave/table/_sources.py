@@ -3,6 +3,10 @@
 Files are read in groups of a fixed number of rows, so that a table larger than memory
 needs little of it, and so that the rows of a group, and with them the bytes of a copy,
 do not depend on how the file was cut. An error names a column or a line, never a cell.
+
+Nothing that comes from outside is trusted: one wrong offset in an Arrow buffer would be read
+as an address. So every batch is validated in full, offsets, indices and UTF-8, before anything
+looks into it, and no file is mapped into memory: a file that shrinks would kill the process.
 """
 
 import os
@@ -82,8 +86,10 @@ class Source:
         """Yield the named columns, batch by batch; raise SourceError if they cannot be read."""
         if missing := [name for name in columns if name not in self.schema.names]:
             raise ColumnError(f"the table has no column {', '.join(map(repr, missing))}")
-        with _reading(self.name):
-            yield from self.open(columns)
+        with _reading(self.name, _DAMAGED if self.path else "it is damaged"):
+            for batch in self.open(columns):
+                batch.validate(full=True)
+                yield batch
 
     def groups(self, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
         """Yield tables of exactly `rows` rows, the last one of what is left."""
@@ -135,16 +141,17 @@ def _open_file(path: Path, types: Types | None) -> Source:
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
+def _reading(name: str, damaged: str | None = None) -> Iterator[None]:
     """Report a file that cannot be read, in our own words: those of libraries quote cells."""
+    damaged = damaged or _DAMAGED
     try:
         yield
     except OSError as error:
         # errors of the system have a number, those of Arrow have none
-        reason = os.strerror(error.errno) if error.errno else _DAMAGED
+        reason = os.strerror(error.errno) if error.errno else damaged
         raise SourceError(f"{name} cannot be read: {reason}") from None
     except (pa.ArrowException, UnicodeDecodeError, EOFError):
-        raise SourceError(f"{name} cannot be read: {_DAMAGED}") from None
+        raise SourceError(f"{name} cannot be read: {damaged}") from None
 
 
 _DAMAGED = "it is damaged, or not the kind of file that its ending says"
@@ -154,13 +161,18 @@ _DAMAGED = "it is damaged, or not the kind of file that its ending says"
 
 def _open_arrow(path: Path) -> Source:
     def read(columns: Sequence[str]) -> Batches:
-        with pa.memory_map(str(path)) as content:
+        with pa.OSFile(str(path)) as content:
             file = pa.ipc.open_file(content)
             for index in range(file.num_record_batches):
                 yield file.get_batch(index).select(list(columns))
 
-    with pa.memory_map(str(path)) as content:
-        return Source(pa.ipc.open_file(content).schema, read, path)
+    return Source(arrow_schema(path), read, path)
+
+
+def arrow_schema(path: Path) -> pa.Schema:
+    """Return the columns and the metadata of an Arrow file."""
+    with pa.OSFile(str(path)) as content:
+        return pa.ipc.open_file(content).schema
 
 
 def _open_frame(frame: Any) -> Source:

@@ -91,6 +91,8 @@ def _parsed(path: Path, error: type[CornerwaveError]) -> dict[str, Any]:
         raise error(f"{path} cannot be read") from None
     except tomllib.TOMLDecodeError as fault:
         raise error(f"{path.name} is not TOML: {fault}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists
+        raise error(f"{path.name} cannot be read: a value is too long or too deep") from None
 
 
 def _tables(

@@ -100,6 +100,8 @@ def to_floats(array: pa.Array, name: str) -> Floats:
 
     Raises ColumnError for another type, an infinite value or a whole number beyond 2^53.
     """
+    if not is_number(array.type):
+        raise ColumnError(f"{name!r} holds no numbers: its type is {array.type}")
     if _types.is_dictionary(array.type):
         array = array.dictionary_decode()
     # -0.0 and 0.0 are one value; adding 0.0 gives them one bit pattern

@@ -5,6 +5,7 @@
     Entry     a registered dataset
     Holding   a copy that a recipient holds, with everything that made its bytes
     check_address    whether a ledger can lie there, in PostgreSQL
+    work_folder, remove_leftovers    where copies for the owner alone are made, and cleaned up
 
 Behind them:
 
@@ -13,10 +14,12 @@ Behind them:
     _chain.py       lines under one HMAC chain per dataset
     _database.py    the tables, and what both databases have in common
     _sqlite.py, _postgresql.py    opening, locking, refusing planted objects, errors
+    _work.py        private folders, locked while their process lives
 """
 
 from cornerwave.vault._key import Key
 from cornerwave.vault._ledger import Entry, Holding, Ledger
 from cornerwave.vault._postgresql import check_address
+from cornerwave.vault._work import remove_leftovers, work_folder
 
-__all__ = ["Entry", "Holding", "Key", "Ledger", "check_address"]
+__all__ = ["Entry", "Holding", "Key", "Ledger", "check_address", "remove_leftovers", "work_folder"]

@@ -1,0 +1,53 @@
+"""Many attempts: in this process, or in children whose deaths are seen."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.fuzz.attempts import Tried, attempt
+
+SECONDS_PER_BATCH = 300
+DIED = -1
+
+
+def here(world: Path, folder: Path, kind: str, numbers: Iterable[int]) -> list[Tried]:
+    """Make attempts in this process."""
+    return [attempt(world, folder, kind, number) for number in numbers]
+
+
+def in_children(
+    world: Path, kinds: Sequence[str], numbers: range, *, seconds: float = SECONDS_PER_BATCH
+) -> list[Tried]:
+    """Make attempts of each kind in a child, and from where it died in another one."""
+    wanted = [f"{kind}:{number}" for kind in kinds for number in numbers]
+    tried: list[Tried] = []
+    while len(tried) < len(wanted):
+        tried += _child(world, wanted[len(tried) :], seconds)
+    return tried
+
+
+def _child(world: Path, wanted: Sequence[str], seconds: float) -> list[Tried]:
+    """Return the attempts that a child made; the last one may have been fatal."""
+    command = [sys.executable, "-m", "tests.fuzz.child", str(world), *wanted]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+        ending, out = f"died with {done.returncode}\n{done.stderr[-2000:]}", done.stdout
+    except subprocess.TimeoutExpired as late:
+        ending, out = f"took more than {seconds} seconds", _text(late.stdout)
+    tried = [Tried(**json.loads(line)) for line in out.splitlines() if line.endswith("}")]
+    if len(tried) < len(wanted):
+        fatal = wanted[len(tried)]
+        tried.append(Tried(int(fatal.split(":")[1]), fatal, DIED, ending))
+    return tried
+
+
+def fresh(world: Path, folder: Path) -> Path:
+    """Return a copy of the world."""
+    return Path(shutil.copytree(world, folder))
+
+
+def _text(output: bytes | str | None) -> str:
+    return output.decode() if isinstance(output, bytes) else output or ""
