@@ -2,13 +2,14 @@
 
 import hashlib
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave import Vault
+from cornerwave import Vault, cli
 from cornerwave.audit import audit, findings, verdict
 from cornerwave.demo import people
 from cornerwave.engines import _shuffle
@@ -191,6 +192,32 @@ def test_a_draft_says_what_the_order_tells(by_wage):
     assert "order =" not in draft(inspect(open_source(mixed)))
 
 
+def test_a_draft_can_be_registered_and_says_the_choice(tmp_path, by_wage, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    papq.write_table(by_wage, "people.parquet")
+
+    def run(*words):
+        monkeypatch.setattr("sys.argv", ["cornerwave", *words])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return end.value.code, capsys.readouterr().err
+
+    run("init")
+    code, said = run("register", "people", "people.parquet")
+    assert code == 2
+    assert "(--shuffle, --keep-order)" in said
+    assert run("inspect", "people.parquet", "--out", "schema.toml")[0] == 0
+    code, said = run("register", "people", "people.parquet", "--schema", "schema.toml")
+    assert code == 0
+    assert "shuffled, the same in every copy" in said
+    Path("schema.toml").write_text(
+        Path("schema.toml").read_text().replace('order = "shuffle"', 'order = "sorted"')
+    )
+    code, said = run("register", "people", "people.parquet", "--schema", "schema.toml")
+    assert code == 2
+    assert "order must be shuffle or keep" in said
+
+
 # --- attack and defence -------------------------------------------------------------------
 
 
@@ -231,9 +258,7 @@ def test_isotonic_regression_recovers_a_sorted_column_unless_it_is_shuffled(tmp_
 @pytest.fixture(scope="module")
 def shuffled(by_wage, tmp_path_factory):
     folder = tmp_path_factory.mktemp("shuffled")
-    numbered = by_wage.append_column(
-        "id", pa.array(np.random.default_rng(6).permutation(ROWS)[:, None].ravel())
-    )
+    numbered = by_wage.append_column("id", pa.array(np.random.default_rng(6).permutation(ROWS)))
     dataset = Vault.create(folder / "vault").register("people", numbered, keep=["id"], shuffle=True)
     return dataset, numbered
 
@@ -290,9 +315,7 @@ def test_rows_wait_in_a_file_without_a_name_and_in_little_memory(tmp_path, monke
     rows = 200_000
     table = pa.table({"x": np.sort(np.random.default_rng(9).normal(size=rows))})
     papq.write_table(table, tmp_path / "x.parquet", row_group_size=1 << 14)
-    dataset = Vault.create(tmp_path / "vault").register(
-        "x", tmp_path / "x.parquet", keep_order=False, shuffle=True
-    )
+    dataset = Vault.create(tmp_path / "vault").register("x", tmp_path / "x.parquet", shuffle=True)
     monkeypatch.setattr(_shuffle, "BUCKET_CELLS", 1 << 12)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
