@@ -279,7 +279,7 @@ class TestReports:
         for metadata, says in (
             ("{}", "no metadata"),
             ('{"dataset": "x"}', "no metadata"),
-            ('{"dataset": "x", "noise": "much"}', "noise must be a number"),
+            ('{"dataset": "x", "noise": "much"}', "'noise' must be a finite number"),
             ("[" * 100_000, "damaged"),
         ):
             (tmp_path / "a.csv.meta.json").write_text(metadata)

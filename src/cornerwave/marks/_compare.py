@@ -89,7 +89,7 @@ def _crossing(
     below = min(one.below, two.below)
     singles = [sketch.ones[sketch.ones <= below] for sketch in (one, two)]
     doubles = [sketch.twos[sketch.twos <= below] for sketch in (one, two)]
-    crossing = len(np.intersect1d(singles[0], singles[1]))
+    crossing = _common(singles[0], singles[1])
     share = crossing / max(min(map(len, singles)), 1)
     if share < least:
         return None
@@ -101,6 +101,14 @@ def _crossing(
     q = max(2 * part * (1 - part), clump)
     beyond = _log_tail(crossing, crossing + within, q) < LOG_CHANCE
     return share if beyond else None
+
+
+def _common(one: Words, two: Words) -> int:
+    """Return how many ascending, distinct hashes two sketches share."""
+    if not len(one):
+        return 0
+    places = np.minimum(np.searchsorted(one, two), len(one) - 1)
+    return int(np.count_nonzero(one[places] == two))
 
 
 def _same_cells(
