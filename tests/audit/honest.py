@@ -91,6 +91,20 @@ def small(folder: Path, seed: int) -> Made:
     return released(folder, seed, "parquet", {"round": ["age"]}, rows=150)
 
 
+def finished_apart(folder: Path, seed: int) -> Made:
+    """The same level as it is and rounded, beside another."""
+    table = table_of(ROWS, seed).select(["age", "wage", "height"])
+    folder.mkdir(parents=True)
+    dataset = known_dataset(folder, table, number=seed + 1)
+    whole = {"round": ["age", "wage"]}
+    copies = [(1.0, {}), (1.0, whole), (4.0, whole)]
+    paths = [
+        dataset.release(to="r", noise=v, **finish).write(folder / f"{place}.parquet")
+        for place, (v, finish) in enumerate(copies)
+    ]
+    return table, paths
+
+
 def foreign(X: np.ndarray, seed: int) -> list[np.ndarray]:
     """The corner wave in plain float64, without our grid."""
     rng = np.random.default_rng([seed, 5])
@@ -105,14 +119,18 @@ def foreign(X: np.ndarray, seed: int) -> list[np.ndarray]:
     return copies
 
 
-def of_arrays(make: Callable[[int], np.ndarray], digits: int | None = None) -> Any:
-    """Copies of an array by others, perhaps rounded to some decimals."""
+def of_arrays(
+    make: Callable[[int], np.ndarray], digits: int | None = None, *, single: bool = False
+) -> Any:
+    """Copies of an array by others, perhaps rounded to some decimals, or to single precision."""
 
     def made(folder: Path, seed: int) -> Made:
         X = make(seed)
         copies = foreign(X, seed)
         if digits is not None:
             copies = [np.round(copy, digits) for copy in copies]
+        if single:
+            copies = [copy.astype(np.float32) for copy in copies]
         return named(X), [named(copy) for copy in copies]
 
     return made
@@ -160,6 +178,7 @@ KINDS: dict[str, Callable[[Path, int], Made]] = {
     "hidden": hidden,
     "scales": on_scales,
     "small": small,
+    "finished apart": finished_apart,
     "ours skewed": ours("skewed"),
     "ours discrete": ours("discrete"),
     "foreign": of_arrays(lambda seed: releases.gaussian(ROWS, seed)),
@@ -171,5 +190,6 @@ KINDS: dict[str, Callable[[Path, int], Made]] = {
     "foreign, two values": of_arrays(few),
     "foreign, two decimals": of_arrays(lambda seed: releases.gaussian(ROWS, seed), 2),
     "foreign, whole": of_arrays(lambda seed: 4 * releases.gaussian(ROWS, seed), 0),
+    "foreign, single precision": of_arrays(wide, single=True),
     "foreign, coarse": of_arrays(lambda seed: releases.gaussian(ROWS, seed), 0),
 }

@@ -96,14 +96,26 @@ def scales_of(values: Floats, most: float) -> list[float]:
 
 
 def _binary_grid(values: Floats) -> float:
-    """Return the largest power of two that all values are multiples of; 0 for zeros."""
+    """Return the largest power of two that all values are multiples of; 0 for zeros.
+
+    If large values lie on a coarser grid than small ones, as in single precision, return
+    what is coarse enough for both.
+    """
     held = values[values != 0]
     if not len(held):
         return 0.0
-    mantissa, exponent = np.frexp(held)
+    lowest = _lowest_bits(held)
+    size = np.abs(held)
+    coarser = float(lowest[size >= np.median(size)].min())
+    return coarser * CELLS if coarser > lowest.min() else coarser
+
+
+def _lowest_bits(values: Floats) -> Floats:
+    """Return the value of the lowest bit that is set in each value."""
+    mantissa, exponent = np.frexp(values)
     whole = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
-    lowest = whole & -whole  # the lowest bit that is set
-    return float(np.ldexp(lowest.astype(np.float64), exponent - 53).min())
+    lowest = (whole & -whole).astype(np.float64)
+    return np.asarray(np.ldexp(lowest, exponent - 53))
 
 
 def _decimal_grid(values: Floats, most: float, largest: float) -> float:
