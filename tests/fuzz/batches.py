@@ -11,6 +11,7 @@ from tests.fuzz.attempts import Tried, attempt
 
 SECONDS_PER_BATCH = 300
 DIED = -1
+ROOT = Path(__file__).parents[2]
 
 
 def here(world: Path, folder: Path, kind: str, numbers: Iterable[int]) -> list[Tried]:
@@ -33,7 +34,7 @@ def _child(world: Path, wanted: Sequence[str], seconds: float) -> list[Tried]:
     """Return the attempts that a child made; the last one may have been fatal."""
     command = [sys.executable, "-m", "tests.fuzz.child", str(world), *wanted]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=ROOT)
         ending, out = f"died with {done.returncode}\n{done.stderr[-2000:]}", done.stdout
     except subprocess.TimeoutExpired as late:
         ending, out = f"took more than {seconds} seconds", _text(late.stdout)
