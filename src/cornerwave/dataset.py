@@ -182,7 +182,7 @@ class Dataset:
         level = hidden.level_of(asked.thousandths)
         if level is None:
             worst = hidden.worst
-            teller, share = hidden.tellers.get(worst, ("a kept column", 1.0))
+            teller, share = hidden.bounds.get(worst, ("what copies show without noise", 1.0))
             raise LevelError(
                 f"privacy {asked.share:g} cannot be reached: {teller!r} tells {share:.0%} of "
                 f"{worst!r} whatever the noise. The highest is {hidden.highest:g}; drop or "

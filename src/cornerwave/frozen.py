@@ -222,6 +222,7 @@ def _hidden(kept: Mapping[str, Any]) -> Hidden:
             Remedy(each["action"], tuple(each["columns"]), each["needed"])
             for each in kept["remedies"]
         ),
+        bounds={name: (shown, share) for name, (shown, share) in kept["bounds"].items()},
     )
 
 

@@ -18,7 +18,7 @@ noisier copy is a better one with more noise on top. For numbers alone it is v/(
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -75,13 +75,15 @@ class Hidden:
     `shares[column]` are the shares of its variance that copies at privacy 0.01, 0.02, ... of
     the lattice hide; `needed[p - 1]` is the least level, in thousandths, at which p thousandths
     of every column are hidden, 0 if there is none; `tellers[column]` is the other column that
-    tells most about it, and the share of its variance that this one tells without noise.
+    tells most about it, and the share of its variance that this one tells without noise;
+    `bounds` is the same among what copies show without noise: kept columns and gaps.
     """
 
     shares: Mapping[str, tuple[float, ...]]
     needed: tuple[int, ...]
     tellers: Mapping[str, tuple[str, float]]
     remedies: tuple[Remedy, ...] = ()
+    bounds: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
     def at(self, level: Level) -> dict[str, float]:
         """Return what a copy at a level of the lattice hides of each column, at least."""
@@ -123,6 +125,7 @@ def measure_hidden(coordinates: Sequence[Coordinate], excess: Floats) -> Hidden:
         shares={name: tuple(np.round(known[9::10], 4).tolist()) for name, known in found.items()},
         needed=needed,
         tellers=system.tellers(),
+        bounds=system.tellers(shown=True),
         remedies=tuple(_remedies(system, needed)),
     )
 
@@ -253,12 +256,14 @@ class _System:
                 shares[other] = float(self.weight[own] @ told / whole)
         return shares
 
-    def tellers(self) -> dict[str, tuple[str, float]]:
-        """Return for each perturbed or refreshed column which other tells most about it."""
+    def tellers(self, *, shown: bool = False) -> dict[str, tuple[str, float]]:
+        """Return for each hidden column which other, of all or of those shown, tells most of it."""
         found = {}
+        known = {c for c, b in zip(self.columns, self.blocks, strict=True) if b == KEPT}
         hidden = [c for c, b in zip(self.columns, self.blocks, strict=True) if b != KEPT]
         for name in dict.fromkeys(hidden):
-            if shares := self.told_by(name):
+            shares = {c: s for c, s in self.told_by(name).items() if not shown or c in known}
+            if shares:
                 teller = max(shares, key=lambda other: shares[other])
                 found[name] = (teller, round(shares[teller], 4))
         return found

@@ -63,7 +63,7 @@ def _released(columns: dict[str, np.ndarray], folder: Path) -> Copy:
         together=[["left", "right"]],
         min_count=MIN_COUNT,
     )
-    return Copy.open(dataset.release(to="partner", privacy=0.5).write(folder / "copy.parquet"))
+    return Copy.open(dataset.release(to="partner", noise=1.0).write(folder / "copy.parquet"))
 
 
 def _pooled(many: np.ndarray) -> np.ndarray:
@@ -169,7 +169,7 @@ def _texts() -> pa.Table:
 
 def test_a_csv_tells_the_same_as_a_parquet_file(tmp_path: Path) -> None:
     dataset = Vault.create(tmp_path / "vault").register("t", _texts(), categorical=["n"])
-    release = dataset.release(to="partner", privacy=0.5)
+    release = dataset.release(to="partner", noise=1.0)
     told = [Copy.open(release.write(tmp_path / f"c.{end}")) for end in ("parquet", "csv", "csv.gz")]
     for name in ("code", "n"):
         whole, *others = [copy.frequencies(name) for copy in told]

@@ -34,7 +34,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
         "people", _table()[0], together=[["a", "b"]], uniform=["c"], transform={"wage": "log1p"}
     )
     path: Path = folder / "copy.parquet"
-    dataset.release(to="partner", privacy=0.5, round=["age"]).write(path)
+    dataset.release(to="partner", noise=1.0, round=["age"]).write(path)
     return Copy.open(path)
 
 

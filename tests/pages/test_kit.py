@@ -114,7 +114,7 @@ def test_names_that_do_not_fit_are_shortened_and_told_in_full() -> None:
     name = "University of Applied Sciences and Arts"
     chart = share_chart([ShareRow(name, words="no gain")], "one")
     assert f"<title>{name}</title>" in chart
-    assert "University o…ces and Arts<" in chart
+    assert re.search(r"University[\w ]*…[\w ]*and Arts<", chart)
 
 
 def test_dots_that_overlap_share_a_number() -> None:

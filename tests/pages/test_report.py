@@ -233,7 +233,10 @@ def test_coalitions_gain_nothing_and_independent_noise_would(original: Original)
     assert len(by_members) == 7  # three alone, three pairs, and all
     pair = next(c for members, c in by_members.items() if set(members) == set(RECIPIENTS[1:]))
     assert pair.joint_privacy == 0.5
-    assert pair.independent_privacy == pytest.approx(1 / 3)
+    # two copies at noise v, had it been independent: 1 / (1 + 2 / v)
+    noise = [level.noise for _, level in pair.members]
+    assert pair.independent_privacy == pytest.approx(1 / (1 + sum(1 / v for v in noise)))
+    assert pair.independent_privacy < pair.joint_privacy - 0.1
 
 
 @pytest.mark.parametrize(
@@ -327,7 +330,7 @@ def test_no_few_rows_are_left_under_other(tmp_path: Path, vault: Vault) -> None:
     """Two rows are missing: the rarest value that is frequent enough joins them."""
     city = ["Ulm"] * 60 + ["Bonn"] * 30 + ["Jena"] * 8 + [None] * 2
     dataset = vault.register("towns", pa.table({"x": np.arange(100.0), "city": city}))
-    dataset.release(to="one", privacy=0.001).to_arrow()
+    dataset.release(to="one", noise=1 / 999).to_arrow()
     page = write_report(dataset, tmp_path / "towns.html").read_text(encoding="utf-8")
     original = page.split('aria-label="Frequencies of city"')[1].split("privacy 0.001")[0]
     assert re.findall(r"[\d.]+%", original) == ["60.0%", "30.0%", "10.0%"]

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from cornerwave.errors import ColumnError, LevelError
-from cornerwave.levels import Level
+from cornerwave.levels import Level, Privacy
 from cornerwave.table import Choices, read_batch, read_choices
 
 COLUMNS = ["a", "b", "c", "d", "e"]
@@ -158,7 +158,7 @@ def batch(tmp_path, text):
 
 def test_copies_with_their_levels_and_files(tmp_path):
     assert batch(tmp_path, BATCH) == [
-        ("ann", Level(1.0), None),
+        ("ann", Privacy(0.5), None),
         ("bob", Level(4.0), tmp_path / "bob.arrow"),
     ]
 
