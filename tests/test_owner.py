@@ -700,3 +700,9 @@ class TestAgain:
         assert dataset.knows(stated["dataset"], stated["noise"])
         assert not dataset.knows(stated["dataset"], 4.0)
         assert not dataset.knows("00" * 16, stated["noise"])
+
+
+def test_a_file_name_with_a_nul_is_refused(vault: Vault, tmp_path: Path) -> None:
+    dataset = vault.register("x", pa.table({"x": [1.0, 2.0, 4.0]}))
+    with pytest.raises(OutputError, match="NUL"):
+        dataset.release(to="a", privacy=0.5).write(tmp_path / "a\0.csv")

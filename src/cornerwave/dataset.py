@@ -367,7 +367,9 @@ def _write(
 
 
 def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
-    """Raise OutputError if two copies would meet in one file, or one in the source."""
+    """Raise OutputError if two copies would meet in one file, one in the source or one nowhere."""
+    for path in paths:
+        format_of(path)
     places = {path.resolve() for path in paths}
     if len(places) < len(paths):
         raise OutputError("two copies would be written to one file; name a file for each")

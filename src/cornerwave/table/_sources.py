@@ -53,12 +53,14 @@ def silent(_rows: int) -> None:
 
 
 def format_of(path: str | Path) -> str:
-    """Return the format of a file by its ending. Raises OutputError for any other ending.
+    """Return the format of a file by its ending. Raises OutputError for what cannot be one.
 
     >>> format_of("copy.CSV.gz"), format_of("copy.feather")
     ('csv.gz', 'arrow')
     """
     name = Path(path).name
+    if "\0" in str(path):
+        raise OutputError("the name of a file cannot hold a NUL character")
     for ending, format_ in FORMATS.items():
         if name.lower().endswith(ending):
             return format_
