@@ -191,3 +191,8 @@ def test_values_that_stand_apart_are_of_their_own_type():
     assert is_text(pa.dictionary(pa.int8(), pa.large_string()))
     assert not is_text(pa.dictionary(pa.int8(), pa.int64()))
     assert plain_type(pa.dictionary(pa.int8(), pa.date32())) == pa.date32()
+
+
+def test_a_signalling_nan_is_missing():
+    bits = np.array([0x7FF0000000000001, 0x3FF0000000000000], dtype=np.uint64)
+    assert np.isnan(to_floats(pa.array(bits.view(np.float64)), "x")).tolist() == [True, False]

@@ -105,7 +105,8 @@ def to_floats(array: pa.Array, name: str) -> Floats:
     if _types.is_dictionary(array.type):
         array = array.dictionary_decode()
     # -0.0 and 0.0 are one value; adding 0.0 gives them one bit pattern
-    values = _plain_numbers(array, name).to_numpy(zero_copy_only=False) + 0.0
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a missing value like any other
+        values = _plain_numbers(array, name).to_numpy(zero_copy_only=False) + 0.0
     if np.isinf(values).any():
         raise ColumnError(f"{name!r} holds infinite values; remove them or make them missing")
     return np.asarray(values, dtype=np.float64)
