@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
@@ -118,3 +119,17 @@ def test_a_table_in_pieces_keeps_its_noise_apart() -> None:
     assert "repeats" not in faults(audit(frame(X), [frame(X + noise)]))
     noise[75_000:] = noise[:75_000]
     assert "repeats" in faults(audit(frame(X), [frame(X + noise)]))
+
+
+@pytest.mark.parametrize("finish", [{}, {"round": ["wage"]}], ids=["as it is", "rounded"])
+def test_the_lowest_value_of_the_log_scale_is_a_number(tmp_path: Path, finish: dict) -> None:
+    """Many zeros and much noise: far down, exp(t) - 1 is -1."""
+    rng = np.random.default_rng(1)
+    wage = np.where(rng.random(5000) < 0.5, 0, np.rint(rng.lognormal(11, 1, 5000))).astype(int)
+    table = pa.table({"wage": wage, "age": rng.normal(40, 9, 5000)})
+    dataset = releases.known_dataset(tmp_path, table, transform={"wage": "log1p"})
+    path = dataset.release(to="r", privacy=0.9, **finish).write(tmp_path / "copy.parquet")
+    assert (papq.read_table(path)["wage"].to_numpy() == -1).any()
+    found = audit(table, [path])
+    assert np.isfinite(found.numbers.found.noise).all()
+    assert found.clean, findings(found)
