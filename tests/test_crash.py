@@ -178,7 +178,7 @@ def crash_everywhere(backup, tmp_path, ending, every=1):
     ("ending", "every"),
     [
         ("parquet", 3),
-        ("csv", 5),
+        pytest.param("csv", 5, marks=pytest.mark.slow),
         pytest.param("parquet", 1, marks=pytest.mark.slow),
         pytest.param("csv", 1, marks=pytest.mark.slow),
     ],
