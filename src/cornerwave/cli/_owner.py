@@ -111,6 +111,7 @@ def register(
     vault: VaultOption = None,
 ) -> None:
     """Register a table before its first release."""
+    from cornerwave.outlook import explained
     from cornerwave.table import Choices, order_of
 
     choices = Choices(
@@ -132,8 +133,6 @@ def register(
         dataset = opened.register_as(name, source, choices, schema=schema, progress=advance)
     for line in _registered(dataset):
         say(line)
-    from cornerwave.outlook import explained
-
     for line in explained(dataset.frozen):
         say(f"  {line}")
 
@@ -327,7 +326,13 @@ def levels(
     frozen = open_vault(vault).dataset(name).frozen
     found = list(outlooks(frozen))
     if as_json:
-        print_json([asdict(each) | {"mean_error": each.mean_error} for each in found])
+        print_json(
+            [
+                asdict(each)
+                | {"mean_error": each.mean_error, "regression_error": each.regression_error}
+                for each in found
+            ]
+        )
         return
     rows = [
         (
