@@ -327,6 +327,31 @@ class TestReports:
         table = registered("levels", "people").out
         assert all(word in table for word in ("privacy", "wage", "0.95", "standard errors"))
 
+    def test_levels_on_a_page_and_without_the_table(self, registered, tmp_path, people_csv):
+        assert registered("levels", "people", "--out", "levels.html").code == 0
+        page = (tmp_path / "levels.html").read_text()
+        assert all(word in page for word in ("Which privacy for people?", "<svg", "±", "wage"))
+        refused(registered, tmp_path, "levels", "people", "--out", "levels.html", says="--force")
+        counted = json.loads(registered("levels", "people", "--json").out)[0]["stand_out"]
+        people_csv.rename(tmp_path / "moved.csv")
+        found = registered("levels", "people", "--json")
+        assert "not counted" in found.err
+        assert json.loads(found.out)[0]["stand_out"] is None
+        again = registered("levels", "people", "--json", "--source", "moved.csv")
+        assert json.loads(again.out)[0]["stand_out"] == counted >= 0
+
+    def test_levels_count_records_that_stand_out(self, run, tmp_path):
+        rng = np.random.default_rng(1)
+        x = rng.normal(size=2000)
+        y = x + 0.01 * rng.normal(size=2000)
+        x[0], y[0], x[1] = 1.0, -1.0, 40.0  # odd in combination; far out in both ways
+        pa.parquet.write_table(pa.table({"x": x, "y": y}), tmp_path / "odd.parquet")
+        run("init")
+        assert run("register", "odd", "odd.parquet").code == 0
+        counts = [each["stand_out"] for each in json.loads(run("levels", "odd", "--json").out)]
+        assert counts[0] == 2
+        assert counts == sorted(counts, reverse=True)
+
     def test_an_empty_ledger(self, run):
         run("init")
         assert "Register a table" in run("ledger").err

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import ColumnError
-from cornerwave.inspection import draft, inspect
+from cornerwave.inspection import Inspection, draft, inspect
+from cornerwave.inspection._telling import Telling
 from cornerwave.table import open_source
 from tests.tables import STRANGE_NAMES
 
@@ -19,7 +20,11 @@ NORMAL = rng.normal(size=ROWS)
 
 
 def look(columns):
-    return {report.name: report for report in inspect(open_source(pa.table(columns)))}
+    return {report.name: report for report in inspect(open_source(pa.table(columns))).columns}
+
+
+def drafted(reports):
+    return draft(Inspection(tuple(reports), Telling()))
 
 
 def warnings_of(values, **others):
@@ -100,7 +105,7 @@ def test_what_cannot_be_perturbed_is_said():
 
 def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms(monkeypatch):
     monkeypatch.setattr("cornerwave.table._distinct.MOST_VALUES", 200)
-    monkeypatch.setattr("cornerwave.inspection.MOST_CATEGORIES", 200)
+    monkeypatch.setattr("cornerwave.inspection._columns.MOST_CATEGORIES", 200)
     monkeypatch.setattr("cornerwave.inspection.GROUP_ROWS", 1000)
     rows = 10_000
     columns = {
@@ -117,9 +122,9 @@ def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms
     assert "too many for a category" in found["words"].warnings[0]
     identifiers = {n for n, r in found.items() if any(IDENTIFIER in w for w in r.warnings)}
     assert identifiers == {"id"}
-    assert "every value is different" not in draft(list(found.values()))
-    assert "about" in draft([found["twice"]])
-    assert "about" not in draft([found["number"]])
+    assert "every value is different" not in drafted(found.values())
+    assert "about" in drafted([found["twice"]])
+    assert "about" not in drafted([found["number"]])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,7 @@ def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms
 )
 def test_inspect_and_register_agree_on_what_tells_people_apart(vault, values, telling):
     table = pa.table({"c": values, "n": np.arange(len(values)) * 1.0})
-    [report, _] = inspect(open_source(table))
+    [report, _] = inspect(open_source(table)).columns
     assert report.do == ("decide" if telling else "category")
     if not telling:
         vault.register("t", table)
@@ -152,14 +157,14 @@ def test_nan_and_blanks_are_missing(tmp_path):
     assert look({"c": pa.array([1.0, np.nan, None, 2.0])})["c"].missing == 0.5
     assert look({"c": pa.array([np.inf, np.nan, None, 2.0])})["c"].missing == 0.5
     (tmp_path / "t.csv").write_text('n,t\n1,x\n2,\n3,""\n,y\n')
-    [number, text] = inspect(open_source(tmp_path / "t.csv"))
+    [number, text] = inspect(open_source(tmp_path / "t.csv")).columns
     assert (number.missing, text.missing) == (0.25, 0.25)
     assert text.distinct == 3
 
 
 def test_stray_cells_are_noted(tmp_path):
     (tmp_path / "t.csv").write_text("n,m\n" + "1,1\n2,2\n" * 20 + "?,3\n")
-    [odd, _] = inspect(open_source(tmp_path / "t.csv"))
+    [odd, _] = inspect(open_source(tmp_path / "t.csv")).columns
     assert odd.do == "category"
     assert "all but 1 of 41 cells are numbers" in odd.warnings[0]
 
@@ -189,7 +194,7 @@ def test_no_value_is_shown():
         "date": pa.array([canary // 4000 + i for i in range(40)], pa.date32()),
         "list": pa.array([[canary]] * 40),
     }
-    text = draft(list(look(table).values()))
+    text = drafted(look(table).values())
     assert "canary" not in text
     assert str(canary)[:5] not in text
     assert "text" in text
@@ -199,7 +204,7 @@ def test_the_draft_is_toml_whatever_the_names():
     types = pa.struct([("a\nmin_count = 9", pa.int8()), ('"q"', pa.int8())])
     columns = {name: pa.array([1.0, 2.0]) for name in STRANGE_NAMES}
     columns["nested"] = pa.array([None, None], types)
-    content = tomllib.loads(draft(list(look(columns).values())))
+    content = tomllib.loads(drafted(look(columns).values()))
     assert [column["name"] for column in content["column"]] == [*STRANGE_NAMES, "nested"]
     assert content["min_count"] == 0
 
@@ -214,3 +219,67 @@ def test_two_columns_of_one_name_are_refused():
     table = pa.table([pa.array([1.0]), pa.array([2.0])], names=["a", "a"])
     with pytest.raises(ColumnError):
         inspect(open_source(table))
+
+
+def towns(rows=4000, seed=0):
+    """A table whose city names its region, and whose job tells the wage."""
+    chance = np.random.default_rng(seed)
+    city, job = chance.integers(0, 12, rows), chance.integers(0, 6, rows)
+    return pa.table(
+        {
+            "city": [f"city {c}" for c in city],
+            "job": [f"job {j}" for j in job],
+            "region": [f"region {c // 4}" for c in city],
+            "flag": [f"flag {f}" for f in chance.integers(0, 2, rows)],
+            "wage": 1000.0 * job + chance.normal(0, 400, rows),
+        }
+    )
+
+
+def test_the_draft_joins_categories_that_name_each_other_and_no_others():
+    found = inspect(open_source(towns()))
+    assert found.telling.together == (("city", "region"),)
+    content = tomllib.loads(draft(found))
+    assert content["together"] == [["city", "region"]]
+    told = "\n".join(found.telling.sentences)
+    assert "refreshed together (city and region): privacy 0.5 takes noise" in told
+    for part in ("job tells", "of wage", "without job it would take 1"):
+        assert part in told
+    assert "flag" not in told
+    apart = inspect(open_source(towns().drop_columns(["region", "wage"]))).telling
+    assert apart == Telling()
+
+
+def test_no_group_is_drafted_that_singles_rows_out():
+    table = towns()
+    moved = table.column("region").to_pylist()
+    moved[0] = "region 0" if moved[0] != "region 0" else "region 1"  # one combination of its own
+    place = table.schema.get_field_index("region")
+    assert inspect(open_source(table)).telling.together == (("city", "region"),)
+    alone = table.set_column(place, "region", pa.array(moved))
+    assert inspect(open_source(alone)).telling.together == ()
+
+
+def test_what_a_draft_says_of_a_sample_is_what_registration_finds(tmp_path):
+    from cornerwave.outlook import explained
+    from cornerwave.owner import Vault
+
+    table = towns(90_000)  # more rows than the sample has
+    found = inspect(open_source(table))
+    (tmp_path / "draft.toml").write_text(draft(found))
+    dataset = Vault.create(tmp_path / "vault").register("t", table, schema=tmp_path / "draft.toml")
+    said = [line for line in found.telling.sentences if not line.startswith("refreshed together")]
+    ours = "\n".join(said).split()
+    registered = "\n".join(explained(dataset.frozen)).split()
+    assert len(ours) == len(registered)
+    for one, other in zip(ours, registered, strict=True):
+        try:
+            assert float(one.rstrip("%")) == pytest.approx(float(other.rstrip("%")), rel=0.05)
+        except ValueError:
+            assert one == other
+
+
+def test_a_draft_that_would_be_refused_says_so():
+    table = pa.table({"x": [1.0, *[None] * 30], "y": rng.normal(size=31)})
+    [sentence] = inspect(open_source(table)).telling.sentences
+    assert "would be refused: 'x'" in sentence

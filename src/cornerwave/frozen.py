@@ -23,6 +23,7 @@ from cornerwave.joint import (
     Coordinate,
     Hidden,
     Remedy,
+    close_pairs,
     gap,
     indicators,
     indicators_each,
@@ -260,18 +261,25 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         missing=_shows_missing(survey, schema, categories),
         fingerprint=str(survey.fingerprint),
         draws=Draws.of(surveyor, survey),
-        hidden=_measured(surveyor, survey, shape, categories),
+        hidden=measure_hidden(
+            list(_coordinates(surveyor, survey, categories)), _excess(survey, shape)
+        ),
     )
 
 
-def _measured(
-    surveyor: Surveyor, survey: Survey, shape: Floats, categories: Sequence[Categories]
-) -> Hidden:
-    """Measure what copies hide of each column, from the sample of all columns."""
+def pairs_worth_joining(
+    surveyor: Surveyor, survey: Survey, frozen: Frozen
+) -> list[tuple[str, str]]:
+    """Return pairs of categories that are better refreshed together, the closest first."""
+    coordinates = list(_coordinates(surveyor, survey, frozen.categories))
+    return close_pairs(coordinates, _excess(survey, frozen.covariance + frozen.excess))
+
+
+def _excess(survey: Survey, shape: Floats) -> Floats:
+    """Return by how much the shape of the noise exceeds K, on the scale of the deviations."""
     deviation = survey.moments.deviation
     scale = np.where(deviation > 0, deviation, 1.0)
-    excess = (shape - survey.moments.covariance) / np.outer(scale, scale)
-    return measure_hidden(list(_coordinates(surveyor, survey, categories)), excess)
+    return np.asarray((shape - survey.moments.covariance) / np.outer(scale, scale))
 
 
 def _coordinates(

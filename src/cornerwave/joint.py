@@ -37,6 +37,8 @@ VANISHING = 1e-9
 """Directions with less than this share of the largest variance are rounding: indicators of a
 category add up to 1."""
 MOST_REMEDIES = 3
+CLOSE = 0.5
+"""Of two categories one tells at least this share of the other, if it makes sense to join them."""
 ROWS_TO_TRUST = 100
 CHANCE = 4.0
 """With fewer rows than this for each coordinate, what columns tell of each other is held against
@@ -74,8 +76,9 @@ class Hidden:
 
     `shares[column]` are the shares of its variance that copies at privacy 0.01, 0.02, ... of
     the lattice hide; `needed[p - 1]` is the least level, in thousandths, at which p thousandths
-    of every column are hidden, 0 if there is none; `tellers[column]` is the other column that
-    tells most about it, and the share of its variance that this one tells without noise;
+    of every column are hidden, 0 if there is none; `tellers[column]` is the other column, of
+    those with noise of their own, that tells most about it, and the share of its variance that
+    this one tells without noise;
     `bounds` is the same among what copies show without noise: kept columns and gaps.
     """
 
@@ -87,8 +90,11 @@ class Hidden:
 
     def at(self, level: Level) -> dict[str, float]:
         """Return what a copy at a level of the lattice hides of each column, at least."""
-        place = level.thousandths // 10 - 1
-        return {name: known[place] if place >= 0 else 0.0 for name, known in self.shares.items()}
+        place, least = level.thousandths // 10 - 1, self.promised(level)
+        return {
+            name: max(known[place], least) if place >= 0 else least
+            for name, known in self.shares.items()
+        }
 
     def promised(self, level: Level) -> float:
         """Return the privacy of a level: the share of every column that its copies hide."""
@@ -128,6 +134,25 @@ def measure_hidden(coordinates: Sequence[Coordinate], excess: Floats) -> Hidden:
         bounds=system.tellers(shown=True),
         remedies=tuple(_remedies(system, needed)),
     )
+
+
+def close_pairs(coordinates: Sequence[Coordinate], excess: Floats) -> list[tuple[str, str]]:
+    """Return pairs of categories to refresh as one, the closest first.
+
+    One of them tells at least CLOSE of the other, and joining them takes no more noise.
+    """
+    system, half = _System.of(coordinates, excess), THOUSANDTHS // 2
+    apart = _needed(system.hidden())[half - 1] or THOUSANDTHS
+    shares = {
+        pair: max(system.told_by(pair[0])[pair[1]], system.told_by(pair[1])[pair[0]])
+        for pair in combinations(system.categories, 2)
+    }
+    found = []
+    for pair in sorted(shares, key=lambda pair: -shares[pair]):
+        joined = system.joined(*pair) if shares[pair] >= CLOSE else None
+        if joined is not None and (_needed(joined.hidden())[half - 1] or THOUSANDTHS) <= apart:
+            found.append(pair)
+    return found
 
 
 def _needed(found: Mapping[str, Floats]) -> tuple[int, ...]:
@@ -242,13 +267,23 @@ class _System:
             recovered[:, place : place + 10] = _recovered(rest, D, q2[place : place + 1])
         return recovered
 
+    @property
+    def categories(self) -> list[str]:
+        """The columns that are refreshed from their own frequencies."""
+        known = dict(zip(self.columns, self.blocks, strict=True))
+        return [name for name, block in known.items() if block not in {NUMBERS, KEPT, *self.even}]
+
     def told_by(self, name: str) -> dict[str, float]:
-        """Return the share of a column's variance that each other column tells without noise."""
+        """Return the share of a column's variance that each column tells without noise.
+
+        Those of its own block are left out: one noise hides them together, at no cost.
+        """
         columns = np.array(self.columns)
         own = columns == name
+        blocks = dict(zip(self.columns, self.blocks, strict=True))
         shares = {}
-        for other in dict.fromkeys(self.columns):
-            if other != name:
+        for other in blocks:
+            if blocks[other] != blocks[name]:
                 its = columns == other
                 B = self.C[np.ix_(own, its)]
                 told = np.diag(B @ _pseudo_inverse(self.C[np.ix_(its, its)]) @ B.T)
@@ -284,9 +319,9 @@ class _System:
 
     def joined(self, one: str, other: str) -> "_System | None":
         """Return the system if two categories were refreshed together; None for others."""
-        blocks = dict(zip(self.columns, self.blocks, strict=True))
-        if {blocks[one], blocks[other]} & {NUMBERS, KEPT, *self.even}:
+        if not {one, other} <= {*self.categories}:
             return None
+        blocks = dict(zip(self.columns, self.blocks, strict=True))
         renamed = tuple(one if name == other else name for name in self.columns)
         merged = tuple(blocks[one] if b == blocks[other] else b for b in self.blocks)
         return _System(self.C, self.excess, self.weight, renamed, merged, self.even)

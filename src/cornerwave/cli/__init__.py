@@ -1,7 +1,8 @@
 """The command line. Each command imports what it needs when it runs.
 
-    _owner.py      init, register, inspect, levels, ledger, coalition, report
+    _owner.py      init, register, inspect
     _copies.py     release, again
+    _questions.py  levels, ledger, coalition, report
     _adversary.py  audit, attack
     _researcher.py demo, reproduce
     _options.py    shared options
@@ -21,7 +22,8 @@ import typer
 
 from cornerwave.cli._adversary import attack, audit
 from cornerwave.cli._copies import again, release
-from cornerwave.cli._owner import coalition, init, inspect, ledger, levels, register, report
+from cornerwave.cli._owner import init, inspect, register
+from cornerwave.cli._questions import coalition, ledger, levels, report
 from cornerwave.cli._researcher import demo, reproduce
 from cornerwave.cli._screen import say, show_warning, tell_places
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault

@@ -1,7 +1,7 @@
 """The charts of the pages: shares on a scale from 0 to 1, histograms, bars and meters."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -203,4 +203,32 @@ def meters(
             filled = max((width - 16) * min(meter.share, 1.0), 3)
             canvas.bar(x, y + 8, width - 16, 14, "trough", title=meter.title)
             canvas.bar(x, y + 8, filled, 14, "good" if meter.passed else "bad", title=meter.title)
+    return canvas.svg()
+
+
+def curves(lines: Mapping[str, Sequence[tuple[float, float]]], label: str, axis: str) -> str:
+    """Draw lines over a share from 0 to 1, on a logarithmic scale that begins at 1."""
+    left, right, top, tall = 60.0, RIGHT, 16.0, 220.0
+    canvas = Canvas(top + tall + 40, label)
+    highest = math.log(max((y for line in lines.values() for _, y in line), default=2.0)) or 1.0
+
+    def place(share: float, multiple: float) -> tuple[float, float]:
+        return left + (WIDTH - left - right) * share, top + tall * (
+            1 - math.log(multiple) / highest
+        )
+
+    for line in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
+        if math.log(line) <= highest:
+            x, y = place(0.0, line)
+            canvas.line(x, y, place(1.0, 1)[0], y, "grid")
+            canvas.text(x - 8, y + 5, f"{line:g}", "small end")
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        canvas.text(place(share, 1)[0], top + tall + 20, f"{share:g}", "small middle")
+    canvas.text(place(0.5, 1)[0], top + tall + 36, axis, "small middle")
+    for name, known in lines.items():
+        points = [place(*point) for point in known]
+        canvas.curve(points, "outline")
+        for (x, y), (share, multiple) in zip(points, known, strict=True):
+            canvas.dot(x, y, 4, "dot", title=f"{axis} {share:g}: {multiple:.3g}")
+        canvas.text(points[-1][0] + 12, points[-1][1] + 5, name, room=RIGHT - 20)
     return canvas.svg()

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.arrays import Floats
-from cornerwave.audit import Exposed, count_exposed
+from cornerwave.audit import Exposed
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.levels import Level
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
+from cornerwave.outlook import stand_out
 from cornerwave.pages._answers import Answers, Questions, as_kept, ask
 from cornerwave.pages._tallies import Axis, Tally, axes_of, frequent, tally
 from cornerwave.table import Progress, plain_type
@@ -207,7 +207,7 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
         coalitions=tuple(dataset.coalition(group) for group in groups(recipients)),
         tally=tally(dataset.source, copies.axes, copies.categories, copies.labels),
         answers=ask(as_kept(dataset.source, columns), copies.asked),
-        exposed=_exposed(dataset, copies),
+        exposed=stand_out(dataset.frozen, dataset.source, [each.noise for each in copies.levels]),
         columns=tuple(dataset.frozen.schema.perturbed),
     )
 
@@ -222,21 +222,3 @@ def groups(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:
     yield from combinations(members[:MOST_PAIRED], 2)
     if len(members) > 2:
         yield tuple(members)
-
-
-def _exposed(dataset: Dataset, copies: Copies) -> Exposed:
-    frozen = dataset.frozen
-    return count_exposed(
-        (frozen.scaled(block) for block in _numbers(dataset, frozen.schema.perturbed)),
-        rows=frozen.rows,
-        mean=frozen.mean,
-        covariance=frozen.covariance,
-        noise=[level.noise for level in copies.levels],
-    )
-
-
-def _numbers(dataset: Dataset, names: Sequence[str]) -> Iterator[Floats]:
-    """Yield blocks (columns, rows) of the original's numbers."""
-    columns = [CopyColumn(name, is_number=True) for name in names]
-    for block in number_blocks(dataset.source, columns) if columns else ():
-        yield np.ascontiguousarray(block.T)

@@ -1,13 +1,10 @@
-"""A first look at a table: what each column is, what would happen to it, what to watch for.
+"""What each column is, what would happen to it, what to watch for.
 
-One pass counts rows, missing and distinct values, and the moments of the numbers. The
-result is drafted as a schema file, which the owner edits and registers the table with.
-It shows names and counts, never a value.
+One pass counts rows, missing and distinct values, and the moments of the numbers.
 """
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +28,6 @@ from cornerwave.table import (
     to_floats,
 )
 
-GROUP_ROWS = 1 << 17
 RARE = 5
 """Values held by fewer rows than this are called rare."""
 NEARLY_UNIQUE = 0.95
@@ -57,16 +53,8 @@ class ColumnReport:
     told: float = 0.0
 
 
-def inspect(source: Source) -> list[ColumnReport]:
-    """Look at every column of a source. Raises SourceError if it cannot be read."""
-    seen = _Inspection(source)
-    for table in source.groups(source.schema.names, GROUP_ROWS):
-        seen.take(table)
-    return list(seen.reports())
-
-
-class _Inspection:
-    """What has been seen so far."""
+class Columns:
+    """What has been seen of a source's columns so far."""
 
     def __init__(self, source: Source) -> None:
         self._schema, self._notes = source.schema, source.notes
@@ -243,37 +231,3 @@ class _Cubes:
             variance = np.where(variance > 1e-9 * two, variance, np.inf)
             size = np.abs(third) / variance**1.5
         return np.asarray(size)
-
-
-_ORDER = (
-    'order = "shuffle"    # the order of the rows tells columns: shuffle the rows of copies, or',
-    '                     # "keep" their order if recipients need it, as in a time series',
-)
-
-
-def draft(reports: Sequence[ColumnReport]) -> str:
-    """Return a schema file that says what would happen, for the owner to edit."""
-    lines = [
-        "# Edit this schema file, then register the table with it.",
-        "min_count = 0    # pool category values that are held by fewer rows than this",
-        'together = []    # categories to refresh as one, as in [["city", "district"]]',
-        *(_ORDER if any(report.told for report in reports) else ()),
-    ]
-    for report in reports:
-        about = "" if report.exact else "about "
-        number = report.distinct if report.exact else float(f"{report.distinct:.1e}")
-        lines += [
-            "",
-            "[[column]]",
-            f"name = {_quoted(report.name)}",
-            f"do = {_quoted(report.do)}    # perturb, category, key, keep or drop",
-            f"# {_quoted(report.type)[1:-1]}, {about}{number:,.0f} distinct "
-            f"{'value' if number == 1 else 'values'}, "
-            f"{report.missing:.1%} missing",
-            *(f"# note: {warning}" for warning in report.warnings),
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

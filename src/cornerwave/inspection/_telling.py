@@ -1,0 +1,141 @@
+"""Which columns tell which, as registration would find: from a trial on a sample of the rows."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Words
+from cornerwave.errors import SourceError
+from cornerwave.frozen import Frozen, freeze, pairs_worth_joining
+from cornerwave.keyed import KEY_BYTES, expand
+from cornerwave.noise import position_ids
+from cornerwave.outlook import explained
+from cornerwave.rows import RowSecrets
+from cornerwave.survey import JOINT_ROWS, Survey, Surveyor, row_hashes
+from cornerwave.table import Choices, Scale, Tally, decide
+
+MOST_CELLS = 1 << 23
+"""A sample has fewer rows if the table is wide."""
+KNOWN = bytes(KEY_BYTES)
+"""Nothing is secret here: the key only makes the choice of rows repeatable."""
+
+
+class SampledRows:
+    """The rows of a table whose positions have the smallest hashes."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._most = min(JOINT_ROWS, MOST_CELLS // max(1, len(schema)))
+        self._seen = 0
+        self._hashes: Words = np.empty(0, dtype=np.uint64)
+        self._rows = schema.empty_table()
+
+    def add(self, table: pa.Table) -> None:
+        """Look at the next rows."""
+        hashes = row_hashes(position_ids(self._seen, table.num_rows), KNOWN)
+        self._seen += table.num_rows
+        full = len(self._hashes) == self._most
+        near = np.flatnonzero(hashes < self._hashes.max()) if full else np.arange(len(hashes))
+        known = np.concatenate([self._hashes, hashes[near]])
+        kept = np.sort(np.argpartition(known, min(self._most, len(known)) - 1)[: self._most])
+        rows = pa.concat_tables([self._rows, table.take(near)], promote_options="permissive")
+        self._hashes, self._rows = known[kept], rows.take(kept)
+
+    @property
+    def rows(self) -> pa.Table:
+        """The rows, in the order of the table."""
+        return self._rows
+
+
+@dataclass(frozen=True)
+class Telling:
+    """What columns tell of each other, in sentences, and the categories to refresh together."""
+
+    sentences: tuple[str, ...] = ()
+    together: tuple[tuple[str, ...], ...] = ()
+
+
+def telling(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Telling:
+    """Register some rows for trial, with what a draft proposes for each column."""
+    if not any(do in ("perturb", "category") for do in proposed.values()):
+        return Telling()
+    try:
+        apart = _Trial.of(rows, types, proposed)
+        joined = apart
+        for pair in pairs_worth_joining(apart.surveyor, apart.survey, apart.frozen):
+            joined = joined.with_together(pair)
+    except SourceError as error:
+        return Telling((f"registering this draft would be refused: {error}",))
+    return Telling((*_saved(apart, joined), *explained(joined.frozen)), joined.together)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Some rows, registered without a vault."""
+
+    rows: pa.Table
+    types: pa.Schema
+    choices: Choices
+    surveyor: Surveyor
+    survey: Survey
+    frozen: Frozen
+
+    @classmethod
+    def of(cls, rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> "_Trial":
+        """Register rows as proposed; columns to be decided are left out."""
+        chosen = {do: tuple(n for n in proposed if proposed[n] == do) for do in proposed.values()}
+        return cls._with(
+            rows,
+            types,
+            Choices(
+                drop=tuple(n for n, do in proposed.items() if do not in ("perturb", "category")),
+                perturb=chosen.get("perturb", ()),
+                categorical=chosen.get("category", ()),
+            ),
+        )
+
+    @classmethod
+    def _with(cls, rows: pa.Table, types: pa.Schema, choices: Choices) -> "_Trial":
+        schema = decide(types, choices)
+        surveyor = Surveyor(schema, (Scale(None),) * len(schema.perturbed), _SECRETS)
+        places = np.arange(rows.num_rows)
+        survey = surveyor.of(position_ids(0, rows.num_rows), rows, places)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            frozen = freeze(surveyor, survey, types)
+        return cls(rows, types, choices, surveyor, survey, frozen)
+
+    @property
+    def together(self) -> tuple[tuple[str, ...], ...]:
+        return self.choices.together
+
+    def with_together(self, pair: tuple[str, str]) -> "_Trial":
+        """Return the trial with the groups of two columns joined, unless that singles rows out."""
+        groups = [names for names in self.surveyor.schema.categories if {*names} & {*pair}]
+        merged = tuple(name for name in self.types.names if any(name in names for names in groups))
+        others = tuple(names for names in self.together if names not in groups)
+        joined = self._with(
+            self.rows, self.types, replace(self.choices, together=(*others, merged))
+        )
+        alone = sum(_alone(self.survey.tallies[names]) for names in groups)
+        return self if _alone(joined.survey.tallies[merged]) > alone else joined
+
+
+_SECRETS = RowSecrets.of(lambda purpose: expand(KNOWN, purpose))
+
+
+def _alone(found: Tally) -> int:
+    return sum(count == 1 for count in found.values())
+
+
+def _saved(apart: _Trial, joined: _Trial) -> Iterator[str]:
+    """Yield what refreshing categories together saves."""
+    before, after = (each.frozen.hidden.level_of(500) for each in (apart, joined))
+    if before is not None and after is not None and after.noise < before.noise:
+        groups = "; ".join(" and ".join(names) for names in joined.together)
+        yield (
+            f"refreshed together ({groups}): privacy 0.5 takes noise {after.noise:.3g} "
+            f"instead of {before.noise:.3g}"
+        )

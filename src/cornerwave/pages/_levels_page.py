@@ -1,0 +1,92 @@
+"""Which privacy to pick: what each hides of every column, in its own units, and what it costs."""
+
+from collections.abc import Sequence
+
+from cornerwave.outlook import Outlook
+from cornerwave.pages import _charts as charts
+from cornerwave.pages import _document as kit
+from cornerwave.pages._charts import ShareRow
+
+NONE = "No privacy from 0.1 on can be had: columns that are shown tell too much of others."
+DRAWN = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""The privacies that each column is shown at."""
+
+
+def levels_page(name: str, found: Sequence[Outlook], sentences: Sequence[str]) -> str:
+    """Return the page about the privacies of a dataset."""
+    title = f"Which privacy for {name}?"
+    verdict = (
+        "A copy at a privacy hides at least that share of the variance of every column, from "
+        "everything in the copy together."
+    )
+    facts = "Choose the lowest privacy that hides enough; more noise costs recipients precision."
+    shown = (_hidden(found), _cost(found), _units(found)) if found else ()
+    parts = [
+        kit.headline(title, verdict if found else NONE, facts, "plain"),
+        *shown,
+        kit.section("Columns that tell others", kit.bullets(sentences)) if sentences else "",
+    ]
+    return kit.document(title, parts, footer="This page shows no cell of the table.")
+
+
+def _hidden(found: Sequence[Outlook]) -> str:
+    drawn = _drawn(found)
+    middle = drawn[len(drawn) // 2]
+    rows = [
+        ShareRow(
+            column,
+            dots=[(each.hidden[column], f"privacy {each.privacy:g}") for each in drawn],
+            words=f"{middle.said(column)} at {middle.privacy:g}",
+        )
+        for column in middle.hidden
+    ]
+    dots = "; ".join(f"{i}: privacy {each.privacy:g}" for i, each in enumerate(drawn, 1))
+    chart = charts.share_chart(rows, "What stays hidden of each column, by privacy")
+    explained = kit.hint(
+        f"Share of each column’s variance that stays hidden ({dots}). A dot further right than "
+        "its privacy is a column that gets more noise than it needs, because another column "
+        "needs it."
+    )
+    return kit.section("What stays hidden", explained, kit.scrolling(chart))
+
+
+def _cost(found: Sequence[Outlook]) -> str:
+    explained = kit.hint(
+        "Standard errors from a copy, as multiples of the original’s: 2 means that four times as "
+        "many rows would be needed. A record stands out if it lies further out, in a column or in "
+        "their combination, than any of as many Gaussian records would in the copy."
+    )
+    lines = {
+        "mean": [(each.privacy, each.mean_error) for each in found],
+        "regression": [(each.privacy, each.regression_error) for each in found],
+    }
+    chart = charts.curves(lines, "What a recipient pays, by privacy", "privacy")
+    header = ("privacy", "noise", "error of a mean", "of a regression slope", "stand out")
+    rows = [
+        (
+            f"{each.privacy:g}",
+            f"{each.level.noise:.4g}",
+            f"{each.mean_error:.2f}",
+            f"{each.regression_error:.2f}",
+            "not counted" if each.stand_out is None else f"{each.stand_out:,}",
+        )
+        for each in found
+    ]
+    table = kit.table(header, rows)
+    return kit.section("What it costs a recipient", explained, kit.scrolling(chart), table)
+
+
+def _units(found: Sequence[Outlook]) -> str:
+    explained = kit.hint(
+        "How far a typical value is hidden: half the width of a 90 % interval, in the column’s own "
+        "units; for a category, how often the best guess is right. Columns on a scale of their "
+        "own show the share of their variance."
+    )
+    shown = _drawn(found)
+    header = ("column", *(f"privacy {each.privacy:g}" for each in shown))
+    rows = [(column, *(each.said(column) for each in shown)) for column in shown[0].hidden]
+    return kit.section("In the columns’ own units", explained, kit.table(header, rows))
+
+
+def _drawn(found: Sequence[Outlook]) -> list[Outlook]:
+    return [each for each in found if each.privacy in DRAWN] or list(found)
