@@ -15,7 +15,7 @@ from cornerwave.noise import position_ids
 from cornerwave.outlook import explained
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import JOINT_ROWS, Survey, Surveyor, row_hashes
-from cornerwave.table import Choices, Scale, Tally, decide
+from cornerwave.table import Choices, Scale, Tally, decide, is_category, is_number, value_type
 
 MOST_CELLS = 1 << 23
 """A sample has fewer rows if the table is wide."""
@@ -24,13 +24,15 @@ KNOWN = bytes(KEY_BYTES)
 
 
 class SampledRows:
-    """The rows of a table whose positions have the smallest hashes."""
+    """The rows of a table whose positions have the smallest hashes, in columns of plain types."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._most = min(JOINT_ROWS, MOST_CELLS // max(1, len(schema)))
         self._seen = 0
         self._hashes: Words = np.empty(0, dtype=np.uint64)
-        self._rows = schema.empty_table()
+        usable = [part for part in schema if is_number(part.type) or is_category(part.type)]
+        self._schema = pa.schema([pa.field(part.name, value_type(part.type)) for part in usable])
+        self._rows = self._schema.empty_table()
 
     def add(self, table: pa.Table) -> None:
         """Look at the next rows."""
@@ -40,7 +42,8 @@ class SampledRows:
         near = np.flatnonzero(hashes < self._hashes.max()) if full else np.arange(len(hashes))
         known = np.concatenate([self._hashes, hashes[near]])
         kept = np.sort(np.argpartition(known, min(self._most, len(known)) - 1)[: self._most])
-        rows = pa.concat_tables([self._rows, table.take(near)], promote_options="permissive")
+        plain = table.select(self._schema.names).cast(self._schema)
+        rows = pa.concat_tables([self._rows, plain.take(near)])
         self._hashes, self._rows = known[kept], rows.take(kept)
 
     @property
