@@ -65,9 +65,8 @@ def _no_vault_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def _order_is_asked_about_where_it_matters(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables of tests are often written down in order. Only tests marked `row_order`, and
-    whatever runs in a process of its own, are refused for what that order tells."""
-    if request.node.get_closest_marker("row_order") is None:
+    """A few tests, marked `in_order`, write tables down in order and are about something else."""
+    if request.node.get_closest_marker("in_order") is not None:
         monkeypatch.setattr(RowOrder, "told", lambda *_, **__: [])
 
 

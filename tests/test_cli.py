@@ -399,6 +399,7 @@ CHANGES = {
 
 
 class TestChangedSource:
+    @pytest.mark.in_order
     @pytest.mark.parametrize("change", CHANGES)
     def test_is_refused(self, registered, tmp_path, people_csv, change):
         assert registered(*RELEASE).code == 0
@@ -456,6 +457,7 @@ BAD_TABLES = {
 
 
 class TestBadTables:
+    @pytest.mark.in_order
     @pytest.mark.parametrize("what", BAD_TABLES)
     def test_is_refused(self, run, tmp_path, what):
         run("init")
@@ -516,6 +518,7 @@ BAD_BATCHES = {
 
 
 class TestBadRequests:
+    @pytest.mark.in_order
     @pytest.mark.parametrize("what", BAD_REQUESTS)
     def test_is_refused(self, registered, tmp_path, what):
         (tmp_path / "taken.csv").touch()
@@ -694,6 +697,7 @@ class TestFiles:
         assert "warning: 'a': all but 1 of 41 cells are numbers" in said
         assert "# note: all but 1 of 41 cells are numbers" in run("inspect", "t.csv").out
 
+    @pytest.mark.in_order
     def test_names_are_told_on_one_line_each_by_itself(self, run, tmp_path):
         numbers = np.random.default_rng(0).normal(size=(3, 40))
         names = ["new\nline", "a,b", ""]

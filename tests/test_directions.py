@@ -91,6 +91,7 @@ def test_many_correlated_columns_with_gaps():
     assert max(cut) < 0.96
 
 
+@pytest.mark.in_order
 def test_times_that_nearly_coincide_hide_their_difference():
     """Pickup and dropoff over ten years: the trip takes minutes, 1e-11 of the variance."""
     rng = np.random.default_rng(5)

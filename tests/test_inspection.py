@@ -127,6 +127,7 @@ def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms
     assert "about" not in drafted([found["number"]])
 
 
+@pytest.mark.in_order
 @pytest.mark.parametrize(
     ("values", "telling"),
     [

@@ -132,6 +132,7 @@ def test_a_total_stays_the_sum_of_its_parts(vault, own):
     assert abs(ranks[gone].mean() - ranks[~gone].mean()) < z_bound(1) * error
 
 
+@pytest.mark.in_order
 def test_a_constant_column_is_filled_with_its_value(vault):
     gone = np.arange(500) % 10 == 0
     table = pa.table({"a": np.arange(500.0), "k": pa.array(np.full(500, 5.0), mask=gone)})

@@ -459,6 +459,7 @@ class TestCoalition:
 
 
 class TestRegisteredOnce:
+    @pytest.mark.in_order
     @pytest.mark.parametrize(
         "twin",
         [
@@ -680,6 +681,7 @@ class TestAgain:
         )
         assert one == two
 
+    @pytest.mark.in_order
     def test_clipped_dates_come_back_as_they_count(self, vault, tmp_path):
         days = [date(2020, 1, 1) + timedelta(days=n) for n in range(50)]
         pa.parquet.write_table(pa.table({"day": days}), tmp_path / "t.parquet")

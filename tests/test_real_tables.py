@@ -221,6 +221,7 @@ def test_a_dictionary_and_plain_text_of_the_same_values_give_the_same_copy(vault
     assert copy_of(vault.dataset("people", source=tmp_path / "t.csv")).equals(found)
 
 
+@pytest.mark.in_order
 def test_files_with_other_dictionaries_are_one_table(vault, tmp_path):
     folder = tmp_path / "parts"
     folder.mkdir()
@@ -470,6 +471,7 @@ GOOD = {
 }
 
 
+@pytest.mark.in_order
 @pytest.mark.parametrize("table", GOOD.values(), ids=GOOD.keys())
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_odd_tables_that_work(run, table, ending):
@@ -544,6 +546,7 @@ def test_bad_tables_and_choices_are_refused_in_one_line(run, table, options, wor
     assert CANARY not in out
 
 
+@pytest.mark.in_order
 def test_mixed_kinds_in_a_csv_column_are_a_category_or_refused(run, tmp_path):
     rows = [f"{i},{i % 7 if i % 2 else CANARY}" for i in range(200)]
     (tmp_path / "t.csv").write_text("n,c\n" + "\n".join(rows) + "\n")
@@ -558,6 +561,7 @@ def test_mixed_kinds_in_a_csv_column_are_a_category_or_refused(run, tmp_path):
     assert "looks like an identifier" in refused(run("register", "many", "many.csv"))
 
 
+@pytest.mark.in_order
 def test_dates_that_are_none_are_texts(run, tmp_path):
     dates = [str(dt.date(2020, 1, 1) + dt.timedelta(i % 9)) for i in range(99)] + ["2020-02-31"]
     (tmp_path / "t.csv").write_text("n,d\n" + "\n".join(f"{i},{d}" for i, d in enumerate(dates)))
@@ -587,6 +591,7 @@ def test_strange_names_work_through_a_schema_file(run, ending):
     assert pacsv.read_csv("copy.csv", parse_options=parse).column_names == STRANGE_NAMES
 
 
+@pytest.mark.in_order
 @pytest.mark.parametrize("name", STRANGE_NAMES[1:])  # one without letters needs a schema file
 def test_strange_names_work_in_options(run, name):
     table = pa.table({"n": numbers(), name: np.arange(40) % 4 + 1})
@@ -635,6 +640,7 @@ def test_what_cannot_be_finished_is_refused_and_leaves_no_trace(run, tmp_path, o
     assert not list(tmp_path.glob("adult-b*"))
 
 
+@pytest.mark.in_order
 def test_dates_bound_a_column_of_times_from_the_command_line(run):
     seen = pa.array(np.arange(40) * 86_400 + 1_577_836_800, pa.timestamp("s"))
     papq.write_table(pa.table({"seen": seen}), "t.parquet")
@@ -645,6 +651,7 @@ def test_dates_bound_a_column_of_times_from_the_command_line(run):
     assert dt.datetime(2020, 1, 1) <= min(found) < max(found) <= dt.datetime(2020, 2, 1)
 
 
+@pytest.mark.in_order
 def test_bytes_do_not_fit_a_csv_and_are_refused(run, tmp_path):
     table = pa.table({"n": numbers(), "c": [b"\xff", b"b"] * 20})
     papq.write_table(table, "t.parquet")
@@ -681,6 +688,7 @@ def test_a_batch_of_copies_with_categories_in_one_pass(people, tmp_path):
         assert papq.read_table(path).equals(release.to_arrow())
 
 
+@pytest.mark.in_order
 def test_a_column_of_another_kind_is_refused_without_its_cells(vault):
     vault.register("t", pa.table({"n": numbers(), "c": [1, 2] * 20}), categorical=["c"])
     other = pa.table({"n": numbers(), "c": [CANARY, "2"] * 20})

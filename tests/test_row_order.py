@@ -20,8 +20,6 @@ from cornerwave.table import open_source
 from cornerwave.vault import Key
 from tests.conftest import survey_of
 
-pytestmark = pytest.mark.row_order
-
 KEY = Key.unsafe_from_seed(5)
 ROWS = 20_000
 

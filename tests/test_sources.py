@@ -28,6 +28,7 @@ def repeated(*values):
 
 
 class TestNamesInPython:
+    @pytest.mark.in_order
     @pytest.mark.parametrize("option", ["keep", "drop", "categorical", "uniform", "hide_missing"])
     def test_a_text_is_one_column(self, vault, option):
         table = people(ab=repeated("x", "y"), a=repeated("x", "y"), b=repeated("x", "y"))
@@ -49,12 +50,14 @@ class TestNamesInPython:
 
 
 class TestCsv:
+    @pytest.mark.in_order
     def test_codes_keep_their_zeros(self, vault, tmp_path):
         rows = "".join(f"{i}.5,{code}\n" for i in range(50) for code in ("00501", "10115"))
         (tmp_path / "t.csv").write_text("wage,zip\n" + rows)
         found = copy_of(vault.register("t", tmp_path / "t.csv"))
         assert set(found["zip"].to_pylist()) == {"00501", "10115"}
 
+    @pytest.mark.in_order
     def test_times_are_seconds_and_come_back(self, vault, tmp_path):
         rows = "".join(f"{i % 24:02}:30:00,{i}\n" for i in range(ROWS))
         (tmp_path / "t.csv").write_text("at,n\n" + rows)
@@ -62,6 +65,7 @@ class TestCsv:
         assert dataset.frozen.schema.column("at").unit == "seconds"
         assert copy_of(dataset, round="at")["at"].type == pa.time32("s")
 
+    @pytest.mark.in_order
     def test_a_stray_cell_is_warned_of_unless_it_was_decided(self, vault, tmp_path):
         rows = "".join(f"{i % 7},{i % 7},{i}\n" for i in range(ROWS))
         (tmp_path / "t.csv").write_text("a,b,n\n" + rows + "?,?,1\n")
@@ -74,6 +78,7 @@ class TestCsv:
         with pytest.raises(SourceError, match="no line of column names"):
             vault.register("t", tmp_path / "t.csv")
 
+    @pytest.mark.in_order
     @pytest.mark.parametrize("ending", ["csv", "parquet"])
     def test_a_column_that_was_renamed_is_gone(self, vault, tmp_path, ending):
         path = tmp_path / f"t.{ending}"
@@ -85,6 +90,7 @@ class TestCsv:
         with pytest.raises(SourceChanged, match="column 'city' is gone"):
             copy_of(vault.dataset("t"))
 
+    @pytest.mark.in_order
     def test_blanks_are_missing_and_empty_texts_are_values(self, vault, tmp_path):
         rows = "".join(f"{i},{('x', '', chr(34) * 2)[i % 3]}\n" for i in range(300))
         (tmp_path / "t.csv").write_text("n,t\n" + rows)
@@ -115,6 +121,7 @@ class TestParquet:
         assert found["c"].to_pylist() == ["de"] * ROWS + ["fr"] * ROWS
 
 
+@pytest.mark.in_order
 @pytest.mark.parametrize(
     "values",
     [
@@ -139,12 +146,14 @@ def test_what_is_encoded_is_refreshed(vault, tmp_path, values, ending):
     dataset.release(to="bob", privacy=0.5).write(tmp_path / f"copy.{ending}")
 
 
+@pytest.mark.in_order
 def test_categories_of_pandas_are_categories(vault):
     frame = pd.DataFrame({"c": pd.Categorical(np.arange(ROWS) % 3), "x": rng.normal(size=ROWS)})
     found = vault.register("t", frame).release(to="ann", privacy=0.5).to_frame()
     assert set(found["c"]) == {0, 1, 2}
 
 
+@pytest.mark.in_order
 def test_valid_until_for_ever(vault):
     ever = dt.datetime(9999, 12, 31)
     table = people(until=pa.array([ever, dt.datetime(2020, 1, 1)] * (ROWS // 2)))

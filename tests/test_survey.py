@@ -34,6 +34,7 @@ def test_moments_are_those_of_the_whole_table(people):
     assert frozen.rows == people.num_rows
 
 
+@pytest.mark.in_order
 def test_progress_counts_every_row_once():
     seen = Counter()
     source = open_source(pa.table({"x": np.arange(2**20 + 5.0)}))
@@ -111,6 +112,7 @@ class TestKeys:
         with pytest.raises(ColumnError, match="'id' has 1 missing values"):
             self.measured(ids)
 
+    @pytest.mark.in_order
     @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
     def test_repeats_are_found_however_few_ids_fit_into_memory(self, monkeypatch, at_once):
         monkeypatch.setattr(local, "IDS_IN_MEMORY", at_once)
@@ -118,6 +120,7 @@ class TestKeys:
         with pytest.raises(ColumnError, match="1 rows repeat"):
             self.measured([*range(99), 0])
 
+    @pytest.mark.in_order
     def test_keys_far_apart_in_the_table_are_compared(self):
         rows = 2**20 + 10
         ids = np.arange(rows)

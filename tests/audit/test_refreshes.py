@@ -125,6 +125,7 @@ def test_a_wrong_label_a_value_kept_too_often_and_wrong_draws_are_told_apart(tmp
     assert {check.name for check in bare.faults} == {"retention", "draws"}
 
 
+@pytest.mark.in_order
 def test_values_that_happen_not_to_show_are_not_taken_for_pooled(tmp_path):
     """600 values of three rows each, much noise: a third of them is nowhere to be seen."""
     cells = [f"v{i}" for i in range(600) for _ in range(3)] + [f"rare {i}" for i in range(8)]
@@ -136,6 +137,7 @@ def test_values_that_happen_not_to_show_are_not_taken_for_pooled(tmp_path):
         assert audit(pa.table({"c": cells}), [path]).clean
 
 
+@pytest.mark.in_order
 def test_few_rows_and_little_noise_are_no_fault(tmp_path):
     """One changed cell of a hundred, where a fifth of one was expected: chance, not a fault."""
     cells = ["x", "y"] * 50

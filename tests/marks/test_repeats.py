@@ -42,6 +42,7 @@ def test_one_table_twice_is_recognised(pair, rows):
     assert found(pair, rows)
 
 
+@pytest.mark.in_order
 @pytest.mark.parametrize("rows", SIZES)
 @pytest.mark.parametrize("pair", HONEST.values(), ids=HONEST.keys())
 def test_honest_tables_are_not(pair, rows):
@@ -75,6 +76,7 @@ class TestThroughTheVault:
             self.register(vault, pair)
         assert [dataset.name for dataset in vault.datasets()] == ["first"]
 
+    @pytest.mark.in_order
     @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
     @pytest.mark.parametrize("pair", HONEST.values(), ids=HONEST.keys())
     def test_honest_tables_are_registered(self, vault, pair):

@@ -275,6 +275,7 @@ def test_the_command_writes_and_replaces_when_forced(folder: Path, pages: tuple[
     assert (folder / "external.html").read_text(encoding="utf-8") == pages[1]
 
 
+@pytest.mark.in_order
 @pytest.mark.parametrize(
     "columns",
     [
@@ -296,6 +297,7 @@ def test_small_tables_have_pages(tmp_path: Path, vault: Vault, columns: dict[str
         assert ("categories retained" in page) == ("c" in columns)
 
 
+@pytest.mark.in_order
 def test_pooled_values_count_as_others(tmp_path: Path, vault: Vault) -> None:
     city = ["Ulm"] * 60 + ["Bonn"] * 30 + [f"village {i}" for i in range(10)]
     source = pa.table({"x": np.arange(100.0), "city": city})
@@ -326,6 +328,7 @@ def test_no_bin_is_drawn_for_a_few_rows(
     assert ((bins > 0) & (bins < FEW)).any()
 
 
+@pytest.mark.in_order
 def test_no_few_rows_are_left_under_other(tmp_path: Path, vault: Vault) -> None:
     """Two rows are missing: the rarest value that is frequent enough joins them."""
     city = ["Ulm"] * 60 + ["Bonn"] * 30 + ["Jena"] * 8 + [None] * 2
