@@ -6,20 +6,23 @@ of a regression coefficient         about 1 + v times: both sides carry noise
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 
 import numpy as np
 
 from cornerwave.arrays import Floats
+from cornerwave.attack import left_by_posterior
 from cornerwave.audit import Exposed, count_exposed
 from cornerwave.coalition import Law, guess
 from cornerwave.frozen import Frozen
-from cornerwave.levels import Level, Privacy
+from cornerwave.levels import THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
-from cornerwave.table import Source
+from cornerwave.table import Source, Thinned
 
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+SAMPLE = 1 << 16
+"""Rows that stand for a column's distribution."""
 _HALF = NormalDist().inv_cdf(0.95)
 
 
@@ -30,7 +33,9 @@ class Outlook:
     `hidden` is the share of each column's variance that stays hidden, `within` how far a typical
     value of a number is hidden, in its own units (columns on a scale of their own are left out),
     `right` how often the best guess of a category is right, `blind` how often without a copy;
-    `stand_out` is how many records the noise does not hide, None if they were not counted.
+    `stand_out` is how many records the noise does not hide, None if they were not counted;
+    `bayes` is the share of each number that stays hidden from a recipient who knows how its
+    values are distributed and looks at that column alone, empty if the table was not there.
     """
 
     privacy: float
@@ -41,6 +46,7 @@ class Outlook:
     blind: Mapping[str, float]
     units: Mapping[str, str | None]
     stand_out: int | None = None
+    bayes: Mapping[str, float] = field(default_factory=dict)
 
     def said(self, column: str) -> str:
         """Say what stays hidden of a column in words that its owner uses."""
@@ -61,6 +67,40 @@ class Outlook:
         return 1 + self.level.noise
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What only the table itself shows, at some noises.
+
+    `bayes[column]` is the share that the posterior mean from that column of a copy leaves.
+    """
+
+    exposed: Exposed
+    bayes: Mapping[str, Floats]
+
+
+def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Seen:
+    """Read a registered table for what copies at each noise do not hide."""
+    names = frozen.schema.perturbed
+    sample = Thinned(len(names), most=SAMPLE)
+
+    def blocks() -> Iterator[Floats]:
+        for block in _numbers(source, names):
+            scaled = frozen.scaled(block)
+            sample.add(list(scaled))
+            yield scaled
+
+    exposed = count_exposed(
+        blocks(),
+        rows=frozen.rows,
+        mean=frozen.mean,
+        covariance=frozen.covariance,
+        noise=noise,
+    )
+    return Seen(
+        exposed, {n: left_by_posterior(sample.column(i), noise) for i, n in enumerate(names)}
+    )
+
+
 def outlooks(frozen: Frozen, source: Source | None = None) -> list[Outlook]:
     """Return what the privacies SHOWN mean; those that no level reaches are left out.
 
@@ -68,16 +108,17 @@ def outlooks(frozen: Frozen, source: Source | None = None) -> list[Outlook]:
     """
     chosen = {p: frozen.hidden.level_of(Privacy(p).thousandths) for p in SHOWN}
     levels = {p: level for p, level in chosen.items() if level is not None}
-    counts: Sequence[int | None] = [None] * len(levels)
-    if source is not None:
-        counts = stand_out(frozen, source, [each.noise for each in levels.values()]).rows.tolist()
+    noise = [level.noise for level in levels.values()]
+    seen = None if source is None else see(frozen, source, noise)
     return [
-        _outlook(frozen, privacy, level, count)
-        for (privacy, level), count in zip(levels.items(), counts, strict=True)
+        _outlook(frozen, privacy, level, seen, place)
+        for place, (privacy, level) in enumerate(levels.items())
     ]
 
 
-def _outlook(frozen: Frozen, privacy: float, level: Level, count: int | None) -> Outlook:
+def _outlook(
+    frozen: Frozen, privacy: float, level: Level, seen: Seen | None, place: int
+) -> Outlook:
     names, hidden = frozen.schema.perturbed, frozen.hidden.at(level)
     deviation = dict(zip(names, np.sqrt(np.diag(frozen.covariance)), strict=True))
     plain = [name for name, scale in zip(names, frozen.scales, strict=True) if scale.name is None]
@@ -97,7 +138,8 @@ def _outlook(frozen: Frozen, privacy: float, level: Level, count: int | None) ->
         right={name: each.best for name, each in guesses.items()},
         blind={name: each.blind for name, each in guesses.items()},
         units={name: frozen.schema.column(name).unit for name in names},
-        stand_out=count,
+        stand_out=None if seen is None else int(seen.exposed.rows[place]),
+        bayes={} if seen is None else {n: float(left[place]) for n, left in seen.bayes.items()},
     )
 
 
@@ -118,22 +160,24 @@ def in_units(value: float, unit: str | None = None) -> str:
     return f"{digits:,.0f}" if 1000 <= digits < 1e9 else f"{digits:g}"
 
 
-def stand_out(frozen: Frozen, source: Source, noise: Sequence[float]) -> Exposed:
-    """Count the records of a registered table that copies at each noise do not hide."""
-    return count_exposed(
-        (frozen.scaled(block) for block in _numbers(source, frozen.schema.perturbed)),
-        rows=frozen.rows,
-        mean=frozen.mean,
-        covariance=frozen.covariance,
-        noise=noise,
-    )
-
-
 def _numbers(source: Source, names: Sequence[str]) -> Iterator[Floats]:
     """Yield blocks (columns, rows) of a table's numbers."""
     columns = [CopyColumn(name, is_number=True) for name in names]
     for block in number_blocks(source, columns) if columns else ():
         yield np.ascontiguousarray(block.T)
+
+
+def recognised(found: Sequence[Outlook]) -> Iterator[str]:
+    """Yield sentences on columns that are far less hidden from who knows their distribution."""
+    half = next((each for each in found if each.privacy == HALF / THOUSANDTHS), None)
+    if half is None:
+        return
+    for name, left in sorted(half.bayes.items(), key=lambda each: each[1]):
+        if left < half.hidden[name] * (1 - MUCH):
+            yield (
+                f"{name}: a recipient who knows how its values are distributed leaves "
+                f"{left:.0%} of it hidden at privacy 0.5; on the scale of its ranks at least 50%"
+            )
 
 
 def explained(frozen: Frozen) -> Iterator[str]:
@@ -155,6 +199,8 @@ def explained(frozen: Frozen) -> Iterator[str]:
 
 HALF, NOISE_OF_HALF = 500, 1.0
 """Privacy 0.5 in thousandths, and the noise that it takes where no column tells another."""
+MUCH = 0.2
+"""A column that loses a larger share of what is hidden to its distribution is named."""
 LITTLE = 0.05
 """Noise that differs by a smaller share is not worth a sentence."""
 WORTH_SAYING = 0.2

@@ -6,7 +6,8 @@
 
     the linear estimate   Knowledge, Llse, Combination, combination, whitening;
                           sample_rows, sample_size, PAPER_SAMPLES (measured knowledge)
-    other estimates       posterior_mean (the best there is), learned (from leaked rows),
+    other estimates       posterior_mean (the best there is), left_by_posterior (what it leaves of
+                          a column), learned (from leaked rows),
                           spectral, pca, bayes (filters for noise of the wrong shape)
     mistakes of an owner  average (fresh noise for each request), solve_scaled (one noise,
                           scaled), undo_resort (noise by position), read_float_bits,
@@ -19,7 +20,14 @@ The adversary knows everything except the key and X: nothing here imports a key,
 ledger or a release. `cornerwave.audit` runs these attacks on files.
 """
 
-from cornerwave.attack._estimators import bayes, learned, pca, posterior_mean, spectral
+from cornerwave.attack._estimators import (
+    bayes,
+    learned,
+    left_by_posterior,
+    pca,
+    posterior_mean,
+    spectral,
+)
 from cornerwave.attack._llse import (
     PAPER_SAMPLES,
     Combination,
@@ -66,6 +74,7 @@ __all__ = [
     "error",
     "gain",
     "learned",
+    "left_by_posterior",
     "pca",
     "posterior_mean",
     "read_float_bits",

@@ -72,6 +72,61 @@ def posterior_mean(copies: Sequence[Any], *, known: Knowledge, reference: Any) -
     return estimate
 
 
+PIECES = 256
+"""Pieces that a column's distribution is cut into, by its rows and its variance in equal parts."""
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+
+
+def left_by_posterior(values: Any, noise: Sequence[float]) -> Floats:
+    """Return the share of a column's variance that its posterior mean leaves, at each noise.
+
+    The adversary has the column of one copy and knows how its values are distributed. The
+    distribution is a mixture of normal pieces (m, t^2), whose posterior is known exactly:
+
+        E[X | Y] = sum of w_i (m_i + t_i^2 / (t_i^2 + v s^2) (Y - m_i))
+
+    >>> coin = left_by_posterior([0.0, 1.0], [0.1, 100.0])  # a linear estimate leaves 0.09, 0.99
+    >>> coin.round(2).tolist()
+    [0.0, 0.99]
+    """
+    share, mean, spread = _pieces(np.asarray(values, dtype=np.float64))
+    centre = share @ mean
+    variance = float(share @ (spread + (mean - centre) ** 2))
+    if variance == 0:
+        return np.zeros(len(noise))
+    return np.array([_left(share, mean - centre, spread, v * variance, variance) for v in noise])
+
+
+def _left(share: Floats, mean: Floats, spread: Floats, noise: float, variance: float) -> float:
+    whole = spread + noise
+    Y = (mean[:, None] + np.sqrt(whole)[:, None] * _NODES).ravel()
+    chance = (share[:, None] * (_WEIGHTS / _WEIGHTS.sum())).ravel()
+    away = Y[:, None] - mean
+    log_weights = np.log(share) - 0.5 * np.log(whole) - away**2 / (2 * whole)
+    log_weights -= log_weights.max(axis=1, keepdims=True)
+    weights = np.exp(log_weights)
+    weights /= weights.sum(axis=1, keepdims=True)
+    estimate = (weights * (mean + spread / whole * away)).sum(axis=1)
+    return float(np.clip(1 - chance @ estimate**2 / variance, 0.0, 1.0))
+
+
+def _pieces(values: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the shares, means and variances of the pieces of a distribution.
+
+    A value that many rows hold is a piece of its own.
+    """
+    distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    share = counts / counts.sum()
+    size = (distinct - share @ distinct) ** 2 * share
+    weight = (share + size / size.sum()) / 2 if size.any() else share
+    place = ((np.cumsum(weight) - weight / 2) * PIECES).astype(np.int64)
+    _, place = np.unique(place, return_inverse=True)
+    total: Floats = np.bincount(place, share).astype(np.float64)
+    mean = np.bincount(place, share * distinct) / total
+    spread = np.bincount(place, share * (distinct - mean[place]) ** 2) / total
+    return total, mean, spread
+
+
 def _weighted_mean(log_weights: Floats, values: Floats) -> Floats:
     # The largest weight of a row becomes 1: no overflow, and never a sum of 0.
     log_weights -= log_weights.max(axis=1, keepdims=True)

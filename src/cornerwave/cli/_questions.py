@@ -161,17 +161,18 @@ def levels(
     vault: VaultOption = None,
 ) -> None:
     """Show what each privacy hides and costs: which one to pick."""
-    from cornerwave.outlook import explained, outlooks
+    from cornerwave.outlook import explained, outlooks, recognised
     from cornerwave.table import check_place, write_text
 
     if out is not None:
         check_place(out, force=force)
     dataset = open_vault(vault).dataset(name, source=source)
     found = outlooks(dataset.frozen, _source_if_there(dataset))
+    sentences = [*explained(dataset.frozen), *recognised(found)]
     if out is not None:
         from cornerwave.pages import levels_page
 
-        write_text(out, levels_page(name, found, list(explained(dataset.frozen))))
+        write_text(out, levels_page(name, found, sentences))
         say(f"Wrote {out}")
     if as_json:
         print_json(
@@ -183,7 +184,7 @@ def levels(
         )
         return
     _print_levels(name, found)
-    for line in explained(dataset.frozen):
+    for line in sentences:
         tell(line)
 
 

@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.audit import Exposed
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.levels import Level
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
-from cornerwave.outlook import stand_out
+from cornerwave.outlook import Seen, see
 from cornerwave.pages._answers import Answers, Questions, as_kept, ask
 from cornerwave.pages._tallies import Axis, Tally, axes_of, frequent, tally
 from cornerwave.table import Progress, plain_type
@@ -77,7 +76,7 @@ class Original:
     coalitions: tuple[Coalition, ...]
     tally: Tally
     answers: Answers
-    exposed: Exposed
+    seen: Seen
     columns: tuple[str, ...]
 
 
@@ -207,7 +206,7 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
         coalitions=tuple(dataset.coalition(group) for group in groups(recipients)),
         tally=tally(dataset.source, copies.axes, copies.categories, copies.labels),
         answers=ask(as_kept(dataset.source, columns), copies.asked),
-        exposed=stand_out(dataset.frozen, dataset.source, [each.noise for each in copies.levels]),
+        seen=see(dataset.frozen, dataset.source, [each.noise for each in copies.levels]),
         columns=tuple(dataset.frozen.schema.perturbed),
     )
 

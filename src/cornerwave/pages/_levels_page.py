@@ -24,7 +24,7 @@ def levels_page(name: str, found: Sequence[Outlook], sentences: Sequence[str]) -
     parts = [
         kit.headline(title, verdict if found else NONE, facts, "plain"),
         *shown,
-        kit.section("Columns that tell others", kit.bullets(sentences)) if sentences else "",
+        kit.section("What to consider", kit.bullets(sentences)) if sentences else "",
     ]
     return kit.document(title, parts, footer="This page shows no cell of the table.")
 
@@ -36,6 +36,7 @@ def _hidden(found: Sequence[Outlook]) -> str:
         ShareRow(
             column,
             dots=[(each.hidden[column], f"privacy {each.privacy:g}") for each in drawn],
+            ring=middle.bayes.get(column),
             words=f"{middle.said(column)} at {middle.privacy:g}",
         )
         for column in middle.hidden
@@ -47,7 +48,11 @@ def _hidden(found: Sequence[Outlook]) -> str:
         "its privacy is a column that gets more noise than it needs, because another column "
         "needs it."
     )
-    return kit.section("What stays hidden", explained, kit.scrolling(chart))
+    ring = (
+        f"at privacy {middle.privacy:g}, from a recipient who knows how the values are distributed"
+    )
+    marks = kit.legend([("dot", "from the best linear estimate"), ("ring", ring)])
+    return kit.section("What stays hidden", explained, marks, kit.scrolling(chart))
 
 
 def _cost(found: Sequence[Outlook]) -> str:

@@ -83,6 +83,7 @@ def render_owner(name: str, copies: Copies, original: Original) -> str:
         _recovered(coalitions, names, _guesses(coalitions, names)),
         _estimates(copies, original),
         _outliers(copies, original),
+        _against_bayes(copies, original),
         _notes(copies),
     ]
     return kit.document(f"Report on {name}", parts, footer=FOOTER)
@@ -316,7 +317,7 @@ def _outliers(copies: Copies, original: Original) -> str:
         "in each column and stand out in their combination. Cap or remove such records before "
         "release if they matter; more noise or a transform at registration hides them too."
     )
-    exposed = original.exposed
+    exposed = original.seen.exposed
     rows = [
         (
             named(level),
@@ -326,6 +327,24 @@ def _outliers(copies: Copies, original: Original) -> str:
     ]
     header = ("level", *original.columns, "in combination", "in any way")
     return kit.section("Outliers that the noise does not hide", explained, kit.table(header, rows))
+
+
+def _against_bayes(copies: Copies, original: Original) -> str:
+    """Return what each column keeps from a recipient who knows how its values are distributed."""
+    explained = kit.hint(
+        "Share of each column that stays hidden from a recipient who knows how its values are "
+        "distributed and takes the best estimate there is from that column of the copy. For a "
+        "normal column it is the privacy. Columns with many zeros or a long tail keep less; the "
+        "rank scale at registration mends that."
+    )
+    rows = [
+        (name, *(f"{share:.3f}" for share in left)) for name, left in original.seen.bayes.items()
+    ]
+    if not rows:
+        return ""
+    header = ("column", *map(named, copies.levels))
+    title = "Against a recipient who knows the distributions"
+    return kit.section(title, explained, kit.table(header, rows))
 
 
 def _notes(copies: Copies) -> str:
