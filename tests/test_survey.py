@@ -231,7 +231,7 @@ def test_a_sample_is_chosen_by_key_and_not_by_position():
     assert np.array_equal(both.numbers, one.numbers)
     assert np.array_equal(both.cells, one.numbers.astype(np.uint64))
     assert one.numbers.shape == (1, 50)
-    other = sample(slice(0, 1000), b"x" * 32)
+    other = sample(slice(0, 1000), b"x" * 32).ordered
     assert len(set(other.numbers[0]) & set(one.numbers[0])) < 20
     # evenly from the whole: the mean of 50 of 0..999 within 5 standard errors
     assert abs(one.numbers.mean() - 499.5) < 5 * 288.7 / np.sqrt(50)

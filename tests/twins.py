@@ -13,6 +13,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 
+MASK32 = 2**32 - 1
 MASK = 2**64 - 1
 
 
@@ -172,16 +173,25 @@ def siphash_128(key, text):
 
 
 def fingerprint_sums(ids, columns, secret):
-    """Sum over rows of CBC-MAC(row id, (value, column)), lane by lane."""
-    sums = []
-    for index, values in enumerate(columns):
-        total = [0, 0]
-        for (low, high), value in zip(ids, values, strict=True):
-            mask = aes_words(secret, int(low), int(high))
-            image = aes_words(secret, mask[0] ^ int(value), mask[1] ^ index)
-            total = [(t + lane) & MASK for t, lane in zip(total, image, strict=True)]
-        sums.append(total)
-    return np.array(sums, dtype=np.uint64)
+    """Sum over rows of AES(row id + NH(row)), lane by lane; NH by its definition."""
+    key, cipher = (expanded(secret, purpose) for purpose in ("values", "rows"))
+    total = [0, 0]
+    for row, lanes in enumerate(ids):
+        lanes = [int(lane) for lane in lanes]
+        for place, values in enumerate(columns):
+            low, high = int(values[row]) & MASK32, int(values[row]) >> 32
+            for lane, word in enumerate(aes_words(key, place, 0)):
+                halves = (low + (word & MASK32)) & MASK32, (high + (word >> 32)) & MASK32
+                lanes[lane] = (lanes[lane] + halves[0] * halves[1]) & MASK
+        image = aes_words(cipher, *lanes)
+        total = [(t + lane) & MASK for t, lane in zip(total, image, strict=True)]
+    return total
+
+
+def expanded(key, purpose):
+    """HKDF-Expand (RFC 5869) with SHA-256, one block of output."""
+    info = f"cornerwave/1/{purpose}/".encode()
+    return hmac.new(key, info + b"\x01", hashlib.sha256).digest()
 
 
 # --- categories -------------------------------------------------------------------------

@@ -347,6 +347,10 @@ def _mixed(pi: Floats, drawn: Floats, size: Floats, q: float) -> Floats:
 def _pairwise(Z: Floats) -> tuple[Floats, Floats]:
     """Return means and covariances of coordinates, over the rows that have both."""
     present = ~np.isnan(Z)
+    if present.all():
+        mean = Z.mean(axis=1)
+        centred = Z - mean[:, None]
+        return mean, np.asarray(centred @ centred.T / max(Z.shape[1] - 1, 1))
     known = present.astype(np.float64)
     mean = np.where(present, Z, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     centred = np.where(present, Z - mean[:, None], 0.0)
@@ -404,11 +408,9 @@ def indicators(
     Values of few rows share the last one. Where cells are `missing`, indicators are too;
     `values` is the number of its values if draws are even.
     """
-    _, codes, counts = np.unique(
-        np.ascontiguousarray(cells.T).view(f"V{8 * len(cells)}").ravel(),
-        return_inverse=True,
-        return_counts=True,
-    )
+    rows = np.ascontiguousarray(cells.T).view(f"V{8 * len(cells)}").ravel()
+    distinct = cells[0] if len(cells) == 1 else rows  # numbers are sorted faster than bytes
+    _, codes, counts = np.unique(distinct, return_inverse=True, return_counts=True)
     by_count = np.argsort(-counts, kind="stable")[:most].tolist()
     frequent = [code for code in by_count if counts[code] >= LEAST_ROWS]
     chance = None if values is None else 1 / values

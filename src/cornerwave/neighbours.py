@@ -19,7 +19,7 @@ Lags that chance explains one by one are tested once more together.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ SHORTEST = 4
 RUN = 4096
 """Rows of a large table are kept in runs of so many neighbours, spread evenly over it."""
 
-CELLS, LEAST_ROWS = 1 << 22, 1 << 14
+CELLS, LEAST_ROWS = 1 << 21, 1 << 14
 """So many cells of a table are kept, but at least so many rows."""
 
 PRIVACIES = (*(k / 20 for k in range(1, 20)), 0.97, 0.98, 0.99)
@@ -79,7 +79,7 @@ class RowOrder:
         self._columns = list(dict.fromkeys(columns))
         self._most = max(LEAST_ROWS, CELLS // max(1, len(self._columns)))
         self._stride, self._rows = 1, 0
-        self._parts: list[tuple[Ints, pa.Table]] = []
+        self._parts: list[tuple[int, pa.Table]] = []
 
     def passing(self, groups: Iterable[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the groups of a table as they are, in order, looking at each."""
@@ -91,20 +91,23 @@ class RowOrder:
         """Look at the rows of a table that begin at `start`."""
         if not self._columns:
             return
-        positions = np.arange(start, start + table.num_rows)
-        self._keep(positions, table.select(self._columns))
+        self._keep(start, table.select(self._columns))
         while self._rows > self._most:
             self._stride, self._rows = 2 * self._stride, 0
             parts, self._parts = self._parts, []
             for part in parts:
                 self._keep(*part)
 
-    def _keep(self, positions: Ints, table: pa.Table) -> None:
-        mine = positions // RUN % self._stride == 0
-        if not mine.all():  # filter copies: nothing of the other rows stays in memory
-            positions, table = positions[mine], table.filter(pa.array(mine))
-        self._parts.append((positions, table))
-        self._rows += len(positions)
+    def _keep(self, start: int, table: pa.Table) -> None:
+        """Keep the runs of a table that stand at multiples of the stride, each run by itself."""
+        stop, whole = start + table.num_rows, RUN * self._stride
+        for first in range(start // whole * whole, stop, whole):
+            here, there = max(first, start), min(first + RUN, stop)
+            if here < there:
+                run = table.slice(here - start, there - here)
+                # copied, or all rows of the table would stay in memory with it
+                self._parts.append((here, run if self._stride == 1 else _copied(run)))
+                self._rows += there - here
 
     def told(
         self,
@@ -121,7 +124,7 @@ class RowOrder:
         """
         if not self._rows:
             return []
-        positions = np.concatenate([positions for positions, _ in self._parts])
+        positions = np.concatenate([np.arange(at, at + len(part)) for at, part in self._parts])
         table = pa.concat_tables([part for _, part in self._parts])
         if sorted_by is not None:
             positions, table = np.arange(self._rows), _sorted(table, sorted_by)
@@ -138,6 +141,10 @@ class RowOrder:
         return sorted((t for t in found if t.share > MATTERS), key=lambda t: -t.share)
 
 
+def _copied(table: pa.Table) -> pa.Table:
+    return table.take(pa.array(np.arange(table.num_rows)))
+
+
 def _column(table: pa.Table, name: str) -> pa.Array:
     return one_chunk(table.column(name))
 
@@ -152,21 +159,28 @@ def _sorted(table: pa.Table, name: str) -> pa.Table:
 
 
 class _Pairs:
-    """The pairs of rows that lie k apart, for each lag k; rows between runs are no pairs."""
+    """The pairs of rows that lie k apart, for each lag k; rows between runs are no pairs.
+
+    Runs of rows are set apart by more than the largest lag, so that no pair reaches over.
+    """
 
     def __init__(self, positions: Ints) -> None:
-        self._positions = positions
-        self._whole = bool(positions[-1] - positions[0] == len(positions) - 1)
         most = min(len(positions) // SHORTEST, RUN // 2)
         self.lags = np.array([lag for lag in LAGS if lag <= most], dtype=np.int64)
+        ends = np.flatnonzero(np.diff(positions) != 1) + 1
+        self._lengths = np.diff([0, *ends, len(positions)])
+        runs = np.repeat(np.arange(len(self._lengths)), self._lengths)
+        self._places = np.arange(len(positions)) + runs * max(LAGS)
 
-    def of(self, values: Any, lag: int) -> tuple[Any, Any]:
-        """Return the values of all pairs."""
-        first, second = values[:-lag], values[lag:]
-        if self._whole:
-            return first, second
-        apart = self._positions[lag:] - self._positions[:-lag] == lag
-        return first[apart], second[apart]
+    def set_apart(self, values: Any, between: Any) -> Any:
+        """Return values with something between the runs."""
+        apart = np.full(self._places[-1] + 1, between, dtype=values.dtype)
+        apart[self._places] = values
+        return apart
+
+    def count(self, lag: int) -> int:
+        """Return how many pairs there are."""
+        return int(np.maximum(self._lengths - lag, 0).sum())
 
 
 @dataclass(frozen=True)
@@ -181,13 +195,18 @@ class _Scores:
     spread: float
     largest: float
 
+    def apart(self, pairs: _Pairs) -> "_Scores":
+        """Return the same column with its runs set apart."""
+        present = None if self.present is None else pairs.set_apart(self.present, False)
+        return replace(self, values=pairs.set_apart(self.values, 0.0), present=present)
+
     def correlation(self, pairs: _Pairs, lag: int) -> tuple[float, int]:
         """Return the correlation over all pairs, and how many there are."""
-        first, second = pairs.of(self.values, lag)
-        total, size = float(first @ second), float(len(first))
+        first, second = self.values[:-lag], self.values[lag:]
+        total, count = float(first @ second), pairs.count(lag)
         if self.whole:
-            return total / max(1.0, size), len(first)
-        here, there = pairs.of(self.present, lag)
+            return total / max(1, count), count
+        here, there = self.present[:-lag], self.present[lag:]
         size = float(first**2 @ there) * float(second**2 @ here)
         return total / math.sqrt(max(size, 1e-300)), int((here & there).sum())
 
@@ -205,18 +224,19 @@ class _Codes:
     alike: float
     spread: float
     largest: float
+    whole: bool
+
+    def apart(self, pairs: _Pairs) -> "_Codes":
+        """Return the same column with its runs set apart."""
+        return replace(self, values=pairs.set_apart(self.values, -1))
 
     def correlation(self, pairs: _Pairs, lag: int) -> tuple[float, int]:
         """Return (P(equal) - s) / (1 - s) over all pairs, and how many there are."""
-        first, second = pairs.of(self.values, lag)
-        both = int(((first >= 0) & (second >= 0)).sum())
-        equal = int(((first == second) & (first >= 0)).sum())
+        first, second = self.values[:-lag], self.values[lag:]
+        known = first >= 0
+        equal = int(np.count_nonzero((first == second) & known))
+        both = pairs.count(lag) if self.whole else int(np.count_nonzero((second >= 0) & known))
         return (equal / max(1, both) - self.alike) / (1 - self.alike), both
-
-    @property
-    def whole(self) -> bool:
-        """Whether no value is missing."""
-        return bool((self.values >= 0).all())
 
 
 def _of_number(column: pa.Array, name: str) -> _Scores | None:
@@ -225,14 +245,24 @@ def _of_number(column: pa.Array, name: str) -> _Scores | None:
         column = column.cast(pa.float64(), safe=False)
     values = to_floats(column, name)
     present = ~np.isnan(values)
-    _, codes, counts = np.unique(values[present], return_inverse=True, return_counts=True)
-    if len(counts) < 2:
+    ranks = _middle_ranks(values[present])
+    if not len(ranks) or ranks.min() == ranks.max():
         return None
-    ranks = (np.cumsum(counts) - counts / 2)[codes]
     ranks = (ranks - ranks.mean()) / ranks.std()
     scores = np.zeros(len(values))
     scores[present] = ranks
     return _Scores(scores, None if present.all() else present, 1.0, float((ranks**2).max()))
+
+
+def _middle_ranks(values: Floats) -> Floats:
+    """Return the rank of each value, equal ones in the middle of theirs."""
+    order = np.argsort(values)
+    ascending = values[order]
+    firsts = np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1])[: len(values)])
+    counts = np.diff(firsts, append=len(values))
+    ranks = np.empty(len(values))
+    ranks[order] = np.repeat(firsts + counts / 2, counts)
+    return ranks
 
 
 def _of_category(column: pa.Array, name: str, *, hides_missing: bool) -> _Codes | None:
@@ -245,10 +275,12 @@ def _of_category(column: pa.Array, name: str, *, hides_missing: bool) -> _Codes 
     alike = float((pi**2).sum())
     spread = math.sqrt(max(alike - 2 * float((pi**3).sum()) + alike**2, 1e-300))
     most = (1 - 2 * float(pi.min()) + alike) / spread
-    return _Codes(codes, alike, spread / (1 - alike), most)
+    whole = bool((codes >= 0).all())
+    return _Codes(codes.astype(np.int32), alike, spread / (1 - alike), most, whole)
 
 
 def _told(name: str, signal: _Scores | _Codes, pairs: _Pairs, alpha: float) -> Told:
+    signal = signal.apart(pairs)
     found = [signal.correlation(pairs, int(lag)) for lag in pairs.lags]
     limits = np.array([_by_chance(signal, count, alpha) for _, count in found])
     r, counts = np.array(found).reshape(-1, 2).T

@@ -19,10 +19,10 @@ from cornerwave.table import (
     Fingerprint,
     Schema,
     Source,
-    bits_of_floats,
+    fill_floats,
     key_ids,
+    macs,
     one_chunk,
-    to_floats,
     value_type,
 )
 
@@ -64,30 +64,46 @@ def row_ids(start: int, table: pa.Table, schema: Schema, secrets: RowSecrets) ->
 
 @dataclass(frozen=True)
 class Group:
-    """Some rows: their table, ids, numbers (N, rows) and encoded categories and kept columns."""
+    """Some rows: their table, ids, numbers (N, rows) and encoded categories and kept columns.
+
+    `words` (N + encoded, rows) has 64 bits for each value: first those of the numbers, in the
+    same memory, then those of the cells that are encoded.
+    """
 
     table: pa.Table
     ids: Ids
+    words: Words
     numbers: Floats
     encoded: Mapping[str, Encoded]
 
     @classmethod
     def of(cls, ids: Ids, table: pa.Table, schema: Schema) -> "Group":
         """Convert some rows. Raises ColumnError for a value that cannot be used."""
-        numbers = np.empty((len(schema.perturbed), table.num_rows))
+        number = len(schema.perturbed)
+        words = np.empty((number + len(schema.encoded), table.num_rows), dtype=np.uint64)
+        numbers = words[:number].view(np.float64)
         for row, name in zip(numbers, schema.perturbed, strict=True):
-            row[:] = to_floats(_whole(table, name), name)
+            fill_floats(_whole(table, name), name, row)
         encoded = {name: Encoded.of(_whole(table, name), name) for name in schema.encoded}
-        return cls(table, ids, numbers, encoded)
+        return cls(table, ids, words, numbers, encoded)
 
-    def bits(self) -> list[Words]:
-        """Return the bits of the perturbed values."""
-        return [bits_of_floats(column) for column in self.numbers]
+    def recognised(self, secrets: RowSecrets) -> tuple[Fingerprint, Words]:
+        """Return the fingerprint of these rows, and 64 bits of each row's MAC.
+
+        Fills in the words of encoded cells: each is hashed once.
+        """
+        for row, column in zip(self.cells, self.encoded.values(), strict=True):
+            row[:] = column.bits(secrets.texts, MISSING_BITS)
+        return macs(self.ids, self.words, secrets.fingerprint)
+
+    @property
+    def cells(self) -> Words:
+        """The words of the encoded cells."""
+        return self.words[len(self.numbers) :]
 
     def fingerprint(self, secrets: RowSecrets) -> Fingerprint:
         """Return the fingerprint of these rows."""
-        others = [column.bits(secrets.texts, MISSING_BITS) for column in self.encoded.values()]
-        return Fingerprint.of(self.ids, [*self.bits(), *others], secrets.fingerprint)
+        return self.recognised(secrets)[0]
 
     def unchanged(self, name: str) -> pa.Array:
         """Return a column that is released as it is: its values alone, in one piece.

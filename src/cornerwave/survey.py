@@ -6,12 +6,13 @@
     tallies      how many rows hold each value of a category
     fingerprint  keyed sums that recognise the table again
     marks        keyed samples that recognise its values in another table
-    sample       the rows whose keyed hash is smallest
+    sample       the rows whose MAC is smallest
 
 So a table can be surveyed by threads, or by the machines of a cluster, and what is frozen
 afterwards does not depend on how.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from cornerwave.marks import Cells, Learned, TableMarks, kept_of
 from cornerwave.moments import Moments
 from cornerwave.rows import Group, RowSecrets
 from cornerwave.table import (
-    MISSING_BITS,
     Fingerprint,
     Knots,
     Scale,
@@ -46,43 +46,87 @@ SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution."""
 JOINT_ROWS = 1 << 16
 """Rows that second moments across all columns are measured on."""
+ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Numbers and cells (columns, rows) of the at most `most` rows whose keyed hash is smallest."""
+class Sampled:
+    """Some rows: their keyed hashes, numbers and cells (columns, rows)."""
 
     hashes: Words
     numbers: Floats
     cells: Words
+
+    def take(self, rows: Ints) -> "Sampled":
+        """Return some of the rows."""
+        return Sampled(self.hashes[rows], self.numbers[:, rows], self.cells[:, rows])
+
+    def up_to(self, limit: np.uint64) -> "Sampled":
+        """Return the rows whose hash is not above a limit."""
+        low = self.hashes <= limit
+        return self if low.all() else self.take(np.flatnonzero(low))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The `most` rows whose keyed hash is smallest, and some more: none above `limit` is one.
+
+    Parts are put together, and the rows too many dropped, only when these become many.
+    """
+
+    parts: tuple[Sampled, ...]
     most: int
+    limit: np.uint64 = ALL
 
     @classmethod
-    def of(cls, hashes: Words, numbers: Floats, cells: Words, *, most: int) -> "Sample":
-        """Sample some rows by the keyed hashes of their ids."""
-        return cls(hashes, numbers, cells, most)._smallest()
+    def of(
+        cls, hashes: Words, numbers: Sequence[Floats], cells: Sequence[Words], *, most: int
+    ) -> "Sample":
+        """Sample some rows of columns by the rows' keyed hashes."""
+        limit = _limit(hashes, most)
+        rows = np.flatnonzero(hashes <= limit)
+        found = Sampled(
+            hashes[rows],
+            np.array([column[rows] for column in numbers]).reshape(len(numbers), len(rows)),
+            np.array([c[rows] for c in cells], dtype=np.uint64).reshape(len(cells), len(rows)),
+        )
+        return cls((found,), most, limit)
 
     def __add__(self, other: "Sample") -> "Sample":
-        return Sample(
-            np.concatenate([self.hashes, other.hashes]),
-            np.concatenate([self.numbers, other.numbers], axis=1),
-            np.concatenate([self.cells, other.cells], axis=1),
-            self.most,
-        )._smallest()
-
-    def _smallest(self) -> "Sample":
-        if len(self.hashes) <= self.most:
-            return self
-        chosen = np.argpartition(self.hashes, self.most)[: self.most]
-        return self._rows(chosen)
+        limit = min(self.limit, other.limit)
+        parts = [part.up_to(limit) for part in (*self.parts, *other.parts)]
+        if sum(len(part.hashes) for part in parts) > 2 * self.most:
+            whole = _together(parts)
+            limit = np.partition(whole.hashes, self.most)[self.most]
+            parts = [whole.up_to(limit)]
+        return Sample(tuple(parts), self.most, limit)
 
     @property
-    def ordered(self) -> "Sample":
-        """The same rows in the order of their hashes, whatever parts they came in."""
-        return self._rows(np.argsort(self.hashes))
+    def ordered(self) -> Sampled:
+        """The sampled rows in the order of their hashes, whatever parts they came in."""
+        whole = _together(self.parts)
+        return whole.take(np.argsort(whole.hashes)[: self.most])
 
-    def _rows(self, rows: Ints) -> "Sample":
-        return Sample(self.hashes[rows], self.numbers[:, rows], self.cells[:, rows], self.most)
+
+def _limit(hashes: Words, most: int) -> np.uint64:
+    """Return a hash that at least `most` hashes are not above, and few more; ALL if there are none.
+
+    Of n evenly spread ones, `most` and eight deviations are expected below the first guess.
+    """
+    if len(hashes) <= most:
+        return ALL
+    share = (most + 8 * math.sqrt(most) + 64) / len(hashes)
+    limit = ALL if share >= 1 else np.uint64(int(share * 2.0**64))
+    enough = np.count_nonzero(hashes <= limit) >= most
+    return limit if enough else np.uint64(np.partition(hashes, most - 1)[most - 1])
+
+
+def _together(parts: Sequence[Sampled]) -> Sampled:
+    return Sampled(
+        np.concatenate([part.hashes for part in parts]),
+        np.concatenate([part.numbers for part in parts], axis=1),
+        np.concatenate([part.cells for part in parts], axis=1),
+    )
 
 
 def row_hashes(ids: Ids, secret: bytes) -> Words:
@@ -153,23 +197,17 @@ class Surveyor:
         """
         schema, group = self.schema, Group.of(ids, table, self.schema)
         numbers = on_scales(self.scales, schema.perturbed, group.numbers)
+        fingerprint, hashes = group.recognised(self.secrets)
         sampled = [schema.perturbed.index(name) for name in self.sampled]
-        hashes, no_cells = row_hashes(ids, self.secrets.sample), np.empty((0, len(ids)), np.uint64)
-        bits = [column.bits(self.secrets.texts, MISSING_BITS) for column in group.encoded.values()]
         kept = [_kept_numbers(table, name) for name in self.kept_numbers]
         return Survey(
             moments=Moments.of_columns(numbers, schema.perturbed),
             complete=_complete(numbers, schema),
-            fingerprint=group.fingerprint(self.secrets),
+            fingerprint=fingerprint,
             marks=self._learned(group, places),
             tallies={names: tally(group.columns_of(names)) for names in schema.categories},
-            sample=Sample.of(hashes, numbers[sampled], no_cells, most=SAMPLE_ROWS),
-            joint=Sample.of(
-                hashes,
-                np.vstack([numbers, *kept]),
-                np.array(bits, dtype=np.uint64).reshape(len(bits), len(ids)),
-                most=JOINT_ROWS,
-            ),
+            sample=Sample.of(hashes, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS),
+            joint=Sample.of(hashes, [*numbers, *kept], list(group.cells), most=JOINT_ROWS),
         )
 
     def check(self, survey: Survey) -> None:
@@ -234,12 +272,13 @@ class Sampler:
     def of(self, ids: Ids, table: pa.Table) -> Sample:
         """Sample some rows."""
         arrays = [to_floats(one_chunk(table.column(name)), name) for name in self.columns]
-        hashes, no_cells = row_hashes(ids, self.secrets.sample), np.empty((0, len(ids)), np.uint64)
-        return Sample.of(hashes, np.array(arrays), no_cells, most=SAMPLE_ROWS)
+        hashes = row_hashes(ids, self.secrets.sample)
+        return Sample.of(hashes, arrays, [], most=SAMPLE_ROWS)
 
     def scales(self, sample: Sample | None) -> tuple[Scale, ...]:
         """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve."""
-        ranked = {} if sample is None else dict(zip(self.columns, sample.numbers, strict=True))
+        found = () if sample is None else sample.ordered.numbers
+        ranked: dict[str, Floats] = dict(zip(self.columns, found, strict=True))
         return tuple(
             rank_scale(ranked[name], name)
             if name in ranked
@@ -260,11 +299,10 @@ def no_rows(surveyor: Surveyor) -> Survey:
     schema = surveyor.schema
     numbers, cells = len(schema.perturbed), sum(map(len, schema.categories))
     nothing = Moments.of_columns(np.empty((numbers, 0)))
-    columns = numbers + len(schema.kept) + cells
     return Survey(
         moments=nothing,
         complete=None,
-        fingerprint=Fingerprint(0, np.zeros((columns, 2), dtype=np.uint64)),
+        fingerprint=Fingerprint.nothing(),
         marks=Learned.nothing(len(surveyor.marked), keyed=schema.key is not None),
         tallies={names: Counter() for names in schema.categories},
         sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS),
@@ -275,8 +313,8 @@ def no_rows(surveyor: Surveyor) -> Survey:
 
 
 def _no_sample(numbers: int, cells: int, most: int) -> Sample:
-    hashes = np.empty(0, dtype=np.uint64)
-    return Sample(hashes, np.empty((numbers, 0)), np.empty((cells, 0), dtype=np.uint64), most)
+    none = np.empty(0, dtype=np.uint64)
+    return Sample.of(none, [np.empty(0)] * numbers, [none] * cells, most=most)
 
 
 def _kept_numbers(table: pa.Table, name: str) -> Floats:

@@ -14,8 +14,8 @@ from cornerwave.noise import MISSING, thresholds
 from cornerwave.table import Choices, decide
 from cornerwave.table._categories import Categories, freeze_categories
 from cornerwave.table._encoded import Encoded, tally
-from cornerwave.table._fingerprint import MISSING_BITS
 from cornerwave.table._rare import MOST_CATEGORIES, OTHER, check_number
+from cornerwave.table._types import MISSING_BITS
 
 SECRET = bytes(range(32))
 

@@ -42,7 +42,16 @@ def strict(function: Callable[..., Any]) -> Any:
 
     Arrays that go in are C-contiguous: LLVM vectorises only what it knows to be.
     """
-    compiled = partial(numba.njit, nogil=True, error_model="numpy")
+    return _compiled(function)
+
+
+def whole_sums(function: Callable[..., Any]) -> Any:
+    """Compile sums of whole numbers below 2^53: exact in any order, so LLVM may choose one."""
+    return _compiled(function, fastmath={"reassoc", "contract", "nsz"})
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    compiled = partial(numba.njit, nogil=True, error_model="numpy", **options)
     try:
         return compiled(cache=True)(function)
     except RuntimeError:  # package and home are both read-only: nowhere to keep what was compiled

@@ -14,18 +14,15 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Floats, Words
-from cornerwave.marks._bottom import SIZE, Bottom
+from cornerwave.marks._bottom import SIZE, WIDTH, Bottom
 from cornerwave.marks._learned import Learned
-from cornerwave.marks._order import WIDTH
+from cornerwave.marks._order import FEW_STEPS
 
 BYTES = 6
 """Of each hash: two of 256 different ones are equal in as many bits with probability 1e-10."""
 
 DENSE = 0.25
 """Values that fill this much of their range, each of them once, are an enumeration."""
-
-FEW_STEPS = 16
-"""Row numbers, and calendars of days, working days, weeks, months, take fewer different steps."""
 
 _DROP = np.uint64(64 - 8 * BYTES)
 
@@ -173,7 +170,7 @@ class _Known:
     def stepping(self) -> bool:
         distinct = self.values.distinct >= 0.5 * self.rows
         few = min(FEW_STEPS, self.rows / 4)
-        return distinct and 0 < self.steps.distinct <= few
+        return distinct and 0 < len(self.steps) <= few
 
     @property
     def arranged(self) -> bool:

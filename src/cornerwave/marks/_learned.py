@@ -67,7 +67,7 @@ class Learned:
         whole = _rows([columns[name].hashes for name in hidden], len(places))
         return cls(
             present=np.array([np.count_nonzero(c.hashes) for c in cells], dtype=np.int64),
-            values=tuple(Bottom.of(c.hashes, c.numbers) for c in cells),
+            values=tuple(c.sketch for c in cells),
             sums=np.array([c.hashes.sum(dtype=np.uint64) for c in cells], dtype=np.uint64),
             order=Order.of(places, cells),
             rows=Bottom.of(whole),

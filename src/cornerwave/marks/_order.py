@@ -3,7 +3,7 @@
     window   WIDTH cells in a row, hashed as one: few values alone say little, their order much.
              One row more or less changes the WIDTH windows around it and no other
     alike    how many cells equal the one before: many in a sorted column
-    steps    differences between neighbours: few distinct ones in row numbers and calendars
+    steps    the different differences between neighbours: few in row numbers and calendars
 
 Rows come in any parts. Each part keeps the ends of its runs of consecutive rows, and where two
 runs meet, the windows across the seam are made up.
@@ -18,13 +18,16 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.keyed import bits_of, strict
-from cornerwave.marks._bottom import Bottom, mixed
+from cornerwave.marks._bottom import WIDTH, Bottom
 from cornerwave.marks._cells import Cells
 
-WIDTH = 8
 _ENDS = WIDTH - 1
 _U = np.uint64
-_BASE = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplying by it loses nothing
+
+FEW_STEPS = 16
+"""Row numbers, and calendars of days, working days, weeks, months, take no more different steps."""
+MANY_STEPS = np.arange(FEW_STEPS + 1, dtype=np.uint64)
+"""What stands for any more of them."""
 
 Stretch = tuple[Cells, ...]
 """Some consecutive rows: their cells, column by column."""
@@ -57,7 +60,7 @@ class Order:
     """What is known of the order of some columns; `a + b` of the rows of both."""
 
     windows: tuple[Bottom, ...]
-    steps: tuple[Bottom, ...]
+    steps: tuple[Words, ...]
     alike: Ints
     runs: tuple[Run, ...]
 
@@ -81,8 +84,8 @@ class Order:
         which = range(columns)
         alike = [sum(_alike(each[column].hashes) for each in pairs) for column in which]
         return cls(
-            windows=tuple(Bottom.of(_all([_windows(s[c].hashes) for s in rows])) for c in which),
-            steps=tuple(Bottom.of(_all([_steps(s[c].numbers) for s in pairs])) for c in which),
+            windows=tuple(_windows([s[c].hashes for s in rows]) for c in which),
+            steps=tuple(_union([_steps(s[c].numbers) for s in pairs]) for c in which),
             alike=np.array(alike, dtype=np.int64),
             runs=runs,
         )
@@ -102,8 +105,13 @@ class Order:
                 runs.append(run)
         seams = Order._of(len(self.alike), across, pairs, ())
         return Order(
-            windows=_added(self.windows, other.windows, seams.windows),
-            steps=_added(self.steps, other.steps, seams.steps),
+            windows=tuple(
+                a + b + c
+                for a, b, c in zip(self.windows, other.windows, seams.windows, strict=True)
+            ),
+            steps=tuple(
+                _union(found) for found in zip(self.steps, other.steps, seams.steps, strict=True)
+            ),
             alike=self.alike + other.alike + seams.alike,
             runs=tuple(runs),
         )
@@ -131,51 +139,46 @@ def _joined(one: Stretch, two: Stretch) -> Stretch:
     return tuple(a.then(b) for a, b in zip(one, two, strict=True))
 
 
-def _added(*parts: tuple[Bottom, ...]) -> tuple[Bottom, ...]:
-    return tuple(a + b + c for a, b, c in zip(*parts, strict=True))
-
-
-def _all(parts: list[Words]) -> Words:
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
-
-
 def _alike(cells: Words) -> int:
     return int(np.count_nonzero(cells[1:] == cells[:-1]))
 
 
-def _windows(cells: Words) -> Words:
-    """Return a hash of each WIDTH consecutive cells."""
-    out = np.empty(max(len(cells) - WIDTH + 1, 0), dtype=np.uint64)
-    _fill_windows(np.ascontiguousarray(cells), out)
-    return out
+def _windows(stretches: Sequence[Words]) -> Bottom:
+    found = Bottom.nothing()
+    for cells in stretches:
+        found = found + Bottom.of(cells, windows=True)
+    return found
 
 
 def _steps(numbers: Floats) -> Words:
-    """Return a hash of each difference between neighbours; 0 where one is no number."""
-    out = np.empty(max(len(numbers) - 1, 0), dtype=np.uint64)
-    _fill_steps(np.ascontiguousarray(numbers), out)
-    return out
+    """Return the different steps between neighbours, if they are few, in single precision."""
+    out = np.empty(FEW_STEPS, dtype=np.uint64)
+    count = _find_steps(np.ascontiguousarray(numbers), out)
+    return MANY_STEPS if count > FEW_STEPS else np.sort(out[:count])
+
+
+def _union(parts: Sequence[Words]) -> Words:
+    """Return the steps that occur in any part, if they are few."""
+    if any(len(part) > FEW_STEPS for part in parts):
+        return MANY_STEPS
+    found = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *parts]))
+    return found if len(found) <= FEW_STEPS else MANY_STEPS
 
 
 @strict
-def _fill_windows(cells: Any, out: Any) -> None:
-    """Fill out[i] with the hash of cells[i : i + WIDTH], which rolls: sum of cell * BASE^place."""
-    first = _U(1)
-    for _ in range(WIDTH - 1):
-        first *= _BASE
-    word = _U(0)
-    for row in range(cells.shape[0]):
-        word = word * _BASE + cells[row]
-        if row >= WIDTH - 1:
-            at = row - WIDTH + 1
-            out[at] = mixed(word)
-            word -= cells[at] * first
-
-
-@strict
-def _fill_steps(numbers: Any, out: Any) -> None:
-    for row in range(out.shape[0]):
+def _find_steps(numbers: Any, out: Any) -> int:
+    """Fill in the different steps; return how many there are, at most one more than fit in."""
+    count = 0
+    for row in range(numbers.shape[0] - 1):
         step = np.float64(np.float32(numbers[row + 1] - numbers[row])) + 0.0
-        out[row] = _U(0) if np.isnan(step) else mixed(bits_of(step) + _BASE)
+        if np.isnan(step):
+            continue
+        word, place = bits_of(step), 0
+        while place < count and out[place] != word:
+            place += 1
+        if place == out.shape[0]:
+            return place + 1
+        if place == count:
+            out[place] = word
+            count += 1
+    return count

@@ -4,14 +4,15 @@
 
 The noise depends on K to the last bit, so K must not depend on how the rows were cut into
 parts, in which order the parts were added, or which machine added them. Floating-point sums
-do; so the sums here are exact. A value is cut into digits of 20 bits at fixed places,
+do; so the sums here are exact. A value is cut into digits of 22 bits at fixed places,
 
-    x = sum over d of digit_d 2^(20 (top - d)),   |digit| < 2^20,  d = 0..3
+    x = sum over d of digit_d 2^(22 (top - d)),   |digit| <= 2^21,  d = 0..2
 
-so that products of digits are whole numbers below 2^40, and the Gram matrix of a tile of 2^13
-rows is exact in double precision, however BLAS orders it. Tiles add up as integers; mean and K
-are rounded once, at the end. `top` belongs to the largest |x| of a column: what lies 60 bits
-or more below it is cut off, by the same rule for every partition.
+so that products of digits are whole numbers up to 2^42, and the Gram matrix of a tile of 2^11
+rows is exact in double precision, however it is ordered: by vector units, or by BLAS. Tiles
+add up as integers; mean and K are rounded once, at the end. `top` belongs to the largest |x| of
+a column: what lies 45 bits or more below it is rounded off, by the same rule for every
+partition.
 
 Missing values (NaN) are left out pair by pair: entry (i, j) rests on the rows that have both.
 """
@@ -26,7 +27,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.errors import SourceError, spelled
-from cornerwave.keyed import strict
+from cornerwave.keyed import strict, whole_sums
 
 LARGEST = 1e140
 """Sums of squares of values beyond this overflow."""
@@ -34,11 +35,16 @@ LARGEST = 1e140
 LEAST_VARIANCE = 1e-290
 """Below this the variance of a column, or its covariances, lose digits to underflow."""
 
-BITS, DIGITS, TILE_ROWS = 20, 4, 1 << 13
-"""2 BITS + 13 = 53: sums of products of digits over a tile are exact doubles."""
-MOST_ROWS = 1 << 22
-"""Rows whose sums of products of digits, each below 2^40, stay below 2^63."""
-_LOWEST_TOP = -49
+BITS, DIGITS, TILE_ROWS = 22, 3, 1 << 11
+"""2 (BITS - 1) + 11 = 53: sums of products of digits over a tile are exact doubles."""
+MOST_ROWS = 1 << 20
+"""Rows whose sums of products of digits, each up to 2^42, stay below 2^63."""
+BLAS_ROWS = 128
+"""Rows of a Gram matrix from which on BLAS is faster than plain loops."""
+TILE_CELLS, STRIP, LANES = 24_576, 64, 16
+"""Digits in a tile, which fit into the second cache; rows that are read and cut at a time, in
+either layout of a table; independent minima, for vector units."""
+_LOWEST_TOP = -45
 _LIMB = 32
 
 
@@ -82,26 +88,26 @@ class Moments:
         if rows > MOST_ROWS:
             parts = [columns[:, at : at + MOST_ROWS] for at in range(0, rows, MOST_ROWS)]
             return reduce(add, (cls.of_columns(part, names) for part in parts))
-        columns = np.ascontiguousarray(columns)
-        lowest, highest = np.full(number, np.inf), np.full(number, -np.inf)
-        gaps = _find_ends(columns, lowest, highest)
+        if not columns.T.flags.c_contiguous:
+            columns = np.ascontiguousarray(columns)
+        lowest, highest, gaps = _ends(columns)
         if (lowest == -np.inf).any() or (highest == np.inf).any():
             raise SourceError("infinite values have no mean; remove them or make them missing")
         largest = _largest(lowest, highest)
         _check_squares(largest, names)
-        top = np.where(largest > 0, -(-np.frexp(largest)[1] // BITS) - 1, _LOWEST_TOP)
+        top = np.where(largest > 0, -(-(np.frexp(largest)[1] + 1) // BITS) - 1, _LOWEST_TOP)
         top = np.maximum(top, _LOWEST_TOP).astype(np.int64)
-        gram = _gram(columns, top, gaps=gaps)
-        digits = gram[: DIGITS * number]
-        shape = (DIGITS, number, DIGITS, number)
-        products = digits[:, : DIGITS * number].reshape(shape).transpose(0, 2, 1, 3)
-        present = digits[:, DIGITS * number :].reshape(DIGITS, number, number if gaps else 1)
-        count = gram[DIGITS * number :, DIGITS * number :]
+        gram, sums = _gram(columns, top, gaps=gaps)
+        size = DIGITS * number
+        products = gram[:size, :size].reshape(DIGITS, number, DIGITS, number).transpose(0, 2, 1, 3)
+        # without gaps every row has every column
+        count = gram[size:, size:] if gaps else np.full((number, number), rows)
+        found = gram[:size, size:] if gaps else np.repeat(sums, number)
         return cls(
             rows=rows,
             top=top,
-            count=np.broadcast_to(count, (number, number)).copy(),
-            sums=np.broadcast_to(present, (DIGITS, number, number)).copy(),
+            count=count.astype(np.int64),
+            sums=found.reshape(DIGITS, number, number).copy(),
             high=products >> _LIMB,
             low=products & ((1 << _LIMB) - 1),
             lowest=lowest,
@@ -160,16 +166,21 @@ class Moments:
     @cached_property
     def covariance(self) -> Floats:
         """The sample covariance K, rounded once; 0 where fewer than two rows have both."""
+        number = len(self.top)
+        here = np.tril_indices(number)
         products: Any = 0
-        for d in range(DIGITS):
-            for e in range(DIGITS):
-                whole = (self.high[d, e].astype(object) << _LIMB) + self.low[d, e].astype(object)
-                products = products + (whole << (BITS * (2 * DIGITS - 2 - d - e)))
-        count = self.count.astype(object)
-        scatter = count * products - self._totals * self._totals.T
-        quotient = scatter / np.maximum(count * (count - 1), 1)
+        for place in range(2 * DIGITS - 1):  # of digits d and e with d + e = place
+            pairs = [(d, place - d) for d in range(DIGITS) if 0 <= place - d < DIGITS]
+            high, low = (sum(limb[pair][here] for pair in pairs) for limb in (self.high, self.low))
+            whole = (high.astype(object) << _LIMB) + low.astype(object)
+            products = products + (whole << (BITS * (2 * DIGITS - 2 - place)))
+        count = self.count[here].astype(object)
+        scatter = count * products - self._totals[here] * self._totals.T[here]
+        quotient = (scatter / np.maximum(count * (count - 1), 1)).astype(np.float64)
         places = self.top - DIGITS + 1
-        return np.asarray(np.ldexp(quotient.astype(np.float64), BITS * (places[:, None] + places)))
+        K = np.zeros((number, number))
+        K[here] = K.T[here] = np.ldexp(quotient, BITS * (places[here[0]] + places[here[1]]))
+        return K
 
     @property
     def vanishing(self) -> Flags:
@@ -187,75 +198,154 @@ def _largest(lowest: Floats, highest: Floats) -> Floats:
     return np.where(np.isfinite(ends), ends, 0.0)
 
 
-def _gram(columns: Floats, top: Ints, *, gaps: bool) -> Ints:
-    """Return the exact Gram matrix of all digits, followed by what is present.
+def _ends(columns: Floats) -> tuple[Floats, Floats, bool]:
+    """Return the least and the largest value of each column, and whether one is missing."""
+    lowest, highest = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
+    by_columns = columns.flags.c_contiguous
+    find, values = (_find_ends, columns) if by_columns else (_find_ends_by_rows, columns.T)
+    return lowest, highest, find(values, lowest, highest)
 
-    The last rows say which columns are present; one row of ones if nothing is missing.
+
+def _gram(columns: Floats, top: Ints, *, gaps: bool) -> tuple[Ints, Ints]:
+    """Return the exact Gram matrix of all digits, and their sums.
+
+    Its last rows say which columns are present, if one of them has gaps.
     """
     number, rows = columns.shape
-    size = DIGITS * number + (number if gaps else 1)
-    total = np.zeros((size, size), dtype=np.int64)
-    tile_rows = max(512, min(TILE_ROWS, (1 << 18) // size))
-    tile, used = np.ones((size, tile_rows)), np.ones(size, dtype=bool)
+    size = (DIGITS + (1 if gaps else 0)) * number
+    total, sums = np.zeros((size, size), dtype=np.int64), np.zeros(size, dtype=np.int64)
+    by_blas = size >= BLAS_ROWS
+    tile_rows = TILE_ROWS if by_blas else min(TILE_ROWS, max(256, TILE_CELLS // max(size, 1)))
+    tile, used = np.zeros((size, tile_rows)), np.zeros(size, dtype=np.bool_)
     unit = np.ldexp(1.0, -BITS * top)
     for start in range(0, rows, tile_rows):
         stop = min(start + tile_rows, rows)
-        _cut(columns[:, start:stop], unit, gaps, tile, used)
+        _cut(columns, start, stop, unit, gaps, tile, used)
         # most tables are whole numbers, or decimals, of few digits: the others are all zero
         some = np.flatnonzero(used)
-        part = tile[some, : stop - start]
-        total[np.ix_(some, some)] += (part @ part.T).astype(np.int64)
-    return total
+        part = tile[:, : stop - start]
+        if by_blas:
+            part = part if used.all() else part[some]
+            _add_part(part @ part.T, some, total)
+        else:
+            _add_products(tile, some, stop - start, total)
+        _add_sums(tile, some, stop - start, sums)
+    return np.tril(total) + np.tril(total, -1).T, sums
 
 
 @strict
 def _find_ends(columns: Any, lowest: Any, highest: Any) -> bool:
     """Fill in the least and the largest value of each column; say whether one is missing."""
-    missing = 0
+    low, high, missing = np.empty(LANES), np.empty(LANES), 0
     for i in range(columns.shape[0]):
-        low, high = np.inf, -np.inf
-        for row in range(columns.shape[1]):
-            x = columns[i, row]
-            low = x if x < low else low
-            high = x if x > high else high
+        low[:], high[:] = np.inf, -np.inf
+        values = columns[i]
+        whole = values.shape[0] // LANES * LANES
+        for row in range(0, whole, LANES):
+            for lane in range(LANES):
+                x = values[row + lane]
+                low[lane] = x if x < low[lane] else low[lane]
+                high[lane] = x if x > high[lane] else high[lane]
+                missing += x != x
+        for row in range(whole, values.shape[0]):
+            x = values[row]
+            low[0] = x if x < low[0] else low[0]
+            high[0] = x if x > high[0] else high[0]
             missing += x != x
-        lowest[i], highest[i] = low, high
+        lowest[i], highest[i] = low.min(), high.max()
     return missing > 0
 
 
 @strict
-def _cut(columns: Any, unit: Any, gaps: bool, tile: Any, used: Any) -> None:
+def _find_ends_by_rows(X: Any, lowest: Any, highest: Any) -> bool:
+    """Do the same for an array of (rows, columns)."""
+    missing = 0
+    for row in range(X.shape[0]):
+        for i in range(X.shape[1]):
+            x = X[row, i]
+            lowest[i] = x if x < lowest[i] else lowest[i]
+            highest[i] = x if x > highest[i] else highest[i]
+            missing += x != x
+    return missing > 0
+
+
+@strict
+def _cut(columns: Any, start: int, stop: int, unit: Any, gaps: bool, tile: Any, used: Any) -> None:
     """Fill a tile with the digits of some rows, and with what is present if there are gaps."""
-    number, rows = columns.shape
-    base = 2.0**BITS
-    for i in range(number):
-        rest = 0.0
+    number, base = columns.shape[0], 2.0**BITS
+    used[:] = False
+    for first in range(start, stop, STRIP):
+        at, rows = first - start, min(STRIP, stop - first)
+        for i in range(number):
+            values = columns[i, first : first + rows]
+            one, two = tile[i, at : at + rows], tile[number + i, at : at + rows]
+            three = tile[2 * number + i, at : at + rows]
+            some, more, most = 0, 0, 0
+            for row in range(rows):
+                x = values[row]
+                r = (x if x == x else 0.0) * unit[i]
+                one[row] = np.rint(r)
+                r = (r - one[row]) * base
+                two[row] = np.rint(r)
+                three[row] = np.rint((r - two[row]) * base)
+                some += one[row] != 0.0
+                more += two[row] != 0.0
+                most += three[row] != 0.0
+            used[i] |= some > 0
+            used[number + i] |= more > 0
+            used[2 * number + i] |= most > 0
+            if gaps:
+                used[3 * number + i] = True
+                for row in range(rows):
+                    x = values[row]
+                    tile[3 * number + i, at + row] = 1.0 if x == x else 0.0
+
+
+@whole_sums
+def _add_products(tile: Any, some: Any, rows: int, total: Any) -> None:
+    """Add the products of some rows of a tile, three by three, to the lower triangle."""
+    size, nothing = some.shape[0], np.zeros(rows)
+    for i in range(0, size, 3):
+        a = tile[some[i], :rows]
+        b = tile[some[i + 1], :rows] if i + 1 < size else nothing
+        c = tile[some[i + 2], :rows] if i + 2 < size else nothing
+        for j in range(0, i + 1, 3):
+            d = tile[some[j], :rows]
+            e = tile[some[j + 1], :rows] if j + 1 < size else nothing
+            f = tile[some[j + 2], :rows] if j + 2 < size else nothing
+            ad = ae = af = bd = be = bf = cd = ce = cf = 0.0
+            for row in range(rows):
+                ad += a[row] * d[row]
+                ae += a[row] * e[row]
+                af += a[row] * f[row]
+                bd += b[row] * d[row]
+                be += b[row] * e[row]
+                bf += b[row] * f[row]
+                cd += c[row] * d[row]
+                ce += c[row] * e[row]
+                cf += c[row] * f[row]
+            found = ((ad, ae, af), (bd, be, bf), (cd, ce, cf))
+            for p in range(min(3, size - i)):
+                for q in range(min(3, size - j)):
+                    if j + q <= i + p:
+                        total[some[i + p], some[j + q]] += np.int64(found[p][q])
+
+
+@strict
+def _add_part(part: Any, some: Any, total: Any) -> None:
+    """Add the Gram matrix of some rows of a tile to the lower triangle."""
+    for i in range(part.shape[0]):
+        for j in range(i + 1):
+            total[some[i], some[j]] += np.int64(part[i, j])
+
+
+@whole_sums
+def _add_sums(tile: Any, some: Any, rows: int, sums: Any) -> None:
+    for i in some:
+        total = 0.0
         for row in range(rows):
-            x = columns[i, row]
-            r = (0.0 if x != x else x) * unit[i]
-            digit = np.trunc(r)
-            tile[i, row] = digit
-            r = (r - digit) * base
-            tile[number + i, row] = r
-            rest += r != 0.0
-        used[i] = True
-        for d in range(1, DIGITS):
-            used[d * number + i] = rest > 0.0
-            if rest == 0.0:
-                continue
-            rest = 0.0
-            for row in range(rows):
-                r = tile[d * number + i, row]
-                digit = np.trunc(r)
-                tile[d * number + i, row] = digit
-                r = (r - digit) * base
-                if d + 1 < DIGITS:
-                    tile[(d + 1) * number + i, row] = r
-                    rest += r != 0.0
-        if gaps:
-            for row in range(rows):
-                x = columns[i, row]
-                tile[DIGITS * number + i, row] = 1.0 if x == x else 0.0
+            total += tile[i, row]
+        sums[i] += np.int64(total)
 
 
 def _check_squares(largest: Floats, names: Sequence[str] | None) -> None:

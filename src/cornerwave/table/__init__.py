@@ -12,7 +12,7 @@ read_metadata             what a copy says about itself, checked before anybody 
 from cornerwave.table._categories import Categories, freeze_categories
 from cornerwave.table._distinct import Distinct
 from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chunk, tally
-from cornerwave.table._fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, key_ids
+from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
 from cornerwave.table._finish import Finish
 from cornerwave.table._outputs import (
     CopyFile,
@@ -76,6 +76,8 @@ from cornerwave.table._told import (
 from cornerwave.table._toml_files import read_batch, read_choices
 from cornerwave.table._types import (
     DAYS,
+    MISSING_BITS,
+    fill_floats,
     is_number,
     is_text,
     plain_type,
@@ -117,7 +119,6 @@ __all__ = [
     "Source",
     "Tally",
     "Thinned",
-    "bits_of_floats",
     "cases",
     "check_identifying",
     "check_metadata",
@@ -125,6 +126,7 @@ __all__ = [
     "check_output",
     "check_place",
     "decide",
+    "fill_floats",
     "format_of",
     "freeze_categories",
     "hash_texts",
@@ -135,6 +137,7 @@ __all__ = [
     "is_text",
     "key_ids",
     "listed",
+    "macs",
     "metadata_path",
     "names_of",
     "one_chunk",

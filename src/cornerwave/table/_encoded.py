@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ class Encoded:
             raise _without_text(name, column.type) from None
         codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
         return cls(name, codes.astype(np.int64), encoded.dictionary)
+
+    @cached_property
+    def counts(self) -> Ints:
+        """How many rows hold each value."""
+        return np.bincount(self.codes + 1, minlength=len(self.values) + 1)[1:]
 
     def bits(self, secret: bytes, missing: np.uint64) -> Words:
         """Return 64 bits that stand for each cell. Raises ColumnError for what has no text."""

@@ -1,30 +1,34 @@
 """Which row is which, and whether this is still the same table.
 
     row id       the 128-bit keyed hash of the key column's text; or the row's position
-    fingerprint  per column: sum over rows of MAC(row id, value, column)
+    fingerprint  sum over rows of AES(row id + NH(row))        in two lanes, modulo 2^64 each
 
-MAC is AES-256 in CBC-MAC over two blocks, under secret keys, so nobody without
-them can make another table with the same sums. Sums do not care about order, chunks
-or threads; with positions as ids the rows' order still counts, since it is in the
-ids.
+NH is a universal hash of a row's values, 64 bits each, under one secret key, and is added lane
+by lane; AES-256 uses another key. Sums do not care about order, chunks or threads; with
+positions as ids the rows' order still counts, since it is in the ids.
+
+Why it is sound. All rows of a dataset have one number of values, which NH needs, and their ids
+differ. Let two tables differ in r pairs of id and row; equal pairs cancel. Any one of the r
+meets another in the input of AES with probability at most (r - 1) 2^-64. If it meets none, its
+image is random and independent of all others, and the sums are equal with probability 2^-128
+(2^-126 if a pair stands there twice), plus what tells AES from a random function. So whoever
+does not know the keys, and sees no sum, offers another table that passes with probability at
+most r 2^-64: 2^-36 if he changed all of 10^8 rows, 2^-63 if he changed one.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Floats, Ids, Words
+from cornerwave.arrays import Ids, Words
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import BlockFunction, room_for, strict
+from cornerwave.keyed import BlockFunction, add_row_hashes, expand, hash_key, room_for, strict
 from cornerwave.table._encoded import hash_texts
 
-CHUNK = 8192
-"""Rows that are enciphered at once: enough to be worth the call, few enough for the cache."""
-
-MISSING_BITS = np.uint64(0x7FF8_0000_0000_0000)  # every NaN, whatever its payload
+CHUNK = 4096
+"""Rows that are hashed and enciphered at once: they stay in the nearest caches."""
 
 
 def key_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
@@ -43,7 +47,7 @@ def key_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """How many rows a table has, and the two 64-bit lanes of each column's sum.
+    """How many rows a table has, and the two 64-bit lanes of the sum over them.
 
     `a + b` is the fingerprint of both parts of a table together.
     """
@@ -52,23 +56,14 @@ class Fingerprint:
     sums: Words
 
     @classmethod
-    def of(
-        cls,
-        ids: Ids,
-        columns: Sequence[Words],
-        secret: bytes,
-    ) -> "Fingerprint":
-        """Return the fingerprint of some rows, given 64 bits for each of their values."""
-        encipher = BlockFunction(secret)
-        masks_room, room, blocks = room_for(CHUNK), room_for(CHUNK), _blocks()
-        sums = np.zeros((len(columns), 2), dtype=np.uint64)
-        for start in range(0, len(ids), CHUNK):
-            part = slice(start, start + CHUNK)
-            masks = encipher(ids[part], masks_room).reshape(-1, 2)
-            for index, values in enumerate(columns):
-                _fill_blocks(masks, values[part], index, blocks)
-                _add_lanes(encipher(blocks[: len(masks)], room), sums[index])
-        return cls(len(ids), sums)
+    def of(cls, ids: Ids, words: Words, secret: bytes) -> "Fingerprint":
+        """Return the fingerprint of some rows, given 64 bits for each value (values, rows)."""
+        return macs(ids, words, secret)[0]
+
+    @classmethod
+    def nothing(cls) -> "Fingerprint":
+        """Return the fingerprint of no rows."""
+        return cls(0, np.zeros(2, dtype=np.uint64))
 
     def __add__(self, other: "Fingerprint") -> "Fingerprint":
         return Fingerprint(self.rows + other.rows, self.sums + other.sums)
@@ -77,28 +72,43 @@ class Fingerprint:
         return f"{self.rows:x}:{self.sums.astype('>u8').tobytes().hex()}"
 
 
-def _blocks() -> Words:
-    return np.empty((CHUNK, 2), dtype=np.uint64)
+def macs(ids: Ids, words: Words, secret: bytes) -> tuple[Fingerprint, Words]:
+    """Return the fingerprint of some rows, and 64 bits of each row's MAC, to choose samples by.
+
+    `words` are 64 bits for each value (values, rows).
+    """
+    encipher = BlockFunction(expand(secret, "rows"))
+    key = hash_key(expand(secret, "values"), len(words))
+    blocks, room = np.empty((CHUNK, 2), dtype=np.uint64), room_for(CHUNK)
+    low, high = np.empty(CHUNK, dtype=np.uint64), np.empty(CHUNK, dtype=np.uint64)
+    sums, found = np.zeros(2, dtype=np.uint64), np.empty(len(ids), dtype=np.uint64)
+    for start in range(0, len(ids), CHUNK):
+        rows = min(CHUNK, len(ids) - start)
+        _split(ids[start : start + rows], low, high)
+        add_row_hashes(words, start, key, low[:rows], high[:rows])
+        _join(low, high, blocks[:rows])
+        _take(encipher(blocks[:rows], room), sums, found[start : start + rows])
+    return Fingerprint(len(ids), sums), found
 
 
 @strict
-def _add_lanes(words: Any, total: Any) -> None:
-    low, high = total[0], total[1]
-    for row in range(words.shape[0] // 2):
-        low += words[2 * row]
-        high += words[2 * row + 1]
-    total[0], total[1] = low, high
+def _split(ids: Any, low: Any, high: Any) -> None:
+    for row in range(ids.shape[0]):
+        low[row], high[row] = ids[row, 0], ids[row, 1]
 
 
 @strict
-def _fill_blocks(masks: Any, values: Any, column: int, out: Any) -> None:
-    for row in range(values.shape[0]):
-        out[row, 0] = masks[row, 0] ^ values[row]
-        out[row, 1] = masks[row, 1] ^ np.uint64(column)
+def _join(low: Any, high: Any, blocks: Any) -> None:
+    for row in range(blocks.shape[0]):
+        blocks[row, 0], blocks[row, 1] = low[row], high[row]
 
 
-def bits_of_floats(values: Floats) -> Words:
-    """Return the bits of a column of floats, with one pattern for all that is missing."""
-    bits = values.view(np.uint64)
-    missing = np.isnan(values)
-    return np.where(missing, MISSING_BITS, bits) if missing.any() else bits
+@strict
+def _take(images: Any, sums: Any, out: Any) -> None:
+    """Add up both lanes of the images, and keep the first."""
+    low, high = sums[0], sums[1]
+    for row in range(out.shape[0]):
+        low += images[2 * row]
+        high += images[2 * row + 1]
+        out[row] = images[2 * row]
+    sums[0], sums[1] = low, high

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
+from cornerwave.keyed import strict
 
 EXACT = 2**53
 """Whole numbers beyond this are not exact in double precision."""
@@ -95,21 +96,38 @@ def type_named(name: str) -> pa.DataType | None:
 # --- a column as floats -----------------------------------------------------------------
 
 
+MISSING_BITS = np.uint64(0x7FF8_0000_0000_0000)
+"""The bits of a missing number: those of every NaN, whatever its payload."""
+
+
 def to_floats(array: pa.Array, name: str) -> Floats:
-    """Return a numeric column as float64, with NaN for missing.
+    """Return a numeric column as float64, with one NaN for all that is missing.
 
     Raises ColumnError for another type, an infinite value or a whole number beyond 2^53.
     """
+    return fill_floats(array, name, np.empty(len(array)))
+
+
+def fill_floats(array: pa.Array, name: str, out: Floats) -> Floats:
+    """Fill `out` with what `to_floats` returns."""
     if not is_number(array.type):
         raise ColumnError(f"{name!r} holds no numbers: its type is {array.type}")
     if _types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    # -0.0 and 0.0 are one value; adding 0.0 gives them one bit pattern
-    with np.errstate(invalid="ignore"):  # a signalling NaN is a missing value like any other
-        values = _plain_numbers(array, name).to_numpy(zero_copy_only=False) + 0.0
-    if np.isinf(values).any():
+    if _settle(_plain_numbers(array, name).to_numpy(zero_copy_only=False), out):
         raise ColumnError(f"{name!r} holds infinite values; remove them or make them missing")
-    return np.asarray(values, dtype=np.float64)
+    return out
+
+
+@strict
+def _settle(values: Any, out: Any) -> bool:
+    """Give one bit pattern to 0.0 and -0.0, and one to all NaNs; say if a value is infinite."""
+    infinite = 0
+    for row in range(values.shape[0]):
+        x = values[row] + 0.0
+        infinite += abs(x) == np.inf
+        out[row] = x if x == x else np.nan
+    return infinite > 0
 
 
 def _plain_numbers(array: pa.Array, name: str) -> pa.Array:
