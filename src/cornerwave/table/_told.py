@@ -126,6 +126,7 @@ _FIELDS: dict[str, tuple[Test, str]] = {
 }
 _ROLES = (PERTURBED, CATEGORY, KEPT, KEY)
 _COLUMN_FIELDS: dict[str, tuple[Test, str]] = {
+    "hidden": _SHARE,
     "role": (_one_of(*_ROLES), f"one of {', '.join(_ROLES)}"),
     "type": (_is_text, "the name of a type"),
     "unit": (_or_none(_is_text), "text, or null"),
