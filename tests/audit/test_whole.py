@@ -16,6 +16,7 @@ from cornerwave.audit._chance import z_limit
 from cornerwave.cli._screen import parts_of
 from cornerwave.errors import LevelError
 from cornerwave.levels import retention
+from cornerwave.moments import Moments
 from cornerwave.pages import audit_page
 from tests.audit.releases import binomial_limit, known_dataset
 from tests.audit.schemes import texts
@@ -59,8 +60,7 @@ def old_scheme(table: pa.Table, rng: np.random.Generator) -> pa.Table:
     copy, v = table, STATED / (1 - STATED)
     numbers = [name for name in table.column_names if pa.types.is_floating(table[name].type)]
     X = np.array([table[name].to_numpy() for name in numbers])
-    complete = X[:, ~np.isnan(X).any(axis=0)]
-    root = np.linalg.cholesky(np.atleast_2d(np.cov(complete)))
+    root = np.linalg.cholesky(Moments.of(X.T).covariance)
     noise = np.sqrt(v) * root @ rng.normal(size=X.shape)
     for name, column in zip(numbers, X + noise, strict=True):
         shown = pa.array(column, from_pandas=True)

@@ -295,7 +295,9 @@ class _Pass:
 
     def evidence(self, aligned: Aligned, used: list[int]) -> NumberEvidence:
         return NumberEvidence(
-            found=self.found.of_columns(used),
+            found=self.found.of_columns(used).with_excess(
+                aligned.stated.excess([aligned.columns[n] for n in used])
+            ),
             everything=self.found,
             watched=self.watched,
             repeated=self.repeated.of_columns(used),

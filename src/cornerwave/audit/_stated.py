@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError
 from cornerwave.levels import Level
 from cornerwave.table import KEPT, KEY, Source, is_category, read_metadata
@@ -77,6 +80,12 @@ class Stated:
         """Return what a copy states about a column."""
         own: Mapping[str, Any] = self.copies[copy].get("columns", {}).get(name, {})
         return own
+
+    def excess(self, names: Sequence[str]) -> Floats:
+        """Return by how much the noise of numbers exceeds their covariance, as stated, (N, N)."""
+        told: list[Mapping[str, float]]
+        told = [next((e for e in self.told(name, "excess") if e), {}) for name in names]
+        return np.array([[own.get(name, 0.0) for name in names] for own in told], dtype=np.float64)
 
     def logarithmic(self, name: str) -> bool:
         """Whether a column was perturbed on the scale log(1+x)."""
