@@ -1,6 +1,7 @@
 """The audit as tables for a terminal or a page. No cell of the audited table is in them."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def _coalitions(audit: Audit, numbers: NumberAudit) -> Section:
         at = int(np.argmax(gain.low))
         rows.append(
             (
-                named(audit, gain.members, " + "),
+                _members(audit, gain.members),
                 numbers.columns[at],
                 f"{gain.alone[at]:.4f}",
                 f"{gain.together[at]:.4f}",
@@ -93,6 +94,11 @@ def _coalitions(audit: Audit, numbers: NumberAudit) -> Section:
         )
     title = f"Coalitions, each in the column where it gains most ({len(rows)} of {numbers.sets:,})"
     return title, ("coalition", "column", "best alone", "together", "gain", "verdict"), rows
+
+
+def _members(audit: Audit, members: Sequence[int]) -> str:
+    everyone = len(members) == len(audit.copies) > 2
+    return f"all {len(members)} copies" if everyone else named(audit, members, " + ")
 
 
 def _worth_listing(numbers: NumberAudit) -> list[Gain]:
@@ -116,7 +122,7 @@ def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Secti
     whole = max(len(guessed.copies) for guessed in guesses.sets)
     rows: Rows = [
         (
-            named(audit, guessed.copies, " + "),
+            _members(audit, guessed.copies),
             "+".join(guessed.columns),
             f"{guessed.hidden_alone:.4f}",
             f"{guessed.hidden_together:.4f}",

@@ -49,7 +49,7 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-WHOLE_CELL = 24
+WHOLE_CELL = 16
 """Cells of at most this many characters are not broken into lines."""
 
 
@@ -61,9 +61,9 @@ def print_table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, .
 
     console = Console()
     lines = [[one_line(cell) for cell in line] for line in (header, *rows)]
-    for place, columns in enumerate(parts_of(lines, console.width)):
-        caption = Text(one_line(title) + " (continued)" * bool(place))
-        table = Table(title=caption, title_justify="left")
+    console.print(Text(one_line(title), style="italic"))
+    for columns in parts_of(lines, console.width):
+        table = Table()
         for n in columns:
             table.add_column(Text(lines[0][n]))
         for line in lines[1:]:
@@ -77,7 +77,10 @@ def parts_of(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
     >>> parts_of([["column", "partner", "public"], ["wage", "0.510 (0.500)", "0.810 (0.800)"]], 34)
     [[0, 1], [0, 2]]
     """
-    needed = [3 + max(map(_needed, column)) for column in zip(*lines, strict=True)]
+    needed = [
+        3 + max([_longest(header.split(" ")), *map(_needed, cells)])
+        for header, *cells in zip(*lines, strict=True)
+    ]
     parts, used = [[0]], 1 + needed[0]
     for n, own in enumerate(needed[1:], start=1):
         if used + own > width and len(parts[-1]) > 1:
@@ -90,9 +93,12 @@ def parts_of(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
 
 def _needed(cell: str) -> int:
     """Return the least width of a cell: its own, or that of its longest word if it is long."""
+    return _longest([cell] if len(cell) <= WHOLE_CELL else cell.split(" "))
+
+
+def _longest(words: Sequence[str]) -> int:
     from rich.cells import cell_len
 
-    words = [cell] if len(cell) <= WHOLE_CELL else cell.split(" ")
     return max(map(cell_len, words))
 
 
