@@ -152,6 +152,11 @@ def test_what_was_not_tested_is_said(tmp_path: Path) -> None:
     lines = " ".join(notes(audit(table, [copy.append_column("more", table["wage"])])))
     assert "no privacy stated, so what the whole copy hides was not tested" in lines
     assert "more is not in every file" in lines
+    words = pa.array([f"word {n // 2}" for n in range(ROWS)])
+    named = [each.append_column("word", words) for each in (table, copy)]
+    named[1] = named[1].set_column(4, "word", words.take(pa.array(rng.permutation(ROWS))))
+    [line] = [line for line in notes(audit(*named[:1], named[1:])) if "too few rows hold" in line]
+    assert line.endswith(": word")
     wide = pa.table({f"c{n}": rng.normal(size=100) for n in range(60)})
     few = audit(wide, [old_scheme(wide, rng)], privacy=[STATED])
     assert "too few rows to measure" in " ".join(notes(few))
@@ -159,7 +164,7 @@ def test_what_was_not_tested_is_said(tmp_path: Path) -> None:
 
 def test_a_privacy_is_given_for_each_copy() -> None:
     table = told_by_gap(200, np.random.default_rng(5))
-    with pytest.raises(LevelError, match="given 2 times, and there are 1 copies"):
+    with pytest.raises(LevelError, match="got 2 privacies for 1 copies"):
         audit(table, [table], privacy=[0.5, 0.6])
     with pytest.raises(LevelError, match="strictly between 0 and 1"):
         audit(table, [table], privacy=[1.0])

@@ -122,7 +122,7 @@ class Audit:
 
     `numbers` or `categories` is None if the table has none; `mixed` are the checks over both,
     `privacy` is what copies state, `whole` what everything in each copy leaves hidden of each
-    column, in `whole_rows` of the rows.
+    column, in `whole_rows` of the rows, except the `unmeasured` ones.
     """
 
     source: str
@@ -139,6 +139,7 @@ class Audit:
     privacy: tuple[float | None, ...] = ()
     whole: tuple[tuple[Left, ...], ...] = ()
     whole_rows: int = 0
+    unmeasured: tuple[str, ...] = ()
 
     @property
     def checks(self) -> list[Check]:
@@ -210,6 +211,7 @@ def audit(
         privacy=aligned.stated.whole,
         whole=whole.judge(SHARE),
         whole_rows=whole.rows,
+        unmeasured=whole.unmeasured,
     )
 
 

@@ -28,8 +28,8 @@ class Stated:
         """
         if privacy is not None and len(privacy) != len(copies):
             raise LevelError(
-                f"privacy was given {len(privacy)} times, and there are {len(copies)} copies; "
-                "give one for each copy, in their order"
+                f"got {len(privacy)} privacies for {len(copies)} copies; "
+                "give one for each copy, in the order of the copies"
             )
         given = None if privacy is None else tuple(Level.of(privacy=p).privacy for p in privacy)
         return cls(tuple(_metadata_of(copy) for copy in copies), given)

@@ -131,6 +131,7 @@ def _whole_notes(audit: Audit) -> list[str]:
     few = [name for name, left in zip(audit.copies, audit.whole, strict=True) if not left]
     lines = _listed("no privacy stated, so what the whole copy hides was not tested", silent)
     lines += _listed("too few rows to measure what the whole copy hides", few)
+    lines += _listed("too few rows hold each value to measure what stays hidden", audit.unmeasured)
     if len(few) < len(audit.copies) and audit.whole_rows < audit.rows:
         rows = f"{audit.whole_rows:,} rows spread over the table"
         lines.append(f"what whole copies hide was measured in {rows}")

@@ -148,6 +148,14 @@ class WholeEvidence:
                 found.append(Target(each.name, each.columns, values, category=True))
         return [t for t in found if t.present.sum() >= FEWEST and _varies(t.values[:, t.present])]
 
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """The columns that copies should hide, but too few rows hold a value, or each of them."""
+        wanted = [self.names[n] for n in np.flatnonzero(self.perturbed).tolist()]
+        wanted += [each.name for each in self.categories[0]]
+        measured = [target.name for target in self.targets]
+        return tuple(name for name in wanted if name not in measured)
+
     def shown(self, i: int) -> Floats:
         """Return everything that a copy shows, (d, n), on the scale of deviations."""
         numbers, parts = self.numbers[1 + i], [np.ones((1, self.rows))]
@@ -236,9 +244,9 @@ class _Loss:
         V = ((values - values.mean(axis=1, keepdims=True)) ** 2).sum(axis=0)
         n, variance = len(L), float(V.mean())
         h = float(L.mean()) / variance
-        u = L - (h if sampled else h * h) * V
+        u = (L - (h if sampled else h * h) * V) / variance
         squares = (u - u.mean()) ** 2
-        error = math.sqrt(float(squares.sum()) * (1 + sampled)) / n / variance
+        error = math.sqrt(float(squares.sum()) * (1 + sampled)) / n
         # If few rows have most of the error, it is known no better than from so many rows.
         freedom = float(squares.sum()) ** 2 / max(float((squares**2).sum()), 1e-300)
         return cls(h, error, max(int(freedom), 1), n, target.category, variance)
