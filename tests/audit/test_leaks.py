@@ -71,7 +71,7 @@ def test_a_copy_that_hides_less_than_it_states_fails(tmp_path: Path) -> None:
     assert stating(tmp_path, copies, {"noise": 1.0, "privacy": 0.5}).clean
     assert stating(tmp_path, copies, {"noise": 1.0, "privacy": 0.45}).clean  # a floor
     found = stating(tmp_path, copies, {"noise": 1.0, "privacy": 0.55})
-    assert faults(found) == {"promise"}
+    assert faults(found) == {"promise", "whole copy"}
     assert "states that 0.550" in found.faults[0].note
 
 
