@@ -14,6 +14,7 @@ from cornerwave.audit._kinds import MIXED_FAMILIES
 from cornerwave.audit._number_checks import NUMBER_FAMILIES
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._watch import step_of, steps_of, steps_still
+from cornerwave.audit._whole import WHOLE_FAMILIES
 from cornerwave.moments import Moments
 from tests.audit.releases import gaussian, independent
 
@@ -21,13 +22,13 @@ from tests.audit.releases import gaussian, independent
 def test_shares_of_alpha_add_up() -> None:
     """All checks that chance could fail, the gains and the nonlinear attack."""
     families = len(NUMBER_CHECKS) + len(CATEGORY_CHECKS) + len(MIXED_CHECKS) + 2
-    assert families == 20
+    assert families == 21
     assert SHARE * families == pytest.approx(ALPHA)
 
 
 def test_every_check_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
-    for family in (*NUMBER_FAMILIES, *CATEGORY_FAMILIES, *MIXED_FAMILIES):
+    for family in (*NUMBER_FAMILIES, *CATEGORY_FAMILIES, *MIXED_FAMILIES, *WHOLE_FAMILIES):
         assert f"| {family.name} |" in page, f"{family.name} is not in docs/audit.md"
         assert family.holds
 

@@ -71,6 +71,14 @@ def test_a_coalition_that_gains_exits_1_and_is_named(folder: Path) -> None:
     assert "alone0 and alone1 gain by colluding" in done.stdout
 
 
+def test_a_privacy_that_a_copy_should_have_is_tested(folder: Path) -> None:
+    arguments = ["audit", "source.parquet", "alone0.parquet"]
+    assert command(*arguments, "--privacy", "0.1", folder=folder).returncode == 0
+    done = command(*arguments, "--privacy", "0.9", folder=folder)
+    assert done.returncode == 1
+    assert "alone0 hides less than it states" in done.stdout
+
+
 def test_json_holds_everything_and_is_documented(folder: Path) -> None:
     names = ("low.parquet", "high.parquet", "alone0.parquet")
     done = command("audit", "source.parquet", *names, "--json", folder=folder)

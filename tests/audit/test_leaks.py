@@ -71,7 +71,7 @@ def test_a_copy_that_hides_less_than_it_states_fails(tmp_path: Path) -> None:
     assert stating(tmp_path, copies, {"noise": 1.0, "privacy": 0.5}).clean
     assert stating(tmp_path, copies, {"noise": 1.0, "privacy": 0.45}).clean  # a floor
     found = stating(tmp_path, copies, {"noise": 1.0, "privacy": 0.55})
-    assert faults(found) == {"promise"}
+    assert faults(found) == {"promise", "whole copy"}
     assert "states that 0.550" in found.faults[0].note
 
 
@@ -133,3 +133,23 @@ def test_the_lowest_value_of_the_log_scale_is_a_number(tmp_path: Path, finish: d
     found = audit(table, [path])
     assert np.isfinite(found.numbers.found.noise).all()
     assert found.clean, findings(found)
+
+
+@pytest.mark.parametrize("more", [True, False], ids=["more noise", "less noise"])
+def test_a_copy_may_state_more_noise_than_the_table_has_but_not_less(
+    tmp_path: Path, more: bool
+) -> None:
+    X = gaussian(ROWS)
+    K = np.cov(X.T)
+    values, vectors = np.linalg.eigh(K)
+    excess = (2.0 if more else -0.9) * values[0] * np.outer(vectors[:, 0], vectors[:, 0])
+    noise = np.random.default_rng(3).normal(size=X.shape) @ np.linalg.cholesky(K + excess).T
+    copies = frame(X), [frame(X + noise)]
+    names = copies[0].column_names
+    columns = {
+        name: {"excess": dict(zip(names, row.tolist(), strict=True))}
+        for name, row in zip(names, excess, strict=True)
+    }
+    assert "shape" in faults(stating(tmp_path, copies, {"noise": 1.0}))
+    found = stating(tmp_path, copies, {"noise": 1.0, "columns": columns})
+    assert ("shape" in faults(found)) != more

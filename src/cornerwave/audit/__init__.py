@@ -19,6 +19,7 @@
                  _category_checks, _value_tables   refreshes, replacements, path
                  _guesses                  what stays hidden, alone and together
     both:        _kinds                    do noise and draws have nothing in common?
+                 _whole                    does everything in a copy hide what it states?
 
 The audit imports no key and no ledger: an auditor has neither.
 """
@@ -38,6 +39,7 @@ from cornerwave.audit._gain import Gain
 from cornerwave.audit._recovery import Recovered, attack_copies
 from cornerwave.audit._sections import Section, sections
 from cornerwave.audit._verdict import as_json, count, findings, notes, verdict
+from cornerwave.audit._whole import Left
 
 __all__ = [
     "ALPHA",
@@ -49,6 +51,7 @@ __all__ = [
     "Check",
     "Exposed",
     "Gain",
+    "Left",
     "NumberAudit",
     "Recovered",
     "Section",

@@ -60,12 +60,19 @@ class Aligned:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, source: Any, copies: Sequence[Any], *, key: str | None = None) -> "Aligned":
+    def of(
+        cls,
+        source: Any,
+        copies: Sequence[Any],
+        *,
+        key: str | None = None,
+        privacy: Sequence[float] | None = None,
+    ) -> "Aligned":
         """Open the files or frames; raise SourceError or ColumnError if they do not fit."""
         truth = open_source(source)
         opened = [_opened_like(truth, copy) for copy in copies]
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
-        stated, shared = Stated.of(opened), _shared_columns([truth, *opened], key)
+        stated, shared = Stated.of(opened, privacy), _shared_columns([truth, *opened], key)
         _check_shuffled(truth, opened, stated, key)
         categories = stated.categories(shared, [truth, *opened])
         refreshed = [name for group in categories for name in group]
@@ -83,6 +90,7 @@ class Aligned:
         columns = tuple(name for name in numbers if name not in left_out)
         if not columns and not categories:
             raise ColumnError(_nothing_to_compare([truth, *opened], left_out))
+        left_out |= {name: f"{name} is not in every file" for name in _unshared(truth, opened)}
         changed: list[str] = []
         if key is not None:
             for i, copy in enumerate(opened):
@@ -207,6 +215,12 @@ def _shared_columns(tables: Sequence[Source], key: str | None) -> list[str]:
             raise ColumnError(f"{table.name} has no column {key!r} to align the rows by")
     first, *others = [table.schema.names for table in tables]
     return [name for name in first if name != key and all(name in own for own in others)]
+
+
+def _unshared(truth: Source, copies: Sequence[Source]) -> list[str]:
+    """Return the columns of copies that are not in every file; what they tell is not measured."""
+    first, *others = [set(table.schema.names) for table in (truth, *copies)]
+    return sorted(set().union(*others) - first.intersection(*others))
 
 
 def _nothing_to_compare(tables: Sequence[Source], left_out: Mapping[str, str]) -> str:

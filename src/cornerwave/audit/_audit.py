@@ -8,7 +8,8 @@
     categories ─ one pass ────┬─ checks     are they refreshed as stated, along one path?
                  of codes     └─ guesses    what stays hidden, alone and together?
 
-    some rows of both ─────────── checks     do noise and draws have nothing in common?
+    some rows of ──────────────┬─ checks     do noise and draws have nothing in common?
+    everything                 └─ whole      does everything in a copy hide what it states?
 
 It needs no key, no ledger and no metadata, and works on copies made by any tool.
 """
@@ -37,6 +38,7 @@ from cornerwave.audit._row_order import check_order
 from cornerwave.audit._shown import CategoryCodes, Collected
 from cornerwave.audit._sums import NoiseSums, Statistics, means
 from cornerwave.audit._watch import Watch, Watched, steps_of, steps_still
+from cornerwave.audit._whole import WHOLE_FAMILIES, Left, WholeEvidence
 from cornerwave.errors import SourceError
 from cornerwave.table import Progress
 
@@ -45,7 +47,7 @@ LEAST_ROWS = 100
 
 NUMBER_CHECKS = names_by_chance(NUMBER_FAMILIES)
 CATEGORY_CHECKS = names_by_chance(CATEGORY_FAMILIES)
-MIXED_CHECKS = names_by_chance(MIXED_FAMILIES)
+MIXED_CHECKS = (*names_by_chance(MIXED_FAMILIES), *names_by_chance(WHOLE_FAMILIES))
 """The names of the checks that chance could fail, in their order."""
 
 SHARE = ALPHA / len((*NUMBER_CHECKS, "gain", "nonlinear", *CATEGORY_CHECKS, *MIXED_CHECKS))
@@ -118,7 +120,9 @@ class CategoryAudit:
 class Audit:
     """Everything that was found; indices of copies refer to the names here.
 
-    `numbers` or `categories` is None if the table has none; `mixed` are the checks over both.
+    `numbers` or `categories` is None if the table has none; `mixed` are the checks over both,
+    `privacy` is what copies state, `whole` what everything in each copy leaves hidden of each
+    column, in `whole_rows` of the rows, except the `unmeasured` ones.
     """
 
     source: str
@@ -132,6 +136,10 @@ class Audit:
     categories: CategoryAudit | None
     order: tuple[Check, ...] = ()
     mixed: tuple[Check, ...] = ()
+    privacy: tuple[float | None, ...] = ()
+    whole: tuple[tuple[Left, ...], ...] = ()
+    whole_rows: int = 0
+    unmeasured: tuple[str, ...] = ()
 
     @property
     def checks(self) -> list[Check]:
@@ -157,14 +165,18 @@ def audit(
     copies: Sequence[Any],
     *,
     key: str | None = None,
+    privacy: Sequence[float] | None = None,
     progress: Progress = lambda rows: None,
 ) -> Audit:
     """Audit copies of a source: files or frames, aligned by position or by a key column.
 
-    Raises SourceError or ColumnError if they are not copies of the same rows.
+    `privacy` is what each copy should hide of every column; by default, what it states.
+    Raises SourceError or ColumnError if they are not copies of the same rows, LevelError if
+    `privacy` does not fit.
     """
-    aligned = Aligned.of(source, copies, key=key)
-    measured, unjudged = measure_numbers(aligned, progress) if aligned.columns else (None, {})
+    aligned = Aligned.of(source, copies, key=key, privacy=privacy)
+    seen = _pass_over(aligned, progress) if aligned.columns else None
+    measured, unjudged = measure_numbers(aligned, seen) if seen else (None, {})
     numbers = audit_numbers(aligned, measured) if measured else None
     collected = collect_categories(aligned, progress, alone=numbers is None)
     categories = audit_categories(*collected) if collected else None
@@ -177,6 +189,7 @@ def audit(
     rows = numbers.found.rows if numbers else categories.rows if categories else 0
     if rows < LEAST_ROWS:
         raise _too_few(rows)
+    whole = _whole_evidence(aligned, seen, collected)
     return Audit(
         source=aligned.source.name,
         copies=aligned.names,
@@ -194,18 +207,49 @@ def audit(
             if categories
             else (),
         ),
-        mixed=mixed,
+        mixed=(*mixed, *run_all(WHOLE_FAMILIES, whole, SHARE)),
+        privacy=aligned.stated.whole,
+        whole=whole.judge(SHARE),
+        whole_rows=whole.rows,
+        unmeasured=whole.unmeasured,
+    )
+
+
+def _whole_evidence(
+    aligned: Aligned, seen: "_Pass | None", collected: tuple[Collected, CategoryEvidence] | None
+) -> WholeEvidence:
+    """Return everything that the files show in the rows that both kinds kept."""
+    owed = [name for name in aligned.columns if "perturbed" in aligned.stated.told(name, "role")]
+    kinds = _kinds(seen.found) if seen else []
+    perturbed = [
+        kind == "perturbed" or name in owed
+        for name, kind in zip(aligned.columns, kinds, strict=True)
+    ]
+    values, every = np.empty((1 + len(aligned.copies), 0, 0)), 1
+    if seen is not None:
+        values, every = seen.keeper.everything(aligned.scaled), seen.keeper.every
+    shown = collected[1] if collected else None
+    bare = shown.bare if shown else []
+    owed_too = [each for each in bare if "category" in aligned.stated.told(each.columns[0], "role")]
+    return WholeEvidence.of(
+        (aligned.columns, np.array(perturbed, dtype=bool), values, every),
+        (
+            [*(shown.judged if shown else []), *owed_too],
+            [each for each in bare if each not in owed_too],
+            shown.every if shown else 1,
+        ),
+        aligned.stated,
+        seen.found.rows if seen else collected[0].rows if collected else 0,
     )
 
 
 def measure_numbers(
-    aligned: Aligned, progress: Progress
+    aligned: Aligned, seen: "_Pass"
 ) -> tuple[NumberEvidence | None, Mapping[str, str]]:
-    """Read the columns of numbers that source and copies share.
+    """Return what was read of the columns of numbers that source and copies share.
 
     If none can be judged but there are categories, return why each is left out.
     """
-    seen = _pass_over(aligned, progress)
     found = seen.found
     if found.complete < LEAST_ROWS:
         return None, {name: f"{name}: too few rows have every number" for name in aligned.columns}
@@ -253,7 +297,9 @@ class _Pass:
 
     def evidence(self, aligned: Aligned, used: list[int]) -> NumberEvidence:
         return NumberEvidence(
-            found=self.found.of_columns(used),
+            found=self.found.of_columns(used).with_excess(
+                aligned.stated.excess([aligned.columns[n] for n in used])
+            ),
             everything=self.found,
             watched=self.watched,
             repeated=self.repeated.of_columns(used),

@@ -64,6 +64,10 @@ class RowKeeper:
             self._parts = [np.concatenate(self._parts, axis=2)[:, :, ::2].copy()]
             self._kept, self.every = self._parts[0].shape[2], 2 * self.every
 
+    def everything(self, scaled: Scaled) -> Floats:
+        """Return all columns of the kept rows, (1 + M, N, n), on their scales."""
+        return np.stack(scaled(list(np.concatenate(self._parts, axis=2))))
+
     def rows(self, used: Sequence[int], scaled: Scaled) -> KeptRows:
         """Return the kept rows that are complete in the used columns."""
         raw = np.concatenate(self._parts, axis=2)

@@ -213,7 +213,7 @@ def _out_of_span(found: Statistics, i: int) -> float:
     noise = found.covariance[here, here] / np.outer(unit, unit) - np.diag(
         found.steps[i] ** 2 / 12 / unit**2
     )
-    axes = np.linalg.qr(found.K / np.outer(unit, unit) @ (found.whitening * unit[:, None]))[0]
+    axes = np.linalg.qr(found.shape / np.outer(unit, unit) @ (found.whitening * unit[:, None]))[0]
     outside = np.eye(N) - axes @ axes.T
     return float(np.trace(outside @ noise) / max(np.trace(noise), 1e-300))
 

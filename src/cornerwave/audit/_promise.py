@@ -9,8 +9,8 @@ for any distribution of X: given X, chance is in the noise only. With missing va
 complete rows are a sample too, and their error is measured, from group to group. Estimates
 are fitted to other rows than they are tested on: they err, if at all, to the copy's favour.
 
-This is the place for every promise of a copy as a whole. What numbers and categories
-say together is a family over both kinds, in MIXED_FAMILIES (_kinds).
+What numbers, categories, kept columns and gaps say together is judged in _whole, on some of
+the rows: this check is the sharper one for numbers, since it sees all of them.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """The audit as tables for a terminal or a page. No cell of the audited table is in them."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from cornerwave.audit._audit import Audit, CategoryAudit, NumberAudit
 from cornerwave.audit._gain import Gain
 from cornerwave.audit._guesses import Guesses
 from cornerwave.audit._verdict import count, failed, named
+from cornerwave.audit._whole import Left
 
 SHOWN = 12
 """At most this many coalitions are listed; JSON has them all."""
@@ -25,6 +27,7 @@ def sections(audit: Audit) -> list[Section]:
     if categories is not None and (guesses := categories.guesses) is not None:
         parts.append(_singles(audit, categories, guesses))
         parts += [_guesses(audit, categories, guesses)] if guesses.sets else []
+    parts += [_whole(audit)] if any(audit.whole) else []
     if numbers is not None:
         parts.append(_exposed(audit, numbers))
     return parts
@@ -48,11 +51,12 @@ def _copies(audit: Audit) -> Section:
         if audit.numbers is not None:
             noise = float(audit.numbers.found.noise[i])
             measured = [f"{noise:.4g}", f"{noise / (1 + noise):.3f}"]
-        said = "" if stated is None else f"{stated:.4g}"
-        rows.append((name, said, *measured, ", ".join(failed(audit, i)) or "ok"))
+        promised = audit.privacy[i]
+        said = ["" if given is None else f"{given:.4g}" for given in (stated, promised)]
+        rows.append((name, *said, *measured, ", ".join(failed(audit, i)) or "ok"))
     title = f"{audit.source}: {audit.rows:,} rows, {count(len(rows), 'copy', 'copies')}"
-    found = ("noise found", "privacy") if audit.numbers is not None else ()
-    return title, ("copy", "noise stated", *found, "checks"), rows
+    found = ("noise found", "of numbers alone") if audit.numbers is not None else ()
+    return title, ("copy", "noise stated", "privacy stated", *found, "checks"), rows
 
 
 def _columns(numbers: NumberAudit) -> Section:
@@ -80,7 +84,7 @@ def _coalitions(audit: Audit, numbers: NumberAudit) -> Section:
         at = int(np.argmax(gain.low))
         rows.append(
             (
-                named(audit, gain.members, " + "),
+                _members(audit, gain.members),
                 numbers.columns[at],
                 f"{gain.alone[at]:.4f}",
                 f"{gain.together[at]:.4f}",
@@ -90,6 +94,11 @@ def _coalitions(audit: Audit, numbers: NumberAudit) -> Section:
         )
     title = f"Coalitions, each in the column where it gains most ({len(rows)} of {numbers.sets:,})"
     return title, ("coalition", "column", "best alone", "together", "gain", "verdict"), rows
+
+
+def _members(audit: Audit, members: Sequence[int]) -> str:
+    everyone = len(members) == len(audit.copies) > 2
+    return f"all {len(members)} copies" if everyone else named(audit, members, " + ")
 
 
 def _worth_listing(numbers: NumberAudit) -> list[Gain]:
@@ -113,7 +122,7 @@ def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Secti
     whole = max(len(guessed.copies) for guessed in guesses.sets)
     rows: Rows = [
         (
-            named(audit, guessed.copies, " + "),
+            _members(audit, guessed.copies),
             "+".join(guessed.columns),
             f"{guessed.hidden_alone:.4f}",
             f"{guessed.hidden_together:.4f}",
@@ -127,11 +136,36 @@ def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Secti
     return "Categories: share of the variance that stays hidden from coalitions", header, rows
 
 
+def _whole(audit: Audit) -> Section:
+    """Show what everything in each copy leaves hidden of each column, and what it states."""
+    known = [{left.column: left for left in own} for own in audit.whole]
+    columns = dict.fromkeys(left.column for own in audit.whole for left in own)
+    rows = [
+        (name, *(_share(own[name]) if name in own else "" for own in known)) for name in columns
+    ]
+    margin = max(left.margin for own in audit.whole for left in own)
+    title = f"Hidden from the whole copy (stated), with margins of up to {margin:.3f}"
+    return title, ("column", *audit.copies), rows
+
+
+def _share(left: Left) -> str:
+    """Write a hidden share, and what is stated of it.
+
+    >>> _share(Left("wage", 0.51, 0.01, 0.04, 0.5)), _share(Left("wage", 0.38, 0.01, 0.04, 0.5))
+    ('0.510 (0.500)', '0.380 < 0.500')
+    """
+    if left.stated is None:
+        return f"{left.hidden:.3f}"
+    return (
+        f"{left.hidden:.3f} < {left.stated:.3f}"
+        if left.short
+        else (f"{left.hidden:.3f} ({left.stated:.3f})")
+    )
+
+
 def _exposed(audit: Audit, numbers: NumberAudit) -> Section:
     exposed = numbers.exposed
-    rows = [
-        (name, *(f"{n:,}" for n in [*exposed.columns[i], exposed.combined[i], exposed.rows[i]]))
-        for i, name in enumerate(audit.copies)
-    ]
-    header = ("copy", *numbers.columns, "in combination", "in any way")
-    return "Records too extreme for the noise to hide", header, rows
+    counts = np.vstack([exposed.columns.T, exposed.combined, exposed.rows])
+    names = (*numbers.columns, "in combination", "in any way")
+    rows = [(name, *(f"{n:,}" for n in own)) for name, own in zip(names, counts, strict=True)]
+    return "Records too extreme for the noise to hide", ("column", *audit.copies), rows

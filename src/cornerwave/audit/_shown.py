@@ -6,7 +6,7 @@ amount of memory: all of them, or every second, fourth, eighth.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,10 @@ class CategoryCodes:
     def constant(self) -> bool:
         """Whether the source holds a single value."""
         return bool((self.counts > 0).sum() < 2)
+
+    def of_rows(self, rows: slice) -> "CategoryCodes":
+        """Return the category in some of the kept rows."""
+        return replace(self, codes=self.codes[:, rows])
 
 
 class Collected:

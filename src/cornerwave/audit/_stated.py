@@ -5,19 +5,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cornerwave.table import Source, is_category, read_metadata
+import numpy as np
+
+from cornerwave.arrays import Floats
+from cornerwave.errors import LevelError
+from cornerwave.levels import Level
+from cornerwave.table import KEPT, KEY, Source, is_category, read_metadata
 
 
 @dataclass(frozen=True)
 class Stated:
-    """The metadata of some copies, empty for one without any."""
+    """The metadata of some copies, empty for one without any, and the privacy of each if given."""
 
     copies: tuple[Mapping[str, Any], ...]
+    given: tuple[float, ...] | None = None
 
     @classmethod
-    def of(cls, copies: Sequence[Source]) -> "Stated":
-        """Read the metadata of each copy. Raises SourceError if one is damaged."""
-        return cls(tuple(_metadata_of(copy) for copy in copies))
+    def of(cls, copies: Sequence[Source], privacy: Sequence[float] | None = None) -> "Stated":
+        """Read the metadata of each copy; `privacy` stands for what it states, if given.
+
+        Raises SourceError if metadata is damaged, LevelError if this privacy does not fit.
+        """
+        if privacy is not None and len(privacy) != len(copies):
+            raise LevelError(
+                f"got {len(privacy)} privacies for {len(copies)} copies; "
+                "give one for each copy, in the order of the copies"
+            )
+        given = None if privacy is None else tuple(Level.of(privacy=p).privacy for p in privacy)
+        return cls(tuple(_metadata_of(copy) for copy in copies), given)
 
     @property
     def noise(self) -> tuple[float | None, ...]:
@@ -27,7 +42,9 @@ class Stated:
 
     @property
     def privacy(self) -> tuple[float | None, ...]:
-        """The share that each copy states to hide, by its privacy or by its noise."""
+        """The share of each number that each copy states to hide, by its privacy or its noise."""
+        if self.given is not None:
+            return self.given
         found = [told.get("privacy") for told in self.copies]
         return tuple(
             float(p)
@@ -38,6 +55,23 @@ class Stated:
             for p, v in zip(found, self.noise, strict=True)
         )
 
+    @property
+    def whole(self) -> tuple[float | None, ...]:
+        """The share of every column that each copy states to hide from everything in it."""
+        found = [told.get("privacy") for told in self.copies]
+        return self.given or tuple(None if p is None else float(p) for p in found)
+
+    def promised(self, copy: int, names: Sequence[str]) -> float | None:
+        """Return the share of a column, or of columns refreshed together, that a copy states to
+        hide from everything in it. Noise alone states nothing about that.
+        """
+        told = self.column(copy, names[0])
+        if self.given is not None:
+            return self.given[copy]
+        if told.get("role") in (KEPT, KEY):
+            return None
+        return float(told["hidden"]) if "hidden" in told else self.whole[copy]
+
     def told(self, name: str, what: str) -> list[Any]:
         """Return what each copy with metadata for a column states under `what`."""
         return [own.get(what) for i in range(len(self.copies)) if (own := self.column(i, name))]
@@ -46,6 +80,12 @@ class Stated:
         """Return what a copy states about a column."""
         own: Mapping[str, Any] = self.copies[copy].get("columns", {}).get(name, {})
         return own
+
+    def excess(self, names: Sequence[str]) -> Floats:
+        """Return by how much the noise of numbers exceeds their covariance, as stated, (N, N)."""
+        told: list[Mapping[str, float]]
+        told = [next((e for e in self.told(name, "excess") if e), {}) for name in names]
+        return np.array([[own.get(name, 0.0) for name in names] for own in told], dtype=np.float64)
 
     def logarithmic(self, name: str) -> bool:
         """Whether a column was perturbed on the scale log(1+x)."""

@@ -33,7 +33,8 @@ class Statistics:
     """Sums over complete rows, (G, P+1, P+1) with P = N (1 + M), and K from all rows.
 
     `mean` and `K` are those of X as at registration, `steps` (M, N) the coarse grids that
-    copies lie on.
+    copies lie on; noise has the shape K + `excess`, which is 0 unless missing values leave K
+    uncertain and a copy states it.
 
     >>> X = np.random.default_rng(1).normal(size=(1, 1000))
     >>> found = Statistics.of([X, X + 0.5])
@@ -46,6 +47,7 @@ class Statistics:
     mean: Floats
     K: Floats
     steps: Floats
+    excess: Floats | float = 0.0
 
     @classmethod
     def of(cls, block: list[Floats]) -> "Statistics":
@@ -89,14 +91,14 @@ class Statistics:
 
     @cached_property
     def whitening(self) -> Floats:
-        """A (N, rank) with A'KA = I."""
+        """A (N, rank) with A'SA = I for the shape S of the noise."""
         # K from pairs of columns may be indefinite: take the one that noise is shaped like.
-        lower = factor(self.K).lower
+        lower = factor(self.shape).lower
         return whitening(lower @ lower.T)
 
     @cached_property
     def whitened(self) -> Floats:
-        """Covariances along the axes of K, (1 + M, 1 + M, rank, rank); 0 stands for X."""
+        """Covariances along the axes of the noise, (1 + M, 1 + M, rank, rank); 0 stands for X."""
         N, parts = self.columns, 1 + self.copies
         blocks = self.covariance.reshape(parts, N, parts, N).transpose(0, 2, 1, 3)
         return np.asarray(self.whitening.T @ blocks @ self.whitening)
@@ -109,7 +111,7 @@ class Statistics:
 
     @cached_property
     def across(self) -> Floats:
-        """Sigma (M, M): noise covariance between copies as multiples of K, unrounded."""
+        """Sigma (M, M): noise covariance between copies as multiples of its shape, unrounded."""
         blocks = self.whitened[1:, 1:]
         across = np.trace(blocks, axis1=2, axis2=3)
         across = across - np.diag(np.trace(self.rounding, axis1=1, axis2=2))
@@ -119,6 +121,11 @@ class Statistics:
     def noise(self) -> Floats:
         """The noise of each copy, (M,)."""
         return np.maximum(np.diag(self.across), 0.0)
+
+    @property
+    def shape(self) -> Floats:
+        """What noise should be a multiple of: K, and the stated excess."""
+        return self.K + self.excess
 
     @property
     def variance(self) -> Floats:
@@ -136,6 +143,17 @@ class Statistics:
             K=self.K[np.ix_(columns, columns)],
             steps=self.steps[:, columns],
         )
+
+    def with_excess(self, stated: Floats) -> "Statistics":
+        """Return the statistics if noise exceeds K. Only more noise is excused: eigenvalues below
+        0, on the scale of deviations, are left out.
+        """
+        if not stated.any():
+            return self
+        unit = np.sqrt(np.where(self.variance > 0, self.variance, 1.0))
+        values, vectors = np.linalg.eigh((stated + stated.T) / 2 / np.outer(unit, unit))
+        more = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        return replace(self, excess=more * np.outer(unit, unit))
 
 
 class NoiseSums:

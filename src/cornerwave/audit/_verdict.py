@@ -35,6 +35,8 @@ def verdict(audit: Audit) -> str:
             f"{named(audit, broken[0].copies)} are not consistent with one noise path: "
             "together they reveal more than the best of them alone."
         )
+    if broken := [check for check in audit.faults if check.name in ("promise", "whole copy")]:
+        return f"{named(audit, broken[0].copies)} hides less than it states: {broken[0].note}."
     alone = len(audit.copies) == 1
     if audit.faults:
         failed = f"{count(len(audit.faults), 'check')} failed."
@@ -93,6 +95,7 @@ def notes(audit: Audit) -> list[str]:
     ]
     lines += _number_notes(audit, audit.numbers) if audit.numbers else []
     lines += _category_notes(audit.categories) if audit.categories else []
+    lines += _whole_notes(audit)
     lines += _listed("compared on the scale log(1+x)", audit.logarithmic)
     lines += [f"left out: {why}" for why in audit.left_out.values()]
     lines += _listed("rows in another order, aligned by key", audit.sorted_copies)
@@ -119,6 +122,19 @@ def _category_notes(categories: CategoryAudit) -> list[str]:
     lines += _listed("left out, too many values for a category", categories.boundless)
     if categories.kept < categories.rows:
         lines.append(f"categories were judged in {categories.kept:,} rows spread over the table")
+    return lines
+
+
+def _whole_notes(audit: Audit) -> list[str]:
+    """Say which copies were not tested for what they hide as a whole, and in how many rows."""
+    silent = [name for name, p in zip(audit.copies, audit.privacy, strict=True) if p is None]
+    few = [name for name, left in zip(audit.copies, audit.whole, strict=True) if not left]
+    lines = _listed("no privacy stated, so what the whole copy hides was not tested", silent)
+    lines += _listed("too few rows to measure what the whole copy hides", few)
+    lines += _listed("too few rows hold each value to measure what stays hidden", audit.unmeasured)
+    if len(few) < len(audit.copies) and audit.whole_rows < audit.rows:
+        rows = f"{audit.whole_rows:,} rows spread over the table"
+        lines.append(f"what whole copies hide was measured in {rows}")
     return lines
 
 
@@ -191,8 +207,18 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
     about: dict[str, Any] = {
         "name": audit.copies[i],
         "stated_noise": audit.stated[i],
+        "stated_privacy": audit.privacy[i],
         "failed": failed(audit, i),
         "hidden": {},
+        "whole_copy": {
+            left.column: {
+                "hidden": left.hidden,
+                "margin": left.margin,
+                "stated": left.stated,
+                "short": left.short,
+            }
+            for left in audit.whole[i]
+        },
     }
     if numbers is not None:
         noise, columns = float(numbers.found.noise[i]), numbers.columns

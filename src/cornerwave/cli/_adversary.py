@@ -27,6 +27,12 @@ def audit(
     source: Annotated[Path, typer.Argument(help="The original table.")],
     copies: Annotated[list[Path], typer.Argument(help="Copies of it, made by any tool.")],
     key: AlignOption = None,
+    privacy: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="P", help="Privacy that each copy should have, in order; default: its metadata."
+        ),
+    ] = None,
     as_json: JsonOption = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
@@ -38,7 +44,7 @@ def audit(
     from cornerwave.audit import findings, sections, verdict
 
     with progress("Auditing") as advance:
-        found = run(source, copies, key=key, progress=advance)
+        found = run(source, copies, key=key, privacy=privacy, progress=advance)
     if html is not None:
         from cornerwave.pages import audit_page
 

@@ -49,18 +49,57 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
+WHOLE_CELL = 16
+"""Cells of at most this many characters are not broken into lines."""
+
+
 def print_table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table with a title."""
+    """Print a table with a title; one that is too wide in parts, each with the first column."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(one_line(title)), title_justify="left")
-    for column in header:
-        table.add_column(Text(one_line(column)))
-    for row in rows:
-        table.add_row(*(Text(one_line(cell)) for cell in row))
-    Console().print(table)
+    console = Console()
+    lines = [[one_line(cell) for cell in line] for line in (header, *rows)]
+    console.print(Text(one_line(title), style="italic"))
+    for columns in parts_of(lines, console.width):
+        table = Table()
+        for n in columns:
+            table.add_column(Text(lines[0][n]))
+        for line in lines[1:]:
+            table.add_row(*(Text(line[n]) for n in columns))
+        console.print(table)
+
+
+def parts_of(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
+    """Return the columns of each part of a table that is printed in so many characters.
+
+    >>> parts_of([["column", "partner", "public"], ["wage", "0.510 (0.500)", "0.810 (0.800)"]], 34)
+    [[0, 1], [0, 2]]
+    """
+    needed = [
+        3 + max([_longest(header.split(" ")), *map(_needed, cells)])
+        for header, *cells in zip(*lines, strict=True)
+    ]
+    parts, used = [[0]], 1 + needed[0]
+    for n, own in enumerate(needed[1:], start=1):
+        if used + own > width and len(parts[-1]) > 1:
+            parts.append([0])
+            used = 1 + needed[0]
+        parts[-1].append(n)
+        used += own
+    return parts
+
+
+def _needed(cell: str) -> int:
+    """Return the least width of a cell: its own, or that of its longest word if it is long."""
+    return _longest([cell] if len(cell) <= WHOLE_CELL else cell.split(" "))
+
+
+def _longest(words: Sequence[str]) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, words))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,6 +1,6 @@
 """The measured audit as one page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def audit_page(audit: Audit) -> str:
         _checks(audit),
         _shared_noise(audit),
         *(
-            kit.section(title, _explained(title), kit.table(header, rows, faults=["gains"]))
+            kit.section(title, _explained(title), kit.table(header, rows, faults=_red(rows)))
             for title, header, rows in rest
         ),
         _notes(audit),
@@ -180,7 +180,20 @@ def _shared_noise(audit: Audit) -> str:
     return kit.section("Noise shared by copies", explained, kit.table(header, rows))
 
 
+def _red(rows: Iterable[tuple[str, ...]]) -> set[str]:
+    """Return the cells that stand for a fault: a gain, or less hidden than stated."""
+    return {"gains", *(cell for _, *cells in rows for cell in cells if " < " in cell)}
+
+
 def _explained(title: str) -> str:
+    if title.startswith("Hidden from the whole copy"):
+        return kit.hint(
+            "Share of each column’s variance that the best linear estimate from everything in one "
+            "copy leaves: numbers, categories, kept columns and which cells are missing. In "
+            "brackets, the share that the copy states; after <, a statement that does not hold, "
+            "beyond the margin of chance. A copy that states nothing is measured, not tested. "
+            "Columns that were left out are neither estimated nor used."
+        )
     if not title.startswith("Records"):
         return ""
     return kit.hint(

@@ -114,6 +114,11 @@ def _are_bounds(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(map(is_bound, value))
 
 
+def _are_numbers(value: Any) -> bool:
+    is_one = _number(-_MOST, _MOST)
+    return isinstance(value, Mapping) and all(map(is_one, value.values()))
+
+
 _LEAST, _MOST = 1e-300, 1e300
 _SHARE = _number(0.0, 1.0), "a number from 0 to 1"
 _FIELDS: dict[str, tuple[Test, str]] = {
@@ -126,6 +131,8 @@ _FIELDS: dict[str, tuple[Test, str]] = {
 }
 _ROLES = (PERTURBED, CATEGORY, KEPT, KEY)
 _COLUMN_FIELDS: dict[str, tuple[Test, str]] = {
+    "hidden": _SHARE,
+    "excess": (_or_none(_are_numbers), "a number for each column, or null"),
     "role": (_one_of(*_ROLES), f"one of {', '.join(_ROLES)}"),
     "type": (_is_text, "the name of a type"),
     "unit": (_or_none(_is_text), "text, or null"),
