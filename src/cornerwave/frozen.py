@@ -38,6 +38,7 @@ from cornerwave.table import (
     Categories,
     Column,
     Knots,
+    RankDraws,
     Scale,
     Schema,
     check_identifying,
@@ -106,9 +107,9 @@ class Frozen:
     hidden: Hidden
     noise_format: int = NOISE_FORMAT
 
-    def scaled(self, numbers: Floats) -> Floats:
+    def scaled(self, numbers: Floats, draws: RankDraws | None = None) -> Floats:
         """Return perturbed columns (N, rows) on the scales that they are perturbed on."""
-        return on_scales(self.scales, self.schema.perturbed, numbers)
+        return on_scales(self.scales, self.schema.perturbed, numbers, draws)
 
     def unscaled(self, numbers: Floats) -> Floats:
         """Return columns on their own scale again."""

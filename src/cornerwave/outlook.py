@@ -7,6 +7,7 @@ of a regression coefficient         about 1 + v times: both sides carry noise
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
@@ -85,7 +86,7 @@ def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Seen:
 
     def blocks() -> Iterator[Floats]:
         for block in _numbers(source, names):
-            scaled = frozen.scaled(block)
+            scaled = frozen.scaled(block, partial(_any_draws, block.shape[1]))
             sample.add(list(scaled))
             yield scaled
 
@@ -158,6 +159,11 @@ def in_units(value: float, unit: str | None = None) -> str:
         return f"{in_units(seconds / size)} {name}"
     digits = float(f"{value:.3g}")
     return f"{digits:,.0f}" if 1000 <= digits < 1e9 else f"{digits:g}"
+
+
+def _any_draws(rows: int, column: str) -> Floats:
+    """Return draws with the distribution of the keyed ones, the same for every column."""
+    return np.random.default_rng(0).random(rows)
 
 
 def _numbers(source: Source, names: Sequence[str]) -> Iterator[Floats]:

@@ -33,6 +33,7 @@ from cornerwave.noise import (
     refresh,
 )
 from cornerwave.rows import Group, RowSecrets, group_rows
+from cornerwave.survey import rank_draws
 from cornerwave.table import (
     CATEGORY,
     ENCODED_TEXT,
@@ -157,7 +158,8 @@ class Recipe:
     def _perturbed(self, group: Group) -> list[Floats]:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
         frozen, secrets = self.frozen, self._noise_secrets
-        x = fill_missing(frozen.scaled(group.numbers), group.ids, frozen, secrets.missing)
+        scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.ids))
+        x = fill_missing(scaled, group.ids, frozen, secrets.missing)
         reader = self._readers.pop() if self._readers else self._new_reader()
         copies = {index: np.empty_like(x) for index in reader.wanted}
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):

@@ -41,6 +41,7 @@ class RowSecrets(Secrets):
     sample: bytes
     mark_numbers: bytes
     mark_texts: bytes
+    ranks: bytes
 
     @classmethod
     def of(cls, derive: Callable[[str], bytes]) -> "RowSecrets":
@@ -52,6 +53,7 @@ class RowSecrets(Secrets):
             sample=derive("sample"),
             mark_numbers=derive("marks of numbers"),
             mark_texts=derive("marks of texts"),
+            ranks=derive("ranks"),
         )
 
 

@@ -22,13 +22,14 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ids, Ints, Words
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import BlockFunction, room_for
+from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.marks import Cells, Learned, TableMarks, kept_of
 from cornerwave.moments import Moments
 from cornerwave.rows import Group, RowSecrets
 from cornerwave.table import (
     Fingerprint,
     Knots,
+    RankDraws,
     Scale,
     Schema,
     Tally,
@@ -196,7 +197,8 @@ class Surveyor:
         Raises SourceError for values that cannot be used.
         """
         schema, group = self.schema, Group.of(ids, table, self.schema)
-        numbers = on_scales(self.scales, schema.perturbed, group.numbers)
+        draws = rank_draws(self.secrets, ids)
+        numbers = on_scales(self.scales, schema.perturbed, group.numbers, draws)
         fingerprint, hashes = group.recognised(self.secrets)
         sampled = [schema.perturbed.index(name) for name in self.sampled]
         kept = [_kept_numbers(table, name) for name in self.kept_numbers]
@@ -325,9 +327,21 @@ def _kept_numbers(table: pa.Table, name: str) -> Floats:
         return np.full(table.num_rows, np.nan)
 
 
-def on_scales(scales: Sequence[Scale], names: Sequence[str], numbers: Floats) -> Floats:
+def rank_draws(secrets: RowSecrets, ids: Ids) -> RankDraws:
+    """Return what chooses among the ranks that a value spans, for some rows."""
+
+    def draws(column: str) -> Floats:
+        words = row_hashes(ids, expand(secrets.ranks, "column", column.encode()))
+        return np.asarray(((words >> np.uint64(11)) + np.uint64(1)) * 2.0**-53)
+
+    return draws
+
+
+def on_scales(
+    scales: Sequence[Scale], names: Sequence[str], numbers: Floats, draws: RankDraws | None = None
+) -> Floats:
     """Return columns (N, rows) on their scales; the same array if these are their own."""
     if all(scale.name is None for scale in scales):
         return numbers
     columns = zip(scales, numbers, names, strict=True)
-    return np.stack([scale.forward(row, name) for scale, row, name in columns])
+    return np.stack([scale.forward(row, name, draws) for scale, row, name in columns])

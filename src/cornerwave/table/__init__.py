@@ -33,6 +33,7 @@ from cornerwave.table._rare import (
 from cornerwave.table._scale import (
     LOG1P_ENDS,
     Knots,
+    RankDraws,
     Scale,
     Thinned,
     interpolate,
@@ -114,6 +115,7 @@ __all__ = [
     "Finish",
     "Knots",
     "Progress",
+    "RankDraws",
     "Scale",
     "Schema",
     "Source",

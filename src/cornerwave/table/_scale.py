@@ -11,11 +11,21 @@ a whole share has that value. What lies beyond the outermost knots goes to them 
 the noise; after it the way back is a slope throughout, so that no two scores become one
 value (as finely as doubles tell them apart), and a set of copies says no more than its
 best member on the own scale either.
+
+A value that many rows hold, as zero among wages, spans many ranks. Each of its rows gets
+one of them by a keyed draw, the same in every copy. So scores are normal whatever the
+column is, and normal scores T with normal noise W have the property that
+
+    Var E[f(T) | T + W]  <=  Var f(T) / (1 + v)        for every function f     (Gebelein)
+
+A value is a function of its score. So whoever has this column of a copy, and any knowledge
+of its distribution, fails to recover v/(1+v) of the variance of the value, of whether it is
+zero, of anything that depends on it.
 Both directions use strict arithmetic: the same bits on every machine.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -33,6 +43,9 @@ SAMPLE = 1 << 20
 
 Knots = tuple[tuple[float, float], ...]
 """Values and their scores, both increasing, values perhaps in level stretches."""
+
+RankDraws = Callable[[str], Floats]
+"""Numbers from (0, 1], one for each row, for the column of a name."""
 
 FAR = 1e6
 """A score beyond the reach of any noise."""
@@ -52,8 +65,11 @@ class Scale:
     name: str | None = None
     knots: Knots = ()
 
-    def forward(self, x: Floats, column: str) -> Floats:
-        """Return x on this scale; NaN stays. Raises ColumnError for what it cannot take."""
+    def forward(self, x: Floats, column: str, draws: RankDraws | None = None) -> Floats:
+        """Return x on this scale; NaN stays. Raises ColumnError for what it cannot take.
+
+        `draws` choose one of the ranks that a value spans; without them it is the middle one.
+        """
         if self.name is None:
             return x
         out = np.empty_like(x)
@@ -62,8 +78,10 @@ class Scale:
                 raise ColumnError(f"{column!r}: log1p needs values above -1; use rank instead")
             _log1p(x, out)
         else:
-            values, scores = self._increasing()
-            _interpolate(x, values, scores, out)
+            values, scores = np.array(self.knots).T.copy()
+            distinct, first, count = np.unique(values, return_index=True, return_counts=True)
+            chosen = np.full(len(x), 0.5) if draws is None else draws(column)
+            _rank(x, chosen, distinct, first, count, scores, out)
         return out
 
     def backward(self, t: Floats) -> Floats:
@@ -76,12 +94,6 @@ class Scale:
         else:
             _interpolate(t, *_sloping(self.knots), out)
         return out
-
-    def _increasing(self) -> tuple[Floats, Floats]:
-        """Return the knots with one score for each value: the middle of those it spans."""
-        values, scores = np.array(self.knots).T
-        distinct, which = np.unique(values, return_inverse=True)
-        return distinct, np.bincount(which, scores) / np.bincount(which)
 
 
 def interpolate(scores: Floats, knots: Knots) -> Floats:
@@ -174,6 +186,36 @@ def _log1p(x: Any, out: Any) -> None:
 def _expm1(t: Any, out: Any) -> None:
     for i in range(t.shape[0]):
         out[i] = t[i] if np.isnan(t[i]) else exp_of(t[i]) - 1.0
+
+
+@strict
+def _rank(x: Any, draws: Any, distinct: Any, first: Any, count: Any, scores: Any, out: Any) -> None:
+    """Fill out with the scores of x: `first` and `count` are the knots that a value spans."""
+    last = distinct.shape[0] - 1
+    end = scores.shape[0] - 1.0
+    for i in range(x.shape[0]):
+        if np.isnan(x[i]):
+            out[i] = x[i]
+            continue
+        low, high = 0, last + 1  # distinct[low] <= x < distinct[high], if x is not below all
+        while high - low > 1:
+            middle = (low + high) // 2
+            if x[i] < distinct[middle]:
+                high = middle
+            else:
+                low = middle
+        if x[i] == distinct[low]:
+            place = first[low] - 0.5 + draws[i] * count[low] if count[low] > 1 else 1.0 * first[low]
+        elif x[i] < distinct[low]:
+            place = 0.0
+        elif low == last:
+            place = end
+        else:
+            share = (x[i] - distinct[low]) / (distinct[low + 1] - distinct[low])
+            place = first[low] + count[low] - 1.0 + share
+        place = min(max(place, 0.0), end)
+        below = min(int(place), scores.shape[0] - 2)
+        out[i] = scores[below] + (place - below) * (scores[below + 1] - scores[below])
 
 
 @strict
