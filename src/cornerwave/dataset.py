@@ -25,6 +25,7 @@ from cornerwave.errors import (
     SourceError,
     VaultError,
     discreet,
+    nearest,
 )
 from cornerwave.frozen import Frozen
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
@@ -167,9 +168,20 @@ class Dataset:
         pairs = list(levels.items() if isinstance(levels, Mapping) else levels)
         if not pairs:
             raise LevelError("no copy was asked for; name a recipient and a level")
-        for recipient, _ in pairs:
-            check_name(recipient, what="a recipient's name")
+        self._check_spelling([recipient for recipient, _ in pairs])
         return [Release(self, to, self.level_of(asked), finish) for to, asked in pairs]
+
+    def _check_spelling(self, recipients: Sequence[str]) -> None:
+        """Raise VaultError for names that cannot be, or that differ from others only in case."""
+        spelled = {held.recipient.casefold(): held.recipient for held in self.holdings}
+        for recipient in recipients:
+            check_name(recipient, what="a recipient's name")
+            known = spelled.setdefault(recipient.casefold(), recipient)
+            if known != recipient:
+                raise VaultError(
+                    f"{recipient!r} and {known!r} are easily confused; write {known!r} for the "
+                    "same recipient, or choose another name"
+                )
 
     def level_of(self, asked: Level | Privacy) -> Level:
         """Return the level of the lattice that gives what is asked for.
@@ -244,7 +256,10 @@ class Dataset:
         known = {held.recipient for held in self.holdings}
         if unknown := sorted(set(recipients) - known):
             have = f"it has {', '.join(sorted(known))}" if known else "it has no recipients yet"
-            raise NoSuchRecipient(f"{self.name!r} was not released to {unknown[0]!r}; {have}")
+            raise NoSuchRecipient(
+                f"{self.name!r} was not released to {unknown[0]!r}; {have}"
+                f"{nearest(unknown[0], known)}"
+            )
 
     def recipe(self, wanted: Sequence[Wanted]) -> Recipe:
         """Return how these copies are made; it holds secrets."""

@@ -24,8 +24,9 @@ A message says what was given, what is allowed and what to do next. It never quo
 a cell of a table or a byte of a key.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 
 class CornerwaveError(Exception):
@@ -138,6 +139,17 @@ def spelled(name: str) -> str:
     """
     plain = name and name.isprintable() and name == name.strip() and not set(name) & set(",+'")
     return name if plain else repr(name)
+
+
+def nearest(unknown: str, known: Iterable[str]) -> str:
+    """Return a question about the nearest spelling of a name, if there is one.
+
+    >>> nearest("Wage", ["wage", "age"]), nearest("x", ["wage"])
+    ("; did you mean 'wage'?", '')
+    """
+    spellings = {name.casefold(): name for name in known}
+    close = get_close_matches(unknown.casefold(), spellings, n=1)
+    return f"; did you mean {spellings[close[0]]!r}?" if close else ""
 
 
 class SingularCovariance(CornerwaveWarning):

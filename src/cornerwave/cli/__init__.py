@@ -15,11 +15,14 @@ code and never by values.
 
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Annotated, Any
 
 import typer
 
+from cornerwave.cli import _screen
 from cornerwave.cli._adversary import attack, audit
 from cornerwave.cli._copies import again, release
 from cornerwave.cli._owner import init, inspect, register
@@ -38,9 +41,33 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich help takes longer to import than to read
 )
+
+
+def _long(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that may take long with the option `--progress`."""
+
+    @wraps(command)
+    def run(*arguments: Any, show_progress: bool = False, **options: Any) -> None:
+        _screen.plain_progress = show_progress
+        command(*arguments, **options)
+
+    wanted = Annotated[
+        bool,
+        typer.Option("--progress", help="Print progress in lines where there is no terminal."),
+    ]
+    known = signature(command)
+    told = Parameter("show_progress", Parameter.KEYWORD_ONLY, default=False, annotation=wanted)
+    run.__signature__ = known.replace(  # type: ignore[attr-defined]
+        parameters=[*known.parameters.values(), told]
+    )
+    run.__annotations__ = {**command.__annotations__, "show_progress": wanted}
+    return run
+
+
+_LONG = {register, inspect, release, again, levels, report, audit, attack, reproduce}
 _OWNER = (init, register, inspect, release, again, levels, ledger, coalition, report)
 for _command in (*_OWNER, audit, attack, demo, reproduce):
-    app.command()(_command)
+    app.command()(_long(_command) if _command in _LONG else _command)
 
 REFUSED, FAULT = 2, 3
 
@@ -68,8 +95,12 @@ def main() -> None:
 def _hint(use: Sequence[str]) -> str:
     """Return the options, or commands, that an error's choices are called here."""
     commands = {info.callback.__name__ for info in app.registered_commands if info.callback}
-    names = [f"cornerwave {n}" if n in commands else f"--{n.replace('_', '-')}" for n in use]
+    names = [n if " " in n else _called(n, commands) for n in use]
     return f" ({', '.join(names)})" if names else ""
+
+
+def _called(choice: str, commands: Collection[str]) -> str:
+    return f"cornerwave {choice}" if choice in commands else f"--{choice.replace('_', '-')}"
 
 
 @app.callback(invoke_without_command=True)

@@ -1,5 +1,6 @@
 """`release` and `again`: recipients, levels and output files."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from cornerwave.errors import ColumnError, LevelError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cornerwave.dataset import Release
+    from cornerwave.dataset import Dataset, Release
     from cornerwave.levels import Level, Privacy
 
 
@@ -55,6 +56,10 @@ def release(
     ] = None,
     source: SourceOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    another: Annotated[
+        bool,
+        typer.Option("--another", help="Give a recipient a second level without being asked."),
+    ] = False,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Number of threads; default: all cores.")
     ] = None,
@@ -71,11 +76,31 @@ def release(
     releases = dataset.release_many(
         [(recipient, level) for recipient, level, _ in requests], finish=finish
     )
+    if not another:
+        _confirm_second_levels(dataset, releases)
     copies = [(made, path) for made, (_, _, path) in zip(releases, requests, strict=True)]
     with progress("Releasing", dataset.frozen.rows) as advance:
         paths = write_all(copies, force=force, threads=threads, progress=advance)
     for made, path, (_, asked, _) in zip(releases, paths, requests, strict=True):
         say(f"{path}: for {made.recipient}, {_described(made, asked)}")
+
+
+def _confirm_second_levels(dataset: "Dataset", releases: "Sequence[Release]") -> None:
+    """Ask before a recipient gets a level beside the one that he holds. Raises LevelError."""
+    held = {(each.recipient, each.level) for each in dataset.holdings}
+    for made in releases:
+        others = sorted(level for who, level in held if who == made.recipient)
+        if others and made.level not in others:
+            known = ", ".join(f"{dataset.privacy_of(level):g}" for level in others)
+            text = f"{made.recipient!r} holds {dataset.name!r} at privacy {known} already"
+            asked = sys.stdin.isatty() and sys.stderr.isatty()
+            if not asked or not typer.confirm(
+                f"{text}. Release it at {made.privacy:g} as well?", err=True
+            ):
+                raise LevelError(
+                    f"{text}; a second copy at {made.privacy:g} was not confirmed", use=("another",)
+                )
+        held.add((made.recipient, made.level))
 
 
 def _described(made: "Release", asked: "Level | Privacy") -> str:

@@ -1,12 +1,13 @@
 """Options that several commands share, and how to parse them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from cornerwave.errors import ColumnError
+from cornerwave.errors import ColumnError, CornerwaveError
 
 if TYPE_CHECKING:
     from cornerwave.owner import Vault
@@ -72,3 +73,31 @@ def by_column(pairs: Iterable[tuple[str, Value]], option: str) -> dict[str, Valu
             raise ColumnError(f"{option} names {name!r} more than once; give it once")
         said[name] = value
     return said
+
+
+SCHEMA_WORDS = {
+    "drop": 'do = "drop"',
+    "keep": 'do = "keep"',
+    "key": 'do = "key"',
+    "perturb": 'do = "perturb"',
+    "categorical": 'do = "category"',
+    "uniform": 'base = "uniform"',
+    "together": "together = [[...]]",
+    "hide_missing": "hide_missing = true",
+    "transform": 'transform = "log1p"',
+    "min_count": "min_count = 5",
+    "shuffle": 'order = "shuffle"',
+    "keep_order": 'order = "keep"',
+}
+"""What the choices are called in a schema file."""
+
+
+@contextmanager
+def advice_for(schema: Path | None) -> Iterator[None]:
+    """Give advice in the words of the schema file, if one is used."""
+    try:
+        yield
+    except CornerwaveError as error:
+        if schema is not None:
+            error.use = tuple(SCHEMA_WORDS.get(choice, choice) for choice in error.use)
+        raise

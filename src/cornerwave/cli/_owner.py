@@ -9,6 +9,7 @@ import typer
 from cornerwave.cli._options import (
     Columns,
     VaultOption,
+    advice_for,
     by_column,
     columns,
     one,
@@ -124,7 +125,7 @@ def register(
         order=order_of(shuffle=shuffle, keep_order=keep_order),
     )
     opened = open_vault(vault)
-    with progress("Reading") as advance:
+    with advice_for(schema), progress("Reading") as advance:
         dataset = opened.register_as(name, source, choices, schema=schema, progress=advance)
     for line in _registered(dataset):
         say(line)
@@ -169,7 +170,8 @@ def inspect(
     from cornerwave.inspection import inspect as look
     from cornerwave.table import open_source
 
-    text = draft(look(open_source(source)))
+    with progress("Inspecting") as advance:
+        text = draft(look(open_source(source), progress=advance))
     if out is None:
         typer.echo(text, nl=False)
         return

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import typer
@@ -110,15 +111,72 @@ def write_text(path: Path, text: str) -> None:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from None
 
 
+PATIENCE = 2.0
+"""Seconds before progress is shown."""
+PLAIN_EVERY = 5.0
+"""Seconds between plain lines of progress."""
+plain_progress = False
+"""Whether plain lines are wanted where there is no terminal: `--progress`."""
+
+
 @contextmanager
 def progress(what: str, rows: float | None = None) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar if stderr is a terminal."""
-    if not sys.stderr.isatty():
+    """Show how far something is and how long it will take: a bar on a terminal, else lines."""
+    if sys.stderr.isatty():
+        with _bar(what, rows) as advance:
+            yield advance
+    elif plain_progress:
+        yield _Lines(what, rows).advance
+    else:
         yield lambda _rows: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=rows)
-        yield lambda done: bar.advance(task, done)
+
+@contextmanager
+def _bar(what: str, rows: float | None) -> Iterator[Callable[[float], None]]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    time = TimeRemainingColumn() if rows else TimeElapsedColumn()
+    amount = TextColumn("{task.percentage:>3.0f}%" if rows else "{task.completed:,.0f} rows")
+    shown = (TextColumn("{task.description}"), BarColumn(), amount, time)
+    bar = Progress(*shown, console=Console(stderr=True), transient=True)
+    task, begun = bar.add_task(what, total=rows), monotonic()
+
+    def advance(done: float) -> None:
+        bar.advance(task, done)
+        if not bar.live.is_started and monotonic() - begun > PATIENCE:
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        bar.stop()
+
+
+class _Lines:
+    """Progress in plain lines, at most one every few seconds."""
+
+    def __init__(self, what: str, rows: float | None) -> None:
+        self._what, self._rows, self._done = what, rows, 0.0
+        self._begun = monotonic()
+        self._next = self._begun + PATIENCE
+
+    def advance(self, done: float) -> None:
+        """Count some more, and say so when it is time."""
+        self._done += done
+        now = monotonic()
+        if now < self._next:
+            return
+        self._next = now + PLAIN_EVERY
+        if not self._rows:
+            say(f"{self._what}: {self._done:,.0f} rows, {now - self._begun:.0f} s")
+            return
+        share = min(self._done / self._rows, 1.0)
+        left = (now - self._begun) * (1 - share) / share if share else 0.0
+        say(f"{self._what}: {share:.0%}, {left:.0f} s left")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._telling import SampledRows, Telling, telling
-from cornerwave.table import Source
+from cornerwave.table import Progress, Source, silent
 
 __all__ = ["ColumnReport", "Inspection", "draft", "inspect"]
 
@@ -30,12 +30,13 @@ class Inspection:
     telling: Telling
 
 
-def inspect(source: Source) -> Inspection:
+def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
     """Look at every column of a source. Raises SourceError if it cannot be read."""
     seen, sample = Columns(source), SampledRows(source.schema)
     for table in source.groups(source.schema.names, GROUP_ROWS):
         seen.take(table)
         sample.add(table)
+        progress(table.num_rows)
     columns = tuple(seen.reports())
     proposed = {each.name: each.do for each in columns}
     return Inspection(columns, telling(sample.rows, source.schema, proposed))

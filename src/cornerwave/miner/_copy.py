@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.errors import ColumnError
+from cornerwave.errors import ColumnError, nearest
 from cornerwave.levels import Level
 from cornerwave.miner import _covariance, _means, _regression, _shares
 from cornerwave.miner._blocks import column_blocks, find_labels, number_blocks
@@ -177,7 +177,10 @@ class Copy:
 
     def _column(self, name: str) -> CopyColumn:
         if name not in self.columns:
-            raise ColumnError(f"no column {name!r}; the copy has {quoted(self.columns)}")
+            raise ColumnError(
+                f"no column {name!r}; the copy has {quoted(self.columns)}"
+                f"{nearest(name, self.columns)}"
+            )
         if self.columns[name].transform == RANK:
             raise ColumnError(
                 f"{name!r}: perturbed on the rank scale, and only the owner can map ranks to "

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.errors import ColumnError, CornerwaveWarning, nearest
 from cornerwave.table._types import is_number, is_text, plain_type, unit_of
 
 PERTURBED, CATEGORY, KEY, KEPT, DROPPED = "perturbed", "category", "key", "kept", "dropped"
@@ -231,7 +231,10 @@ def _check_category(part: pa.Field) -> None:
 def _check_choices(choices: Choices, present: Sequence[str]) -> None:
     named = [name for each in ("key", "keep", "drop", *_NEEDED) for name in choices.named(each)]
     if unknown := [name for name in named if name not in present]:
-        raise ColumnError(f"no column {listed(unknown)}; the table has {listed(present)}")
+        raise ColumnError(
+            f"no column {listed(unknown)}; the table has {listed(present)}"
+            f"{nearest(unknown[0], present)}"
+        )
     if both := sorted(set(choices.keep) & {*choices.drop, choices.key}):
         raise ColumnError(f"{listed(both)}: kept and also dropped or the key; choose one")
     for name, transform in choices.transform.items():

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as papq
 
-from cornerwave.errors import ColumnError, OutputError, SourceError
+from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
 from cornerwave.table._csv import CsvFile
 from cornerwave.table._schema import check_distinct
 from cornerwave.table._types import plain_type
@@ -87,7 +87,8 @@ class Source:
     def batches(self, columns: Sequence[str]) -> Batches:
         """Yield the named columns, batch by batch; raise SourceError if they cannot be read."""
         if missing := [name for name in columns if name not in self.schema.names]:
-            raise ColumnError(f"the table has no column {', '.join(map(repr, missing))}")
+            close = nearest(missing[0], self.schema.names)
+            raise ColumnError(f"the table has no column {', '.join(map(repr, missing))}{close}")
         with _reading(self.name, _DAMAGED if self.path else "it is damaged"):
             for batch in self.open(columns):
                 batch.validate(full=True)

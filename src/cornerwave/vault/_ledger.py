@@ -23,6 +23,7 @@ from cornerwave.errors import (
     NoSuchDataset,
     VaultError,
     WrongKey,
+    nearest,
 )
 from cornerwave.marks import Repeat, TableMarks, repeated
 from cornerwave.vault._chain import Chain, Draft, Line
@@ -142,7 +143,7 @@ class Ledger:
             if name in chains:
                 return self._entry(connection, chains[name])
         known = f"it has {', '.join(sorted(chains))}" if chains else "it is empty; register first"
-        raise NoSuchDataset(f"the vault has no dataset {name!r}; {known}")
+        raise NoSuchDataset(f"the vault has no dataset {name!r}; {known}{nearest(name, chains)}")
 
     def hold(self, dataset: str, copies: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Record who is about to hold copies of a dataset, given by its id.
