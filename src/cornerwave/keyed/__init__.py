@@ -15,8 +15,8 @@ from cornerwave.keyed._strict import (
     cos_sin_of,
     exp_of,
     minus_2_log,
-    radius_of,
     sine_of,
+    square_of,
     strict,
     unit_of,
 )
@@ -31,9 +31,9 @@ __all__ = [
     "expand",
     "hash_bytes",
     "minus_2_log",
-    "radius_of",
     "room_for",
     "sine_of",
+    "square_of",
     "strict",
     "unit_of",
 ]
