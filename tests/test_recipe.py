@@ -196,7 +196,7 @@ def test_threads_groups_and_blocks_change_no_bit(
 ):
     frozen, expected = long_copy
     monkeypatch.setattr(rows_module, "GROUP_CELLS", group_cells)
-    monkeypatch.setattr("cornerwave.recipe.BLOCK_CELLS", block_cells)
+    monkeypatch.setattr("cornerwave.recipe.rows_of_block", lambda columns: block_cells // columns)
     made = copies(long_table, frozen, [0.25, 1.0], threads=threads)
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 

@@ -27,7 +27,18 @@ from cornerwave.errors import LevelError, SourceError
 from cornerwave.keyed import KEY_BYTES, strict
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
-from cornerwave.noise import COARSEST, WhiteStreams, grid_of, over_blocks, round_to_grid, steps
+from cornerwave.noise import (
+    COARSEST,
+    TILE_ROWS,
+    WhiteStreams,
+    add_shaped,
+    grid_of,
+    over_blocks,
+    round_to_grid,
+    step_onto,
+    steps,
+    tile_of,
+)
 
 
 def corner_wave(noise: Sequence[float]) -> Floats:
@@ -211,26 +222,30 @@ def add_between(
     x lies on the grid already.
     """
     columns, rows = x.shape
-    for i in range(columns):
-        xi, zi, oi = x[i], normals[0], out[i, start : start + rows]
-        bi = below[i, below_start : below_start + rows]
-        ai = above[i, above_start : above_start + rows]
-        first = factor[i, 0]
-        if weight_above == 0.0:
-            for row in range(rows):
-                oi[row] = weight_below * (bi[row] - xi[row]) + first * zi[row]
-        else:
-            for row in range(rows):
-                drawn = weight_below * (bi[row] - xi[row]) + weight_above * (ai[row] - xi[row])
-                oi[row] = drawn + first * zi[row]
-        for k in range(1, i + 1):
-            weight, z = factor[i, k], normals[k]
-            for row in range(rows):
-                oi[row] += weight * z[row]
-        step = grid[i]
-        per_step = 1.0 / step if step > 0.0 else 0.0
-        for row in range(rows):
-            oi[row] = xi[row] + np.rint(oi[row] * per_step) * step
+    for first in range(0, rows, TILE_ROWS):
+        last = min(first + TILE_ROWS, rows)
+        tile, tile_of_x = (first, last, start), (first, last, 0)
+        for i in range(columns):
+            xi, oi = tile_of(x, i, tile_of_x), tile_of(out, i, tile)
+            bi = tile_of(below, i, (first, last, below_start))
+            ai = tile_of(above, i, (first, last, above_start))
+            _draw_between(xi, weight_below, bi, weight_above, ai, oi)
+        add_shaped(factor, normals, tile, out, first_done=False)
+        for i in range(columns):
+            step_onto(tile_of(x, i, tile_of_x), grid[i], tile_of(out, i, tile))
+
+
+@strict
+def _draw_between(
+    x: Any, weight_below: float, below: Any, weight_above: float, above: Any, out: Any
+) -> None:
+    if weight_above == 0.0:
+        for row in range(out.shape[0]):
+            out[row] = weight_below * (below[row] - x[row])
+    else:
+        for row in range(out.shape[0]):
+            drawn = weight_below * (below[row] - x[row])
+            out[row] = drawn + weight_above * (above[row] - x[row])
 
 
 def _key(unsafe_seed: int | None) -> bytes:

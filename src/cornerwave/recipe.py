@@ -24,13 +24,14 @@ from cornerwave.keyed import BlockFunction, Secrets, room_for
 from cornerwave.levels import Level, retention
 from cornerwave.missing import fill_missing
 from cornerwave.noise import (
-    BLOCK_CELLS,
+    Memory,
     Reader,
     Reading,
     add_on_grid,
     lattice_index,
     lattice_path,
     refresh,
+    rows_of_block,
 )
 from cornerwave.rows import Group, RowSecrets, group_rows
 from cornerwave.table import (
@@ -83,10 +84,11 @@ class Recipe:
         self._levels = sorted({each.level.noise for each in self.wanted})
         self._reading = Reading(lattice_path(), [lattice_index(v) for v in self._levels])
         columns = max(1, len(frozen.schema.perturbed))
-        self._block_rows = min(max(1, BLOCK_CELLS // columns), group_rows(frozen.schema))
-        # Readers own the memory that noise is made in. They keep nothing from call to call
-        # but that memory, which costs more to ask for than the noise itself.
+        self._block_rows = min(rows_of_block(columns), group_rows(frozen.schema))
+        # Memory costs as much to ask for as the noise that is made in it. Nothing else is
+        # kept from call to call.
         self._readers: list[Reader] = []
+        self._memory = Memory()
 
     def copies(self, ids: Ids, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
         """Return the rows' part of the fingerprint, and one table for each wanted copy.
@@ -159,7 +161,7 @@ class Recipe:
         frozen, secrets = self.frozen, self._noise_secrets
         x = fill_missing(frozen.scaled(group.numbers), group.ids, frozen, secrets.missing)
         reader = self._readers.pop() if self._readers else self._new_reader()
-        copies = {index: np.empty_like(x) for index in reader.wanted}
+        copies = {index: self._memory.lend(x.shape) for index in reader.wanted}
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
             for index, white in reader.white(group.ids[start : start + self._block_rows]):
                 add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start)

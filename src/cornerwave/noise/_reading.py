@@ -22,8 +22,11 @@ from cornerwave.keyed import strict
 from cornerwave.noise._path import ORIGIN, Step, ancestors
 from cornerwave.noise._stream import WhiteStreams
 
-BLOCK_CELLS = 65536
+BLOCK_CELLS = 32768
 """Cells of a block: few enough for the cache, enough to make a call worth its while."""
+
+LEAST_ROWS = 256
+"""Rows of a block of a wide table."""
 
 Worker = TypeVar("Worker")
 
@@ -31,6 +34,11 @@ Worker = TypeVar("Worker")
 def available_threads() -> int:
     """Return how many threads this process may run at once."""
     return len(sched_getaffinity(0))
+
+
+def rows_of_block(columns: int) -> int:
+    """Return how many rows are computed at a time."""
+    return max(LEAST_ROWS, BLOCK_CELLS // columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,7 @@ def over_blocks(
 ) -> None:
     """Call `work(worker, slice)` for every block; each thread makes its worker(block rows)."""
     threads = threads or available_threads()
-    size = min(block_rows or max(1, BLOCK_CELLS // columns), -(-rows // threads))
+    size = min(block_rows or rows_of_block(columns), -(-rows // threads))
     parts = iter([slice(at, min(at + size, rows)) for at in range(0, rows, size)])
 
     def run(_thread: int) -> None:

@@ -30,11 +30,9 @@ from cornerwave.keyed import (
     square_of,
     strict,
 )
+from cornerwave.noise._shape import TILE_ROWS
 
 NOISE_FORMAT = 1
-
-TILE_ROWS = 1024
-"""Rows that go through one step after the other: few enough for the fastest cache."""
 
 
 def position_ids(start: int, rows: int) -> Ids:
