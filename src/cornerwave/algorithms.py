@@ -24,7 +24,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError, SourceError
-from cornerwave.keyed import KEY_BYTES, strict
+from cornerwave.keyed import KEY_BYTES, bits_of, strict
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
 from cornerwave.noise import (
@@ -32,6 +32,7 @@ from cornerwave.noise import (
     TILE_ROWS,
     WhiteStreams,
     add_shaped,
+    four_terms,
     grid_of,
     over_blocks,
     round_to_grid,
@@ -226,26 +227,30 @@ def add_between(
         last = min(first + TILE_ROWS, rows)
         tile, tile_of_x = (first, last, start), (first, last, 0)
         for i in range(columns):
-            xi, oi = tile_of(x, i, tile_of_x), tile_of(out, i, tile)
             bi = tile_of(below, i, (first, last, below_start))
             ai = tile_of(above, i, (first, last, above_start))
-            _draw_between(xi, weight_below, bi, weight_above, ai, oi)
-        add_shaped(factor, normals, tile, out, first_done=False)
+            terms = four_terms(factor, normals, i, 0, tile)
+            xi, oi = tile_of(x, i, tile_of_x), tile_of(out, i, tile)
+            _begin(xi, weight_below, bi, weight_above, ai, terms, oi)
+        add_shaped(factor, normals, tile, out)
         for i in range(columns):
             step_onto(tile_of(x, i, tile_of_x), grid[i], tile_of(out, i, tile))
 
 
 @strict
-def _draw_between(
-    x: Any, weight_below: float, below: Any, weight_above: float, above: Any, out: Any
+def _begin(
+    x: Any, weight_below: float, below: Any, weight_above: float, above: Any, terms: Any, out: Any
 ) -> None:
+    """Fill a tile with what comes from the copies below and above, and the first terms."""
+    (f, za), (g, zb), (h, zc), (k, zd) = terms
     if weight_above == 0.0:
         for row in range(out.shape[0]):
-            out[row] = weight_below * (below[row] - x[row])
+            drawn = weight_below * (below[row] - x[row])
+            out[row] = drawn + f * za[row] + g * zb[row] + h * zc[row] + k * zd[row]
     else:
         for row in range(out.shape[0]):
-            drawn = weight_below * (below[row] - x[row])
-            out[row] = drawn + weight_above * (above[row] - x[row])
+            drawn = weight_below * (below[row] - x[row]) + weight_above * (above[row] - x[row])
+            out[row] = drawn + f * za[row] + g * zb[row] + h * zc[row] + k * zd[row]
 
 
 def _key(unsafe_seed: int | None) -> bytes:
@@ -269,7 +274,8 @@ class _Table:
         if X.ndim not in (1, 2) or X.size == 0:
             raise SourceError(f"X must be a table of shape (T, N) or (T,), not {X.shape}")
         rows = _rows_of(X)
-        if not np.isfinite(rows).all():
+        largest = largest_of(rows)
+        if not np.isfinite(largest).all():
             raise SourceError("X holds infinite or missing values; remove those rows first")
         if covariance is None:
             if len(rows) < 2:
@@ -283,7 +289,7 @@ class _Table:
             raise SourceError(f"covariance has {len(shape.lower)} columns, X {rows.shape[1]}")
         shape.warn([str(i) for i in range(rows.shape[1])])
         deviation = np.sqrt(np.square(shape.lower).sum(axis=1))
-        grid = grid_of(deviation=deviation, largest=np.abs(rows).max(axis=0))
+        grid = grid_of(deviation=deviation, largest=largest)
         if (grid > COARSEST * deviation).any():
             raise SourceError("X lies so far from zero that its noise is lost; subtract a constant")
         return cls(rows, shape.lower, grid, X.ndim == 1)
@@ -302,6 +308,21 @@ class _Table:
 
 def _rows_of(X: Floats) -> Floats:
     return X[:, None] if X.ndim == 1 else X
+
+
+def largest_of(rows: Floats) -> Floats:
+    """Return the largest |x| of each column of (T, N) rows; not finite if one is not."""
+    found = np.zeros(rows.shape[1], dtype=np.uint64)
+    _raise_to_largest(rows, found)
+    return found.view(np.float64)
+
+
+@strict
+def _raise_to_largest(rows: Any, found: Any) -> None:
+    # as whole numbers the bits of |x| are in the order of |x|, with infinity and NaN on top
+    for row in range(rows.shape[0]):
+        for i in range(found.shape[0]):
+            found[i] = max(found[i], bits_of(abs(rows[row, i])))
 
 
 def columns_of(rows: Floats) -> Floats:

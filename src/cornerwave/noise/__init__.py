@@ -29,7 +29,7 @@ from cornerwave.noise._path import (
 )
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
 from cornerwave.noise._refresh import MISSING, refresh, thresholds
-from cornerwave.noise._shape import TILE_ROWS, add_shaped, tile_of
+from cornerwave.noise._shape import TILE_ROWS, add_shaped, four_terms, tile_of
 from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "ancestors",
     "available_threads",
     "coefficients",
+    "four_terms",
     "grid_of",
     "lattice_index",
     "lattice_path",

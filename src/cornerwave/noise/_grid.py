@@ -58,7 +58,7 @@ def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int
         tile = (first, min(first + TILE_ROWS, rows), start)
         for i in range(white.shape[0]):
             begin_shaped(factor, white, i, tile, out)
-        add_shaped(factor, white, tile, out, first_done=True)
+        add_shaped(factor, white, tile, out)
         for i in range(white.shape[0]):
             step_onto(tile_of(x, i, tile), grid[i], tile_of(out, i, tile))
 

@@ -25,10 +25,27 @@ def tile_of(array: Any, i: int, tile: Any) -> Any:
 
 
 @strict
+def four_terms(factor: Any, white: Any, i: int, k: int, tile: Any) -> Any:
+    """Return terms k to k + 3 of column i as (weight, rows of a tile); 0 beyond the diagonal."""
+    first, last, _ = tile
+    a, b, c, d = _weights(factor, i, k)
+    wa, wb = white[k, first:last], white[min(k + 1, i), first:last]
+    wc, wd = white[min(k + 2, i), first:last], white[min(k + 3, i), first:last]
+    return (a, wa), (b, wb), (c, wc), (d, wd)
+
+
+@strict
+def _weights(factor: Any, i: int, k: int) -> Any:
+    b = factor[i, k + 1] if k + 1 <= i else 0.0
+    c = factor[i, k + 2] if k + 2 <= i else 0.0
+    d = factor[i, k + 3] if k + 3 <= i else 0.0
+    return factor[i, k], b, c, d
+
+
+@strict
 def begin_shaped(factor: Any, white: Any, i: int, tile: Any, out: Any) -> None:
     """Fill a tile of column i with the first four terms of factor @ white."""
-    a, b, c, d = _weights(factor, i, 0)
-    wa, wb, wc, wd = _weighed(white, i, 0, tile)
+    (a, wa), (b, wb), (c, wc), (d, wd) = four_terms(factor, white, i, 0, tile)
     oi = tile_of(out, i, tile)
     if i == 0:
         for row in range(oi.shape[0]):
@@ -39,60 +56,34 @@ def begin_shaped(factor: Any, white: Any, i: int, tile: Any, out: Any) -> None:
 
 
 @strict
-def add_shaped(factor: Any, white: Any, tile: Any, out: Any, first_done: bool) -> None:
-    """Add factor @ white to a tile, or all terms of it but the first four."""
+def add_shaped(factor: Any, white: Any, tile: Any, out: Any) -> None:
+    """Add all terms of factor @ white but the first four to a tile."""
     columns = white.shape[0]
-    begin = 4 if first_done else 0
-    for i in range(0, columns, 4):
-        for k in range(begin, i, 4):
+    for i in range(4, columns, 4):
+        for k in range(4, i, 4):
             if i + 4 <= columns:
                 _add_four_by_four(factor, white, i, k, tile, out)
             else:
                 for j in range(i, columns):
                     _add_four(factor, white, j, k, tile, out)
-        if i >= begin:
-            for j in range(i, min(i + 4, columns)):
-                _add_four(factor, white, j, i, tile, out)
-
-
-@strict
-def _weights(factor: Any, i: int, k: int) -> Any:
-    """Return the weights k to k + 3 of row i; 0 beyond the diagonal."""
-    b = factor[i, k + 1] if k + 1 <= i else 0.0
-    c = factor[i, k + 2] if k + 2 <= i else 0.0
-    d = factor[i, k + 3] if k + 3 <= i else 0.0
-    return factor[i, k], b, c, d
-
-
-@strict
-def _weighed(white: Any, i: int, k: int, tile: Any) -> Any:
-    """Return what the weights k to k + 3 of row i are multiplied with."""
-    first, last, _ = tile
-    wa, wb = white[k, first:last], white[min(k + 1, i), first:last]
-    wc, wd = white[min(k + 2, i), first:last], white[min(k + 3, i), first:last]
-    return wa, wb, wc, wd
+        for j in range(i, min(i + 4, columns)):
+            _add_four(factor, white, j, i, tile, out)
 
 
 @strict
 def _add_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> None:
-    a, b, c, d = _weights(factor, i, k)
-    wa, wb, wc, wd = _weighed(white, i, k, tile)
+    (a, wa), (b, wb), (c, wc), (d, wd) = four_terms(factor, white, i, k, tile)
     oi = tile_of(out, i, tile)
-    if i == k:
-        for row in range(oi.shape[0]):
-            oi[row] += a * wa[row]
-    else:
-        for row in range(oi.shape[0]):
-            oi[row] = oi[row] + a * wa[row] + b * wb[row] + c * wc[row] + d * wd[row]
+    for row in range(oi.shape[0]):
+        oi[row] = oi[row] + a * wa[row] + b * wb[row] + c * wc[row] + d * wd[row]
 
 
 @strict
 def _add_four_by_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> None:
-    a0, b0, c0, d0 = _weights(factor, i, k)
+    (a0, wa), (b0, wb), (c0, wc), (d0, wd) = four_terms(factor, white, i, k, tile)
     a1, b1, c1, d1 = _weights(factor, i + 1, k)
     a2, b2, c2, d2 = _weights(factor, i + 2, k)
     a3, b3, c3, d3 = _weights(factor, i + 3, k)
-    wa, wb, wc, wd = _weighed(white, i, k, tile)
     o0, o1 = tile_of(out, i, tile), tile_of(out, i + 1, tile)
     o2, o3 = tile_of(out, i + 2, tile), tile_of(out, i + 3, tile)
     for row in range(o0.shape[0]):
