@@ -194,8 +194,11 @@ class Recipe:
         self, wanted: Wanted, group: Group, numbers: Floats, categories: Mapping[str, pa.Array]
     ) -> pa.Table:
         schema, types = self.frozen.schema, self.frozen.source_types
+        gaps = self.frozen.missing
         made: dict[str, Any] = {
-            name: wanted.finish.apply(name, values, types.field(name).type)
+            name: wanted.finish.apply(
+                name, values, types.field(name).type, complete=name not in gaps
+            )
             for name, values in zip(schema.perturbed, numbers, strict=True)
         }
         made |= categories
