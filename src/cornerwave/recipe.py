@@ -27,10 +27,10 @@ from cornerwave.noise import (
     Memory,
     Reader,
     Reading,
+    Refresher,
     add_on_grid,
     lattice_index,
     lattice_path,
-    refresh,
     rows_of_block,
 )
 from cornerwave.rows import Group, RowSecrets, group_rows
@@ -85,9 +85,10 @@ class Recipe:
         self._reading = Reading(lattice_path(), [lattice_index(v) for v in self._levels])
         columns = max(1, len(frozen.schema.perturbed))
         self._block_rows = min(rows_of_block(columns), group_rows(frozen.schema))
-        # Memory costs as much to ask for as the noise that is made in it. Nothing else is
-        # kept from call to call.
+        # Memory costs as much to ask for as the noise that is made in it, and keys take time.
+        # Nothing else is kept from call to call.
         self._readers: list[Reader] = []
+        self._refreshers: list[list[Refresher]] = []
         self._memory = Memory()
 
     def copies(self, ids: Ids, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
@@ -177,18 +178,19 @@ class Recipe:
     def _refreshed(self, group: Group) -> list[dict[str, pa.Array]]:
         """Return the refreshed category columns by name, for each level, ascending."""
         copies: list[dict[str, pa.Array]] = [{} for _ in self._levels]
-        for place, categories in enumerate(self.frozen.categories):
-            codes = refresh(
-                categories.encode(group.columns_of(categories.columns)),
-                group.ids,
-                noise=self._levels,
-                bounds=categories.bounds,
-                key=self._noise_secrets.noise,
-                column=place,
-            )
-            for copy, own in zip(copies, codes, strict=True):
+        refreshers = self._refreshers.pop() if self._refreshers else self._new_refreshers()
+        for refresher, categories in zip(refreshers, self.frozen.categories, strict=True):
+            codes = categories.encode(group.columns_of(categories.columns))
+            for copy, own in zip(copies, refresher.refreshed(codes, group.ids), strict=True):
                 copy.update(zip(categories.columns, categories.decode(own), strict=True))
+        self._refreshers.append(refreshers)
         return copies
+
+    def _new_refreshers(self) -> list[Refresher]:
+        key, columns = self._noise_secrets.noise, enumerate(self.frozen.categories)
+        return [
+            Refresher(key, place, noise=self._levels, bounds=each.bounds) for place, each in columns
+        ]
 
     def _copy(
         self, wanted: Wanted, group: Group, numbers: Floats, categories: Mapping[str, pa.Array]

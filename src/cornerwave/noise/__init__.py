@@ -6,7 +6,7 @@ Reading, Reader      both -> noise of some rows at the wanted levels
 add_shaped           factor and white noise -> noise shaped like K, in one order of sums
 add_on_grid          values and noise -> a copy on its grid
 Memory               where copies are made, used again
-refresh              categories: events at keyed times, each a fresh draw
+Refresher, refresh   categories: events at keyed times, each a fresh draw
 """
 
 from cornerwave.noise._grid import (
@@ -28,7 +28,7 @@ from cornerwave.noise._path import (
     steps,
 )
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
-from cornerwave.noise._refresh import MISSING, refresh, thresholds
+from cornerwave.noise._refresh import MISSING, Refresher, refresh, thresholds
 from cornerwave.noise._shape import TILE_ROWS, add_shaped, four_terms, tile_of
 from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
 
@@ -42,6 +42,7 @@ __all__ = [
     "Memory",
     "Reader",
     "Reading",
+    "Refresher",
     "Step",
     "WhiteStreams",
     "add_on_grid",
