@@ -98,8 +98,8 @@ class Recipe:
         """
         try:
             group = Group.of(ids, table, self.frozen.schema)
-            numbers = [self.frozen.unscaled(made) for made in self._perturbed(group)]
-            categories = self._refreshed(group)
+            numbers = [self.frozen.unscaled(made) for made in self.perturbed(group)]
+            categories = self.refreshed(group)
             made = dict(zip(self._levels, zip(numbers, categories, strict=True), strict=True))
             tables = [self._copy(w, group, *made[w.level.noise]) for w in self.wanted]
             return group.fingerprint(self.row_secrets), tables
@@ -157,7 +157,7 @@ class Recipe:
             },
         }
 
-    def _perturbed(self, group: Group) -> list[Floats]:
+    def perturbed(self, group: Group) -> list[Floats]:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
         frozen, secrets = self.frozen, self._noise_secrets
         x = fill_missing(frozen.scaled(group.numbers), group.ids, frozen, secrets.missing)
@@ -175,7 +175,7 @@ class Recipe:
             self._reading, self._noise_secrets.noise, columns=columns, rows=self._block_rows
         )
 
-    def _refreshed(self, group: Group) -> list[dict[str, pa.Array]]:
+    def refreshed(self, group: Group) -> list[dict[str, pa.Array]]:
         """Return the refreshed category columns by name, for each level, ascending."""
         copies: list[dict[str, pa.Array]] = [{} for _ in self._levels]
         refreshers = self._refreshers.pop() if self._refreshers else self._new_refreshers()
