@@ -257,7 +257,7 @@ def test_the_compiler_would_fuse_if_it_were_allowed_to():
 def run_kernels():
     one = np.ones((1, 2))
     normals(ids=position_ids(0, 2), columns=2)
-    reading.combine(1.0, one[0], 0.5, one[0], 1.0, one[0], np.empty(2))
+    reading.combine(1.0, one[0], 0.5, one[0], 1.0, np.ones(2))
     algorithms.parallel([1.0, 2.0], noise=[1.0])
     recipe.add_on_grid(one, np.eye(1), one, np.array([0.5]), np.empty((1, 2)), 0)
 

@@ -82,14 +82,13 @@ class Reader:
         levels = self._levels[:, : shape[0] * shape[1]]
         for move in self._reading.moves:
             step, target = move.step, levels[move.target]
-            normals = self._streams.normals(step.noise)
+            self._streams.fill(step.noise, target.reshape(shape))
             combine(
                 step.weight_below,
                 levels[move.below],
                 step.weight_above,
                 levels[move.above],
                 step.weight_fresh,
-                normals.reshape(-1),
                 target,
             )
             if move.index in self._reading.wanted:
@@ -146,18 +145,12 @@ def over_blocks(
 
 @strict
 def combine(
-    weight_below: float,
-    below: Any,
-    weight_above: float,
-    above: Any,
-    weight_fresh: float,
-    fresh: Any,
-    out: Any,
+    weight_below: float, below: Any, weight_above: float, above: Any, weight_fresh: float, out: Any
 ) -> None:
-    """Fill `out` with the weighted sum of three flat arrays."""
+    """Replace fresh noise in `out` by the weighted sum of it and two flat arrays."""
     if weight_above == 0.0:
         for i in range(out.shape[0]):
-            out[i] = weight_below * below[i] + weight_fresh * fresh[i]
+            out[i] = weight_below * below[i] + weight_fresh * out[i]
     else:
         for i in range(out.shape[0]):
-            out[i] = weight_below * below[i] + weight_above * above[i] + weight_fresh * fresh[i]
+            out[i] = weight_below * below[i] + weight_above * above[i] + weight_fresh * out[i]

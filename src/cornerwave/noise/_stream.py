@@ -77,10 +77,13 @@ class WhiteStreams:
 
     def normals(self, level: float) -> Floats:
         """Return standard normals of a level at the current rows, shape (columns, rows)."""
-        words = self._functions[level](self._placed, self._words)
         normals = self._normals[: self.columns * self.rows].reshape(self.columns, self.rows)
-        fill_normals(words, normals)
+        self.fill(level, normals)
         return normals
+
+    def fill(self, level: float, out: Floats) -> None:
+        """Fill (columns, rows) with standard normals of a level at the current rows."""
+        fill_normals(self._functions[level](self._placed, self._words), out)
 
     @property
     def _placed(self) -> Ids:
