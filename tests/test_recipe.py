@@ -167,6 +167,19 @@ def test_the_recipe_is_a_pure_function_of_ids_and_rows(people):
     assert str(parts[0][0] + parts[1][0] + parts[2][0]) == str(whole) == frozen.fingerprint
 
 
+def test_a_copy_that_is_held_does_not_change(people):
+    """Copies are made in memory that is used again, but not while somebody holds one."""
+    frozen = freeze(people, drop=["id"])
+    recipe = recipe_of(frozen, [1.0])
+    [(_, table)] = numbered(open_source(people), frozen.schema)
+    ids = row_ids(0, table, frozen.schema, recipe.row_secrets)
+    _, [held] = recipe.copies(ids, table)
+    before = numbers(held).copy()
+    _, [other] = recipe.copies(ids[::-1].copy(), table)
+    assert not np.array_equal(numbers(other), before, equal_nan=True)
+    assert np.array_equal(numbers(held), before, equal_nan=True)
+
+
 def test_secrets_are_neither_shown_nor_pickled():
     for secrets in (RowSecrets.of(KEY.derive), NoiseSecrets.of(KEY.derive)):
         assert repr(secrets) == f"{type(secrets).__name__}(<secret>)"
@@ -196,7 +209,7 @@ def test_threads_groups_and_blocks_change_no_bit(
 ):
     frozen, expected = long_copy
     monkeypatch.setattr(rows_module, "GROUP_CELLS", group_cells)
-    monkeypatch.setattr("cornerwave.recipe.BLOCK_CELLS", block_cells)
+    monkeypatch.setattr("cornerwave.recipe.rows_of_block", lambda columns: block_cells // columns)
     made = copies(long_table, frozen, [0.25, 1.0], threads=threads)
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 

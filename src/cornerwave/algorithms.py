@@ -24,10 +24,22 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError, SourceError
-from cornerwave.keyed import KEY_BYTES, strict
+from cornerwave.keyed import KEY_BYTES, bits_of, strict
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
-from cornerwave.noise import COARSEST, WhiteStreams, grid_of, over_blocks, round_to_grid, steps
+from cornerwave.noise import (
+    COARSEST,
+    TILE_ROWS,
+    WhiteStreams,
+    add_shaped,
+    four_terms,
+    grid_of,
+    over_blocks,
+    round_to_grid,
+    step_onto,
+    steps,
+    tile_of,
+)
 
 
 def corner_wave(noise: Sequence[float]) -> Floats:
@@ -211,26 +223,34 @@ def add_between(
     x lies on the grid already.
     """
     columns, rows = x.shape
-    for i in range(columns):
-        xi, zi, oi = x[i], normals[0], out[i, start : start + rows]
-        bi = below[i, below_start : below_start + rows]
-        ai = above[i, above_start : above_start + rows]
-        first = factor[i, 0]
-        if weight_above == 0.0:
-            for row in range(rows):
-                oi[row] = weight_below * (bi[row] - xi[row]) + first * zi[row]
-        else:
-            for row in range(rows):
-                drawn = weight_below * (bi[row] - xi[row]) + weight_above * (ai[row] - xi[row])
-                oi[row] = drawn + first * zi[row]
-        for k in range(1, i + 1):
-            weight, z = factor[i, k], normals[k]
-            for row in range(rows):
-                oi[row] += weight * z[row]
-        step = grid[i]
-        per_step = 1.0 / step if step > 0.0 else 0.0
-        for row in range(rows):
-            oi[row] = xi[row] + np.rint(oi[row] * per_step) * step
+    for first in range(0, rows, TILE_ROWS):
+        last = min(first + TILE_ROWS, rows)
+        tile, tile_of_x = (first, last, start), (first, last, 0)
+        for i in range(columns):
+            bi = tile_of(below, i, (first, last, below_start))
+            ai = tile_of(above, i, (first, last, above_start))
+            terms = four_terms(factor, normals, i, 0, tile)
+            xi, oi = tile_of(x, i, tile_of_x), tile_of(out, i, tile)
+            _begin(xi, weight_below, bi, weight_above, ai, terms, oi)
+        add_shaped(factor, normals, tile, out)
+        for i in range(columns):
+            step_onto(tile_of(x, i, tile_of_x), grid[i], tile_of(out, i, tile))
+
+
+@strict
+def _begin(
+    x: Any, weight_below: float, below: Any, weight_above: float, above: Any, terms: Any, out: Any
+) -> None:
+    """Fill a tile with what comes from the copies below and above, and the first terms."""
+    (f, za), (g, zb), (h, zc), (k, zd) = terms
+    if weight_above == 0.0:
+        for row in range(out.shape[0]):
+            drawn = weight_below * (below[row] - x[row])
+            out[row] = drawn + f * za[row] + g * zb[row] + h * zc[row] + k * zd[row]
+    else:
+        for row in range(out.shape[0]):
+            drawn = weight_below * (below[row] - x[row]) + weight_above * (above[row] - x[row])
+            out[row] = drawn + f * za[row] + g * zb[row] + h * zc[row] + k * zd[row]
 
 
 def _key(unsafe_seed: int | None) -> bytes:
@@ -254,7 +274,8 @@ class _Table:
         if X.ndim not in (1, 2) or X.size == 0:
             raise SourceError(f"X must be a table of shape (T, N) or (T,), not {X.shape}")
         rows = _rows_of(X)
-        if not np.isfinite(rows).all():
+        largest = largest_of(rows)
+        if not np.isfinite(largest).all():
             raise SourceError("X holds infinite or missing values; remove those rows first")
         if covariance is None:
             if len(rows) < 2:
@@ -268,7 +289,7 @@ class _Table:
             raise SourceError(f"covariance has {len(shape.lower)} columns, X {rows.shape[1]}")
         shape.warn([str(i) for i in range(rows.shape[1])])
         deviation = np.sqrt(np.square(shape.lower).sum(axis=1))
-        grid = grid_of(deviation=deviation, largest=np.abs(rows).max(axis=0))
+        grid = grid_of(deviation=deviation, largest=largest)
         if (grid > COARSEST * deviation).any():
             raise SourceError("X lies so far from zero that its noise is lost; subtract a constant")
         return cls(rows, shape.lower, grid, X.ndim == 1)
@@ -287,6 +308,21 @@ class _Table:
 
 def _rows_of(X: Floats) -> Floats:
     return X[:, None] if X.ndim == 1 else X
+
+
+def largest_of(rows: Floats) -> Floats:
+    """Return the largest |x| of each column of (T, N) rows; not finite if one is not."""
+    found = np.zeros(rows.shape[1], dtype=np.uint64)
+    _raise_to_largest(rows, found)
+    return found.view(np.float64)
+
+
+@strict
+def _raise_to_largest(rows: Any, found: Any) -> None:
+    # as whole numbers the bits of |x| are in the order of |x|, with infinity and NaN on top
+    for row in range(rows.shape[0]):
+        for i in range(found.shape[0]):
+            found[i] = max(found[i], bits_of(abs(rows[row, i])))
 
 
 def columns_of(rows: Floats) -> Floats:

@@ -31,16 +31,19 @@ VANISHING = 2.0**-48
 
 def fill_missing(x: Floats, ids: Ids, frozen: Frozen, secret: bytes) -> Floats:
     """Return columns x (N, rows) with draws for the values that are missing in secret."""
+    law = frozen.draws
+    if law is None:  # no column hides its missing values
+        return x
     columns = [frozen.schema.column(name) for name in frozen.schema.perturbed]
-    hidden = np.array([column.hide_missing for column in columns], dtype=bool)
-    wanted = np.isnan(x) & hidden[:, None] if hidden.any() else hidden
+    wanted = np.zeros(x.shape, dtype=bool)
+    for row, column, values in zip(wanted, columns, x, strict=True):
+        if column.hide_missing:
+            np.isnan(values, out=row)
     if not wanted.any():
         return x
     streams = WhiteStreams(secret, [0.0], columns=len(x), rows=len(ids))
     streams.place(ids)
     z = streams.normals(0.0)
-    law = frozen.draws
-    assert law is not None, "a table that hides missing numbers has a law for their draws"
     deviation = np.sqrt(np.diag(law.covariance))
     out = x.copy()
     for rows in _patterns(x, wanted):

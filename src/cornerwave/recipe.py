@@ -24,13 +24,14 @@ from cornerwave.keyed import BlockFunction, Secrets, room_for
 from cornerwave.levels import Level, retention
 from cornerwave.missing import fill_missing
 from cornerwave.noise import (
-    BLOCK_CELLS,
+    Memory,
     Reader,
     Reading,
+    Refresher,
     add_on_grid,
     lattice_index,
     lattice_path,
-    refresh,
+    rows_of_block,
 )
 from cornerwave.rows import Group, RowSecrets, group_rows
 from cornerwave.survey import rank_draws
@@ -84,10 +85,12 @@ class Recipe:
         self._levels = sorted({each.level.noise for each in self.wanted})
         self._reading = Reading(lattice_path(), [lattice_index(v) for v in self._levels])
         columns = max(1, len(frozen.schema.perturbed))
-        self._block_rows = min(max(1, BLOCK_CELLS // columns), group_rows(frozen.schema))
-        # Readers own the memory that noise is made in. They keep nothing from call to call
-        # but that memory, which costs more to ask for than the noise itself.
+        self._block_rows = min(rows_of_block(columns), group_rows(frozen.schema))
+        # Memory costs as much to ask for as the noise that is made in it, and keys take time.
+        # Nothing else is kept from call to call.
         self._readers: list[Reader] = []
+        self._refreshers: list[list[Refresher]] = []
+        self._memory = Memory()
 
     def copies(self, ids: Ids, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
         """Return the rows' part of the fingerprint, and one table for each wanted copy.
@@ -96,8 +99,8 @@ class Recipe:
         """
         try:
             group = Group.of(ids, table, self.frozen.schema)
-            numbers = [self.frozen.unscaled(made) for made in self._perturbed(group)]
-            categories = self._refreshed(group)
+            numbers = [self.frozen.unscaled(made) for made in self.perturbed(group)]
+            categories = self.refreshed(group)
             made = dict(zip(self._levels, zip(numbers, categories, strict=True), strict=True))
             tables = [self._copy(w, group, *made[w.level.noise]) for w in self.wanted]
             return group.fingerprint(self.row_secrets), tables
@@ -155,13 +158,13 @@ class Recipe:
             },
         }
 
-    def _perturbed(self, group: Group) -> list[Floats]:
+    def perturbed(self, group: Group) -> list[Floats]:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
         frozen, secrets = self.frozen, self._noise_secrets
         scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.ids))
         x = fill_missing(scaled, group.ids, frozen, secrets.missing)
         reader = self._readers.pop() if self._readers else self._new_reader()
-        copies = {index: np.empty_like(x) for index in reader.wanted}
+        copies = {index: self._memory.lend(x.shape) for index in reader.wanted}
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
             for index, white in reader.white(group.ids[start : start + self._block_rows]):
                 add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start)
@@ -174,28 +177,32 @@ class Recipe:
             self._reading, self._noise_secrets.noise, columns=columns, rows=self._block_rows
         )
 
-    def _refreshed(self, group: Group) -> list[dict[str, pa.Array]]:
+    def refreshed(self, group: Group) -> list[dict[str, pa.Array]]:
         """Return the refreshed category columns by name, for each level, ascending."""
         copies: list[dict[str, pa.Array]] = [{} for _ in self._levels]
-        for place, categories in enumerate(self.frozen.categories):
-            codes = refresh(
-                categories.encode(group.columns_of(categories.columns)),
-                group.ids,
-                noise=self._levels,
-                bounds=categories.bounds,
-                key=self._noise_secrets.noise,
-                column=place,
-            )
-            for copy, own in zip(copies, codes, strict=True):
+        refreshers = self._refreshers.pop() if self._refreshers else self._new_refreshers()
+        for refresher, categories in zip(refreshers, self.frozen.categories, strict=True):
+            codes = categories.encode(group.columns_of(categories.columns))
+            for copy, own in zip(copies, refresher.refreshed(codes, group.ids), strict=True):
                 copy.update(zip(categories.columns, categories.decode(own), strict=True))
+        self._refreshers.append(refreshers)
         return copies
+
+    def _new_refreshers(self) -> list[Refresher]:
+        key, columns = self._noise_secrets.noise, enumerate(self.frozen.categories)
+        return [
+            Refresher(key, place, noise=self._levels, bounds=each.bounds) for place, each in columns
+        ]
 
     def _copy(
         self, wanted: Wanted, group: Group, numbers: Floats, categories: Mapping[str, pa.Array]
     ) -> pa.Table:
         schema, types = self.frozen.schema, self.frozen.source_types
+        gaps = self.frozen.missing
         made: dict[str, Any] = {
-            name: wanted.finish.apply(name, values, types.field(name).type)
+            name: wanted.finish.apply(
+                name, values, types.field(name).type, complete=name not in gaps
+            )
             for name, values in zip(schema.perturbed, numbers, strict=True)
         }
         made |= categories

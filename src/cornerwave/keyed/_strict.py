@@ -113,9 +113,9 @@ def unit_of(word: Any) -> Any:
 
 
 @_inlined
-def radius_of(word: Any) -> Any:
-    """The radius of Box and Muller, sqrt(-2 log u)."""
-    return math.sqrt(minus_2_log(unit_of(word)))
+def square_of(word: Any) -> Any:
+    """The squared radius of Box and Muller, -2 log u."""
+    return minus_2_log(unit_of(word))
 
 
 @_inlined

@@ -3,11 +3,21 @@
 steps, ancestors     levels -> how each is reached on the path
 WhiteStreams         key, level, row -> white noise
 Reading, Reader      both -> noise of some rows at the wanted levels
+add_shaped           factor and white noise -> noise shaped like K, in one order of sums
 add_on_grid          values and noise -> a copy on its grid
-refresh              categories: events at keyed times, each a fresh draw
+Memory               where copies are made, used again
+Refresher, refresh   categories: events at keyed times, each a fresh draw
 """
 
-from cornerwave.noise._grid import COARSEST, GRID_BITS, add_on_grid, grid_of, round_to_grid
+from cornerwave.noise._grid import (
+    COARSEST,
+    GRID_BITS,
+    add_on_grid,
+    grid_of,
+    round_to_grid,
+    step_onto,
+)
+from cornerwave.noise._memory import Memory
 from cornerwave.noise._path import (
     ORIGIN,
     Step,
@@ -17,25 +27,30 @@ from cornerwave.noise._path import (
     lattice_path,
     steps,
 )
-from cornerwave.noise._reading import BLOCK_CELLS, Reader, Reading, available_threads, over_blocks
-from cornerwave.noise._refresh import MISSING, refresh, thresholds
+from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
+from cornerwave.noise._refresh import MISSING, Refresher, refresh, thresholds
+from cornerwave.noise._shape import TILE_ROWS, add_shaped, four_terms, tile_of
 from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
 
 __all__ = [
-    "BLOCK_CELLS",
     "COARSEST",
     "GRID_BITS",
     "MISSING",
     "NOISE_FORMAT",
     "ORIGIN",
+    "TILE_ROWS",
+    "Memory",
     "Reader",
     "Reading",
+    "Refresher",
     "Step",
     "WhiteStreams",
     "add_on_grid",
+    "add_shaped",
     "ancestors",
     "available_threads",
     "coefficients",
+    "four_terms",
     "grid_of",
     "lattice_index",
     "lattice_path",
@@ -43,6 +58,9 @@ __all__ = [
     "position_ids",
     "refresh",
     "round_to_grid",
+    "rows_of_block",
+    "step_onto",
     "steps",
     "thresholds",
+    "tile_of",
 ]

@@ -12,6 +12,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.keyed import strict
+from cornerwave.noise._shape import TILE_ROWS, add_shaped, begin_shaped, tile_of
 
 GRID_BITS = 24
 """Copies lie on a grid of about 2^-24 of a column's standard deviation."""
@@ -52,21 +53,23 @@ def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int
     x, out: (columns, all rows); white: (columns, rows of a block). A column with grid 0
     is constant and stays as it is.
     """
-    columns, rows = white.shape
-    for i in range(columns):
-        xi, oi = x[i, start : start + rows], out[i, start : start + rows]
-        step = grid[i]
-        if step == 0.0:
-            for row in range(rows):
-                oi[row] = xi[row]
-            continue
+    rows = white.shape[1]
+    for first in range(0, rows, TILE_ROWS):
+        tile = (first, min(first + TILE_ROWS, rows), start)
+        for i in range(white.shape[0]):
+            begin_shaped(factor, white, i, tile, out)
+        add_shaped(factor, white, tile, out)
+        for i in range(white.shape[0]):
+            step_onto(tile_of(x, i, tile), grid[i], tile_of(out, i, tile))
+
+
+@strict
+def step_onto(x: Any, step: float, out: Any) -> None:
+    """Add a column's values to its noise, both as whole numbers of steps."""
+    if step == 0.0:
+        for row in range(out.shape[0]):
+            out[row] = x[row]
+    else:
         per_step = 1.0 / step
-        weight, w = factor[i, 0], white[0]
-        for row in range(rows):
-            oi[row] = weight * w[row]
-        for k in range(1, i + 1):
-            weight, w = factor[i, k], white[k]
-            for row in range(rows):
-                oi[row] += weight * w[row]
-        for row in range(rows):
-            oi[row] = (np.rint(xi[row] * per_step) + np.rint(oi[row] * per_step)) * step
+        for row in range(out.shape[0]):
+            out[row] = (np.rint(x[row] * per_step) + np.rint(out[row] * per_step)) * step

@@ -22,8 +22,11 @@ from cornerwave.keyed import strict
 from cornerwave.noise._path import ORIGIN, Step, ancestors
 from cornerwave.noise._stream import WhiteStreams
 
-BLOCK_CELLS = 65536
+BLOCK_CELLS = 32768
 """Cells of a block: few enough for the cache, enough to make a call worth its while."""
+
+LEAST_ROWS = 256
+"""Rows of a block of a wide table."""
 
 Worker = TypeVar("Worker")
 
@@ -31,6 +34,11 @@ Worker = TypeVar("Worker")
 def available_threads() -> int:
     """Return how many threads this process may run at once."""
     return len(sched_getaffinity(0))
+
+
+def rows_of_block(columns: int) -> int:
+    """Return how many rows are computed at a time."""
+    return max(LEAST_ROWS, BLOCK_CELLS // columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +82,13 @@ class Reader:
         levels = self._levels[:, : shape[0] * shape[1]]
         for move in self._reading.moves:
             step, target = move.step, levels[move.target]
-            normals = self._streams.normals(step.noise)
+            self._streams.fill(step.noise, target.reshape(shape))
             combine(
                 step.weight_below,
                 levels[move.below],
                 step.weight_above,
                 levels[move.above],
                 step.weight_fresh,
-                normals.reshape(-1),
                 target,
             )
             if move.index in self._reading.wanted:
@@ -121,7 +128,7 @@ def over_blocks(
 ) -> None:
     """Call `work(worker, slice)` for every block; each thread makes its worker(block rows)."""
     threads = threads or available_threads()
-    size = min(block_rows or max(1, BLOCK_CELLS // columns), -(-rows // threads))
+    size = min(block_rows or rows_of_block(columns), -(-rows // threads))
     parts = iter([slice(at, min(at + size, rows)) for at in range(0, rows, size)])
 
     def run(_thread: int) -> None:
@@ -138,18 +145,12 @@ def over_blocks(
 
 @strict
 def combine(
-    weight_below: float,
-    below: Any,
-    weight_above: float,
-    above: Any,
-    weight_fresh: float,
-    fresh: Any,
-    out: Any,
+    weight_below: float, below: Any, weight_above: float, above: Any, weight_fresh: float, out: Any
 ) -> None:
-    """Fill `out` with the weighted sum of three flat arrays."""
+    """Replace fresh noise in `out` by the weighted sum of it and two flat arrays."""
     if weight_above == 0.0:
         for i in range(out.shape[0]):
-            out[i] = weight_below * below[i] + weight_fresh * fresh[i]
+            out[i] = weight_below * below[i] + weight_fresh * out[i]
     else:
         for i in range(out.shape[0]):
-            out[i] = weight_below * below[i] + weight_above * above[i] + weight_fresh * fresh[i]
+            out[i] = weight_below * below[i] + weight_above * above[i] + weight_fresh * out[i]

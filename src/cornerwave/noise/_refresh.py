@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cornerwave.arrays import Codes, Ids, Ints, Words
+from cornerwave.arrays import Codes, Floats, Ids, Ints, Words
 from cornerwave.keyed import BlockFunction, exp_of, expand, minus_2_log, room_for, strict, unit_of
 
 MISSING = -1
@@ -53,34 +53,55 @@ def refresh(
     column: int,
 ) -> Codes:
     """Return one row of refreshed codes per noise, shape (levels, rows)."""
-    out = np.tile(codes, (len(noise), 1))
-    if not len(noise):
-        return out
-    horizons = np.array([_log_1p(level) for level in noise])
-    guide, events = _guide(bounds), _Events(key, column)
-    chosen = np.empty(BLOCK_ROWS, dtype=np.int64)
-    for start in range(0, len(codes), BLOCK_ROWS):
-        rows = start + np.flatnonzero(codes[start : start + BLOCK_ROWS] != MISSING)
-        times = np.zeros(len(rows))
-        event = 0
-        while len(rows):
-            words = events.words(event, rows, ids)
-            count = _apply_events(words, rows, times, chosen, bounds, guide, horizons, out)
-            rows = rows[:count]
-            event += 1
-    return out
+    return Refresher(key, column, noise=noise, bounds=bounds).refreshed(codes, ids)
 
 
-class _Events:
-    """The random words of a column's events, event by event."""
+class Refresher:
+    """Refreshes one column at some levels. Each thread needs its own."""
 
-    def __init__(self, key: bytes, column: int) -> None:
+    def __init__(self, key: bytes, column: int, *, noise: Sequence[float], bounds: Words) -> None:
         self._key, self._column = key, column
-        self._functions: list[BlockFunction] = []
-        self._room = room_for(BLOCK_ROWS)
+        self._horizons = np.array([_log_1p(level) for level in noise])
+        self._bounds, self._guide = bounds, _guide(bounds)
+        self._functions: list[BlockFunction] = []  # one for each event: a key costs 10 us
+        self._room, self._chosen = room_for(BLOCK_ROWS), np.empty(BLOCK_ROWS, dtype=np.int64)
 
-    def words(self, event: int, rows: Ints, ids: Ids) -> Words:
-        """Return the words of an event, two for each of some rows."""
+    def refreshed(self, codes: Codes, ids: Ids) -> Codes:
+        """Return one row of refreshed codes per level, shape (levels, rows)."""
+        out = np.tile(codes, (len(self._horizons), 1))
+        if not len(out):
+            return out
+        missing = codes == MISSING
+        rows = np.flatnonzero(~missing) if missing.any() else np.arange(len(codes))
+        times, event = np.zeros(len(rows)), 0
+        # Event by event over all rows, not block by block: few rows have a fifth or sixth.
+        while len(rows):
+            staying = self._happen(event, rows, times, ids, out)
+            rows, times, event = rows[:staying], times[:staying], event + 1
+        return out
+
+    def _happen(self, event: int, rows: Ints, times: Floats, ids: Ids, out: Codes) -> int:
+        """Let an event happen to some rows; move those that may have another to the front."""
+        staying = 0
+        for start in range(0, len(rows), BLOCK_ROWS):
+            own, since = rows[start : start + BLOCK_ROWS], times[start : start + BLOCK_ROWS]
+            count = _apply_events(
+                self._words(event, own, ids),
+                own,
+                since,
+                self._chosen,
+                self._bounds,
+                self._guide,
+                self._horizons,
+                out,
+            )
+            rows[staying : staying + count] = own[:count]
+            times[staying : staying + count] = since[:count]
+            staying += count
+        return staying
+
+    def _words(self, event: int, rows: Ints, ids: Ids) -> Words:
+        """Return the random words of an event, two for each of some rows."""
         while event >= len(self._functions):
             info = struct.pack("<II", self._column, len(self._functions))
             self._functions.append(BlockFunction(expand(self._key, "refresh", info)))

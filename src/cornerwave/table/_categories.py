@@ -73,10 +73,11 @@ class Categories:
         combinations = np.vstack([self.combinations, np.full(len(self.columns), MISSING)])
         arrays = []
         for own, values in zip(combinations.T, self.values, strict=True):
-            places, occurring = _places(own[codes], len(values))
-            kept_apart = pa.DictionaryArray.from_arrays(
-                pa.array(places, mask=places < 0), values.take(pa.array(occurring))
-            )
+            places, occurring = _places(np.ascontiguousarray(own), codes, len(values))
+            missing = places < 0
+            indices = pa.array(places, mask=missing if missing.any() else None)
+            present = values.take(pa.array(occurring))
+            kept_apart = pa.DictionaryArray.from_arrays(indices, present, safe=False)
             is_text = values.type == pa.string()
             arrays.append(kept_apart if is_text else kept_apart.dictionary_decode())
         return arrays
@@ -135,22 +136,23 @@ class Categories:
 _UNKNOWN = -2
 
 
-def _places(codes: Ints, number: int) -> tuple[Codes, Ints]:
-    """Number the codes that occur by their first appearance; return the numbers, and which.
+def _places(values: Ints, codes: Codes, number: int) -> tuple[Codes, Ints]:
+    """Number values[codes] by their first appearance; return the numbers, and which occur.
 
     A list of these values alone says nothing that the rows don't say.
     """
     places = np.empty(len(codes), dtype=np.int32)
     occurring = np.empty(number, dtype=np.int64)
-    count = _fill_places(codes, np.full(number, MISSING, dtype=np.int32), occurring, places)
+    numbers = np.full(number, MISSING, dtype=np.int32)
+    count = _fill_places(values, codes, numbers, occurring, places)
     return places, occurring[:count]
 
 
 @strict
-def _fill_places(codes: Any, numbers: Any, occurring: Any, places: Any) -> int:
+def _fill_places(values: Any, codes: Any, numbers: Any, occurring: Any, places: Any) -> int:
     count = 0
     for row in range(codes.shape[0]):
-        code = codes[row]
+        code = values[codes[row]]
         if code < 0:
             places[row] = code
             continue

@@ -89,14 +89,19 @@ class Finish:
         """Return the type of a perturbed column in the copy."""
         return plain_type(source) if name in self.round else pa.float64()
 
-    def apply(self, name: str, values: Floats, source: pa.DataType) -> pa.Array:
-        """Return a perturbed column as it is released; NaN is missing."""
+    def apply(
+        self, name: str, values: Floats, source: pa.DataType, *, complete: bool = False
+    ) -> pa.Array:
+        """Return a perturbed column as it is released; NaN is missing, unless it is `complete`.
+
+        A complete column of floats is not copied, so the values must not change any more.
+        """
         low, high = self._bounds(name, unit_of(source))
         if name in self.round:
             return nearest(values, plain_type(source), low, high)
         if low is not None or high is not None:
             values = np.clip(values, low, high)
-        return pa.array(values, from_pandas=True)
+        return pa.array(values, from_pandas=not complete)
 
     def describe(
         self, name: str, source: pa.DataType, *, mean: float, deviation: float, scale: "Scale"

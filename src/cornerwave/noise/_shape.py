@@ -1,0 +1,94 @@
+"""The product of the factor and white noise, by tiles, in one order of sums.
+
+    W = L U,   L lower triangular:   W_i = ((L_i0 U_0 + L_i1 U_1) + L_i2 U_2) + ... + L_ii U_i
+
+From left to right whatever the machine, the blocks and the threads, so it is no BLAS. Four
+terms at a time; those beyond the diagonal are 0 and change nothing. From the fifth column on,
+four rows of L at a time share what they read.
+
+A tile is (first, last, start): rows first to last of a block that begins at `start` of out.
+"""
+
+from typing import Any
+
+from cornerwave.keyed import strict
+
+TILE_ROWS = 1024
+"""Rows that go through one step after the other: few enough for the fastest cache."""
+
+
+@strict
+def tile_of(array: Any, i: int, tile: Any) -> Any:
+    """Return the rows of a tile in a column of all rows."""
+    first, last, start = tile
+    return array[i, start + first : start + last]
+
+
+@strict
+def four_terms(factor: Any, white: Any, i: int, k: int, tile: Any) -> Any:
+    """Return terms k to k + 3 of column i as (weight, rows of a tile); 0 beyond the diagonal."""
+    first, last, _ = tile
+    a, b, c, d = _weights(factor, i, k)
+    wa, wb = white[k, first:last], white[min(k + 1, i), first:last]
+    wc, wd = white[min(k + 2, i), first:last], white[min(k + 3, i), first:last]
+    return (a, wa), (b, wb), (c, wc), (d, wd)
+
+
+@strict
+def _weights(factor: Any, i: int, k: int) -> Any:
+    b = factor[i, k + 1] if k + 1 <= i else 0.0
+    c = factor[i, k + 2] if k + 2 <= i else 0.0
+    d = factor[i, k + 3] if k + 3 <= i else 0.0
+    return factor[i, k], b, c, d
+
+
+@strict
+def begin_shaped(factor: Any, white: Any, i: int, tile: Any, out: Any) -> None:
+    """Fill a tile of column i with the first four terms of factor @ white."""
+    (a, wa), (b, wb), (c, wc), (d, wd) = four_terms(factor, white, i, 0, tile)
+    oi = tile_of(out, i, tile)
+    if i == 0:
+        for row in range(oi.shape[0]):
+            oi[row] = a * wa[row]
+    else:
+        for row in range(oi.shape[0]):
+            oi[row] = a * wa[row] + b * wb[row] + c * wc[row] + d * wd[row]
+
+
+@strict
+def add_shaped(factor: Any, white: Any, tile: Any, out: Any) -> None:
+    """Add all terms of factor @ white but the first four to a tile."""
+    columns = white.shape[0]
+    for i in range(4, columns, 4):
+        for k in range(4, i, 4):
+            if i + 4 <= columns:
+                _add_four_by_four(factor, white, i, k, tile, out)
+            else:
+                for j in range(i, columns):
+                    _add_four(factor, white, j, k, tile, out)
+        for j in range(i, min(i + 4, columns)):
+            _add_four(factor, white, j, i, tile, out)
+
+
+@strict
+def _add_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> None:
+    (a, wa), (b, wb), (c, wc), (d, wd) = four_terms(factor, white, i, k, tile)
+    oi = tile_of(out, i, tile)
+    for row in range(oi.shape[0]):
+        oi[row] = oi[row] + a * wa[row] + b * wb[row] + c * wc[row] + d * wd[row]
+
+
+@strict
+def _add_four_by_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> None:
+    (a0, wa), (b0, wb), (c0, wc), (d0, wd) = four_terms(factor, white, i, k, tile)
+    a1, b1, c1, d1 = _weights(factor, i + 1, k)
+    a2, b2, c2, d2 = _weights(factor, i + 2, k)
+    a3, b3, c3, d3 = _weights(factor, i + 3, k)
+    o0, o1 = tile_of(out, i, tile), tile_of(out, i + 1, tile)
+    o2, o3 = tile_of(out, i + 2, tile), tile_of(out, i + 3, tile)
+    for row in range(o0.shape[0]):
+        a, b, c, d = wa[row], wb[row], wc[row], wd[row]
+        o0[row] = o0[row] + a0 * a + b0 * b + c0 * c + d0 * d
+        o1[row] = o1[row] + a1 * a + b1 * b + c1 * c + d1 * d
+        o2[row] = o2[row] + a2 * a + b2 * b + c2 * c + d2 * d
+        o3[row] = o3[row] + a3 * a + b3 * b + c3 * c + d3 * d
