@@ -4,8 +4,9 @@ Each figure is the best of several alternating runs of both sides: machines are 
 and noisy, and the best run is the one that was disturbed least.
 
     python benchmarks/run.py            everything
-    python benchmarks/run.py memory     one part: start, arrays, wide, group, demand, paper,
-                                        files, mixed, memory, audit, ledger
+    python benchmarks/run.py memory     one part: start, arrays, wide, group, moments, rows,
+                                        register, demand, paper, files, mixed, memory, audit,
+                                        ledger
 """
 
 import os
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,11 +30,13 @@ from cornerwave.algorithms import on_demand, parallel
 from cornerwave.dataset import write_all
 from cornerwave.experiments import shortest
 from cornerwave.levels import Level
+from cornerwave.moments import Moments
 from cornerwave.noise import ancestors, lattice_index, lattice_path
 from cornerwave.owner import Vault
 from cornerwave.recipe import Wanted
-from cornerwave.rows import Group, group_rows, row_ids
-from cornerwave.table import parquet_settings
+from cornerwave.rows import Group, RowSecrets, group_rows, row_ids
+from cornerwave.survey import Surveyor
+from cornerwave.table import Choices, Scale, decide, parquet_settings
 from cornerwave.vault import Entry, Key, Ledger
 
 REPEATS = 7
@@ -137,6 +141,75 @@ def _group_work(vault: Vault, table: pa.Table, wanted: list[Wanted]) -> SimpleNa
     return SimpleNamespace(
         numbers=lambda: recipe.perturbed(rows), cells=lambda: recipe.refreshed(rows)
     )
+
+
+def moments() -> None:
+    """Exact mean and K against np.cov, at several widths and in both layouts."""
+    for columns in (4, 16, 64, 256):
+        rows = 4_000_000 // columns
+        X = np.random.default_rng(6).normal(size=(rows, columns))
+        for what, table in (("rows", X), ("columns", np.asfortranarray(X))):
+            theirs, ours = best(
+                partial(np.cov, table, rowvar=False), partial(_mean_and_k, table), repeats=5
+            )
+            name = f"mean and K of {rows:g} x {columns} by {what}, ours / np.cov"
+            show(name, f"{ours / theirs:.2f}", "<= 1")
+
+
+def _mean_and_k(X: np.ndarray) -> object:
+    found = Moments.of(X)
+    return found.mean, found.covariance
+
+
+def rows() -> None:
+    """Nanoseconds a value, on one thread, to recognise rows and values again."""
+    X = np.random.default_rng(7).normal(size=(1 << 18, 4))
+    table = pa.table({name: X[:, i] for i, name in enumerate("abcd")})
+    schema, secrets = decide(table.schema, Choices()), RowSecrets.of(Key.generate().derive)
+    surveyor = Surveyor(schema, (Scale(None),) * 4, secrets)
+    ids, places = row_ids(0, table, schema, secrets), np.arange(len(X))
+    group, copy = Group.of(ids, table, schema), np.empty_like(X)
+    copying, fingerprint, marks = best(
+        lambda: np.copyto(copy, X),
+        lambda: group.fingerprint(secrets),
+        lambda: surveyor._learned(group, places),
+        repeats=25,
+    )
+    for what, took, target in (
+        ("copying 8 bytes", copying, ""),
+        ("fingerprint", fingerprint, ""),
+        ("fingerprint and marks", fingerprint + marks, "<= 2"),
+    ):
+        show(f"{what}, 4 columns, ns a value", f"{took / X.size * 1e9:.2f}", target)
+
+
+def register() -> None:
+    """Registering a Parquet file of 1e7 rows against reading it; wide tables in little memory."""
+    for what, make, target in (("", make_table, 3), (" + 4 categories", make_mixed, 5)):
+        with tempfile.TemporaryDirectory() as name:
+            folder, number = Path(name), count()
+            make(folder / "source.parquet", 10_000_000)
+            theirs, ours = best(
+                lambda: papq.read_table(folder / "source.parquet"),  # noqa: B023
+                lambda: Vault.create(folder / f"vault{next(number)}").register(  # noqa: B023
+                    "bench",
+                    folder / "source.parquet",  # noqa: B023
+                ),
+                repeats=3,
+            )
+        show(
+            f"register 1e7 x 4{what}, ours / pyarrow's read", f"{ours / theirs:.2f}", f"<= {target}"
+        )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        X = np.random.default_rng(8).normal(size=(100_000, 256))
+        papq.write_table(pa.table({f"x{i}": x for i, x in enumerate(X.T)}), folder / "wide.parquet")
+        _, peak = _in_process("_register", folder)
+    show("peak memory of registering 1e5 x 256, MB", f"{peak / 1e6:.0f}", "< 1000")
+
+
+def register_wide(folder: Path) -> None:
+    Vault.create(folder / "vault").register("bench", folder / "wide.parquet")
 
 
 def demand() -> None:
@@ -355,6 +428,23 @@ def start() -> None:
         repeats=15,
     )
     show("cornerwave --help, ours / python -c 'import numpy'", f"{ours / theirs:.2f}", "<= 2")
+    with tempfile.TemporaryDirectory() as name:
+        vault, source = ["--vault", str(Path(name) / "vault")], Path(name) / "tiny.csv"
+        source.write_text("x\n" + "\n".join(map(str, range(100))), encoding="utf-8")
+        for command in (["init"], ["register", "tiny", source, "--shuffle"]):
+            subprocess.run([script, *command, *vault], stderr=subprocess.DEVNULL, **quiet)
+        release = [script, "release", "tiny", "--to", "r", "--privacy", "0.5", "--force"]
+        listing, releasing = best(
+            lambda: subprocess.run([script, "ledger", *vault], **quiet),
+            lambda: subprocess.run(
+                [*release, "--out", Path(name) / "copy.csv", *vault],
+                stderr=subprocess.DEVNULL,
+                **quiet,
+            ),
+            repeats=7,
+        )
+    show("cornerwave ledger, seconds", f"{listing:.2f}", "<= 0.5")
+    show("cornerwave release of a tiny table, seconds", f"{releasing:.2f}", "")
 
 
 PARTS = {
@@ -362,6 +452,9 @@ PARTS = {
     "arrays": arrays,
     "wide": wide,
     "group": group,
+    "moments": moments,
+    "rows": rows,
+    "register": register,
     "demand": demand,
     "paper": paper,
     "files": files,
@@ -372,7 +465,12 @@ PARTS = {
 }
 
 if __name__ == "__main__":
-    inside = {"_release": release_three, "_read": read_four, "_audit": audit_three}
+    inside = {
+        "_release": release_three,
+        "_read": read_four,
+        "_audit": audit_three,
+        "_register": register_wide,
+    }
     if sys.argv[1:2] and sys.argv[1] in inside:
         work = inside[sys.argv[1]]
         began = time.perf_counter()

@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 from cornerwave.errors import SingularCovariance, SourceError
 from cornerwave.moments import Moments, factor
 from tests import twins
+from tests.processor import report_of
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
 TABLES = hnp.arrays(
@@ -61,6 +62,45 @@ def test_far_from_zero_nothing_is_lost(parts):
     # the textbook's one pass fails the same test
     naive = (X.T @ X - len(X) * np.outer(X.mean(axis=0), X.mean(axis=0))) / (len(X) - 1)
     assert np.abs(naive - exact).max() > 1e-3
+
+
+@pytest.mark.parametrize("columns", [1, 4, 50])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_the_layout_of_a_table_and_its_parts_do_not_matter(columns, gaps):
+    """By loops and by BLAS, by columns and by rows, whole and in parts of any size: the same bits.
+
+    Sizes grow over the rows, so that the first digit of a part is not that of the whole.
+    """
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((5000, columns)) * 2.0 ** np.linspace(-40, 40, 5000)[:, None]
+    X[rng.random(X.shape) < (0.1 if gaps else 0.0)] = np.nan
+    whole = Moments.of(X)
+    others = [Moments.of(np.asfortranarray(X)), Moments.of(np.repeat(X, 2, axis=1)[:, ::2])]
+    others += [merged(np.array_split(X, parts)) for parts in (2, 7)]
+    others.append(merged(np.array_split(rng.permutation(X), 3)))
+    for other in others:
+        assert other.covariance.tobytes() == whole.covariance.tobytes()
+        assert other.mean.tobytes() == whole.mean.tobytes()
+    if not gaps:
+        naive = {np.cov(x.T).tobytes() for x in (X, X[::-1])}
+        assert columns == 1 or len(naive) == 2  # the negative control
+
+
+REPORT = """
+import numpy as np
+from cornerwave.moments import Moments
+for columns in (3, 50):
+    X = np.random.default_rng(columns).standard_normal((3000, columns)) * 1e3
+    print(Moments.of(X).covariance.tobytes().hex()[:4000])
+"""
+
+
+def test_bit_identical_on_a_plain_processor(tmp_path):
+    """Sums of whole numbers may be reordered and fused: another processor's are the same."""
+    here = report_of(REPORT)
+    assert len(here.splitlines()) == 2
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    assert report_of(REPORT, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache) == here
 
 
 def test_missing_values_are_left_out_pair_by_pair():

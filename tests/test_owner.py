@@ -589,7 +589,7 @@ class TestNoCellIsShown:
         )
 
     SEAMS = (
-        "cornerwave.rows.to_floats",
+        "cornerwave.rows.fill_floats",
         "cornerwave.recipe.add_on_grid",
         "cornerwave.recipe.Recipe._copy",
         "cornerwave.rows.Encoded.bits",
@@ -612,7 +612,7 @@ class TestNoCellIsShown:
         assert "write" in shown
         assert not list(tmp_path.glob("*copy*"))
 
-    @pytest.mark.parametrize("seam", ["cornerwave.rows.to_floats", "cornerwave.survey.kept_of"])
+    @pytest.mark.parametrize("seam", ["cornerwave.rows.fill_floats", "cornerwave.survey.kept_of"])
     def test_a_fault_in_registration_shows_its_place_only(self, vault, table, monkeypatch, seam):
         def fault(*args, **kwargs):
             raise Provoked(f"{CANARY} {CANARY_TEXT}")

@@ -103,7 +103,7 @@ def test_golden_copy():
         grid=np.array([2.0**-22, 2.0**-21]),
         categories=(),
         missing=("y",),
-        fingerprint="5:5e1aee014115ebbd2ee161786419a21a9e57b7700cbe074ff12a6f8ec77387a6",
+        fingerprint="5:9ff23c15eca4feadc778bdc2f6404ab5",
         draws=None,
         hidden=Hidden({}, tuple(range(1, 1000)), {}),
     )

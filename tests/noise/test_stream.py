@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from cornerwave import algorithms, recipe
 from cornerwave.keyed import _siphash as siphash
+from cornerwave.keyed import _universal as universal
 from cornerwave.noise import NOISE_FORMAT, WhiteStreams, position_ids
 from cornerwave.noise import _reading as reading
 from cornerwave.noise import _stream as stream
-from cornerwave.table import _fingerprint as fingerprint
 from tests import twins
 from tests.processor import report_of
 from tests.scores import (
@@ -281,6 +281,6 @@ def test_bit_identical_without_optimisation(tmp_path):
 
 
 def test_the_kernels_used_elsewhere_are_strict_too():
-    for kernel in (*KERNELS, fingerprint._fill_blocks, siphash._fill_text_hashes):
+    for kernel in (*KERNELS, universal.add_row_hashes, siphash._fill_text_hashes):
         assert not kernel.targetoptions.get("fastmath")
         assert kernel.targetoptions["error_model"] == "numpy"

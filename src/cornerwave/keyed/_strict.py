@@ -9,13 +9,11 @@ written on.
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, update_wrapper
+from threading import RLock
 from typing import Any
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.extending import intrinsic as numba_intrinsic
 
 _WORD = np.uint64
 _ONE = _WORD(0x3FF0_0000_0000_0000)  # the bits of 1.0
@@ -37,20 +35,52 @@ _S0, _S1, _S2, _S3, _S4, _S5, _S6, _S7 = ((-1) ** k / math.factorial(2 * k + 1) 
 _C0, _C1, _C2, _C3, _C4, _C5, _C6 = ((-1) ** k / math.factorial(2 * k) for k in range(7))
 
 
+class _Compiled:
+    """A function that is compiled when it is first called, or called by one that is.
+
+    Importing Numba takes longer than many a command that never needs it.
+    """
+
+    def __init__(self, function: Callable[..., Any], how: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
+        self._function, self._how, self._made = function, how, None
+
+    def __call__(self, *args: Any) -> Any:
+        return (self._made or self.ready())(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ready(), name)
+
+    def ready(self) -> Any:
+        """Return what Numba made of it, and of all that it calls."""
+        with _COMPILING:
+            known = self._function.__globals__
+            for name in self._function.__code__.co_names:
+                if isinstance(known.get(name), _Compiled):
+                    known[name] = known[name].ready()
+            self._made = self._made or self._how(self._function)
+            return self._made
+
+
+_COMPILING = RLock()
+
+
 def strict(function: Callable[..., Any]) -> Any:
     """Compile without fast-math: LLVM then neither reorders nor fuses what is written.
 
     Arrays that go in are C-contiguous: LLVM vectorises only what it knows to be.
     """
-    return _compiled(function)
+    return _Compiled(function, _compile)
 
 
 def whole_sums(function: Callable[..., Any]) -> Any:
     """Compile sums of whole numbers below 2^53: exact in any order, so LLVM may choose one."""
-    return _compiled(function, fastmath={"reassoc", "contract", "nsz"})
+    return _Compiled(function, partial(_compile, fastmath={"reassoc", "contract", "nsz"}))
 
 
-def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    import numba
+
     compiled = partial(numba.njit, nogil=True, error_model="numpy", **options)
     try:
         return compiled(cache=True)(function)
@@ -58,12 +88,29 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
         return compiled()(function)
 
 
-_intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba_intrinsic
-_inlined = numba.njit(inline="always", error_model="numpy")
+def _inlined(function: Callable[..., Any]) -> Any:
+    def compile_(function: Callable[..., Any]) -> Any:
+        import numba
+
+        return numba.njit(inline="always", error_model="numpy")(function)
+
+    return _Compiled(function, compile_)
+
+
+def _intrinsic(function: Callable[..., Any]) -> Any:
+    def compile_(function: Callable[..., Any]) -> Any:
+        from numba.extending import intrinsic
+
+        return intrinsic(function)
+
+    return _Compiled(function, compile_)
 
 
 @_intrinsic
 def float_of(_context: Any, _bits: Any) -> Any:
+    import numba
+    from llvmlite import ir
+
     def generate(_c: Any, builder: Any, _s: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
 
@@ -72,6 +119,9 @@ def float_of(_context: Any, _bits: Any) -> Any:
 
 @_intrinsic
 def bits_of(_context: Any, _value: Any) -> Any:
+    import numba
+    from llvmlite import ir
+
     def generate(_c: Any, builder: Any, _s: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.IntType(64))
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.arrays import Floats, Ints, Words
+from cornerwave.arrays import Flags, Floats, Ints, Words
 from cornerwave.keyed import bits_of, strict
 from cornerwave.marks._bottom import Bottom
 from cornerwave.table import DAYS, Encoded, hash_texts, is_number, is_text, to_floats, unit_of
@@ -32,6 +32,10 @@ _U = np.uint64
 _ANY = _U(0x9E3779B97F4A7C15)  # or under a key of zeros 0.0 would be missing
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?$"
+
+# those beyond ASCII may begin a space of another alphabet
+_BEGINS = np.isin(np.arange(256), list(b"0123456789+-.tTfF \t\n\v\f\r\x1c\x1d\x1e\x1f"))
+_BEGINS |= np.arange(256) >= 128
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,31 @@ def _numbers(values: pa.Array) -> tuple[Floats, bool]:
 
 def _spelled(texts: pa.Array) -> tuple[Floats, bool]:
     """Return texts as the numbers or dates that they spell; a column of dates has no numbers."""
+    found = np.full(len(texts), np.nan)
+    candidates = np.flatnonzero(_may_spell(texts))
+    if not len(candidates):
+        return found, False
+    every = len(candidates) == len(texts) - texts.null_count
+    chosen = texts if len(candidates) == len(texts) else texts.take(pa.array(candidates))
+    found[candidates], dates = _parsed(chosen, dates=every)
+    return found, dates
+
+
+def _may_spell(texts: pa.Array) -> Flags:
+    """Return which texts begin as numbers, dates, true and false do, or with a space."""
+    _, offsets, content = texts.buffers()
+    starts = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    if content is None or not len(texts):
+        return np.zeros(len(texts), dtype=np.bool_)
+    begins = np.append(np.frombuffer(content, dtype=np.uint8), np.uint8(0))[starts[:-1]]
+    may = _BEGINS[begins] & (starts[1:] > starts[:-1])
+    return np.asarray(may & texts.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _parsed(texts: pa.Array, *, dates: bool) -> tuple[Floats, bool]:
+    """Return the numbers that texts spell, or the dates if all of them do, and which it was."""
     trimmed = pc.utf8_trim_whitespace(texts)
-    if pc.all(pc.match_substring_regex(trimmed, _DATE)).as_py():
+    if dates and pc.all(pc.match_substring_regex(trimmed, _DATE)).as_py():
         try:
             return to_floats(trimmed.cast(pa.timestamp("us")), ""), True
         except pa.ArrowInvalid:  # the thirtieth of February

@@ -12,6 +12,7 @@ reader accepts it, and numbers, dates and times have one spelling only:
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,9 +38,8 @@ _LONG = r"^[+-]?(0|[1-9][0-9]{0,37})$"
 _NO_FLOAT = r"^[+-]?(0[0-9]+|[0-9]{39,})$"
 """Codes such as 007, and whole numbers too long to be anything but identifiers."""
 _CODE = r"^[+-]?0[0-9]+$"
-_BOOLEANS = pa.array(["true", "True", "TRUE", "false", "False", "FALSE"])
+_BOOLEANS = r"^(true|True|TRUE|false|False|FALSE)$"
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]"
-_NULL_SPELLINGS = pa.array(pacsv.ConvertOptions().null_values)
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}.*)?$"
@@ -47,6 +47,12 @@ MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}.*)?$"
 FEW_TO_TRY = 16
 MOSTLY = 0.9
 """A text column of which this share are numbers or dates probably has stray cells."""
+
+
+@cache
+def _null_spellings() -> pa.Array:
+    # not made on import: an array imports pandas where it is installed
+    return pa.array(pacsv.ConvertOptions().null_values)
 
 
 class TypeGuess:
@@ -82,7 +88,7 @@ class TypeGuess:
         """Look at some more cells."""
         if self._is_text:
             return
-        values = pc.filter(text, pc.invert(pc.is_in(text, value_set=_NULL_SPELLINGS))).drop_null()
+        values = pc.filter(text, pc.invert(pc.is_in(text, value_set=_null_spellings()))).drop_null()
         if len(values) == 0:
             return
         fitting = _fitting(values)
@@ -139,7 +145,7 @@ _TESTS: dict[pa.DataType, Callable[[pa.Array], bool]] = {
     INTEGER: _is_whole,
     LONG: lambda values: _all_match(_trimmed(values), _LONG),
     FLOAT: _is_float,
-    BOOLEAN: lambda values: bool(pc.all(pc.is_in(values, value_set=_BOOLEANS)).as_py()),
+    BOOLEAN: lambda values: bool(pc.all(pc.match_substring_regex(values, _BOOLEANS)).as_py()),
     TIME: lambda values: _all_match(values, f"^{_CLOCK})?$"),
     FINE_TIME: lambda values: _all_match(values, f"^{_CLOCK}(\\.[0-9]{{1,6}})?)?$"),
 }

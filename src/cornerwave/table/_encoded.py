@@ -99,11 +99,24 @@ def cases(columns: Sequence[Encoded]) -> tuple[list[tuple[Any, ...]], Ints]:
 
 def tally(columns: Sequence[Encoded]) -> Tally:
     """Count the combinations of some rows."""
+    if len(columns) == 1:
+        return _tally_of_one(columns[0])
     found, rows = cases(columns)
     counted: Tally = Counter()
     for case, count in zip(found, np.bincount(rows, minlength=len(found)).tolist(), strict=True):
         if count:
             counted[case] += count
+    return counted
+
+
+def _tally_of_one(column: Encoded) -> Tally:
+    occurring = np.flatnonzero(column.counts)
+    values = stored(column.values.take(pa.array(occurring))).to_pylist()
+    counted: Tally = Counter()
+    for value, count in zip(values, column.counts[occurring].tolist(), strict=True):
+        counted[(value,)] += count
+    if missing := len(column.codes) - int(column.counts.sum()):
+        counted[(None,)] += missing
     return counted
 
 

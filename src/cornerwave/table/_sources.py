@@ -18,7 +18,6 @@ from typing import Any
 
 import narwhals as nw
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.parquet as papq
 
 from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
@@ -26,7 +25,9 @@ from cornerwave.table._csv import CsvFile
 from cornerwave.table._schema import check_distinct
 from cornerwave.table._types import plain_type
 
-BATCH_ROWS = 1 << 16
+BATCH_ROWS, LEAST_BATCH_ROWS = 1 << 16, 1 << 12
+BATCH_CELLS = 1 << 20
+"""Cells that are read at a time, whatever the width of a table: a wide one would fill memory."""
 
 ENCODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 """Dictionary-encoded text: faster to read, refresh and write."""
@@ -46,6 +47,11 @@ Batches = Iterator[pa.RecordBatch]
 Types = Mapping[str, pa.DataType]
 Progress = Callable[[int], None]
 """Called with the number of rows that have been processed since the last call."""
+
+
+def batch_rows(columns: int) -> int:
+    """Return how many rows of so many columns are read at a time."""
+    return min(BATCH_ROWS, max(LEAST_BATCH_ROWS, BATCH_CELLS // max(1, columns)))
 
 
 def silent(_rows: int) -> None:
@@ -190,7 +196,9 @@ def _open_frame(frame: Any) -> Source:
         ) from None
     return Source(
         table.schema,
-        lambda columns: iter(table.select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)),
+        lambda columns: iter(
+            table.select(list(columns)).to_batches(max_chunksize=batch_rows(len(columns)))
+        ),
         frame_kind=kind,
     )
 
@@ -240,19 +248,35 @@ def _open_parquet(path: Path, types: Types) -> Source:
     schemas = [papq.read_schema(file) for file in files]
     for schema in schemas:
         check_distinct(schema.names)
+    parts: list[tuple[str, Mapping[str, Any]]] = [(str(path), {})]
+    if path.is_dir():
+        parts, found = _folders(path, files)
+        schemas = [found, *schemas]
+    union = _union(schemas, types, path)
+    apart = _repeating([part.name for part in union if part.type == pa.string()], files)
+
+    def read(columns: Sequence[str]) -> Batches:
+        for file, folders in parts:
+            yield from _read_parquet(file, folders, union, columns, apart)
+
+    return Source(union, read, path)
+
+
+def _folders(
+    path: Path, files: Sequence[Path]
+) -> tuple[list[tuple[str, Mapping[str, Any]]], pa.Schema]:
+    """Return each file of a directory with the columns that its folders name, and all columns."""
+    import pyarrow.dataset as pads  # imports pandas where it is installed: half a second
+
     dataset = pads.dataset(
         [str(file) for file in files],
         format="parquet",
-        partitioning=pads.partitioning(flavor="hive") if path.is_dir() else None,
-        partition_base_dir=str(path) if path.is_dir() else None,
+        partitioning=pads.partitioning(flavor="hive"),
+        partition_base_dir=str(path),
     )
-    union = _union([dataset.schema, *schemas], types, path)
-
-    def read(columns: Sequence[str]) -> Batches:
-        for fragment in dataset.get_fragments():
-            yield from _read_fragment(fragment, union, columns)
-
-    return Source(union, read, path)
+    keys = pads.get_partition_keys
+    fragments = list(dataset.get_fragments())
+    return [(each.path, keys(each.partition_expression)) for each in fragments], dataset.schema
 
 
 def _union(schemas: Sequence[pa.Schema], fixed: Types, path: Path) -> pa.Schema:
@@ -280,30 +304,54 @@ def _joined(name: str, types: Iterable[pa.DataType], path: Path) -> pa.DataType:
         ) from None
 
 
-def _read_fragment(fragment: Any, schema: pa.Schema, columns: Sequence[str]) -> Batches:
+def _repeating(texts: Sequence[str], files: Sequence[Path]) -> list[str]:
+    """Return the text columns whose values stand apart in their files, being fewer than rows.
+
+    Texts that hardly repeat, as keys do, take more bytes than a number into a list of them;
+    they are read as they are.
+    """
+    size, values = dict.fromkeys(texts, 0), dict.fromkeys(texts, 0)
+    for found in map(papq.read_metadata, files if texts else ()):
+        for group in map(found.row_group, range(found.num_row_groups)):
+            for chunk in map(group.column, range(group.num_columns)):
+                if (name := chunk.path_in_schema) in size:
+                    size[name] += chunk.total_uncompressed_size
+                    values[name] += chunk.num_values
+    return [name for name in texts if size[name] <= 4 * values[name]]
+
+
+def _read_parquet(
+    path: str,
+    folders: Mapping[str, Any],
+    schema: pa.Schema,
+    columns: Sequence[str],
+    apart: Sequence[str],
+) -> Batches:
     """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it."""
-    folders = pads.get_partition_keys(fragment.partition_expression)
-    own = papq.read_schema(fragment.path)
+    own = papq.read_schema(path)
     present = [name for name in columns if name in own.names]
-    texts = [name for name in present if own.field(name).type == pa.string()]
-    with papq.ParquetFile(fragment.path, pre_buffer=False, read_dictionary=texts) as file:
-        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=present):
+    texts = [name for name in present if name in apart and own.field(name).type == pa.string()]
+    rows = batch_rows(len(columns))
+    with papq.ParquetFile(path, pre_buffer=False, read_dictionary=texts) as file:
+        for batch in file.iter_batches(batch_size=rows, columns=present):
             arrays = [
-                _as(batch.column(name), schema.field(name).type)
+                _as(batch.column(name), schema.field(name).type, apart=name in apart)
                 if name in present
-                else _repeated(folders.get(name), batch.num_rows, schema.field(name).type)
+                else _repeated(
+                    folders.get(name), batch.num_rows, schema.field(name).type, name in apart
+                )
                 for name in columns
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return a column as a type; text stays dictionary-encoded."""
-    return array.cast(ENCODED_TEXT if type_ == pa.string() else type_)
+def _as(array: pa.Array, type_: pa.DataType, *, apart: bool) -> pa.Array:
+    """Return a column as a type; text whose values stand apart stays so."""
+    return array.cast(ENCODED_TEXT if apart else type_)
 
 
-def _repeated(value: Any, rows: int, type_: pa.DataType) -> pa.Array:
-    if type_ == pa.string() or pa.types.is_dictionary(type_):
+def _repeated(value: Any, rows: int, type_: pa.DataType, apart: bool) -> pa.Array:
+    if apart or pa.types.is_dictionary(type_):
         encoded = pa.repeat(pa.scalar(value, plain_type(type_)), rows).dictionary_encode()
-        return encoded if type_ == pa.string() else encoded.cast(type_)
+        return encoded if apart else encoded.cast(type_)
     return pa.repeat(pa.scalar(value, type_), rows)

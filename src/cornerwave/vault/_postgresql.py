@@ -4,7 +4,6 @@ from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from cornerwave.errors import ExtraMissing, VaultError, VaultExists
 from cornerwave.vault import _database
@@ -14,7 +13,13 @@ SCHEME = "postgresql://"
 _SECONDS = 10  # to connect
 _LOCK = 0x636F726E  # any constant: creators of ledgers wait for each other
 
-_DIALECT: sa.Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+
+@cache
+def _dialect() -> sa.Dialect:
+    from sqlalchemy.dialects import postgresql  # not on import: no other ledger needs it
+
+    return postgresql.dialect()  # type: ignore[no-untyped-call]
+
 
 # Everything that could change what our statements do, as (what, table, detail).
 _MADE = sa.text(
@@ -158,7 +163,7 @@ def _expected() -> frozenset[tuple[str, str, str]]:
 
 
 def _column(column: sa.Column[Any]) -> str:
-    type_name = column.type.compile(dialect=_DIALECT).lower()
+    type_name = column.type.compile(dialect=_dialect()).lower()
     return f"{column.name} {type_name}" + ("" if column.nullable else " NOT NULL")
 
 
