@@ -117,8 +117,10 @@ def _inferred(text: CsvFile) -> CsvFile:
     for batch in text.read(list(text.types)):
         rows += batch.num_rows
         for place, (cells, guess) in enumerate(zip(batch.columns, guesses, strict=True)):
-            guess.take(cells)
-            if place not in like_cells and _occurs(names[place], cells):
+            all_numbers = guess.take(cells)
+            if place in like_cells or (all_numbers and not re.match(NUMBER, names[place])):
+                continue
+            if _occurs(names[place], cells):
                 like_cells.add(place)
         if separator and not pc.all(pc.match_substring(batch.column(0), separator)).as_py():
             separator = None

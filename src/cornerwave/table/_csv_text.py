@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.keyed import strict
+from cornerwave.table._addresses import byte_at, put_byte
 from cornerwave.table._encoded import one_chunk
 from cornerwave.table._shortest import ROOM, put_float
 from cornerwave.table._types import is_text
@@ -36,7 +37,9 @@ def csv_text(table: pa.Table) -> Any:
     starts, ends, content = _side_by_side(texts, len(table))
     room = len(table) * len(columns) + ROOM * (floats.size + 1) + int((ends - starts).sum())
     out = np.empty(room, dtype=np.uint8)
-    return out[: _put_rows(out, np.array(doubles), floats, starts, ends, content)]
+    begin = out.ctypes.data
+    end = _put_rows(begin, np.array(doubles), floats, starts, ends, content.ctypes.data)
+    return out[: end - begin]
 
 
 def _cells(column: pa.Array) -> tuple[Ints, Ints, Any]:
@@ -78,23 +81,20 @@ def _side_by_side(columns: Sequence[tuple[Ints, Ints, Any]], rows: int) -> tuple
 
 
 @strict
-def _put_rows(
-    out: Any, doubles: Any, floats: Floats, starts: Ints, ends: Ints, content: Any
-) -> int:
-    at, columns = 0, len(doubles)
+def _put_rows(at: Any, doubles: Any, floats: Floats, starts: Ints, ends: Ints, content: Any) -> Any:
+    """Write rows at an address; return where they end. `content` is the address of the texts."""
     for row in range(floats.shape[1]):
         number = text = 0
         for double in doubles:
             if double:
-                at = put_float(out, at, floats[number, row])
+                at = put_float(at, floats[number, row])
                 number += 1
             else:
                 for place in range(starts[text, row], ends[text, row]):
-                    out[at] = content[place]
+                    put_byte(at, byte_at(content + place))
                     at += 1
                 text += 1
-            out[at] = _COMMA
+            put_byte(at, _COMMA)
             at += 1
-        if columns:
-            out[at - 1] = _NEWLINE
+        put_byte(at - 1, _NEWLINE)
     return at

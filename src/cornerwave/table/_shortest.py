@@ -8,15 +8,12 @@ is this step, and Arrow's takes three times as long. Products with powers of ten
 numbers of which all lost bits are kept as one sticky bit, so every comparison is exact.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.extending import intrinsic as numba_intrinsic
 
 from cornerwave.keyed import bits_of, strict
+from cornerwave.table._addresses import byte_at, high_product, put_byte, put_word, zeros_before
 
 ROOM = 32
 """Bytes that a double may need; the longest, -2.2250738585072014e-308, has 24."""
@@ -30,8 +27,6 @@ _ZERO, _POINT, _MINUS, _PLUS, _E = (np.uint8(ord(letter)) for letter in "0.-+e")
 _EIGHT_ZEROS = _WORD(0x3030_3030_3030_3030)
 _ZEROS, _INF = (_WORD(int.from_bytes(text, "little")) for text in (b"0.000000", b"inf"))
 
-_intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba_intrinsic
-
 
 def _power(k: int) -> tuple[int, int]:
     """Return 10^k as 128 bits, rounded up, the first of them 1."""
@@ -44,46 +39,12 @@ def _power(k: int) -> tuple[int, int]:
 _POWERS = np.array([_power(k) for k in range(_LEAST, _MOST)], dtype=np.uint64)
 
 
-@_intrinsic
-def _high(_context: Any, _a: Any, _b: Any) -> Any:
-    """The upper 64 bits of a product."""
-
-    def generate(_c: Any, builder: Any, _s: Any, args: Any) -> Any:
-        wide = [builder.zext(each, ir.IntType(128)) for each in args]
-        product = builder.lshr(builder.mul(*wide), ir.Constant(ir.IntType(128), 64))
-        return builder.trunc(product, ir.IntType(64))
-
-    return numba.uint64(numba.uint64, numba.uint64), generate
-
-
-@_intrinsic
-def _store(context: Any, out: Any, _at: Any, _word: Any) -> Any:
-    """Write 8 bytes from a place on, the lowest first."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        place = builder.gep(array.data, [args[1]])
-        word = builder.bitcast(place, ir.IntType(64).as_pointer())
-        builder.store(args[2], word, align=1)
-        return context.get_dummy_value()
-
-    return numba.void(out, numba.int64, numba.uint64), generate
-
-
-@_intrinsic
-def _leading_zeros(_context: Any, _word: Any) -> Any:
-    def generate(_c: Any, builder: Any, _s: Any, args: Any) -> Any:
-        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return numba.int64(numba.uint64), generate
-
-
 @strict
 def _product(place: Any, factor: Any) -> Any:
     """The upper bits of a power of ten times a number; the last is 1 if any below it is."""
     middle = _POWERS[place, 0] * factor
-    carried = middle + _high(_POWERS[place, 1], factor)
-    upper = _high(_POWERS[place, 0], factor) + _WORD(carried < middle)
+    carried = middle + high_product(_POWERS[place, 1], factor)
+    upper = high_product(_POWERS[place, 0], factor) + _WORD(carried < middle)
     return upper | _WORD(carried > _1)
 
 
@@ -116,8 +77,8 @@ def _shortest(bits: Any) -> Any:
 
 
 @strict
-def put_float(out: Any, at: Any, value: Any) -> Any:
-    """Write a double as text from `at` on; return where it ends. NaN is written as nothing.
+def put_float(at: Any, value: Any) -> Any:
+    """Write a double as text at an address; return where it ends. NaN is written as nothing.
 
     Bytes up to `at` + ROOM may change.
     """
@@ -125,14 +86,14 @@ def put_float(out: Any, at: Any, value: Any) -> Any:
         return at
     bits = bits_of(value)
     if bits >> _WORD(63):
-        out[at] = _MINUS
+        put_byte(at, _MINUS)
         at, bits = at + 1, bits & _WORD((1 << 63) - 1)
     if bits == _0 or bits >= _INFINITE:
-        _store(out, at, _ZEROS if bits == _0 else _INF)
+        put_word(at, _ZEROS if bits == _0 else _INF)
         return at + (1 if bits == _0 else 3)
     digits, power = _shortest(bits)
     count = _count(digits)
-    return _put_decimal(out, at, digits * _TENS[17 - count], count + power)
+    return _put_decimal(at, digits * _TENS[17 - count], count + power)
 
 
 @strict
@@ -144,40 +105,40 @@ def _count(digits: Any) -> Any:
 
 
 @strict
-def _put_decimal(out: Any, at: Any, digits: Any, whole: Any) -> Any:
+def _put_decimal(at: Any, digits: Any, whole: Any) -> Any:
     """Write 17 digits, `whole` before the point; with an exponent below 1e-6 and from 1e15 on."""
     if -6 < whole <= 0:
-        _store(out, at, _ZEROS)
-        _, used = _put_digits(out, at + 2 - whole, digits)
+        put_word(at, _ZEROS)
+        _, used = _put_digits(at + 2 - whole, digits)
         return at + 2 - whole + used
     count = whole if 0 < whole <= 15 else 1
-    head, used = _put_digits(out, at + 1, digits)
+    head, used = _put_digits(at + 1, digits)
     if count < 8:
         size = _WORD(8 * count)
         before = head & ((_1 << size) - _1)
-        _store(out, at, before | _WORD(_POINT) << size | (head ^ before) << _WORD(8))
+        put_word(at, before | _WORD(_POINT) << size | (head ^ before) << _WORD(8))
     else:
         for place in range(at, at + count):
-            out[place] = out[place + 1]
-        out[at + count] = _POINT
+            put_byte(place, byte_at(place + 1))
+        put_byte(at + count, _POINT)
     at += used + 1 if used > count else count
-    return at if count == whole else _put_exponent(out, at, whole - 1)
+    return at if count == whole else _put_exponent(at, whole - 1)
 
 
 @strict
-def _put_digits(out: Any, at: Any, digits: Any) -> Any:
+def _put_digits(at: Any, digits: Any) -> Any:
     """Write 17 digits; return the first 8 letters, and how many digits there are before zeros."""
     first = digits // _1E16
     rest = digits - first * _1E16
     middle = rest // _1E8
     upper, lower = _eight(middle), _eight(rest - middle * _1E8)
-    out[at] = _ZERO + np.uint8(first)
-    _store(out, at + 1, upper)
-    _store(out, at + 9, lower)
+    put_byte(at, _ZERO + np.uint8(first))
+    put_word(at + 1, upper)
+    put_word(at + 9, lower)
     if lower != _EIGHT_ZEROS:
-        used = 17 - (_leading_zeros(lower ^ _EIGHT_ZEROS) >> 3)
+        used = 17 - (zeros_before(lower ^ _EIGHT_ZEROS) >> 3)
     else:
-        used = 9 - (_leading_zeros(upper ^ _EIGHT_ZEROS) >> 3)
+        used = 9 - (zeros_before(upper ^ _EIGHT_ZEROS) >> 3)
     return first + _WORD(_ZERO) | upper << _WORD(8), used
 
 
@@ -193,11 +154,12 @@ def _eight(digits: Any) -> Any:
 
 
 @strict
-def _put_exponent(out: Any, at: Any, exponent: Any) -> Any:
+def _put_exponent(at: Any, exponent: Any) -> Any:
     size = abs(exponent)
-    out[at], out[at + 1] = _E, _PLUS if exponent >= 0 else _MINUS
+    put_byte(at, _E)
+    put_byte(at + 1, _PLUS if exponent >= 0 else _MINUS)
     first = at + 2 - (size < 100) - (size < 10)  # where the hundreds would stand
     for place, ten in ((first, 100), (first + 1, 10), (first + 2, 1)):
         if place >= at + 2:
-            out[place] = _ZERO + np.uint8(size // ten % 10)
+            put_byte(place, _ZERO + np.uint8(size // ten % 10))
     return first + 3
