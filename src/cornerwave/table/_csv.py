@@ -23,7 +23,8 @@ import pyarrow.csv as pacsv
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table._csv_types import MOMENT, NUMBER, TypeGuess
 
-CSV_BLOCK_BYTES = 1 << 23
+CSV_BLOCK_BYTES = 1 << 21
+"""Text of a batch, and so the longest record; Arrow reads some 40 batches ahead."""
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _TEXT_NULLS = {

@@ -15,7 +15,7 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.keyed import strict
 from cornerwave.table._addresses import byte_at, put_byte
 from cornerwave.table._encoded import one_chunk
-from cornerwave.table._shortest import ROOM, put_float
+from cornerwave.table._shortest import LONGEST, ROOM, put_float
 from cornerwave.table._types import is_text
 
 _COMMA, _NEWLINE = np.uint8(ord(",")), np.uint8(ord("\n"))
@@ -35,7 +35,7 @@ def csv_text(table: pa.Table) -> Any:
     texts = [_cells(c) for c, double in zip(columns, doubles, strict=True) if not double]
     floats = np.stack(numbers) if numbers else np.empty((0, len(table)))
     starts, ends, content = _side_by_side(texts, len(table))
-    room = len(table) * len(columns) + ROOM * (floats.size + 1) + int((ends - starts).sum())
+    room = len(table) * len(columns) + LONGEST * floats.size + ROOM + int((ends - starts).sum())
     out = np.empty(room, dtype=np.uint8)
     begin = out.ctypes.data
     end = _put_rows(begin, np.array(doubles), floats, starts, ends, content.ctypes.data)

@@ -15,8 +15,8 @@ import numpy as np
 from cornerwave.keyed import bits_of, strict
 from cornerwave.table._addresses import byte_at, high_product, put_byte, put_word, zeros_before
 
-ROOM = 32
-"""Bytes that a double may need; the longest, -2.2250738585072014e-308, has 24."""
+LONGEST, ROOM = 24, 32
+"""Letters of the longest double, -2.2250738585072014e-308, and bytes that writing it may touch."""
 
 _WORD, _LEAST, _MOST = np.uint64, -292, 325
 _0, _1, _2, _4, _10, _40, _52 = (_WORD(n) for n in (0, 1, 2, 4, 10, 40, 52))
