@@ -9,6 +9,7 @@ where in a file they lie: only the footer does, a Thrift structure in the compac
 the result is, byte for byte, what one writer gives for the same groups; a test compares them.
 """
 
+import io
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -41,16 +42,16 @@ class RowGroups:
         self._groups: list[Struct] = []
         self._rows, self._size = 0, file.write(MAGIC)
 
-    def encode(self, group: pa.Table) -> pa.Buffer:
+    def encode(self, group: pa.Table) -> memoryview:
         """Return a group as a Parquet file of its own; any thread may do so."""
-        sink = pa.BufferOutputStream()
+        sink = io.BytesIO()  # grows in place, where a buffer of Arrow's is copied again and again
         with papq.ParquetWriter(sink, self._schema, store_schema=False, **self._settings) as writer:
             writer.add_key_value_metadata(self._metadata)
             if len(group):
                 writer.write_table(group, row_group_size=len(group))
-        return sink.getvalue()
+        return sink.getbuffer()
 
-    def append(self, encoded: pa.Buffer) -> None:
+    def append(self, encoded: memoryview) -> None:
         """Append an encoded group."""
         footer = _footer_of(encoded)
         for group in footer[_GROUPS][1][1]:
@@ -58,7 +59,7 @@ class RowGroups:
             self._groups.append(group)
         self._rows += footer[_ROWS][1]
         end = _footer_start(encoded)
-        self._size += self._file.write(memoryview(encoded)[len(MAGIC) : end])
+        self._size += self._file.write(encoded[len(MAGIC) : end])
 
     def close(self) -> None:
         """Write the footer."""
@@ -86,14 +87,12 @@ def _add(struct: Struct, field: int, by: int) -> None:
         struct[field] = (type_, value + by)
 
 
-def _footer_start(file: pa.Buffer) -> int:
-    size = int(file.size)
-    return size - 8 - int.from_bytes(file[size - 8 : size - 4].to_pybytes(), "little")
+def _footer_start(file: memoryview) -> int:
+    return len(file) - 8 - int.from_bytes(file[-8:-4], "little")
 
 
-def _footer_of(file: pa.Buffer) -> Struct:
-    start = _footer_start(file)
-    return _Reader(file[start : file.size - 8].to_pybytes()).struct()
+def _footer_of(file: memoryview) -> Struct:
+    return _Reader(bytes(file[_footer_start(file) : -8])).struct()
 
 
 # --- Thrift's compact protocol ----------------------------------------------------------
