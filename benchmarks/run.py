@@ -5,10 +5,11 @@ and noisy, and the best run is the one that was disturbed least.
 
     python benchmarks/run.py            everything
     python benchmarks/run.py memory     one part: start, arrays, wide, group, moments, rows,
-                                        register, demand, paper, files, mixed, memory, audit,
-                                        ledger
+                                        register, demand, paper, files, csv, encoding, mixed,
+                                        memory, audit, ledger
 """
 
+import io
 import os
 import re
 import subprocess
@@ -22,7 +23,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import polars
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 
 from cornerwave import audit as audits
@@ -36,8 +39,13 @@ from cornerwave.owner import Vault
 from cornerwave.recipe import Wanted
 from cornerwave.rows import Group, RowSecrets, group_rows, row_ids
 from cornerwave.survey import Surveyor
-from cornerwave.table import Choices, Scale, decide, parquet_settings
+from cornerwave.table import Choices, CopyFile, Scale, decide, open_source, parquet_settings
 from cornerwave.vault import Entry, Key, Ledger
+
+try:
+    import duckdb
+except ImportError:  # not among the development tools: shown where it is installed
+    duckdb = None
 
 REPEATS = 7
 LEVELS = {"low": Level(0.25), "middle": Level(1.0), "high": Level(4.0)}
@@ -289,19 +297,80 @@ def write_plain(table: pa.Table, folder: Path) -> None:
 
 
 def files() -> None:
+    """Releases of 1e7 x 4 from Parquet beside plain copies of the file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_table(folder / "source.parquet", 10_000_000)
-        Vault.create(folder / "vault").register("bench", folder / "source.parquet")
-        table = papq.read_table(folder / "source.parquet")
-        theirs, ours = best(
-            lambda: write_plain(table, folder), lambda: release_three(folder), repeats=3
+        source, plain = folder / "source.parquet", folder / "plain.parquet"
+        make_table(source, 10_000_000)
+        dataset = Vault.create(folder / "vault").register("bench", source)
+        table = papq.read_table(source)
+        one = dataset.release(to="one", privacy=0.5)
+        three, plain_three, ours, theirs, arrows = best(
+            lambda: release_three(folder),
+            lambda: write_plain(table, folder),
+            lambda: one.write(folder / "one.parquet", force=True),
+            lambda: polars.read_parquet(source).write_parquet(plain, compression="zstd"),
+            lambda: papq.write_table(papq.read_table(source), plain, compression="zstd"),
+            repeats=5,
         )
-        show(
-            "Parquet to Parquet, 1e7 x 4, 3 levels, ours / pyarrow's plain writes",
-            f"{ours / theirs:.2f}",
-            "<= 1.3",
+        show("one copy, ours / polars' read and write", f"{ours / theirs:.2f}", "<= 1.7")
+        show("one copy, ours / pyarrow's read and write", f"{ours / arrows:.2f}", "")
+        if duckdb:
+            query = f"COPY '{source}' TO '{plain}' (FORMAT parquet, COMPRESSION zstd)"
+            [theirs] = best(lambda: duckdb.sql(query), repeats=3)
+            show("one copy, ours / DuckDB's COPY", f"{ours / theirs:.2f}", "")
+        show("3 levels, ours / pyarrow's plain writes", f"{three / plain_three:.2f}", "<= 0.8")
+
+
+def csv() -> None:
+    """A copy as CSV beside polars, and the types of a CSV beside reading it as text."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source, plain = folder / "source.parquet", folder / "plain.csv"
+        make_table(source, 2_000_000)
+        dataset = Vault.create(folder / "vault").register("bench", source)
+        release = dataset.release(to="one", privacy=0.5)
+        copy = release.write(folder / "copy.csv")
+        texts = dict.fromkeys("abcd", pa.string())
+        ours, theirs, arrows, guess, read = best(
+            lambda: release.write(copy, force=True),
+            lambda: polars.read_parquet(source).write_csv(plain),
+            lambda: pacsv.write_csv(papq.read_table(source), plain),
+            lambda: open_source(copy),
+            lambda: pacsv.read_csv(copy, convert_options=pacsv.ConvertOptions(column_types=texts)),
+            repeats=5,
         )
+        show("Parquet to CSV, ours / polars' read and write", f"{ours / theirs:.2f}", "<= 1.3")
+        show("Parquet to CSV, ours / pyarrow's read and write", f"{ours / arrows:.2f}", "")
+        show("types of a CSV, ours / pyarrow's reading as text", f"{guess / read:.2f}", "")
+
+
+def encoding() -> None:
+    """A group of rows as it is written, in processor time: little depends on other processes."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "source.parquet"
+        make_table(path, 1 << 18)
+        dataset = Vault.create(Path(name) / "vault").register("bench", path)
+        table = dataset.release(to="one", privacy=0.5).to_arrow()
+    frame = polars.DataFrame(table)
+    copies = {
+        ending: CopyFile(Path(tempfile.gettempdir()) / f"bench.{ending}", table.schema, {})
+        for ending in ("parquet", "csv")
+    }
+    works = (
+        lambda: copies["parquet"].encode(table),
+        lambda: frame.write_parquet(io.BytesIO(), compression="zstd"),
+        lambda: papq.write_table(table, io.BytesIO(), compression="zstd"),
+        lambda: copies["csv"].encode(table),
+        lambda: frame.write_csv(io.BytesIO()),
+        lambda: pacsv.write_csv(table, io.BytesIO()),
+    )
+    found = shortest(works, repeats=REPEATS, clock=time.process_time)
+    for copy in copies.values():
+        copy.discard()
+    for what, (ours, polar, arrow) in (("Parquet", found[:3]), ("CSV", found[3:])):
+        show(f"encoding {what}, processor time, ours / polars'", f"{ours / polar:.2f}", "")
+        show(f"encoding {what}, processor time, ours / pyarrow's", f"{ours / arrow:.2f}", "")
 
 
 def make_mixed(path: Path, rows: int, piece: int = 1_000_000) -> None:
@@ -458,6 +527,8 @@ PARTS = {
     "demand": demand,
     "paper": paper,
     "files": files,
+    "csv": csv,
+    "encoding": encoding,
     "mixed": mixed,
     "memory": memory,
     "audit": audit,

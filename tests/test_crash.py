@@ -41,7 +41,7 @@ from tests.postgresql import copy_tree
 
 SEAMS = [
     (Ledger, "hold"),
-    (write.CopyFile, "__init__"), (write.CopyFile, "write"), (write.CopyFile, "finish"),
+    (write.CopyFile, "__init__"), (write.CopyFile, "append"), (write.CopyFile, "finish"),
     (write.CopyFile, "publish"), (write.CopyFile, "discard"),
     (write, "_write_beside"), (write, "_create_hidden"), (write, "_remove_leftovers"),
     (write, "_sync_directory"), (dataset, "make_copies"),

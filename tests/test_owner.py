@@ -185,7 +185,26 @@ class TestFiles:
     def test_every_format_holds_the_same_values(self, dataset, tmp_path, ending):
         release = dataset.release(to="a", noise=1.0)
         path = release.write(tmp_path / f"copy.{ending}")
-        assert read_copy(path).equals(release.to_arrow())
+        frame = release.to_arrow()
+        assert read_copy(path).cast(frame.schema).equals(frame)
+
+    def test_columns_without_a_gap_say_so(self, dataset, people, tmp_path):
+        path = dataset.release(to="a", noise=1.0).write(tmp_path / "copy.parquet")
+        gaps = {part.name: part.nullable for part in pa.parquet.read_schema(path)}
+        assert gaps == {name: people[name].null_count > 0 for name in gaps}
+        assert sorted(gaps.values()) == [False, False, True]
+
+    @pytest.mark.parametrize("ending", FORMATS)
+    def test_threads_change_no_byte_of_many_groups(self, vault, tmp_path, monkeypatch, ending):
+        monkeypatch.setattr("cornerwave.rows.GROUP_CELLS", 2048)
+        rng = np.random.default_rng(6)
+        table = pa.table({"x": rng.normal(size=9_000), "g": rng.choice(["a", "b"], 9_000)})
+        release = vault.register("long", table).release(to="a", noise=1.0)
+        paths = [release.write(tmp_path / f"{n}.{ending}", threads=n) for n in (1, 2, 5)]
+        assert len({path.read_bytes() for path in paths}) == 1
+        if ending == "parquet":
+            assert pa.parquet.ParquetFile(paths[0]).num_row_groups == 9
+        assert read_copy(paths[0]).num_rows == 9_000
 
     @pytest.mark.parametrize("ending", FORMATS)
     def test_bytes_are_the_same_again(self, dataset, tmp_path, ending):
@@ -593,7 +612,8 @@ class TestNoCellIsShown:
         "cornerwave.recipe.add_on_grid",
         "cornerwave.recipe.Recipe._copy",
         "cornerwave.rows.Encoded.bits",
-        "cornerwave.table.CopyFile.write",
+        "cornerwave.table.CopyFile.encode",
+        "cornerwave.table.CopyFile.append",
         "cornerwave.table.CopyFile.publish",
     )
 

@@ -55,8 +55,11 @@ class Collected:
     def __init__(self):
         self.groups = []
 
-    def write(self, group):
-        self.groups.append(group)
+    def encode(self, group):
+        return group
+
+    def append(self, encoded):
+        self.groups.append(encoded)
 
     @property
     def table(self):
@@ -325,11 +328,13 @@ def test_an_empty_source_is_refused(people):
         copies(people.slice(0, 0), frozen, [1.0])
 
 
-def test_a_fault_in_an_output_comes_through(people):
-    class Broken:
-        def write(self, group):
+@pytest.mark.parametrize("step", ["encode", "append"])
+def test_a_fault_in_an_output_comes_through(people, step):
+    class Broken(Collected):
+        def fault(self, group):
             raise RuntimeError("the sink is full")
 
+    setattr(Broken, step, Broken.fault)
     frozen = freeze(people, drop=["id"])
     with pytest.raises(RuntimeError, match="the sink is full"):
         make_copies(open_source(people), recipe_of(frozen, [1.0]), [Broken()])

@@ -428,8 +428,11 @@ class _Collected:
     def __init__(self) -> None:
         self.groups: list[pa.Table] = []
 
-    def write(self, group: pa.Table) -> None:
-        self.groups.append(group)
+    def encode(self, group: pa.Table) -> pa.Table:
+        return group
+
+    def append(self, encoded: pa.Table) -> None:
+        self.groups.append(encoded)
 
 
 def dataset_key(key: Key, dataset: str) -> Key:

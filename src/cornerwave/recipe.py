@@ -136,9 +136,8 @@ class Recipe:
 
         Refreshed text is dictionary-encoded on its way to the output.
         """
-        types = self.frozen.source_types
         return pa.schema(
-            [_field(column, types, wanted.finish) for column in self.frozen.schema.shown]
+            [_field(column, self.frozen, wanted.finish) for column in self.frozen.schema.shown]
         )
 
     def metadata(self, wanted: Wanted) -> dict[str, Any]:
@@ -208,7 +207,10 @@ class Recipe:
         made |= categories
         names = [column.name for column in schema.shown]
         arrays = [made[name] if name in made else group.unchanged(name) for name in names]
-        return pa.table(arrays, names=names).cast(self.schema(wanted))
+        try:
+            return pa.table(arrays, names=names).cast(self.schema(wanted))
+        except ValueError:
+            raise SourceError("a value is missing where none was, or is of another kind") from None
 
 
 def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
@@ -251,10 +253,11 @@ def _excess(place: int, frozen: Frozen) -> dict[str, float] | None:
     return {name: value for name, value in found.items() if value} or None
 
 
-def _field(column: Column, types: pa.Schema, finish: Finish) -> pa.Field:
-    type_ = types.field(column.name).type
+def _field(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
+    type_ = frozen.source_types.field(column.name).type
     if column.role == PERTURBED:
-        return pa.field(column.name, finish.type_of(column.name, type_))
+        gaps = column.name in frozen.missing  # without any, Parquet takes and needs less
+        return pa.field(column.name, finish.type_of(column.name, type_), nullable=gaps)
     plain = plain_type(type_)
     apart = column.role == CATEGORY and plain == pa.string()
     return pa.field(column.name, ENCODED_TEXT if apart else plain)

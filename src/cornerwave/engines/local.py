@@ -5,7 +5,8 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import BinaryIO, Protocol, TypeVar
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +43,10 @@ Result = TypeVar("Result")
 class Output(Protocol):
     """Where a copy goes, group by group."""
 
-    def write(self, group: pa.Table) -> None:
+    def encode(self, group: pa.Table) -> Any:
+        """Return rows as they are kept; called in any thread and any order."""
+
+    def append(self, encoded: Any) -> None:
         """Take the next rows."""
 
 
@@ -67,8 +71,9 @@ def survey_table(
         ids = row_ids(start, table, schema, secrets)
         return ids, surveyor.of(ids, table, np.arange(start, start + len(ids)))
 
-    with ThreadPoolExecutor(threads or available_threads()) as pool, _Keys(schema.key) as keys:
-        for ids, part in _in_order(pool, work, order.passing(numbered(source, schema))):
+    groups = order.passing(numbered(source, schema))
+    with _in_order(work, groups, threads) as parts, _Keys(schema.key) as keys:
+        for ids, part in parts:
             survey = survey + part
             surveyor.check(survey)
             keys.add(ids)
@@ -127,8 +132,8 @@ def _scales(
             start, table = group
             return sampler.of(row_ids(start, table, schema, secrets), table)
 
-        with ThreadPoolExecutor(threads or available_threads()) as pool:
-            for part in _in_order(pool, work, numbered(source, schema)):
+        with _in_order(work, numbered(source, schema), threads) as parts:
+            for part in parts:
                 sample = part if sample is None else sample + part
     return sampler.scales(sample)
 
@@ -147,51 +152,49 @@ def make_copies(
     written may be shown to anybody.
     """
     schema, found = recipe.frozen.schema, None
+    is_shuffled = schema.order == SHUFFLE
 
-    def work(group: tuple[int, pa.Table]) -> tuple[Fingerprint, list[pa.Table]]:
-        start, table = group
-        return recipe.copies(row_ids(start, table, schema, recipe.row_secrets), table)
+    def work(group: tuple[Any, pa.Table]) -> tuple[Fingerprint, list[Any]]:
+        first, table = group  # the ids of shuffled rows, else the number of the first row
+        ids = first if is_shuffled else row_ids(first, table, schema, recipe.row_secrets)
+        part, copies = recipe.copies(ids, table)
+        return part, [out.encode(copy) for out, copy in zip(outputs, copies, strict=True)]
 
+    groups = shuffled(source, recipe) if is_shuffled else numbered(source, schema)
     try:
-        with ThreadPoolExecutor(threads or available_threads()) as pool:
-            writes: list[Future[None]] = []
-            made = (
-                _in_order(pool, lambda group: recipe.copies(*group), shuffled(source, recipe))
-                if schema.order == SHUFFLE
-                else _in_order(pool, work, numbered(source, schema))
-            )
-            for part, copies in made:
-                _finish(writes)  # each output takes its groups one after the other
-                pairs = zip(outputs, copies, strict=True)
-                writes = [pool.submit(output.write, copy) for output, copy in pairs]
+        with _in_order(work, groups, threads) as made:
+            for part, encoded in made:
+                for output, rows in zip(outputs, encoded, strict=True):
+                    output.append(rows)
                 found = part if found is None else found + part
                 progress(part.rows)
-            _finish(writes)
     except SourceError as error:
         raise SourceChanged(f"this is not the registered table: {error}") from None
     recipe.check(found)
 
 
+@contextmanager
 def _in_order(
-    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item]
-) -> Iterator[Result]:
-    """Yield work(item) for each item, in order, a few of them under way at a time."""
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int | None
+) -> Iterator[Iterator[Result]]:
+    """Give work(item) for each item, in order, a few of them under way at a time."""
+    count = threads or available_threads()
     under_way: deque[Future[Result]] = deque()
-    try:
+
+    def results() -> Iterator[Result]:
         for item in items:
             under_way.append(pool.submit(work, item))
-            if len(under_way) > pool._max_workers:
+            if len(under_way) > count:
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
-    finally:
-        for waiting in under_way:
-            waiting.cancel()
 
-
-def _finish(writes: Iterable[Future[None]]) -> None:
-    for write in writes:
-        write.result()
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield results()
+        finally:
+            for waiting in under_way:
+                waiting.cancel()
 
 
 class _Keys:

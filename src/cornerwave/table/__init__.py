@@ -14,12 +14,11 @@ from cornerwave.table._distinct import Distinct
 from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chunk, tally
 from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
 from cornerwave.table._finish import Finish
+from cornerwave.table._formats import parquet_settings, plain_schema
 from cornerwave.table._outputs import (
     CopyFile,
     check_output,
     check_place,
-    parquet_settings,
-    plain_schema,
     write_text,
 )
 from cornerwave.table._rare import (

@@ -23,7 +23,8 @@ import pyarrow.csv as pacsv
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table._csv_types import MOMENT, NUMBER, TypeGuess
 
-CSV_BLOCK_BYTES = 1 << 23
+CSV_BLOCK_BYTES = 1 << 21
+"""Text of a batch, and so the longest record; Arrow reads some 40 batches ahead."""
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _TEXT_NULLS = {
@@ -117,8 +118,10 @@ def _inferred(text: CsvFile) -> CsvFile:
     for batch in text.read(list(text.types)):
         rows += batch.num_rows
         for place, (cells, guess) in enumerate(zip(batch.columns, guesses, strict=True)):
-            guess.take(cells)
-            if place not in like_cells and _occurs(names[place], cells):
+            all_numbers = guess.take(cells)
+            if place in like_cells or (all_numbers and not re.match(NUMBER, names[place])):
+                continue
+            if _occurs(names[place], cells):
                 like_cells.add(place)
         if separator and not pc.all(pc.match_substring(batch.column(0), separator)).as_py():
             separator = None

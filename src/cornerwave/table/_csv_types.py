@@ -11,12 +11,14 @@ reader accepts it, and numbers, dates and times have one spelling only:
     booleans    true, True, TRUE, false, False, FALSE; not 0 and 1, which are numbers
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
+
+from cornerwave.table._csv_numbers import DECIMAL, OTHER, plain_numbers
 
 NULL, TEXT = pa.null(), pa.string()
 INTEGER, LONG, FLOAT, BOOLEAN = pa.int64(), pa.decimal128(38, 0), pa.float64(), pa.bool_()
@@ -84,16 +86,29 @@ class TypeGuess:
                 )
         return None
 
-    def take(self, text: pa.Array) -> None:
-        """Look at some more cells."""
+    def take(self, text: pa.Array) -> bool:
+        """Look at some more cells; return whether all are numbers, spelled plainly."""
         if self._is_text:
-            return
+            return False
+        kind, count = plain_numbers(text)
+        if kind == OTHER:
+            self._take_any(text)
+        elif count:
+            self._fit([FLOAT] if kind == DECIMAL else list(_NUMBERS))
+            self._cells += count
+            self._numbers += count
+        return kind != OTHER
+
+    def _take_any(self, text: pa.Array) -> None:
         values = pc.filter(text, pc.invert(pc.is_in(text, value_set=_null_spellings()))).drop_null()
         if len(values) == 0:
             return
         fitting = _fitting(values)
-        self._fitting = tuple(type_ for type_ in self._fitting if type_ in fitting)
+        self._fit(fitting)
         self._count(values, fitting)
+
+    def _fit(self, fitting: Sequence[pa.DataType]) -> None:
+        self._fitting = tuple(type_ for type_ in self._fitting if type_ in fitting)
 
     def _count(self, values: pa.Array, fitting: list[pa.DataType]) -> None:
         self._cells += len(values)

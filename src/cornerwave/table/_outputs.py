@@ -7,7 +7,6 @@ behind is removed by the next one that writes there.
 The bytes depend on the rows, the metadata and the format, not on the file's name.
 """
 
-import base64
 import fcntl
 import glob
 import json
@@ -19,14 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.ipc as paipc
-import pyarrow.parquet as papq
 
 from cornerwave.errors import OutputError, OutputExists
+from cornerwave.table._formats import writer_of, written_schema
 from cornerwave.table._sources import format_of
 from cornerwave.table._told import METADATA_KEY, metadata_path
-from cornerwave.table._types import plain_type
 
 
 class CopyFile:
@@ -39,7 +35,7 @@ class CopyFile:
         self.path = path
         self.format = format_of(path)
         self._metadata = metadata
-        self._schema = _written(self.format, schema).with_metadata(
+        self._schema = written_schema(self.format, schema).with_metadata(
             {METADATA_KEY: json.dumps(metadata).encode()}
         )
         self._file: Any = None
@@ -49,17 +45,24 @@ class CopyFile:
             self._descriptor, self._part = _create_hidden(path)
             try:
                 self._file = os.fdopen(os.dup(self._descriptor), "wb")
-                if self.format == "csv.gz":
-                    self._file = pa.CompressedOutputStream(self._file, "gzip")
-                self._writer = _writer(self.format, self._file, self._schema)
+                self._writer = writer_of(self.format, self._file, self._schema)
             except BaseException:
                 self.discard()
                 raise
 
-    def write(self, group: pa.Table) -> None:
-        """Append a group of rows."""
+    def encode(self, group: pa.Table) -> Any:
+        """Return a group of rows as it will be written; threads may do so side by side."""
         with _writing(self.path):
-            self._writer.write_table(group.cast(self._schema))
+            return self._writer.encode(group.cast(self._schema))
+
+    def append(self, encoded: Any) -> None:
+        """Write an encoded group after those before it."""
+        with _writing(self.path):
+            self._writer.append(encoded)
+
+    def write(self, group: pa.Table) -> None:
+        """Write the next group of rows."""
+        self.append(self.encode(group))
 
     def finish(self) -> None:
         """Bring every byte to the disk."""
@@ -114,49 +117,6 @@ def write_text(path: Path, text: str) -> None:
     with _writing(path):
         _remove_leftovers(path)
         _write_whole(path, text, beside=path)
-
-
-# --- the formats ------------------------------------------------------------------------
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns as recipients see them: none is dictionary-encoded."""
-    columns = [column.with_type(plain_type(column.type)) for column in schema]
-    return pa.schema(columns, metadata=schema.metadata)
-
-
-def _written(format_: str, schema: pa.Schema) -> pa.Schema:
-    """Return the columns as the writer of a format takes them."""
-    if format_ == "parquet":
-        return schema
-    plain = plain_schema(schema)
-    if format_ == "arrow":
-        return plain
-    is_view = pa.types.is_string_view  # which Arrow's CSV writer does not take
-    return pa.schema([c.with_type(pa.string()) if is_view(c.type) else c for c in plain])
-
-
-def _writer(format_: str, file: Any, schema: pa.Schema) -> Any:
-    if format_ == "arrow":
-        return paipc.new_file(file, schema, options=paipc.IpcWriteOptions(compression="zstd"))
-    if format_ != "parquet":
-        return pacsv.CSVWriter(file, schema)
-    # Dictionary-encoded text is written as it comes, but read as text: the schema says so.
-    writer = papq.ParquetWriter(file, schema, store_schema=False, **parquet_settings(schema))
-    read_as = base64.b64encode(plain_schema(schema).serialize())
-    writer.add_key_value_metadata({**schema.metadata, "ARROW:schema": read_as})
-    return writer
-
-
-def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the writer's settings: noisy floats compress best with their bytes split."""
-    floats = [field.name for field in schema if pa.types.is_floating(field.type)]
-    return {
-        "compression": "zstd",
-        "compression_level": 1,
-        "use_dictionary": [name for name in schema.names if name not in floats],
-        "use_byte_stream_split": floats,
-    }
 
 
 # --- hidden files -----------------------------------------------------------------------

@@ -1,0 +1,100 @@
+"""Rows as CSV text: what Arrow's writer gives, but doubles in a third of its time.
+
+Text is quoted, and a missing value is an empty field without quotes. A double is the shortest
+number that is read back as the same one; only beyond 1e-6 and 1e15 it has an exponent.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cornerwave.arrays import Floats, Ints
+from cornerwave.keyed import strict
+from cornerwave.table._addresses import byte_at, put_byte
+from cornerwave.table._encoded import one_chunk
+from cornerwave.table._shortest import LONGEST, ROOM, put_float
+from cornerwave.table._types import is_text
+
+_COMMA, _NEWLINE = np.uint8(ord(",")), np.uint8(ord("\n"))
+
+
+def csv_header(names: Sequence[str]) -> bytes:
+    """Return the line of column names."""
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    return (",".join(quoted) + "\n").encode()
+
+
+def csv_text(table: pa.Table) -> Any:
+    """Return the bytes of the rows' text. Raises ArrowException for a type that has none."""
+    doubles = [pa.types.is_float64(kind) for kind in table.schema.types]
+    columns = [one_chunk(column) for column in table.columns]
+    numbers = [c.to_numpy(zero_copy_only=False) for c, d in zip(columns, doubles, strict=True) if d]
+    texts = [_cells(c) for c, double in zip(columns, doubles, strict=True) if not double]
+    floats = np.stack(numbers) if numbers else np.empty((0, len(table)))
+    starts, ends, content = _side_by_side(texts, len(table))
+    room = len(table) * len(columns) + LONGEST * floats.size + ROOM + int((ends - starts).sum())
+    out = np.empty(room, dtype=np.uint8)
+    begin = out.ctypes.data
+    end = _put_rows(begin, np.array(doubles), floats, starts, ends, content.ctypes.data)
+    return out[: end - begin]
+
+
+def _cells(column: pa.Array) -> tuple[Ints, Ints, Any]:
+    """Return where the text of each cell begins and ends, and all of it; values of a
+    dictionary are there once."""
+    if pa.types.is_dictionary(column.type):
+        begins, closes, content = _cells(column.dictionary)
+        codes = column.indices.fill_null(len(begins)).to_numpy(zero_copy_only=False)
+        return np.append(begins, 0)[codes], np.append(closes, 0)[codes], content
+    texts = column.cast(pa.large_string())
+    if is_text(column.type) or _is_bytes(column.type):
+        texts = _quoted(texts)
+    texts = texts.fill_null("")
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    content = np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
+    return bounds[:-1], bounds[1:], content
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return "binary" in str(type_)
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    quote = pa.scalar('"', pa.large_string())
+    doubled = pc.replace_substring(texts, '"', '""')
+    return pc.binary_join_element_wise(quote, doubled, quote, pa.scalar("", pa.large_string()))
+
+
+def _side_by_side(columns: Sequence[tuple[Ints, Ints, Any]], rows: int) -> tuple[Ints, Ints, Any]:
+    """Return the bounds of the cells of all columns, (columns, rows), and one text of them all."""
+    starts, ends = np.empty((2, len(columns), rows), dtype=np.int64)
+    before = 0
+    for place, (begins, closes, content) in enumerate(columns):
+        starts[place], ends[place] = begins + before, closes + before
+        before += len(content)
+    contents = [content for _, _, content in columns]
+    return starts, ends, np.concatenate([np.empty(0, np.uint8), *contents])
+
+
+@strict
+def _put_rows(at: Any, doubles: Any, floats: Floats, starts: Ints, ends: Ints, content: Any) -> Any:
+    """Write rows at an address; return where they end. `content` is the address of the texts."""
+    for row in range(floats.shape[1]):
+        number = text = 0
+        for double in doubles:
+            if double:
+                at = put_float(at, floats[number, row])
+                number += 1
+            else:
+                for place in range(starts[text, row], ends[text, row]):
+                    put_byte(at, byte_at(content + place))
+                    at += 1
+                text += 1
+            put_byte(at, _COMMA)
+            at += 1
+        put_byte(at - 1, _NEWLINE)
+    return at
