@@ -497,7 +497,12 @@ BAD_REQUESTS = {
     "strange recipient": (("--to", "../a", "--noise", "1"), "name a file with --out"),
     "wrong ending": (("--to", "a", "--noise", "1", "--out", "a.txt"), "ending"),
     "no folder": (("--to", "a", "--noise", "1", "--out", "no/a.csv"), "no directory"),
-    "same file": (("--to", "a", "--noise", "1", "--to", "a", "--noise", "2"), "a file for each"),
+    "same file": (
+        ("--to", "a", "--noise", "1", "--to", "a", "--noise", "2", "--another"),
+        "a file for each",
+    ),
+    "second level": (("--to", "a", "--noise", "1", "--to", "a", "--noise", "2"), "(--another)"),
+    "two spellings": (("--to", "ann", "--noise", "1", "--to", "Ann", "--noise", "1"), "'ann'"),
     "existing file": (
         ("--to", "a", "--noise", "1", "--out", "taken.csv"),
         "by force (--force)",
@@ -517,6 +522,55 @@ BAD_BATCHES = {
 }
 
 
+class TestMessages:
+    def test_a_second_level_is_released_if_confirmed(self, registered, tmp_path):
+        assert registered(*RELEASE).code == 0
+        more = ("release", "people", "--to", "ann", "--privacy", "0.8", "--out", "b.csv")
+        refused(registered, tmp_path, *more, says="holds 'people' at privacy 0.5 already")
+        assert registered(*more, "--another").code == 0
+        assert registered(*more, "--force").code == 0  # a level that he holds
+
+    def test_names_that_differ_in_case_only_are_refused(self, registered, tmp_path):
+        assert registered(*RELEASE).code == 0
+        other = ("release", "people", "--to", "Ann", "--privacy", "0.5", "--out", "b.csv")
+        refused(registered, tmp_path, *other, says="'Ann' and 'ann' are easily confused")
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (("coalition", "people", "an"), "did you mean 'ann'?"),
+            (("release", "people", "--to", "x", "--noise", "1", "--round", "wgae"), "'wage'"),
+        ],
+    )
+    def test_the_nearest_spelling_is_named(self, registered, tmp_path, arguments, says):
+        assert registered(*RELEASE).code == 0
+        refused(registered, tmp_path, *arguments, says=says)
+
+    def test_advice_is_in_the_words_of_a_schema_file(self, run, tmp_path):
+        table = pa.table({"x": np.sort(np.random.default_rng(0).normal(size=500))})
+        pa.csv.write_csv(table, tmp_path / "t.csv")
+        run("init")
+        refused(run, tmp_path, "register", "t", "t.csv", says="(--shuffle, --keep-order)")
+        (tmp_path / "s.toml").write_text('[[column]]\nname = "x"\ndo = "perturb"\n')
+        says = '(order = "shuffle", order = "keep")'
+        refused(run, tmp_path, "register", "t", "t.csv", "--schema", "s.toml", says=says)
+
+    def test_progress_in_lines(self, registered, monkeypatch):
+        monkeypatch.setattr("cornerwave.cli._screen.PATIENCE", 0.0)
+        assert "Releasing: 100%, 0 s left" in registered(*RELEASE, "--progress").err
+        assert "Releasing" not in registered(*RELEASE, "--force").err
+
+    def test_a_reader_who_stops_reading_is_no_fault(self, registered, tmp_path):
+        command = [sys.executable, "-m", "cornerwave", "ledger", "--json"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+        ) as process_:
+            assert process_.stdout is not None
+            process_.stdout.close()
+            _, said = process_.communicate(timeout=60)
+        assert (process_.returncode, said) == (0, b"")
+
+
 class TestBadRequests:
     @pytest.mark.in_order
     @pytest.mark.parametrize("what", BAD_REQUESTS)
@@ -532,7 +586,7 @@ class TestBadRequests:
         refused(registered, tmp_path, *arguments, says="")
 
     def test_unknown_dataset(self, registered, tmp_path):
-        says = "no dataset 'poeple'; it has people"
+        says = "no dataset 'poeple'; it has people; did you mean 'people'?"
         refused(registered, tmp_path, "release", "poeple", *RELEASE[2:], says=says)
         refused(registered, tmp_path, "ledger", "poeple", says=says)
         refused(registered, tmp_path, "coalition", "poeple", "ann", says=says)

@@ -13,6 +13,7 @@ Exit codes: 0 done; 1 an audit found something, or the ledger does not know a co
 code and never by values.
 """
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -64,10 +65,24 @@ def _long(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _piped(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that ends well if nobody reads on, as in `| head`."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    return run
+
+
 _LONG = {register, inspect, release, again, levels, report, audit, attack, reproduce}
 _OWNER = (init, register, inspect, release, again, levels, ledger, coalition, report)
 for _command in (*_OWNER, audit, attack, demo, reproduce):
-    app.command()(_long(_command) if _command in _LONG else _command)
+    app.command()(_piped(_long(_command) if _command in _LONG else _command))
 
 REFUSED, FAULT = 2, 3
 
@@ -84,8 +99,6 @@ def main() -> None:
     except CornerwaveError as error:
         say(f"cornerwave: {error}{_hint(error.use)}")
         sys.exit(REFUSED)
-    except BrokenPipeError:
-        sys.exit(0)
     except Exception as error:
         # The message or a local variable may hold a cell: report only the type and the place.
         tell_places(f"internal fault ({type(error).__name__})", error)

@@ -126,7 +126,7 @@ def progress(what: str, rows: float | None = None) -> Iterator[Callable[[float],
         with _bar(what, rows) as advance:
             yield advance
     elif plain_progress:
-        yield _Lines(what, rows).advance
+        yield _PlainLines(what, rows).advance
     else:
         yield lambda _rows: None
 
@@ -159,7 +159,7 @@ def _bar(what: str, rows: float | None) -> Iterator[Callable[[float], None]]:
         bar.stop()
 
 
-class _Lines:
+class _PlainLines:
     """Progress in plain lines, at most one every few seconds."""
 
     def __init__(self, what: str, rows: float | None) -> None:
