@@ -19,6 +19,7 @@ noisier copy is a better one with more noise on top. For numbers alone it is v/(
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -242,19 +243,23 @@ class _System:
             recovered[:, place : place + 10] = _recovered(rest, D, q2[place : place + 1])
         return recovered
 
+    @cached_property
+    def _told(self) -> dict[str, Floats]:
+        """What each column tells of every coordinate's variance without noise."""
+        columns, found = np.array(self.columns), {}
+        for name in dict.fromkeys(self.columns):
+            B = self.C[:, columns == name]
+            inverse = _pseudo_inverse(self.C[np.ix_(columns == name, columns == name)])
+            found[name] = np.einsum("ij,jk,ik->i", B, inverse, B, optimize=True)
+        return found
+
     def told_by(self, name: str) -> dict[str, float]:
         """Return the share of a column's variance that each other column tells without noise."""
-        columns = np.array(self.columns)
-        own = columns == name
-        shares = {}
-        for other in dict.fromkeys(self.columns):
-            if other != name:
-                its = columns == other
-                B = self.C[np.ix_(own, its)]
-                told = np.diag(B @ _pseudo_inverse(self.C[np.ix_(its, its)]) @ B.T)
-                whole = self.weight[own] @ np.diag(self.C)[own]
-                shares[other] = float(self.weight[own] @ told / whole)
-        return shares
+        own = np.array(self.columns) == name
+        weight = self.weight[own] / (self.weight[own] @ np.diag(self.C)[own])
+        return {
+            other: float(weight @ told[own]) for other, told in self._told.items() if other != name
+        }
 
     def tellers(self, *, shown: bool = False) -> dict[str, tuple[str, float]]:
         """Return for each hidden column which other, of all or of those shown, tells most of it."""
