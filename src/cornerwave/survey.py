@@ -283,8 +283,9 @@ class Sampler:
 
     def scales(self, sample: Sample | None) -> tuple[Scale, ...]:
         """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve."""
-        found = () if sample is None else sample.ordered.numbers
-        ranked: dict[str, Floats] = dict(zip(self.columns, found, strict=True))
+        ranked: dict[str, Floats] = {}
+        if sample is not None:
+            ranked = dict(zip(self.columns, sample.ordered.numbers, strict=True))
         return tuple(
             rank_scale(ranked[name], name)
             if name in ranked
