@@ -686,7 +686,7 @@ cornerwave.cli.main()
 @pytest.mark.parametrize(
     ("seam", "error"),
     [
-        ("cornerwave.rows:to_floats", "ValueError"),
+        ("cornerwave.rows:fill_floats", "ValueError"),
         ("cornerwave.recipe:Recipe._copy", "KeyError"),
         ("cornerwave.table._csv:CsvFile.read", "RuntimeError"),
         ("cornerwave.vault:Ledger.hold", "ZeroDivisionError"),

@@ -19,6 +19,7 @@ noisier copy is a better one with more noise on top. For numbers alone it is v/(
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -273,23 +274,26 @@ class _System:
         known = dict(zip(self.columns, self.blocks, strict=True))
         return [name for name, block in known.items() if block not in {NUMBERS, KEPT, *self.even}]
 
+    @cached_property
+    def _told(self) -> dict[str, Floats]:
+        """What each column tells of every coordinate's variance without noise."""
+        columns, found = np.array(self.columns), {}
+        for name in dict.fromkeys(self.columns):
+            B = self.C[:, columns == name]
+            inverse = _pseudo_inverse(self.C[np.ix_(columns == name, columns == name)])
+            found[name] = np.einsum("ij,jk,ik->i", B, inverse, B, optimize=True)
+        return found
+
     def told_by(self, name: str) -> dict[str, float]:
         """Return the share of a column's variance that each column tells without noise.
 
         Those of its own block are left out: one noise hides them together, at no cost.
         """
-        columns = np.array(self.columns)
-        own = columns == name
+        own = np.array(self.columns) == name
+        weight = self.weight[own] / (self.weight[own] @ np.diag(self.C)[own])
         blocks = dict(zip(self.columns, self.blocks, strict=True))
-        shares = {}
-        for other in blocks:
-            if blocks[other] != blocks[name]:
-                its = columns == other
-                B = self.C[np.ix_(own, its)]
-                told = np.diag(B @ _pseudo_inverse(self.C[np.ix_(its, its)]) @ B.T)
-                whole = self.weight[own] @ np.diag(self.C)[own]
-                shares[other] = float(self.weight[own] @ told / whole)
-        return shares
+        others = {c: told for c, told in self._told.items() if blocks[c] != blocks[name]}
+        return {other: float(weight @ told[own]) for other, told in others.items()}
 
     def tellers(self, *, shown: bool = False) -> dict[str, tuple[str, float]]:
         """Return for each hidden column which other, of all or of those shown, tells most of it."""

@@ -45,8 +45,8 @@ from cornerwave.table import (
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution."""
-JOINT_ROWS = 1 << 16
-"""Rows that second moments across all columns are measured on."""
+JOINT_ROWS, LEAST_JOINT_ROWS, JOINT_CELLS = 1 << 16, 1 << 15, 1 << 22
+"""Rows that second moments across all columns are measured on: fewer of a wide table."""
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -191,6 +191,12 @@ class Surveyor:
         types = {column.name: type_named(column.type) for column in kept}
         return [name for name, type_ in types.items() if type_ is not None and is_number(type_)]
 
+    @property
+    def joint_rows(self) -> int:
+        """How many rows are sampled of all columns."""
+        columns = len(self.schema.perturbed) + len(self.schema.encoded)
+        return min(JOINT_ROWS, max(LEAST_JOINT_ROWS, JOINT_CELLS // max(1, columns)))
+
     def of(self, ids: Ids, table: pa.Table, places: Ints) -> Survey:
         """Survey some rows, given their ids and their places in the table.
 
@@ -209,7 +215,7 @@ class Surveyor:
             marks=self._learned(group, places),
             tallies={names: tally(group.columns_of(names)) for names in schema.categories},
             sample=Sample.of(hashes, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS),
-            joint=Sample.of(hashes, [*numbers, *kept], list(group.cells), most=JOINT_ROWS),
+            joint=Sample.of(hashes, [*numbers, *kept], list(group.cells), most=self.joint_rows),
         )
 
     def check(self, survey: Survey) -> None:
@@ -279,8 +285,9 @@ class Sampler:
 
     def scales(self, sample: Sample | None) -> tuple[Scale, ...]:
         """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve."""
-        found = () if sample is None else sample.ordered.numbers
-        ranked: dict[str, Floats] = dict(zip(self.columns, found, strict=True))
+        ranked: dict[str, Floats] = {}
+        if sample is not None:
+            ranked = dict(zip(self.columns, sample.ordered.numbers, strict=True))
         return tuple(
             rank_scale(ranked[name], name)
             if name in ranked
@@ -309,7 +316,7 @@ def no_rows(surveyor: Surveyor) -> Survey:
         tallies={names: Counter() for names in schema.categories},
         sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS),
         joint=_no_sample(
-            numbers + len(surveyor.kept_numbers), len(schema.kept) + cells, JOINT_ROWS
+            numbers + len(surveyor.kept_numbers), len(schema.kept) + cells, surveyor.joint_rows
         ),
     )
 

@@ -32,6 +32,9 @@ BATCH_CELLS = 1 << 20
 ENCODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 """Dictionary-encoded text: faster to read, refresh and write."""
 
+_PIECEMEAL = {"pre_buffer": False, "buffer_size": 1 << 16}
+"""Whole column chunks of a wide Parquet file would fill memory."""
+
 FORMATS = {
     ".csv": "csv",
     ".csv.gz": "csv.gz",
@@ -332,7 +335,7 @@ def _read_parquet(
     present = [name for name in columns if name in own.names]
     texts = [name for name in present if name in apart and own.field(name).type == pa.string()]
     rows = batch_rows(len(columns))
-    with papq.ParquetFile(path, pre_buffer=False, read_dictionary=texts) as file:
+    with papq.ParquetFile(path, **_PIECEMEAL, read_dictionary=texts) as file:
         for batch in file.iter_batches(batch_size=rows, columns=present):
             arrays = [
                 _as(batch.column(name), schema.field(name).type, apart=name in apart)
