@@ -306,6 +306,17 @@ class Release:
         [written] = write_all([(self, path)], force=force, threads=threads, progress=progress)
         return written
 
+    def make(self, path: Path, *, progress: Progress = silent) -> None:
+        """Write the copy to a new file that nobody else may see: nothing is recorded.
+
+        Before a byte of it leaves, `hold` must have recorded who gets it.
+        """
+        _write([self], [path], recorded=False, progress=progress)
+
+    def hold(self, format_: str) -> None:
+        """Record that the recipient is about to hold the copy in this format."""
+        _hold([self], [format_])
+
     def to_arrow(self) -> pa.Table:
         """Return the whole copy as an Arrow table."""
         with discreet():

@@ -9,6 +9,7 @@
     ├── NoSuchDataset       (LookupError)        no dataset of that name in the vault
     ├── NoSuchRecipient     (LookupError)        a recipient who holds no copy
     ├── NoSuchExperiment    (LookupError)        no part of that name in the reproduction
+    ├── AccessDenied        (PermissionError)    no token, or one that permits nothing
     ├── ExtraMissing        (ImportError)        optional packages are not installed
     ├── VaultError          (RuntimeError)       the vault cannot be used
     │   ├── VaultMissing    (FileNotFoundError)
@@ -73,6 +74,10 @@ class NoSuchRecipient(CornerwaveError, LookupError):
 
 class NoSuchExperiment(CornerwaveError, LookupError):
     """The reproduction has no part of that name."""
+
+
+class AccessDenied(CornerwaveError, PermissionError):
+    """There is no token, or it permits nothing."""
 
 
 class ExtraMissing(CornerwaveError, ImportError):

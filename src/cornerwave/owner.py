@@ -37,7 +37,7 @@ from cornerwave.table import (
     silent,
     warn_of,
 )
-from cornerwave.vault import Entry, Key, Ledger, check_address, remove_leftovers
+from cornerwave.vault import Entry, Key, Ledger, Records, check_address, remove_leftovers
 
 VAULT_NAME = ".cornerwave"
 KEY_FILE, LEDGER_FILE, LEDGER_URL, WORK = "key", "ledger.db", "ledger.url", "work"
@@ -214,6 +214,15 @@ class Vault:
 
     def _dataset(self, entry: Entry, source: Source | None = None) -> Dataset:
         return Dataset(entry, self._ledger, self._key, self.path / WORK, source)
+
+    @property
+    def records(self) -> Records:
+        """What the ledger keeps beside its chains: who may have what."""
+        return self._ledger.records
+
+    def secret(self, purpose: str) -> bytes:
+        """Return secret bytes for one purpose of a service, such as signing addresses."""
+        return self._key.derive("service", purpose.encode())
 
     def heads(self) -> dict[str, str]:
         """Return the head of each chain of the ledger, by dataset, to be kept elsewhere."""

@@ -4,6 +4,7 @@
     Ledger    datasets and holdings, in an SQLite file or a PostgreSQL database
     Entry     a registered dataset
     Holding   a copy that a recipient holds, with everything that made its bytes
+    Records   beside it: recipients, grants, tokens, requests (Record); the access log (Access)
     check_address    whether a ledger can lie there, in PostgreSQL
     work_folder, remove_leftovers    where copies for the owner alone are made, and cleaned up
 
@@ -12,6 +13,7 @@ Behind them:
     _key.py         Key
     _ledger.py      Ledger, Entry, Holding: what is recorded, in one transaction each
     _chain.py       lines under one HMAC chain per dataset
+    _records.py     sealed rows beside the chains
     _database.py    the tables, and what both databases have in common
     _sqlite.py, _postgresql.py    opening, locking, refusing planted objects, errors
     _work.py        private folders, locked while their process lives
@@ -20,6 +22,19 @@ Behind them:
 from cornerwave.vault._key import Key
 from cornerwave.vault._ledger import Entry, Holding, Ledger
 from cornerwave.vault._postgresql import check_address
+from cornerwave.vault._records import Access, Record, Records, now
 from cornerwave.vault._work import remove_leftovers, work_folder
 
-__all__ = ["Entry", "Holding", "Key", "Ledger", "check_address", "remove_leftovers", "work_folder"]
+__all__ = [
+    "Access",
+    "Entry",
+    "Holding",
+    "Key",
+    "Ledger",
+    "Record",
+    "Records",
+    "check_address",
+    "now",
+    "remove_leftovers",
+    "work_folder",
+]

@@ -1,8 +1,10 @@
-"""The ledger's three tables, and what SQLite and PostgreSQL have in common.
+"""The ledger's tables, and what SQLite and PostgreSQL have in common.
 
     vault   one row: the format, and whose key this is
     chain   one row per chain: its name, length and head, sealed
     line    the lines of all chains
+    record  beside the chains: recipients, grants, tokens and requests, each row sealed
+    access  who fetched what, when and with what outcome; only ever appended to
 
 Every transaction first refuses a database with anything in it that this version does not
 make itself: a trigger or a view would act within the owner's own transactions.
@@ -49,6 +51,28 @@ LINE = sa.Table(
     sa.Column("mac", sa.Text, nullable=False),
     # Not WITHOUT ROWID: SQLite would then walk the whole chain rather than use this index.
     sa.Index(f"{PREFIX}line_recipient", "chain", "recipient"),
+)
+RECORD = sa.Table(
+    f"{PREFIX}record",
+    TABLES,
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("of", sa.Text, nullable=False),
+    sa.Column("at", sa.Text, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("seal", sa.Text, nullable=False),
+    sa.Index(f"{PREFIX}record_of", "kind", "of"),
+)
+ACCESS = sa.Table(
+    f"{PREFIX}access",
+    TABLES,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("at", sa.Text, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Index(f"{PREFIX}access_who", "who", "at"),
 )
 
 

@@ -30,9 +30,10 @@ from cornerwave.vault._chain import Chain, Draft, Line
 from cornerwave.vault._database import CHAIN, LINE, VAULT, Database
 from cornerwave.vault._key import Key
 from cornerwave.vault._postgresql import PostgreSQL
+from cornerwave.vault._records import Records
 from cornerwave.vault._sqlite import SQLite
 
-LEDGER_FORMAT = 2
+LEDGER_FORMAT = 3
 _VAULT_CHAIN = "vault"
 _PARAMETERS = 5_000  # SQLite takes 32,766 in a statement, PostgreSQL 65,535
 
@@ -103,6 +104,11 @@ class Ledger:
                 "have independent noise, which recipients could average. Use this vault's key"
             )
         return ledger
+
+    @property
+    def records(self) -> Records:
+        """What is kept beside the chains."""
+        return Records(self._database, self._key)
 
     def register(self, entry: Entry) -> Entry:
         """Record a dataset, and return the entry that the ledger has from now on.

@@ -1,0 +1,188 @@
+"""What every route shares: who is asking, files with ranges, and errors in words.
+
+Recipients get a status, a code and a sentence that says nothing about the table, the server
+or its folders; the owner finds the rest in the server's own output.
+"""
+
+import asyncio
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from cornerwave.access import Token
+from cornerwave.errors import (
+    AccessDenied,
+    CornerwaveError,
+    LevelError,
+    NoSuchDataset,
+    NoSuchRecipient,
+    OutputError,
+    SourceError,
+    VaultError,
+)
+from cornerwave.server._service import Permitted, Service, called
+
+RETRY_SECONDS = 5
+MOST_FAILURES, FAILURE_SECONDS = 20, 60.0
+"""So many false tokens from one address in so many seconds, then it has to wait."""
+
+_STATUS: tuple[tuple[type[Exception], int, str, str], ...] = (
+    (AccessDenied, 401, "UNAUTHENTICATED", ""),
+    (NoSuchDataset, 404, "RESOURCE_DOES_NOT_EXIST", ""),
+    (NoSuchRecipient, 404, "RESOURCE_DOES_NOT_EXIST", ""),
+    (LevelError, 400, "INVALID_PARAMETER_VALUE", ""),
+    (
+        SourceError,
+        409,
+        "SOURCE_CHANGED",
+        "the table is not the one that was registered; ask its owner",
+    ),
+    (OutputError, 503, "TEMPORARILY_UNAVAILABLE", "the copy cannot be made now; try again later"),
+    (VaultError, 503, "TEMPORARILY_UNAVAILABLE", "the service cannot answer now; try again later"),
+)
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that an application was made for."""
+    service: Service = request.app.state.service
+    return service
+
+
+class Failures:
+    """False tokens by address: who tries too many has to wait."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, deque[float]] = {}
+
+    def check(self, address: str) -> None:
+        """Raise HTTPException for an address that failed too often."""
+        times = self._times.get(address, deque())
+        while times and times[0] < time.monotonic() - FAILURE_SECONDS:
+            times.popleft()
+        if len(times) >= MOST_FAILURES:
+            raise HTTPException(429, headers={"Retry-After": str(int(FAILURE_SECONDS))})
+
+    def add(self, address: str) -> None:
+        """Count a failure."""
+        if len(self._times) > 10_000:
+            self._times.clear()
+        self._times.setdefault(address, deque(maxlen=MOST_FAILURES)).append(time.monotonic())
+
+
+def bearer(request: Request, *, required: bool = True) -> Token | None:
+    """Return the token that a request carries. Raises AccessDenied for a false one."""
+    header = request.headers.get("authorization", "")
+    if not header and not required:
+        return None
+    address = request.client.host if request.client else ""
+    failures: Failures = request.app.state.failures
+    failures.check(address)
+    scheme, _, text = header.partition(" ")
+    try:
+        if scheme.lower() != "bearer":
+            raise AccessDenied("send your token: Authorization: Bearer cw_...")
+        token = service_of(request).sharing.bearer(text.strip())
+    except AccessDenied:
+        failures.add(address)
+        raise
+    request.state.who = called(token)
+    return token
+
+
+async def send_copy(request: Request, what: Permitted, format_: str, name: str) -> Response:
+    """Answer with a copy: whole, in part, or with 304 if the client has it."""
+    service, etag = service_of(request), what.etag(format_)
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers={"ETag": etag})
+    stack = AsyncExitStack()
+    try:
+        path = await _while_wanted(request, stack.enter_async_context(service.copy(what, format_)))
+        if request.method != "HEAD":
+            await service.hold(what, format_)
+            await anyio.to_thread.run_sync(
+                lambda: service.log.add_now(what.who, f"copy of {name} as {format_}", "begun")
+            )
+    except BaseException:
+        await stack.aclose()
+        raise
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache", "Accept-Ranges": "bytes"}
+    return FileResponse(
+        path,
+        headers=headers,
+        filename=f"{name}.{format_}" if format_ != "delta" else f"{name}.parquet",
+        media_type="application/octet-stream",
+        background=BackgroundTask(stack.aclose),
+    )
+
+
+async def _while_wanted(request: Request, work: Any) -> Path:
+    """Return the result of some work, or give it up when the client has gone."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        await asyncio.wait({task}, timeout=0.25)
+        if not task.done() and await request.is_disconnected():
+            task.cancel()
+            raise HTTPException(499)
+    path: Path = task.result()
+    return path
+
+
+def refused(_request: Request, error: Exception) -> Response:
+    """Return the answer to a request that is refused."""
+    for kind, status, code, words in _STATUS:
+        if isinstance(error, kind):
+            if words:  # the owner has to know more than the recipient may
+                print(f"cornerwave: {error}", file=sys.stderr)
+            headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
+            if status == 401:
+                headers["WWW-Authenticate"] = "Bearer"
+            return problem(status, code, words or str(error), headers)
+    return fault(_request, error)
+
+
+def fault(_request: Request, error: Exception) -> Response:
+    """Return the answer to what should not happen: its place goes to the owner, no value."""
+    print(f"cornerwave: internal fault ({type(error).__name__})", file=sys.stderr)
+    for frame in traceback.extract_tb(error.__traceback__):
+        print(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}", file=sys.stderr)
+    return problem(503, "INTERNAL", "the service has a fault; its owner was told")
+
+
+def http_problem(_request: Request, error: Exception) -> Response:
+    """Return the answer to a request that HTTP itself refuses."""
+    assert isinstance(error, HTTPException)
+    words = {
+        404: "there is nothing here",
+        405: "this cannot be done here",
+        413: "the request is too large",
+        429: "too many false tokens; wait a minute",
+    }
+    headers = dict(error.headers or {})
+    return problem(error.status_code, "REQUEST_REFUSED", words.get(error.status_code, ""), headers)
+
+
+def invalid(_request: Request, _error: Exception) -> Response:
+    """Return the answer to parameters that are not what they should be."""
+    return problem(400, "INVALID_PARAMETER_VALUE", "a parameter is missing or not valid")
+
+
+def problem(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return an error as JSON, in the words of the Delta Sharing protocol."""
+    content = {"errorCode": code, "message": message}
+    return JSONResponse(content, status_code=status, headers=dict(headers or {}))
+
+
+REFUSALS = (CornerwaveError,)

@@ -1,0 +1,100 @@
+"""The application: routes, errors, limits and the access log around them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cornerwave.errors import CornerwaveError
+from cornerwave.owner import Vault
+from cornerwave.server import _delta_sharing, _downloads
+from cornerwave.server._answers import Failures, fault, http_problem, invalid, refused
+from cornerwave.server._service import Service
+from cornerwave.version import __version__
+
+MOST_BODY = 64 * 1024
+"""Bytes of a request's body."""
+SECURITY_HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; "
+        b"img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+        b"base-uri 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+def application(vault: Vault, *, cache_bytes: int, public_url: str | None = None) -> FastAPI:
+    """Return the service of a vault as an ASGI application."""
+    service = Service(vault, cache_bytes=cache_bytes)
+
+    @asynccontextmanager
+    async def life(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.log.close()
+
+    app = FastAPI(
+        title="Cornerwave",
+        version=__version__,
+        summary="Copies of tables, at the level that each recipient is trusted with.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=life,
+    )
+    app.state.service, app.state.failures = service, Failures()
+    app.state.public_url = public_url.rstrip("/") if public_url else None
+    app.include_router(_downloads.router)
+    app.include_router(_delta_sharing.router)
+    app.add_exception_handler(CornerwaveError, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http_problem)
+    app.add_exception_handler(Exception, fault)
+
+    @app.get("/healthz", include_in_schema=False)
+    def health() -> dict[str, str]:
+        vault.heads()
+        return {"status": "ok"}
+
+    app.add_middleware(_Around, service=service)
+    return app
+
+
+class _Around:
+    """Limits bodies, adds headers that browsers heed, and notes each answer in the access log."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._log = app, service.log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        sent = {"status": 0, "bytes": 0, "body": 0}
+
+        async def limited() -> Message:
+            message = await receive()
+            sent["body"] += len(message.get("body", b""))
+            if sent["body"] > MOST_BODY:
+                raise HTTPException(413)
+            return message
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent["status"] = message["status"]
+                message["headers"] = [*message.get("headers", []), *SECURITY_HEADERS]
+            elif message["type"] == "http.response.body":
+                sent["bytes"] += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, limited, noted)
+        finally:
+            who = state.get("who", "anybody")
+            what = f"{scope['method']} {scope['path']}"[:500]
+            self._log.add(who, what, str(sent["status"] or "ended"), sent["bytes"])

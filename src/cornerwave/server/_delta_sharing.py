@@ -1,0 +1,226 @@
+"""The Delta Sharing protocol: recipients read their copies with the clients they have.
+
+One share, one schema, a table per dataset, version 0 for ever: a copy never changes. Both
+response formats, `parquet` and `delta`, are lines of JSON with signed addresses of files.
+"""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import anyio.to_thread
+import pyarrow.parquet as pq
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from cornerwave.access import Token
+from cornerwave.errors import AccessDenied, NoSuchDataset
+from cornerwave.server._answers import bearer, send_copy, service_of
+from cornerwave.server._delta_types import schema_string
+from cornerwave.server._service import DELTA, Permitted, Service, table_name
+from cornerwave.server._signatures import LIFETIME
+
+PREFIX = "/delta-sharing"
+SHARE, SCHEMA = "cornerwave", "copies"
+VERSION = {"Delta-Table-Version": "0"}
+MOST_RESULTS = 500
+router = APIRouter(prefix=PREFIX, tags=["Delta Sharing"])
+MaxResults = Annotated[int | None, Query(alias="maxResults", ge=0)]
+PageToken = Annotated[str | None, Query(alias="pageToken", max_length=200)]
+
+
+def _token(request: Request) -> Token:
+    token = bearer(request)
+    if token is None:
+        raise AccessDenied("send your token: Authorization: Bearer cw_...")
+    return token
+
+
+@router.get("/shares")
+def shares(request: Request, most: MaxResults = None, page: PageToken = None) -> Any:
+    """List shares: there is one."""
+    _token(request)
+    return _page([{"name": SHARE, "id": SHARE}], most, page)
+
+
+@router.get("/shares/{share}")
+def share(request: Request, share: str) -> Any:
+    """Describe the share."""
+    _token(request)
+    _check(share)
+    return {"share": {"name": SHARE, "id": SHARE}}
+
+
+@router.get("/shares/{share}/schemas")
+def schemas(request: Request, share: str, most: MaxResults = None, page: PageToken = None) -> Any:
+    """List schemas: there is one."""
+    _token(request)
+    _check(share)
+    return _page([{"name": SCHEMA, "share": SHARE}], most, page)
+
+
+@router.get("/shares/{share}/schemas/{schema}/tables")
+def tables(
+    request: Request, share: str, schema: str, most: MaxResults = None, page: PageToken = None
+) -> Any:
+    """List tables: a copy of each dataset that you may fetch."""
+    token = _token(request)
+    _check(share, schema)
+    return _page(_tables(service_of(request), token), most, page)
+
+
+@router.get("/shares/{share}/all-tables")
+def all_tables(
+    request: Request, share: str, most: MaxResults = None, page: PageToken = None
+) -> Any:
+    """List the tables of all schemas."""
+    token = _token(request)
+    _check(share)
+    return _page(_tables(service_of(request), token), most, page)
+
+
+@router.get("/shares/{share}/schemas/{schema}/tables/{table}/version")
+@router.head("/shares/{share}/schemas/{schema}/tables/{table}", include_in_schema=False)
+def version(request: Request, share: str, schema: str, table: str) -> Response:
+    """Say the version of a table: a copy has one."""
+    _find(request, share, schema, table)
+    return Response(headers=VERSION)
+
+
+@router.get("/shares/{share}/schemas/{schema}/tables/{table}/metadata", response_model=None)
+async def metadata(request: Request, share: str, schema: str, table: str) -> Response:
+    """Describe a table: its columns and types."""
+    what = await _found(request, share, schema, table)
+    async with service_of(request).copy(what, DELTA) as path:
+        lines = _head(what, path, delta=_wants_delta(request))
+    return _lines(request, lines)
+
+
+@router.post("/shares/{share}/schemas/{schema}/tables/{table}/query", response_model=None)
+async def query(request: Request, share: str, schema: str, table: str) -> Response:
+    """Give the signed address of a table's file; hints are for larger tables than a file."""
+    what = await _found(request, share, schema, table)
+    service, delta = service_of(request), _wants_delta(request)
+    async with service.copy(what, DELTA) as path:
+        lines = _head(what, path, delta=delta)
+        rows = pq.read_metadata(path).num_rows
+        size, id = path.stat().st_size, path.name.partition(".")[0]
+    address = _address(request, service.ticket(what, DELTA), f"{table}.parquet")
+    stats = json.dumps({"numRecords": rows})
+    if delta:
+        add = {
+            "path": address,
+            "partitionValues": {},
+            "size": size,
+            "modificationTime": 0,
+            "dataChange": True,
+            "stats": stats,
+        }
+        file = {"id": id, "size": size, "deltaSingleAction": {"add": add}}
+    else:
+        file = {"id": id, "url": address, "partitionValues": {}, "size": size, "stats": stats}
+    ends = {"expirationTimestamp": _ends()}
+    return _lines(request, [*lines, {"file": {**file, **ends}}])
+
+
+@router.get("/files/{name}", response_model=None)
+@router.head("/files/{name}", response_model=None, include_in_schema=False)
+async def file(request: Request, name: str, sp: Annotated[str, Query(max_length=2000)]) -> Response:
+    """Send a file by its signed address; the grant is checked again for this very request."""
+    what, format_ = await anyio.to_thread.run_sync(lambda: service_of(request).redeem(sp))
+    request.state.who = what.who
+    return await send_copy(request, what, format_, what.dataset.name)
+
+
+def _ends() -> int:
+    import time
+
+    return int((time.time() + LIFETIME) * 1000)
+
+
+def _address(request: Request, ticket: str, name: str) -> str:
+    base = request.app.state.public_url or str(request.base_url).rstrip("/")
+    return f"{base}{PREFIX}/files/{name}?sp={ticket}"
+
+
+async def _found(request: Request, share: str, schema: str, table: str) -> Permitted:
+    what = await anyio.to_thread.run_sync(lambda: _find(request, share, schema, table))
+    request.state.who = what.who
+    return what
+
+
+def _find(request: Request, share: str, schema: str, table: str) -> Permitted:
+    token = _token(request)
+    _check(share, schema)
+    for each in service_of(request).offered(token):
+        if table_name(each.dataset.name) == table:
+            return each
+    raise NoSuchDataset("there is no such table, or you may not read it")
+
+
+def _check(share: str, schema: str = SCHEMA) -> None:
+    if (share, schema) != (SHARE, SCHEMA):
+        raise NoSuchDataset("there is no such share or schema")
+
+
+def _tables(service: Service, token: Token) -> list[dict[str, str]]:
+    return [
+        {
+            "name": table_name(each.dataset.name),
+            "schema": SCHEMA,
+            "share": SHARE,
+            "shareId": SHARE,
+            "id": each.dataset.id,
+        }
+        for each in service.offered(token)
+    ]
+
+
+def _page(items: Sequence[dict[str, Any]], most: int | None, page: str | None) -> dict[str, Any]:
+    """Return some items, and where the others begin."""
+    try:
+        start = int(base64.urlsafe_b64decode(page.encode())) if page else 0
+    except ValueError:
+        raise NoSuchDataset("there is no such page") from None
+    end = start + min(MOST_RESULTS if most is None else most, MOST_RESULTS)
+    answer: dict[str, Any] = {"items": list(items[max(start, 0) : end])}
+    if end < len(items):
+        answer["nextPageToken"] = base64.urlsafe_b64encode(str(end).encode()).decode()
+    return answer
+
+
+def _wants_delta(request: Request) -> bool:
+    """Return whether a client takes the format `delta`, and not `parquet`."""
+    wanted = request.headers.get("delta-sharing-capabilities", "").lower()
+    parts = dict(part.partition("=")[::2] for part in wanted.replace(" ", "").split(";"))
+    return parts.get("responseformat", "parquet").split(",")[0] == DELTA
+
+
+def _head(what: Permitted, path: Any, *, delta: bool) -> list[dict[str, Any]]:
+    """Return the lines that describe a table."""
+    schema = schema_string(pq.read_schema(path))
+    about = {
+        "id": what.dataset.id,
+        "format": {"provider": "parquet", "options": {}},
+        "partitionColumns": [],
+    }
+    if delta:
+        protocol = {"deltaProtocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+        described = {**about, "schemaString": schema, "configuration": {}, "createdTime": 0}
+        size = path.stat().st_size
+        told = {"version": 0, "size": size, "numFiles": 1, "deltaMetadata": described}
+        return [{"protocol": protocol}, {"metaData": told}]
+    described = {**about, "schemaString": schema, "version": 0, "configuration": {}}
+    return [{"protocol": {"minReaderVersion": 1}}, {"metaData": described}]
+
+
+def _lines(request: Request, lines: Sequence[dict[str, Any]]) -> Response:
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    format_ = DELTA if _wants_delta(request) else "parquet"
+    headers = {**VERSION, "delta-sharing-capabilities": f"responseformat={format_}"}
+    return Response(text, media_type="application/x-ndjson", headers=headers)
+
+
+__all__ = ["JSONResponse", "router"]

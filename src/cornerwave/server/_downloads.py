@@ -1,0 +1,97 @@
+"""Plain downloads: what a recipient may fetch, the copies as files, and requests for more."""
+
+from typing import Annotated, Any, Literal
+
+import anyio.to_thread
+from fastapi import APIRouter, Body, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cornerwave.access import MOST_WORDS
+from cornerwave.access import Request as Asked
+from cornerwave.server._answers import bearer, send_copy, service_of
+from cornerwave.server._service import Permitted
+
+router = APIRouter(prefix="/v1", tags=["downloads"])
+Format = Literal["parquet", "arrow", "csv", "csv.gz"]
+
+
+@router.get("/datasets")
+def datasets(request: Request) -> list[dict[str, Any]]:
+    """List what you may fetch; without a token, what is public."""
+    token = bearer(request, required=False)
+    return [_described(each) for each in service_of(request).offered(token)]
+
+
+@router.get("/datasets/{name}")
+def dataset(request: Request, name: str) -> dict[str, Any]:
+    """Say what you may fetch of a dataset."""
+    token = bearer(request, required=False)
+    return _described(service_of(request).permitted(name, token))
+
+
+@router.get("/datasets/{name}/copy", response_model=None)
+@router.head("/datasets/{name}/copy", response_model=None, include_in_schema=False)
+async def copy(
+    request: Request, name: str, format: Annotated[Format, Query()] = "parquet"
+) -> Response:
+    """Download your copy. Ranges, resuming and `If-None-Match` work; its ETag never changes."""
+
+    def permitted() -> Permitted:
+        return service_of(request).permitted(name, bearer(request, required=False))
+
+    what = await anyio.to_thread.run_sync(permitted)
+    request.state.who = what.who
+    return await send_copy(request, what, format, name)
+
+
+@router.get("/requests")
+def requests(request: Request) -> list[dict[str, Any]]:
+    """List what you have asked for."""
+    token = bearer(request)
+    assert token is not None
+    service = service_of(request)
+    asked = service.sharing.requests(recipient=token.recipient)
+    return [_request(each, service.sharing.name_of(each.dataset)) for each in asked]
+
+
+@router.post("/requests", status_code=201)
+def ask(
+    request: Request,
+    dataset: Annotated[str, Body(max_length=255)],
+    privacy: Annotated[float, Body(gt=0, lt=1)],
+    reason: Annotated[str, Body(max_length=MOST_WORDS)] = "",
+) -> dict[str, Any]:
+    """Ask the owner for a dataset, or for a better level of it."""
+    token = bearer(request)
+    assert token is not None
+    service = service_of(request)
+    service.permitted(dataset, token)  # of what cannot be seen, nothing can be asked
+    asked = service.sharing.ask(token.recipient, dataset, privacy=privacy, reason=reason)
+    return _request(asked, dataset)
+
+
+def _described(what: Permitted) -> dict[str, Any]:
+    frozen, release = what.dataset.frozen, what.release
+    return {
+        "name": what.dataset.name,
+        "privacy": release.privacy,
+        "noise": release.level.noise,
+        "rows": frozen.rows,
+        "columns": [column.name for column in frozen.schema.shown],
+        "until": what.grant.until,
+        "formats": ["parquet", "arrow", "csv", "csv.gz"],
+        "etag": what.etag("parquet"),
+    }
+
+
+def _request(asked: Asked, dataset: str) -> dict[str, Any]:
+    return {
+        "id": asked.id,
+        "dataset": dataset,
+        "privacy": asked.asked.privacy,
+        "reason": asked.reason,
+        "at": asked.at,
+        "state": asked.state,
+        "answer": asked.answer,
+    }

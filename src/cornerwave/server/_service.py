@@ -1,0 +1,200 @@
+"""What the service does, apart from HTTP: who is asking, what is permitted, and the copies."""
+
+import re
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import anyio.to_thread
+import pyarrow.parquet as pq
+
+from cornerwave.access import Grant, Sharing, Token
+from cornerwave.dataset import Dataset, Release
+from cornerwave.errors import AccessDenied, NoSuchDataset
+from cornerwave.owner import Vault
+from cornerwave.server._cache import CopyCache, key_of
+from cornerwave.server._delta_types import offered_schema, write_offered
+from cornerwave.server._signatures import Signer, Ticket
+from cornerwave.vault import Access, now
+
+CACHE = "cache"
+DELTA = "delta"
+"""The format of a copy for clients of Delta Sharing."""
+FLUSH_SECONDS = 0.5
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Permitted:
+    """A dataset and what somebody may fetch of it; `who` is how the access log calls him."""
+
+    dataset: Dataset
+    grant: Grant
+    who: str
+    token: str = ""
+
+    @property
+    def release(self) -> Release:
+        """The copy that is permitted."""
+        return self.grant.release_of(self.dataset)
+
+    def etag(self, format_: str) -> str:
+        """The name of the copy's bytes: the same for ever."""
+        return f'"{key_of(self.release, format_)}"'
+
+
+class Service:
+    """A vault, served."""
+
+    def __init__(self, vault: Vault, *, cache_bytes: int) -> None:
+        self.vault, self.sharing = vault, Sharing(vault)
+        self.cache = CopyCache(vault.path / CACHE, cache_bytes)
+        self.signer = Signer(vault.secret("addresses"))
+        self.log = AccessLog(self.sharing)
+        self._datasets: dict[str, Dataset] = {}
+        self._held: set[tuple[str, str]] = set()
+
+    def dataset(self, name: str) -> Dataset:
+        """Return a dataset; what is frozen is read once."""
+        found = self.vault.dataset(name)
+        return self._datasets.setdefault(found.id, found)
+
+    def offered(self, token: Token | None) -> list[Permitted]:
+        """Return everything that somebody may fetch."""
+        found = [self._permitted(each, token) for each in self.vault.datasets()]
+        return [each for each in found if each is not None]
+
+    def permitted(self, name: str, token: Token | None) -> Permitted:
+        """Return what somebody may fetch of a dataset. Raises NoSuchDataset.
+
+        A dataset that is not granted looks like one that is not there.
+        """
+        try:
+            found = self._permitted(self.dataset(name), token)
+        except NoSuchDataset:
+            found = None
+        if found is None:
+            raise NoSuchDataset("there is no such dataset, or you may not fetch it")
+        return found
+
+    def _permitted(self, dataset: Dataset, token: Token | None) -> Permitted | None:
+        grant = self.sharing.permitted(token.recipient if token else None, dataset.id)
+        if grant is None:
+            return None
+        dataset = self._datasets.setdefault(dataset.id, dataset)
+        return Permitted(dataset, grant, called(token), token.id if token else "")
+
+    def ticket(self, what: Permitted, format_: str) -> str:
+        """Return a signed text by which a file can be fetched without a header."""
+        grant = what.grant
+        return self.signer.sign(
+            Ticket(what.dataset.id, grant.id, grant.recipient, format_, what.token)
+        )
+
+    def redeem(self, text: str) -> tuple[Permitted, str]:
+        """Return what a signed text permits now. Raises AccessDenied."""
+        ticket = self.signer.read(text)
+        live = self.sharing.permitted_by(ticket.grant, ticket.recipient, ticket.token)
+        if live is None or live.dataset != ticket.dataset:
+            raise AccessDenied("what this address permitted has ended")
+        name = self.sharing.name_of(live.dataset)
+        who = f"{ticket.recipient} ({ticket.token})" if ticket.token else ticket.recipient
+        return Permitted(self.dataset(name), live, who, ticket.token), ticket.format
+
+    @asynccontextmanager
+    async def copy(self, what: Permitted, format_: str) -> AsyncIterator[Path]:
+        """Yield the file of a copy; nothing has left yet, and nothing is recorded."""
+        if format_ != DELTA:
+            async with self.cache.copy(what.release, format_) as path:
+                yield path
+            return
+        async with self.cache.copy(what.release, "parquet") as path:
+            yield await _in_thread(lambda: _offered(path))
+
+    async def hold(self, what: Permitted, format_: str) -> None:
+        """Record that the recipient holds a copy from now on: before its first byte leaves."""
+        recorded = "parquet" if format_ == DELTA else format_
+        known = (what.grant.recipient, key_of(what.release, recorded))
+        if known not in self._held:
+            await _in_thread(lambda: what.release.hold(recorded))
+            self._held.add(known)
+
+
+def called(token: Token | None) -> str:
+    """Return how the access log calls somebody."""
+    return "anybody" if token is None else f"{token.recipient} ({token.id})"
+
+
+def table_name(dataset: str) -> str:
+    """Return a dataset's name as clients of Delta Sharing can write it.
+
+    >>> table_name("people 2026/q1.csv")
+    'people_2026_q1_csv'
+    """
+    return re.sub(r"[^A-Za-z0-9_-]", "_", dataset)
+
+
+def _offered(path: Path) -> Path:
+    """Return a Parquet copy in types that Delta knows: the same file if it has no others."""
+    schema = pq.read_schema(path)
+    if offered_schema(schema).equals(schema):
+        return path
+    out = path.with_name(path.name.replace(".parquet", ".delta.parquet"))
+    if not out.exists():
+        write_offered(path, out)
+    return out
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    return await anyio.to_thread.run_sync(work)
+
+
+class AccessLog:
+    """Writes the access log: downloads at once, before a byte leaves; the rest twice a second."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._lines: list[Access] = []
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def add(self, who: str, what: str, outcome: str, bytes_: int = 0) -> None:
+        """Note something for the next time that the log is written."""
+        line = Access(now().isoformat(timespec="milliseconds"), who, what, outcome, bytes_)
+        with self._lock:
+            self._lines.append(line)
+
+    def add_now(self, who: str, what: str, outcome: str) -> None:
+        """Write a line before going on."""
+        line = Access(now().isoformat(timespec="milliseconds"), who, what, outcome, 0)
+        self._sharing.log([line])
+
+    def flush(self) -> None:
+        """Write what was noted."""
+        with self._lock:
+            lines, self._lines = self._lines, []
+        self._sharing.log(lines)
+
+    def _run(self) -> None:
+        while not self._closing.wait(FLUSH_SECONDS):
+            self._try_flush()
+
+    def _try_flush(self) -> None:
+        with self._lock:
+            lines, self._lines = self._lines, []
+        try:
+            self._sharing.log(lines)
+        except Exception:  # the database is away: keep the lines for the next time
+            with self._lock:
+                self._lines = lines + self._lines
+
+    def close(self) -> None:
+        """Write what is left, and stop."""
+        self._closing.set()
+        self._thread.join()
+        self._try_flush()
