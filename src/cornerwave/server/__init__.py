@@ -7,7 +7,7 @@
     _signatures     signed addresses of files
     _downloads      plain HTTP
     _delta_sharing  the Delta Sharing protocol; _delta_types its types
-    _answers        files with ranges, and errors in words
+    _replies        files with ranges, and errors in words
     _app            all of it as one application
 
 Bytes leave only after the fingerprint passed, the ledger line is written, and the grant was

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cornerwave.errors import CornerwaveError
 from cornerwave.owner import Vault
 from cornerwave.server import _delta_sharing, _downloads
-from cornerwave.server._answers import Failures, fault, http_problem, invalid, refused
+from cornerwave.server._replies import Failures, fault, http_problem, invalid, refused
 from cornerwave.server._service import Service
 from cornerwave.version import __version__
 

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import Token
 from cornerwave.errors import AccessDenied, NoSuchDataset
-from cornerwave.server._answers import bearer, send_copy, service_of
 from cornerwave.server._delta_types import schema_string
+from cornerwave.server._replies import bearer, send_copy, service_of
 from cornerwave.server._service import DELTA, Permitted, Service, table_name
 from cornerwave.server._signatures import LIFETIME
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from cornerwave.access import MOST_WORDS
 from cornerwave.access import Request as Asked
-from cornerwave.server._answers import bearer, send_copy, service_of
+from cornerwave.server._replies import bearer, send_copy, service_of
 from cornerwave.server._service import Permitted
 
 router = APIRouter(prefix="/v1", tags=["downloads"])
