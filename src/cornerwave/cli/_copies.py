@@ -69,7 +69,7 @@ def release(
     from cornerwave.dataset import write_all
     from cornerwave.table import Finish
 
-    bounds = by_column((_bounds(text) for text in clip or ()), "--clip")
+    bounds = by_column((bounds_of(text) for text in clip or ()), "--clip")
     finish = Finish(frozenset(round_ or ()), bounds)
     requests = _requests(name, to, privacy, noise, out, levels)
     dataset = open_vault(vault).dataset(name, source=source)
@@ -208,7 +208,7 @@ def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
     return [folder / f"{name}-{recipient}.parquet" for recipient in to]
 
 
-def _bounds(text: str) -> tuple[str, tuple[Any, Any]]:
+def bounds_of(text: str) -> tuple[str, tuple[Any, Any]]:
     example = "--clip COLUMN=LO:HI, where each bound is a number, a date (2020-01-31) or empty"
     name, value = pair(text, example)
     low, separator, high = value.partition(":")

@@ -50,6 +50,7 @@ class CopyCache:
             yield await self._get(key, release, format_)
         finally:
             self._used[key] -= 1
+            self._forget()
 
     async def _get(self, key: str, release: Release, format_: str) -> Path:
         path = self._folder / f"{key}.{ENDINGS[format_]}"
@@ -80,7 +81,6 @@ class CopyCache:
                     self.made += 1
 
         await anyio.to_thread.run_sync(make)
-        self._forget()
         return path
 
     def _forget(self) -> None:
