@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -19,10 +20,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def _commands() -> dict[str, list[str]]:
     group = typer.main.get_command(cli.app)
-    return {
-        name: [option for parameter in command.params for option in parameter.opts]
-        for name, command in group.commands.items()
-    }
+    return {name: sorted(_options(command)) for name, command in group.commands.items()}
+
+
+def _options(command: Any) -> set[str]:
+    """The options of a command, or of all commands of a group."""
+    own = {option for parameter in command.params for option in parameter.opts}
+    return own.union(*(_options(part) for part in getattr(command, "commands", {}).values()))
 
 
 def test_every_command_has_its_section_with_every_option() -> None:
