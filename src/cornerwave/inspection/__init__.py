@@ -36,7 +36,7 @@ def inspect(source: Source) -> Inspection:
     for table in source.groups(source.schema.names, GROUP_ROWS):
         seen.take(table)
         sample.add(table)
-    columns = tuple(seen.reports())
+    columns = tuple(seen.reports(sample.rows))
     proposed = {each.name: each.do for each in columns}
     return Inspection(columns, telling(sample.rows, source.schema, proposed))
 

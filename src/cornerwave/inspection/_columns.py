@@ -13,6 +13,16 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, SourceError
+from cornerwave.inspection._recognise import (
+    DROP_OR_KEY,
+    FEW_CODES,
+    IDENTIFIER,
+    ZERO_HEAVY,
+    Recognised,
+    Seen,
+    recognise,
+    zeros,
+)
 from cornerwave.moments import Moments, factor
 from cornerwave.neighbours import RowOrder
 from cornerwave.table import (
@@ -110,16 +120,20 @@ class Columns:
             return
         self._missing[name] += int((encoded.codes < 0).sum())
 
-    def reports(self) -> Iterator[ColumnReport]:
-        """Yield what was found, column by column."""
+    def reports(self, rows: pa.Table) -> Iterator[ColumnReport]:
+        """Yield what was found, column by column; `rows` are the sampled ones."""
+        known = {name: self._recognised(name, rows) for name in rows.column_names}
         collinear = {self._numbers[i] for i in factor(self._moments.covariance).dependent}
         skewness = dict(zip(self._numbers, self._cubes.skewness, strict=True))
         long_tailed = {name for name, size in skewness.items() if size > LONG_TAIL}
-        told = self._told()
+        told = self._told({n for n, r in known.items() if r is not None and r.do == "decide"})
         for part in self._schema:
             found = self._distinct[part.name]
             present = self._rows - self._missing[part.name]
-            warnings = [*self._warnings(part, found, present)]
+            recognised = known.get(part.name)
+            warnings = [*self._warnings(part, found, present, recognised)]
+            if part.name in rows.column_names and recognised is None:
+                warnings += _zero_heavy(rows.column(part.name), found)
             if part.name in collinear:
                 warnings.append("a linear function of the numbers before it")
             if part.name in long_tailed:
@@ -130,6 +144,10 @@ class Columns:
                 warnings.append("told by its neighbours in the file: see order")
             undecided = _undecided(part.type, found, present)
             proposal = "category" if is_category(part.type) else "perturb"
+            reasons = [undecided] if undecided else []
+            if recognised is not None:
+                proposal = recognised.do
+                reasons.append(recognised.reason)
             yield ColumnReport(
                 name=part.name,
                 type=str(part.type),
@@ -137,17 +155,23 @@ class Columns:
                 distinct=min(found.number, present),
                 exact=found.exact,
                 missing=self._missing[part.name] / max(self._rows, 1),
-                warnings=(*([undecided] if undecided else []), *warnings),
+                warnings=(*reasons, *warnings),
                 told=told.get(part.name, 0.0),
             )
 
-    def _told(self) -> dict[str, float]:
+    def _recognised(self, name: str, rows: pa.Table) -> Recognised | None:
+        present = self._rows - self._missing[name]
+        distinct = min(self._distinct[name].number, present)
+        return recognise(Seen.of(name, rows, distinct=distinct, present=present))
+
+    def _told(self, left_out: set[str]) -> dict[str, float]:
         """Return what neighbours tell of the columns that would be perturbed or refreshed."""
-        numbers = [name for name in self._numbers if name not in self._refused]
+        numbers = [name for name in self._numbers if name not in {*self._refused, *left_out}]
         categories = [
             name
             for name in self._categories
-            if not _undecided(
+            if name not in left_out
+            and not _undecided(
                 self._schema.field(name).type,
                 self._distinct[name],
                 self._rows - self._missing[name],
@@ -155,12 +179,15 @@ class Columns:
         ]
         return {each.column: each.share for each in self._order.told(numbers, categories)}
 
-    def _warnings(self, part: pa.Field, found: Distinct, present: int) -> Iterator[str]:
+    def _warnings(
+        self, part: pa.Field, found: Distinct, present: int, recognised: Recognised | None
+    ) -> Iterator[str]:
         for said in (self._refused, self._notes):
             if part.name in said:
                 yield said[part.name]
         category = is_category(part.type)
-        if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS:
+        said = recognised is not None and IDENTIFIER in recognised.reason
+        if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not said:
             yield from _nearly_unique(found, present)
         if found.number == 1:
             yield "constant: noise cannot hide it"
@@ -169,13 +196,21 @@ class Columns:
             yield f"{many} held by fewer than {RARE} rows; min_count pools rare values"
 
 
+def _zero_heavy(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
+    plain = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
+    if plain and found.number > FEW_CODES and (share := zeros(cells)) > ZERO_HEAVY:
+        yield (
+            f"{share:.0%} of the values are 0: noise of the column's size hides the small values "
+            "well and the large ones badly; see transform (log1p, rank)"
+        )
+
+
 def _nearly_unique(found: Distinct, present: int) -> Iterator[str]:
     if found.exact and found.number == present:
-        yield "looks like an identifier: every value is different; drop it, or make it the key"
+        yield f"{IDENTIFIER}: every value is different; {DROP_OR_KEY}"
     elif not found.exact and found.held_by_fewer_than(2) == found.number:
         yield (
-            f"looks like an identifier: of {found.followed:,} sampled values each occurs once; "
-            "drop it, or make it the key"
+            f"{IDENTIFIER}: of {found.followed:,} sampled values each occurs once; {DROP_OR_KEY}"
         )
     elif found.number > NEARLY_UNIQUE * present:
         yield "nearly unique: it may identify people"
