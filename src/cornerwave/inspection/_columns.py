@@ -17,6 +17,7 @@ from cornerwave.inspection._recognise import (
     DROP_OR_KEY,
     FEW_CODES,
     IDENTIFIER,
+    NEARLY_UNIQUE,
     ZERO_HEAVY,
     Recognised,
     Seen,
@@ -40,7 +41,6 @@ from cornerwave.table import (
 
 RARE = 5
 """Values held by fewer rows than this are called rare."""
-NEARLY_UNIQUE = 0.95
 LONG_TAIL = 3.0
 """A column with a larger skewness is called long-tailed; an exponential one has 2."""
 
@@ -50,7 +50,8 @@ class ColumnReport:
     """What was found in a column; `do` is what a draft proposes.
 
     `distinct` is the number of distinct values, an estimate unless `exact`; `told` is the
-    share of its variance that a row's neighbours in the file tell.
+    share of its variance that a row's neighbours in the file tell; `from_zero` is true of a
+    number to be perturbed of which no sampled value is negative.
     """
 
     name: str
@@ -61,6 +62,7 @@ class ColumnReport:
     missing: float
     warnings: tuple[str, ...]
     told: float = 0.0
+    from_zero: bool = False
 
 
 class Columns:
@@ -68,7 +70,8 @@ class Columns:
 
     def __init__(self, source: Source) -> None:
         self._schema, self._notes = source.schema, source.notes
-        self._rows = 0
+        self.rows = 0
+        """How many rows were seen."""
         self._missing: Counter[str] = Counter()
         self._distinct: defaultdict[str, Distinct] = defaultdict(Distinct)
         self._numbers = [
@@ -84,8 +87,8 @@ class Columns:
 
     def take(self, table: pa.Table) -> None:
         """Look at some more rows."""
-        self._order.add(self._rows, table)
-        self._rows += table.num_rows
+        self._order.add(self.rows, table)
+        self.rows += table.num_rows
         floats = np.full((table.num_rows, len(self._numbers)), np.nan)
         for part in self._schema:
             column = one_chunk(table.column(part.name))
@@ -129,7 +132,7 @@ class Columns:
         told = self._told({n for n, r in known.items() if r is not None and r.do == "decide"})
         for part in self._schema:
             found = self._distinct[part.name]
-            present = self._rows - self._missing[part.name]
+            present = self.rows - self._missing[part.name]
             recognised = known.get(part.name)
             warnings = [*self._warnings(part, found, present, recognised)]
             if part.name in rows.column_names and recognised is None:
@@ -147,20 +150,22 @@ class Columns:
             reasons = [undecided] if undecided else []
             if recognised is not None:
                 proposal = recognised.do
-                reasons.append(recognised.reason)
+                reasons.insert(0, recognised.reason)
+            do = "decide" if undecided else proposal
             yield ColumnReport(
                 name=part.name,
                 type=str(part.type),
-                do="decide" if undecided else proposal,
+                do=do,
                 distinct=min(found.number, present),
                 exact=found.exact,
-                missing=self._missing[part.name] / max(self._rows, 1),
+                missing=self._missing[part.name] / max(self.rows, 1),
                 warnings=(*reasons, *warnings),
                 told=told.get(part.name, 0.0),
+                from_zero=do == "perturb" and _from_zero(rows.column(part.name)),
             )
 
     def _recognised(self, name: str, rows: pa.Table) -> Recognised | None:
-        present = self._rows - self._missing[name]
+        present = self.rows - self._missing[name]
         distinct = min(self._distinct[name].number, present)
         return recognise(Seen.of(name, rows, distinct=distinct, present=present))
 
@@ -174,7 +179,7 @@ class Columns:
             and not _undecided(
                 self._schema.field(name).type,
                 self._distinct[name],
-                self._rows - self._missing[name],
+                self.rows - self._missing[name],
             )
         ]
         return {each.column: each.share for each in self._order.told(numbers, categories)}
@@ -186,8 +191,8 @@ class Columns:
             if part.name in said:
                 yield said[part.name]
         category = is_category(part.type)
-        said = recognised is not None and IDENTIFIER in recognised.reason
-        if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not said:
+        told = recognised is not None and IDENTIFIER in recognised.reason
+        if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not told:
             yield from _nearly_unique(found, present)
         if found.number == 1:
             yield "constant: noise cannot hide it"
@@ -203,6 +208,12 @@ def _zero_heavy(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
             f"{share:.0%} of the values are 0: noise of the column's size hides the small values "
             "well and the large ones badly; see transform (log1p, rank)"
         )
+
+
+def _from_zero(cells: pa.ChunkedArray) -> bool:
+    plain = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
+    least = pc.min(cells).as_py() if plain else None
+    return least is not None and least >= 0
 
 
 def _nearly_unique(found: Distinct, present: int) -> Iterator[str]:

@@ -30,6 +30,7 @@ SOME, MOST = 0.01, 0.6
 """Shares of these values: some look like a sure thing, most like one that is less sure."""
 WORDS_IN_TEXT = 4
 """Texts of more words than this, on average, were written rather than chosen."""
+NEARLY_UNIQUE = 0.95
 IDENTIFIER, DROP_OR_KEY = "looks like an identifier", "drop it, or make it the key"
 BY_CHANCE = 10.0
 """Whole numbers that are all different, though so many pairs of equal ones are expected, were
@@ -59,7 +60,7 @@ class Seen:
         values = pc.unique(rows.column(name)).drop_null()[:LOOKED_AT]
         if pa.types.is_floating(values.type):
             values = values.filter(pc.is_finite(values))
-        beside = frozenset().union(*map(_words.words_of, rows.column_names))
+        beside = frozenset(w for each in rows.column_names for w in _words.words_of(each))
         return cls(name, values, distinct, present, beside)
 
     @property
@@ -105,7 +106,7 @@ def recognise(seen: Seen) -> Recognised | None:
 def zeros(cells: pa.ChunkedArray) -> float:
     """Return the share of the cells that are zero, of those that are not missing."""
     present = len(cells) - cells.null_count
-    return float(pc.sum(pc.equal(cells, 0)).as_py() or 0) / max(present, 1)
+    return float(pc.sum(pc.equal(cells, 0)).as_py() or 0.0) / float(max(present, 1))
 
 
 def _first(rules: Sequence[Callable[[Seen], Any]], seen: Seen) -> Recognised | None:
@@ -211,12 +212,12 @@ def _written(seen: Seen) -> str | None:
 
 def _names(seen: Seen) -> str | None:
     words = seen.words
-    called = words & _words.PEOPLE or (words & _words.CALLED and words & _words.FIRST_OR_LAST)
-    called = called or (words & _words.CALLED and words & _words.ROLES)
-    called = called or (words <= _words.CALLED | _words.FIRST_OR_LAST and bool(words))
+    persons = words & (_words.FIRST_OR_LAST | _words.ROLES)
+    called = words & _words.PEOPLE or (words & _words.CALLED and persons)
+    plainly = bool(words) and words <= _words.CALLED | _words.FIRST_OR_LAST
     written = _share(seen, lambda text: any(c.isalpha() for c in text)) > MOST
     few = seen.distinct <= 4 and seen.present > FEW_ROWS
-    if called and written and not few:
+    if (called or plainly) and written and not few:
         return f"the names of people, as its own name says ({seen.distinct:,} different ones)"
     shaped = _share(seen, _PERSON.fullmatch)
     if shaped > MOST and (seen.distinct >= MANY / 2 or seen.is_varied):
@@ -261,14 +262,14 @@ _TEXT = (_contact, _written, _names, _by_name, _codes, _many)
 
 def _record(seen: Seen) -> str | None:
     """Return why whole numbers stand for records: unique by more than chance, or so called."""
-    if seen.distinct <= 0.95 * seen.present or seen.present <= FEW_ROWS:
-        return None
+    nearly = seen.present > FEW_ROWS and seen.distinct > NEARLY_UNIQUE * seen.present
+    known = (seen.words & _words.IDS and seen.is_varied) or (nearly and seen.words & _words.NUMBERS)
+    if known and not seen.words & _words.MEASURED:
+        return f"{IDENTIFIER}: a record number, as its name says; {DROP_OR_KEY}"
     values = np.array(seen.values.to_pylist(), dtype=np.float64)
     span = float(values.max() - values.min()) + 1
     # of n numbers drawn from as many as these span, about n^2 / (2 span) pairs would be equal
     expected = seen.present**2 / (2 * span)
-    if seen.words & _words.NUMBERS and not seen.words & _words.MEASURED:
-        return f"{IDENTIFIER}: a record number, as its name says; {DROP_OR_KEY}"
     if seen.is_unique and (span <= 2 * len(values) or expected > BY_CHANCE):
         return f"{IDENTIFIER}: every value is different, and not by chance; {DROP_OR_KEY}"
     return None

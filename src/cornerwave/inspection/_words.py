@@ -40,12 +40,14 @@ ROLES = _words("""
 """)
 """Words for people in a role: what stands there is often a name."""
 
-NUMBERS = _words("""
-    id ids uid uuid guid pid oid key nr no num number numero nummer rownum rowid index idx
-    record rec serial ref reference case ticket order invoice folio akte aktenzeichen kennung
-    kennzeichen ident identifier mrn matricule dossier expediente
+IDS = _words("""
+    id ids uid uuid guid pid oid rownum rowid kennung ident identifier mrn matricule aktenzeichen
 """)
-"""Words for a number that stands for a record."""
+NUMBERS = IDS | _words("""
+    key nr no num number numero nummer index idx record rec serial ref reference case ticket
+    order invoice folio akte kennzeichen dossier expediente
+""")
+"""Words for a number that stands for a record: surely, and if nearly all differ."""
 
 OFFICIAL = _words("""
     ssn sin nin nhs passport ausweis steuernummer steuerid taxid tin cpf cnpj curp rfc dni nif
