@@ -28,6 +28,7 @@ from cornerwave.errors import (
 )
 from cornerwave.frozen import Frozen
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
+from cornerwave.looks import look
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
@@ -64,10 +65,11 @@ class Held:
         """Read a line of the ledger."""
         made = holding.made
         clip = {name: (low, high) for name, (low, high) in made["clip"].items()}
+        finish = Finish(frozenset(made["round"]), clip, made["types"], made["names"])
         return cls(
             recipient=holding.recipient,
             level=Level(LATTICE[made["level"] - 1]),
-            finish=Finish(frozenset(made["round"]), clip),
+            finish=finish,
             format=made["format"],
             since=holding.since,
         )
@@ -131,6 +133,7 @@ class Dataset:
         noise: float | None = None,
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
+        raw: bool = False,
     ) -> "Release":
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
@@ -139,14 +142,15 @@ class Dataset:
         lattice becomes the noisier one.
 
         After the noise, columns in `round` get the source's type back, and those in `clip` are
-        kept between two bounds.
+        kept between two bounds, beside what was said at registration. A `raw` copy has none of
+        that but what is said here: the numbers as the noise left them.
 
         What is returned makes the copy, as often as it is asked to, and always the same
         one. Before anybody can see it, the ledger says who holds it.
         """
         asked = asked_for(noise=noise, privacy=privacy)
         [release] = self.release_many(
-            {to: asked}, finish=Finish(frozenset(names_of(round)), clip or {})
+            {to: asked}, finish=Finish(frozenset(names_of(round)), clip or {}), raw=raw
         )
         return release
 
@@ -155,21 +159,26 @@ class Dataset:
         levels: Mapping[str, Level | Privacy] | Sequence[tuple[str, Level | Privacy]],
         *,
         finish: Finish | None = None,
+        raw: bool = False,
     ) -> list["Release"]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
         `levels` maps recipients to levels, or lists (recipient, level) pairs: a Level is raw
         noise, a Privacy is what the whole copy must hide.
         """
-        finish = finish or Finish()
-        finish.check(self.frozen.schema)
-        finish = finish.counted(self.frozen.schema)
+        asked_for_all = finish or Finish()
+        asked_for_all.check(self.frozen.schema)
+        asked_for_all = asked_for_all.counted(self.frozen.schema)
         pairs = list(levels.items() if isinstance(levels, Mapping) else levels)
         if not pairs:
             raise LevelError("no copy was asked for; name a recipient and a level")
         for recipient, _ in pairs:
             check_name(recipient, what="a recipient's name")
-        return [Release(self, to, self.level_of(asked), finish) for to, asked in pairs]
+        at = [(to, self.level_of(asked)) for to, asked in pairs]
+        return [
+            Release(self, to, level, look(self.frozen, level, asked_for_all, raw=raw))
+            for to, level in at
+        ]
 
     def level_of(self, asked: Level | Privacy) -> Level:
         """Return the level of the lattice that gives what is asked for.
@@ -397,6 +406,8 @@ def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
                 "level": release.level.thousandths,
                 "round": sorted(release.finish.round),
                 "clip": {name: list(ends) for name, ends in release.finish.clip.items()},
+                "types": dict(release.finish.types),
+                "names": dict(release.finish.names),
                 "format": format_,
                 "edition": 1,
                 "mark": None,

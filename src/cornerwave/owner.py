@@ -34,6 +34,7 @@ from cornerwave.table import (
     open_source,
     order_of,
     read_choices,
+    settled,
     silent,
     warn_of,
 )
@@ -180,7 +181,7 @@ class Vault:
             if choices != Choices():
                 raise ColumnError("a schema file says everything; leave out the other choices")
             choices = read_choices(Path(schema), opened.schema.names)
-        decided = decide(opened.schema, choices)
+        decided = settled(decide(opened.schema, choices))
         warn_of(opened.notes, decided)
         secrets = RowSecrets.of(self._key.derive)
         with discreet():

@@ -13,7 +13,7 @@ from cornerwave.table._categories import Categories, freeze_categories
 from cornerwave.table._distinct import Distinct
 from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chunk, tally
 from cornerwave.table._fingerprint import MISSING_BITS, Fingerprint, bits_of_floats, key_ids
-from cornerwave.table._finish import Finish
+from cornerwave.table._finish import Finish, said_in, settled, wide_type
 from cornerwave.table._outputs import (
     CopyFile,
     check_output,
@@ -73,12 +73,14 @@ from cornerwave.table._told import (
     parse_metadata,
     read_metadata,
 )
-from cornerwave.table._toml_files import read_batch, read_choices
+from cornerwave.table._toml_files import read_batch, read_choices, schema_text
 from cornerwave.table._types import (
     DAYS,
+    ends_of,
     is_number,
     is_text,
     plain_type,
+    step_of,
     to_floats,
     type_named,
     unit_of,
@@ -125,6 +127,7 @@ __all__ = [
     "check_output",
     "check_place",
     "decide",
+    "ends_of",
     "format_of",
     "freeze_categories",
     "hash_texts",
@@ -149,12 +152,17 @@ __all__ = [
     "read_batch",
     "read_choices",
     "read_metadata",
+    "said_in",
+    "schema_text",
+    "settled",
     "silent",
+    "step_of",
     "tally",
     "to_floats",
     "type_named",
     "unit_of",
     "value_type",
     "warn_of",
+    "wide_type",
     "write_text",
 ]

@@ -128,6 +128,7 @@ _ROLES = (PERTURBED, CATEGORY, KEPT, KEY)
 _COLUMN_FIELDS: dict[str, tuple[Test, str]] = {
     "role": (_one_of(*_ROLES), f"one of {', '.join(_ROLES)}"),
     "type": (_is_text, "the name of a type"),
+    "source": (_is_text, "the name of a column"),
     "unit": (_or_none(_is_text), "text, or null"),
     "transform": (_one_of(None, *TRANSFORMS), f"{', '.join(TRANSFORMS)} or null"),
     "base": (_one_of(None, MARGINAL, UNIFORM), f"{MARGINAL}, {UNIFORM} or null"),
