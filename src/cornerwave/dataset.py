@@ -18,6 +18,7 @@ import pyarrow as pa
 from cornerwave.coalition import Coalition, Law
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import (
+    DatasetClosed,
     LevelError,
     NoSuchRecipient,
     OutputError,
@@ -42,9 +43,10 @@ from cornerwave.table import (
     names_of,
     open_source,
     plain_schema,
+    schema_text,
     silent,
 )
-from cornerwave.vault import Entry, Holding, Key, Ledger, work_folder
+from cornerwave.vault import Entry, Holding, Key, Ledger, closed_message, work_folder
 
 FRAME = "frame"
 """The format of a copy that was handed over in memory."""
@@ -95,6 +97,32 @@ class Dataset:
     def frozen(self) -> Frozen:
         """What registration fixed: columns, moments, grid."""
         return Frozen.from_json(self._entry.frozen)
+
+    @property
+    def closed(self) -> str:
+        """Since when no more copies are released; '' if they are."""
+        return self._entry.closed
+
+    def close(self) -> None:
+        """End the releases. Who holds what stays in the ledger, and can be made again."""
+        self._entry = replace(self._entry, closed=self._ledger.close(self.id))
+
+    def rename(self, name: str) -> None:
+        """Give the dataset another name. Raises AlreadyRegistered if it is taken."""
+        check_name(name, what="a dataset's name")
+        self._ledger.rename(self.id, name)
+        self._entry, self.name = replace(self._entry, name=name), name
+
+    def schema_file(self) -> str:
+        """Return the schema file of what was registered: with it, it is the same dataset."""
+        return schema_text(self.frozen.schema)
+
+    def remember_source(self) -> None:
+        """Write down where the table lies now, after it passed the fingerprint there."""
+        place = self._source and self._source.path and str(self._source.path)
+        if place and place != self._entry.source:
+            self._ledger.move(self.id, place)
+            self._entry = replace(self._entry, source=place)
 
     @property
     def holdings(self) -> list[Held]:
@@ -166,6 +194,8 @@ class Dataset:
         `levels` maps recipients to levels, or lists (recipient, level) pairs: a Level is raw
         noise, a Privacy is what the whole copy must hide.
         """
+        if self.closed:
+            raise DatasetClosed(closed_message(self.name, self.closed))
         asked_for_all = finish or Finish()
         asked_for_all.check(self.frozen.schema)
         asked_for_all = asked_for_all.counted(self.frozen.schema)
@@ -221,7 +251,7 @@ class Dataset:
     def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
         """Make the raw copy of every released level again, least noise first, for the owner alone.
 
-        They are Arrow files in a folder that nobody else can read; the ledger stays as it is.
+        They are Arrow files in a folder that nobody else can read; no release is recorded.
         """
         releases = [Release(self, "the owner", level, Finish()) for level in self.levels]
         paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
@@ -305,6 +335,7 @@ class Release:
         with discreet():
             recipe, collected = _recipe([self]), _Collected()
             make_copies(self.dataset.source, recipe, [collected])
+            self.dataset.remember_source()
             _hold([self], [FRAME])
         copy = pa.concat_tables(collected.groups)
         return copy.cast(plain_schema(copy.schema))
@@ -367,6 +398,7 @@ def _write(
             files.append(CopyFile(path, recipe.schema(wanted), recipe.metadata(wanted)))
             hidden.callback(files[-1].discard)
         make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
+        releases[0].dataset.remember_source()
         for file in files:
             file.finish()
         if recorded:

@@ -81,7 +81,10 @@ WRONG = {
         "column 'a': unknown option 'hiden'",
     ),
     "no decision": (entry(), "'do' must be one of perturb, category, key, keep, drop"),
-    "an undecided draft": (entry(do='"decide"'), "'do' must be one of"),
+    "an undecided draft": (
+        entry(do='"decide"'),
+        "still to decide: 'a'; set 'do' to one of perturb",
+    ),
     "a decision that is a list": (entry(do='["keep"]'), "'do' must be one of"),
     "unknown transform": (
         entry(do='"perturb"', transform='"log"'),

@@ -1,6 +1,7 @@
 """The command line. Each command imports what it needs when it runs.
 
     _owner.py      init, register, inspect
+    _steward.py    schema, rename, close, unregister
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
     _adversary.py  audit, attack
@@ -26,6 +27,7 @@ from cornerwave.cli._owner import init, inspect, register
 from cornerwave.cli._questions import coalition, ledger, levels, report
 from cornerwave.cli._researcher import demo, reproduce
 from cornerwave.cli._screen import say, show_warning, tell_places
+from cornerwave.cli._steward import close, rename, schema, unregister
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault
 from cornerwave.version import __version__
 
@@ -38,8 +40,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich help takes longer to import than to read
 )
-_OWNER = (init, register, inspect, release, again, levels, ledger, coalition, report)
-for _command in (*_OWNER, audit, attack, demo, reproduce):
+_OWNER = (init, inspect, register, schema, rename, unregister, close)
+_COPIES = (release, again, levels, ledger, coalition, report)
+for _command in (*_OWNER, *_COPIES, audit, attack, demo, reproduce):
     app.command()(_command)
 
 REFUSED, FAULT = 2, 3
@@ -68,6 +71,7 @@ def main() -> None:
 def _hint(use: Sequence[str]) -> str:
     """Return the options, or commands, that an error's choices are called here."""
     commands = {info.callback.__name__ for info in app.registered_commands if info.callback}
+    commands.remove("schema")  # an error means the option of `register`
     names = [f"cornerwave {n}" if n in commands else f"--{n.replace('_', '-')}" for n in use]
     return f" ({', '.join(names)})" if names else ""
 

@@ -71,6 +71,17 @@ def write_text(path: Path, text: str) -> None:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from None
 
 
+def write_new(path: Path, text: str) -> None:
+    """Write a file that does not exist yet. Raises OutputError."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise OutputError(f"{path} exists; choose another name") from None
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
+
+
 @contextmanager
 def progress(what: str, rows: float | None = None) -> Iterator[Callable[[float], None]]:
     """Show a progress bar if stderr is a terminal."""

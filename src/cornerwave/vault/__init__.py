@@ -18,8 +18,17 @@ Behind them:
 """
 
 from cornerwave.vault._key import Key
-from cornerwave.vault._ledger import Entry, Holding, Ledger
+from cornerwave.vault._ledger import Entry, Holding, Ledger, closed_message
 from cornerwave.vault._postgresql import check_address
 from cornerwave.vault._work import remove_leftovers, work_folder
 
-__all__ = ["Entry", "Holding", "Key", "Ledger", "check_address", "remove_leftovers", "work_folder"]
+__all__ = [
+    "Entry",
+    "Holding",
+    "Key",
+    "Ledger",
+    "check_address",
+    "closed_message",
+    "remove_leftovers",
+    "work_folder",
+]

@@ -1,7 +1,7 @@
 """The ledger's three tables, and what SQLite and PostgreSQL have in common.
 
     vault   one row: the format, and whose key this is
-    chain   one row per chain: its name, length and head, sealed
+    chain   one row per chain: its name, length, head and whether it is closed, sealed
     line    the lines of all chains
 
 Every transaction first refuses a database with anything in it that this version does not
@@ -35,6 +35,7 @@ CHAIN = sa.Table(
     sa.Column("name", sa.Text, nullable=False, unique=True),
     sa.Column("length", sa.BigInteger, nullable=False),
     sa.Column("head", sa.Text, nullable=False),
+    sa.Column("closed", sa.Text, nullable=False),
     sa.Column("seal", sa.Text, nullable=False),
 )
 LINE = sa.Table(
