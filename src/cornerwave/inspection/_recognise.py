@@ -218,7 +218,8 @@ def _names(seen: Seen) -> str | None:
     written = _share(seen, lambda text: any(c.isalpha() for c in text)) > MOST
     few = seen.distinct <= 4 and seen.present > FEW_ROWS
     if (called or plainly) and written and not few:
-        return f"the names of people, as its own name says ({seen.distinct:,} different ones)"
+        whose = "the names of people" if words - _words.CALLED else "names, perhaps of people"
+        return f"{whose}, as its own name says ({seen.distinct:,} different ones)"
     shaped = _share(seen, _PERSON.fullmatch)
     if shaped > MOST and (seen.distinct >= MANY / 2 or seen.is_varied):
         return f"looks like names of people: {shaped:.0%} of the values are capitalised words"

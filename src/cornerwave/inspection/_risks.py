@@ -78,11 +78,11 @@ def _singled_out(rows: pa.Table, proposed: Mapping[str, str]) -> Iterator[str]:
     while left and len(chosen) < MOST_TOGETHER:
         found = {name: _alone(_joined(together, codes)) for name, codes in left.items()}
         best = max(found, key=lambda name: found[name])
-        if found[best] <= alone:
+        if 0 < found[best][0] <= alone:
             break
-        alone, together = found[best], _joined(together, left.pop(best))
+        alone, together = found[best][0], _joined(together, left.pop(best))
         chosen.append(best)
-    if len(chosen) > 1:
+    if alone and len(chosen) > 1:
         yield (
             f"combinations: {listed(chosen)} together single out {alone:,} of "
             f"{rows.num_rows:,} rows looked at ({alone / rows.num_rows:.0%}): whoever knows them "
@@ -108,8 +108,10 @@ def _joined(codes: Ints, others: Ints) -> Ints:
     return np.asarray(np.unique(both, return_inverse=True)[1])
 
 
-def _alone(codes: Ints) -> int:
-    return int((np.bincount(codes) == 1).sum())
+def _alone(codes: Ints) -> tuple[int, int]:
+    """Return how many combinations one row alone has, and how many there are."""
+    held = np.bincount(codes)
+    return int((held == 1).sum()), len(held)
 
 
 def _gaps(rows: pa.Table, names: Sequence[str]) -> Iterator[str]:
