@@ -19,6 +19,7 @@ noisier copy is a better one with more noise on top. For numbers alone it is v/(
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -143,9 +144,10 @@ def close_pairs(coordinates: Sequence[Coordinate], excess: Floats) -> list[tuple
     """
     system, half = _System.of(coordinates, excess), THOUSANDTHS // 2
     apart = _needed(system.hidden())[half - 1] or THOUSANDTHS
+    told = {name: system.told_by(name) for name in system.categories}
     shares = {
-        pair: max(system.told_by(pair[0])[pair[1]], system.told_by(pair[1])[pair[0]])
-        for pair in combinations(system.categories, 2)
+        (one, other): max(told[one][other], told[other][one])
+        for one, other in combinations(system.categories, 2)
     }
     found = []
     for pair in sorted(shares, key=lambda pair: -shares[pair]):
@@ -273,6 +275,13 @@ class _System:
         known = dict(zip(self.columns, self.blocks, strict=True))
         return [name for name, block in known.items() if block not in {NUMBERS, KEPT, *self.even}]
 
+    @cached_property
+    def _inverses(self) -> dict[str, Floats]:
+        """The pseudo-inverse of each column's own covariance."""
+        columns = np.array(self.columns)
+        each = {name: np.flatnonzero(columns == name) for name in self.columns}
+        return {name: _pseudo_inverse(self.C[np.ix_(own, own)]) for name, own in each.items()}
+
     def told_by(self, name: str) -> dict[str, float]:
         """Return the share of a column's variance that each column tells without noise.
 
@@ -286,7 +295,7 @@ class _System:
             if blocks[other] != blocks[name]:
                 its = columns == other
                 B = self.C[np.ix_(own, its)]
-                told = np.diag(B @ _pseudo_inverse(self.C[np.ix_(its, its)]) @ B.T)
+                told = np.diag(B @ self._inverses[other] @ B.T)
                 whole = self.weight[own] @ np.diag(self.C)[own]
                 shares[other] = float(self.weight[own] @ told / whole)
         return shares
