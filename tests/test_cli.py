@@ -233,7 +233,8 @@ class TestReports:
         ]
         assert found["holdings"][1]["privacy"] == 0.5
         assert found["holdings"][1]["format"] == "parquet"
-        assert found["holdings"][1]["round"] == []
+        assert found["holdings"][1]["round"] == ["age"]
+        assert found["holdings"][1]["types"] == {"age": "int64"}
         assert json.loads(released("ledger", "people", "--json").out) == [found]
         table = released("ledger", "people").out
         assert all(word in table for word in ("people: 40 rows", "ann", "0.8", "since"))
