@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.audit import audit
 from cornerwave.errors import AlreadyRegistered, BiasWarning, ColumnError
 from cornerwave.miner import Copy
 from cornerwave.table import read_metadata
@@ -145,6 +146,28 @@ def test_what_made_a_copy_stands_in_the_ledger(dressed, tmp_path):
     [(copy, _)] = dressed.again("ann")
     assert copy.write(tmp_path / "b.parquet").read_bytes() == first
     assert copy.finish.names == {"wage": "pay", "city": "town"}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_an_audit_knows_renamed_columns(vault, tmp_path, ending):
+    names = {"wage": "pay", "city": "town", "grade": "mark"}
+    table = people().drop_columns(["born", "at", "paid"])
+    dataset = vault.register(
+        "people",
+        table,
+        drop=["id"],
+        categorical=["grade"],
+        together=[["city", "grade"]],
+        released_as=names,
+    )
+    paths = [
+        dataset.release(to="ann", noise=v).write(tmp_path / f"{v}.{ending}") for v in (1.0, 4.0)
+    ]
+    found = audit(table, paths)
+    assert found.numbers.columns == ("age", "wage")
+    assert [each.name for each in found.categories.judged] == ["city+grade"]
+    assert not found.left_out
+    assert found.clean
 
 
 def test_no_noise_depends_on_looks(vault, dataset, tmp_path):
