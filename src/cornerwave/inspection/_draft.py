@@ -82,6 +82,8 @@ def _entry(same: Sequence[ColumnReport], looks: Mapping[str, str]) -> Iterator[s
     if first.name in looks:
         of = f" of {first.name}" if several else ""
         yield f"# copy{of}: {_comment(looks[first.name])}"
+    if first.do == "perturb" and "int" in first.type:
+        yield "# round = true       # whole at every privacy, not only where noise is wider than 1"
     if all(report.from_zero for report in same):
         yield "# clip = [0, inf]    # no value looked at is negative; clipped copies bias sums"
     yield from _notes(same)

@@ -24,7 +24,9 @@ from cornerwave.table import listed, open_source, to_floats
 LEVERAGE = 0.05
 """A row that is more than this share of what the noise is shaped by is worth a warning."""
 MOST_TOGETHER, MOST_LOOKED_AT, MOST_VALUES = 3, 40, 1000
-"""So many columns single rows out together; so many, of so few values, are tried."""
+"""So many columns single rows out together; so many, of no more values than this, are tried."""
+GAP_CELLS = 1 << 19
+"""Gaps are judged by fewer rows if the table is wide."""
 ROWS_TO_JUDGE = 30
 """Gaps, and values beside them, are judged if there are at least so many."""
 SHIFT, CHANCE = 0.2, 4.0
@@ -72,15 +74,16 @@ def _far_out(rows: pa.Table, frozen: Frozen) -> Iterator[str]:
 
 def _singled_out(rows: pa.Table, proposed: Mapping[str, str]) -> Iterator[str]:
     """Yield which few columns single out most rows: the best one, then the best beside it."""
-    left = dict(_codes(rows, proposed))
+    found = sorted(_codes(rows, proposed), key=lambda each: -int(each[1].max()))
+    left = dict(found[:MOST_LOOKED_AT])
     chosen: list[str] = []
     together, alone = np.zeros(rows.num_rows, dtype=np.int64), 0
     while left and len(chosen) < MOST_TOGETHER:
-        found = {name: _alone(_joined(together, codes)) for name, codes in left.items()}
-        best = max(found, key=lambda name: found[name])
-        if 0 < found[best][0] <= alone:
+        scores = {name: _alone(_joined(together, codes)) for name, codes in left.items()}
+        best = max(scores, key=lambda name: scores[name])
+        if 0 < scores[best][0] <= alone:
             break
-        alone, together = found[best][0], _joined(together, left.pop(best))
+        alone, together = scores[best][0], _joined(together, left.pop(best))
         chosen.append(best)
     if alone and len(chosen) > 1:
         yield (
@@ -116,7 +119,8 @@ def _alone(codes: Ints) -> tuple[int, int]:
 
 def _gaps(rows: pa.Table, names: Sequence[str]) -> Iterator[str]:
     """Yield which columns seem to be missing because they are high, or low."""
-    columns = dict(_numbers(rows, names))
+    every = max(1, rows.num_rows * len(names) // GAP_CELLS)
+    columns = {name: values[::every] for name, values in _numbers(rows, names)}
     for name, values in columns.items():
         missing = np.isnan(values)
         if min(missing.sum(), (~missing).sum()) < ROWS_TO_JUDGE:
@@ -149,7 +153,8 @@ def _shift(values: Floats, missing: Flags, others: Sequence[Floats]) -> tuple[fl
     if not others or not deviation:
         return 0.0, 0.0
     beside = np.stack([np.ones(len(values)), *map(_whole, others)], axis=1)
-    weights = np.linalg.lstsq(beside[~missing], values[~missing] / deviation, rcond=None)[0]
+    known, target = beside[~missing], values[~missing] / deviation
+    weights = np.linalg.lstsq(known.T @ known, known.T @ target, rcond=None)[0]
     predicted = beside @ weights
     apart = predicted[missing].mean() - predicted[~missing].mean()
     error = np.sqrt(
