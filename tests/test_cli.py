@@ -230,7 +230,10 @@ class TestStewardship:
     def test_the_schema_of_a_dataset_registers_it_again(self, run, people_csv, tmp_path):
         run("init")
         looks = ("--round", "age", "--clip", "wage=0:", "--as", "wage=pay")
-        assert run("register", "people", people_csv, "--drop", "id", *looks).code == 0
+        told = run("register", "people", people_csv, "--drop", "id", *looks)
+        assert told.code == 0
+        for line in ("always rounded in copies: age", "clipped in copies: wage", "called pay in"):
+            assert line in told.err
         text = run("schema", "people").out
         assert run("schema", "people", "--out", "s.toml").code == 0
         assert (tmp_path / "s.toml").read_text() == text

@@ -156,6 +156,8 @@ _ORDERS = {
 
 
 def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
+    from cornerwave.table import said_in
+
     frozen = dataset.frozen
     yield f"{done} {dataset.name}: {frozen.rows:,} rows"
     for what, groups in (
@@ -167,6 +169,12 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
     ):
         if groups:
             yield f"  {what}: {', '.join('+'.join(map(spelled, group)) for group in groups)}"
+    looks = said_in(frozen.schema)
+    for what, columns_ in (("always rounded", looks.round), ("clipped", looks.clip)):
+        if columns_:
+            yield f"  {what} in copies: {', '.join(map(spelled, sorted(columns_)))}"
+    for column, called in looks.names.items():
+        yield f"  called {spelled(called)} in copies: {spelled(column)}"
     if frozen.schema.order is not None:
         yield f"  {_ORDERS[frozen.schema.order]}"
     for each in frozen.categories:

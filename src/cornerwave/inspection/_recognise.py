@@ -256,7 +256,7 @@ def _many(seen: Seen) -> str | None:
     return None
 
 
-_TEXT = (_contact, _written, _names, _by_name, _codes, _many)
+_TEXT = (_contact, _by_name, _names, _written, _codes, _many)
 
 # --- numbers ----------------------------------------------------------------------------
 
