@@ -141,6 +141,21 @@ def test_plain_columns_are_left_alone(name):
     assert report(name, values).do == do
 
 
+def test_numbers_stored_as_floats_are_recognised_too():
+    for name in ("handy", "ssn", "case_no"):
+        assert report(name, pa.array(NUMBERS, pa.float64())).do == "decide"
+    assert report("sex", CODES["sex"].cast(pa.float64())).do == "perturb"
+    assert report("wage", pa.array(NUMBERS, pa.float64())).do == "perturb"
+
+
+def test_a_short_table_is_recognised_by_its_names():
+    for name in ("id", "ssn", "phone", "lat"):
+        values = np.arange(8) / 9 + 50 if name == "lat" else NUMBERS[:8]
+        assert report(name, pa.array(values)).do == "decide"
+    assert report("wage", pa.array(NUMBERS[:8])).do == "perturb"
+    assert report("name", pa.array(words(8))).do == "decide"
+
+
 def test_long_is_a_longitude_beside_a_latitude():
     degrees = pa.array(chance().uniform(6, 15, ROWS))
     assert report("long", degrees, lat=degrees).do == "decide"

@@ -8,7 +8,7 @@ many values that nothing is known of. No reason shows a value.
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,8 @@ BY_CHANCE = 10.0
 given out one by one."""
 ZERO_HEAVY = 0.2
 """The share of zeros that is worth a note."""
+EXACT = 2.0**53
+"""Whole numbers beyond this are not exact as floats."""
 LIFETIME = 40 * 365.25
 """Dates over so many days may be dates of birth."""
 
@@ -74,6 +76,11 @@ class Seen:
         return self.present > FEW_ROWS and self.distinct >= self.present
 
     @property
+    def is_short_list(self) -> bool:
+        """Whether there are so few values, and each so often, that none stands for one person."""
+        return self.distinct <= FEW_CODES and self.present >= 2 * self.distinct
+
+    @property
     def is_varied(self) -> bool:
         """Whether the values are too many to be a short list of kinds."""
         return self.distinct > FEW_ROWS and self.distinct > SHARE_OF_ROWS * self.present
@@ -99,7 +106,7 @@ def recognise(seen: Seen) -> Recognised | None:
     if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
         return _decide(_birth(seen))
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return _decide(_position(seen))
+        return _decide(_position(seen)) or _whole_floats(seen)
     return None
 
 
@@ -230,11 +237,11 @@ def _names(seen: Seen) -> str | None:
 
 def _by_name(seen: Seen) -> str | None:
     """Return why the name of a column of text or whole numbers speaks against it."""
-    words, few = seen.words, seen.distinct <= FEW_CODES
-    if words & _words.BIRTH and not few:
-        return "a date or year of birth, as its name says: it finds people in other registers"
-    if few or words & _words.MEASURED:
+    words = seen.words
+    if seen.is_short_list or words & _words.MEASURED:
         return None
+    if words & _words.BIRTH:
+        return "a date or year of birth, as its name says: it finds people in other registers"
     if words & _words.OFFICIAL:
         return "a number that was given to one person or account, as its name says"
     if words & _words.REACHED:
@@ -264,7 +271,8 @@ _TEXT = (_contact, _by_name, _names, _written, _codes, _many)
 def _record(seen: Seen) -> str | None:
     """Return why whole numbers stand for records: unique by more than chance, or so called."""
     nearly = seen.present > FEW_ROWS and seen.distinct > NEARLY_UNIQUE * seen.present
-    known = (seen.words & _words.IDS and seen.is_varied) or (nearly and seen.words & _words.NUMBERS)
+    alone = seen.is_varied or seen.distinct == seen.present
+    known = (seen.words & _words.IDS and alone) or (nearly and seen.words & _words.NUMBERS)
     if known and not seen.words & _words.MEASURED:
         return f"{IDENTIFIER}: a record number, as its name says; {DROP_OR_KEY}"
     values = np.array(seen.values.to_pylist(), dtype=np.float64)
@@ -308,6 +316,19 @@ def _code(seen: Seen) -> Recognised | None:
 _WHOLE = (_card, _record, _by_name, _postal, _code)
 
 
+def _whole_floats(seen: Seen) -> Recognised | None:
+    """Return what whole numbers that are stored as floats, as beside gaps, are recognised as."""
+    values = seen.values.cast(pa.float64())
+    ends = pc.min_max(values).as_py()
+    if (
+        max(-ends["min"], ends["max"]) > EXACT
+        or not pc.all(pc.equal(values, pc.floor(values))).as_py()
+    ):
+        return None
+    found = _first(_WHOLE, replace(seen, values=values.cast(pa.int64())))
+    return found if found is not None and found.do == "decide" else None
+
+
 def _birth(seen: Seen) -> str | None:
     if seen.words & _words.BIRTH:
         return "a date of birth, as its name says: it finds people in other registers"
@@ -327,6 +348,6 @@ def _position(seen: Seen) -> str | None:
     latitude = words & _words.LATITUDE and far <= 90
     sure = words != {"long"} or bool(seen.beside & _words.LATITUDE)
     longitude = words & _words.LONGITUDE and far <= 180 and sure
-    if (latitude or longitude or words & _words.GEO) and seen.distinct > FEW_CODES:
+    if (latitude or longitude or words & _words.GEO) and not seen.is_short_list:
         return "coordinates, as its name says: a place with few people names them"
     return None

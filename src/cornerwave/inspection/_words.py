@@ -5,6 +5,7 @@ Names are split into words, at whatever is not a letter and at CamelCase; accent
 
 import re
 import unicodedata
+from functools import cache
 from itertools import pairwise
 
 
@@ -90,6 +91,7 @@ MEASURED = COUNTED - {"n", "number", "num"}
 """Those that never stand for a number that was given, as in 'phone number'."""
 
 
+@cache
 def words_of(name: str) -> frozenset[str]:
     """Return the words of a column's name, joined pairs too: 'first name' is 'firstname'.
 
