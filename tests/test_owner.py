@@ -262,7 +262,7 @@ class TestFiles:
                     "transform": None,
                     "excess": ANY,
                     "hidden": 0.8,
-                    "rounded": None,
+                    "rounded": 1.0 if name == "age" else None,
                     "clipped": None,
                     "missing": "shown",
                 }

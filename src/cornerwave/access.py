@@ -59,7 +59,7 @@ class Grant:
 
     def release_of(self, dataset: Dataset) -> Release:
         """Return the copy that it permits, held by nobody yet."""
-        return Release(dataset, self.recipient, self.level, self.finish)
+        return dataset.granted(self.recipient, self.level, self.finish)
 
 
 @dataclass(frozen=True)

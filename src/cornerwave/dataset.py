@@ -18,6 +18,7 @@ import pyarrow as pa
 from cornerwave.coalition import Coalition, Law
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import (
+    DatasetClosed,
     LevelError,
     NoSuchRecipient,
     OutputError,
@@ -29,6 +30,7 @@ from cornerwave.errors import (
 )
 from cornerwave.frozen import Frozen
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
+from cornerwave.looks import look
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
@@ -42,9 +44,10 @@ from cornerwave.table import (
     names_of,
     open_source,
     plain_schema,
+    schema_text,
     silent,
 )
-from cornerwave.vault import Entry, Holding, Key, Ledger, work_folder
+from cornerwave.vault import Entry, Holding, Key, Ledger, closed_message, work_folder
 
 FRAME = "frame"
 """The format of a copy that was handed over in memory."""
@@ -65,10 +68,11 @@ class Held:
         """Read a line of the ledger."""
         made = holding.made
         clip = {name: (low, high) for name, (low, high) in made["clip"].items()}
+        finish = Finish(frozenset(made["round"]), clip, made["types"], made["names"])
         return cls(
             recipient=holding.recipient,
             level=Level(LATTICE[made["level"] - 1]),
-            finish=Finish(frozenset(made["round"]), clip),
+            finish=finish,
             format=made["format"],
             since=holding.since,
         )
@@ -90,10 +94,40 @@ class Dataset:
         self._work = work
         self._source = source
 
+    def is_same(self, other: "Dataset") -> bool:
+        """Return whether the ledger said the same of both when they were opened."""
+        return self._entry == other._entry
+
     @cached_property
     def frozen(self) -> Frozen:
         """What registration fixed: columns, moments, grid."""
         return Frozen.from_json(self._entry.frozen)
+
+    @property
+    def closed(self) -> str:
+        """Since when no more copies are released; '' if they are."""
+        return self._entry.closed
+
+    def close(self) -> None:
+        """End the releases. Who holds what stays in the ledger, and can be made again."""
+        self._entry = replace(self._entry, closed=self._ledger.close(self.id))
+
+    def rename(self, name: str) -> None:
+        """Give the dataset another name. Raises AlreadyRegistered if it is taken."""
+        check_name(name, what="a dataset's name")
+        self._ledger.rename(self.id, name)
+        self._entry, self.name = replace(self._entry, name=name), name
+
+    def schema_file(self) -> str:
+        """Return the schema file of what was registered: with it, it is the same dataset."""
+        return schema_text(self.frozen.schema)
+
+    def remember_source(self) -> None:
+        """Write down where the table lies now, after it passed the fingerprint there."""
+        place = self._source and self._source.path and str(self._source.path)
+        if place and place != self._entry.source:
+            self._ledger.move(self.id, place)
+            self._entry = replace(self._entry, source=place)
 
     @property
     def holdings(self) -> list[Held]:
@@ -132,6 +166,7 @@ class Dataset:
         noise: float | None = None,
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
+        raw: bool = False,
     ) -> "Release":
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
@@ -140,14 +175,15 @@ class Dataset:
         lattice becomes the noisier one.
 
         After the noise, columns in `round` get the source's type back, and those in `clip` are
-        kept between two bounds.
+        kept between two bounds, beside what was said at registration. A `raw` copy has none of
+        that but what is said here: the numbers as the noise left them.
 
         What is returned makes the copy, as often as it is asked to, and always the same
         one. Before anybody can see it, the ledger says who holds it.
         """
         asked = asked_for(noise=noise, privacy=privacy)
         [release] = self.release_many(
-            {to: asked}, finish=Finish(frozenset(names_of(round)), clip or {})
+            {to: asked}, finish=Finish(frozenset(names_of(round)), clip or {}), raw=raw
         )
         return release
 
@@ -156,20 +192,33 @@ class Dataset:
         levels: Mapping[str, Level | Privacy] | Sequence[tuple[str, Level | Privacy]],
         *,
         finish: Finish | None = None,
+        raw: bool = False,
     ) -> list["Release"]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
         `levels` maps recipients to levels, or lists (recipient, level) pairs: a Level is raw
         noise, a Privacy is what the whole copy must hide.
         """
-        finish = finish or Finish()
-        finish.check(self.frozen.schema)
-        finish = finish.counted(self.frozen.schema)
+        if self.closed:
+            raise DatasetClosed(closed_message(self.name, self.closed))
+        asked_for_all = finish or Finish()
+        asked_for_all.check(self.frozen.schema)
+        asked_for_all = asked_for_all.counted(self.frozen.schema)
         pairs = list(levels.items() if isinstance(levels, Mapping) else levels)
         if not pairs:
             raise LevelError("no copy was asked for; name a recipient and a level")
         self._check_spelling([recipient for recipient, _ in pairs])
-        return [Release(self, to, self.level_of(asked), finish) for to, asked in pairs]
+        at = [(to, self.level_of(asked)) for to, asked in pairs]
+        return [
+            Release(self, to, level, look(self.frozen, level, asked_for_all, raw=raw))
+            for to, level in at
+        ]
+
+    def granted(self, to: str, level: Level, finish: Finish) -> "Release":
+        """Return a copy that was permitted before. Raises DatasetClosed."""
+        if self.closed:
+            raise DatasetClosed(closed_message(self.name, self.closed))
+        return Release(self, to, level, look(self.frozen, level, finish))
 
     def _check_spelling(self, recipients: Sequence[str]) -> None:
         """Raise VaultError for names that cannot be, or that differ from others only in case."""
@@ -224,7 +273,7 @@ class Dataset:
     def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
         """Make the raw copy of every released level again, least noise first, for the owner alone.
 
-        They are Arrow files in a folder that nobody else can read; the ledger stays as it is.
+        They are Arrow files in a folder that nobody else can read; no release is recorded.
         """
         releases = [Release(self, "the owner", level, Finish()) for level in self.levels]
         paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
@@ -313,6 +362,19 @@ class Release:
         """
         _write([self], [path], recorded=False, progress=progress)
 
+    def made(self, format_: str) -> dict[str, Any]:
+        """Return all that makes the copy's bytes, apart from its dataset: a line of the ledger."""
+        return {
+            "level": self.level.thousandths,
+            "round": sorted(self.finish.round),
+            "clip": {name: list(ends) for name, ends in self.finish.clip.items()},
+            "types": dict(self.finish.types),
+            "names": dict(self.finish.names),
+            "format": format_,
+            "edition": 1,
+            "mark": None,
+        }
+
     def hold(self, format_: str) -> None:
         """Record that the recipient is about to hold the copy in this format."""
         _hold([self], [format_])
@@ -322,6 +384,7 @@ class Release:
         with discreet():
             recipe, collected = _recipe([self]), _Collected()
             make_copies(self.dataset.source, recipe, [collected])
+            self.dataset.remember_source()
             _hold([self], [FRAME])
         copy = pa.concat_tables(collected.groups)
         return copy.cast(plain_schema(copy.schema))
@@ -384,6 +447,7 @@ def _write(
             files.append(CopyFile(path, recipe.schema(wanted), recipe.metadata(wanted)))
             hidden.callback(files[-1].discard)
         make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
+        releases[0].dataset.remember_source()
         for file in files:
             file.finish()
         if recorded:
@@ -416,20 +480,7 @@ def _recipe(releases: Sequence[Release]) -> Recipe:
 def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
     """Write down who is about to hold what, with all that makes its bytes."""
     dataset = releases[0].dataset
-    lines = [
-        (
-            release.recipient,
-            {
-                "level": release.level.thousandths,
-                "round": sorted(release.finish.round),
-                "clip": {name: list(ends) for name, ends in release.finish.clip.items()},
-                "format": format_,
-                "edition": 1,
-                "mark": None,
-            },
-        )
-        for release, format_ in zip(releases, formats, strict=True)
-    ]
+    lines = [(each.recipient, each.made(f)) for each, f in zip(releases, formats, strict=True)]
     dataset._ledger.hold(dataset.id, lines)
 
 

@@ -69,7 +69,7 @@ class Outlook:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Behind:
     """What only the table itself shows, at some noises.
 
     `bayes[column]` is the share that the posterior mean from that column of a copy leaves.
@@ -79,7 +79,7 @@ class Seen:
     bayes: Mapping[str, Floats]
 
 
-def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Seen:
+def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Behind:
     """Read a registered table for what copies at each noise do not hide."""
     names = frozen.schema.perturbed
     sample = Thinned(len(names), most=SAMPLE)
@@ -97,7 +97,7 @@ def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Seen:
         covariance=frozen.covariance,
         noise=noise,
     )
-    return Seen(
+    return Behind(
         exposed, {n: left_by_posterior(sample.column(i), noise) for i, n in enumerate(names)}
     )
 
@@ -118,7 +118,7 @@ def outlooks(frozen: Frozen, source: Source | None = None) -> list[Outlook]:
 
 
 def _outlook(
-    frozen: Frozen, privacy: float, level: Level, seen: Seen | None, place: int
+    frozen: Frozen, privacy: float, level: Level, seen: Behind | None, place: int
 ) -> Outlook:
     names, hidden = frozen.schema.perturbed, frozen.hidden.at(level)
     deviation = dict(zip(names, np.sqrt(np.diag(frozen.covariance)), strict=True))

@@ -161,7 +161,7 @@ def test_others_see_what_the_files_of_the_copies_tell(
     places = []
     for recipient, privacy in zip(RECIPIENTS[:2], (0.2, 0.5), strict=True):
         place = tmp_path / f"{privacy}.parquet"
-        places.append(dataset.release(to=recipient, privacy=privacy).write(place))
+        places.append(dataset.release(to=recipient, privacy=privacy, raw=True).write(place))
     found = look([Copy.open(place) for place in places], shown_of(dataset))
     assert render_external("people", found) == pages[1]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats
-from cornerwave.audit._stated import Stated
+from cornerwave.audit._stated import Stated, by_source_names
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table import (
     SHUFFLE,
@@ -166,8 +166,11 @@ class Aligned:
 
 
 def _opened_like(truth: Source, copy: Any) -> Source:
-    """Open a copy; text in the source is text in a CSV copy too, even if it is all digits."""
-    opened = open_source(copy)
+    """Open a copy, by the source's names.
+
+    Text in the source is text in a CSV copy too, even if it is all digits.
+    """
+    opened = by_source_names(open_source(copy), truth.schema.names)
     texts = {
         own.name: pa.string()
         for own in opened.schema
@@ -175,7 +178,9 @@ def _opened_like(truth: Source, copy: Any) -> Source:
     }
     if opened.path is None or all(opened.schema.field(name).type == t for name, t in texts.items()):
         return opened
-    return open_source(copy, {own.name: texts.get(own.name, own.type) for own in opened.schema})
+    fields = zip(open_source(copy).schema.names, opened.schema, strict=True)
+    types = {name: texts.get(own.name, own.type) for name, own in fields}
+    return by_source_names(open_source(copy, types), truth.schema.names)
 
 
 def _check_shuffled(

@@ -2,13 +2,20 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cornerwave.cli._options import SourceOption, VaultOption, by_column, open_vault, pair
+from cornerwave.cli._options import (
+    ClipOption,
+    RoundOption,
+    SourceOption,
+    VaultOption,
+    bounds_of,
+    open_vault,
+)
 from cornerwave.cli._screen import progress, say
-from cornerwave.errors import ColumnError, LevelError, OutputError
+from cornerwave.errors import LevelError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,16 +51,12 @@ def release(
             metavar="FILE.toml", help="Read recipients, levels and output files from a file."
         ),
     ] = None,
-    round_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--round", metavar="COLUMN", help="Round a column to its source type (repeatable)."
-        ),
-    ] = None,
-    clip: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=LO:HI", help="Clip a column to bounds (repeatable)."),
-    ] = None,
+    round_: RoundOption = None,
+    clip: ClipOption = None,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Neither round nor clip, whatever was said at registration."),
+    ] = False,
     source: SourceOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     another: Annotated[
@@ -69,12 +72,11 @@ def release(
     from cornerwave.dataset import write_all
     from cornerwave.table import Finish
 
-    bounds = by_column((bounds_of(text) for text in clip or ()), "--clip")
-    finish = Finish(frozenset(round_ or ()), bounds)
+    finish = Finish(frozenset(round_ or ()), bounds_of(clip))
     requests = _requests(name, to, privacy, noise, out, levels)
     dataset = open_vault(vault).dataset(name, source=source)
     releases = dataset.release_many(
-        [(recipient, level) for recipient, level, _ in requests], finish=finish
+        [(recipient, level) for recipient, level, _ in requests], finish=finish, raw=raw
     )
     if not another:
         _confirm_second_levels(dataset, releases)
@@ -206,24 +208,3 @@ def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
     if strange := [r for r in to if Path(r).name != r or r.startswith(".")]:
         raise OutputError(f"{strange[0]!r} cannot be part of a file name; name a file with --out")
     return [folder / f"{name}-{recipient}.parquet" for recipient in to]
-
-
-def bounds_of(text: str) -> tuple[str, tuple[Any, Any]]:
-    example = "--clip COLUMN=LO:HI, where each bound is a number, a date (2020-01-31) or empty"
-    name, value = pair(text, example)
-    low, separator, high = value.partition(":")
-    try:
-        if not separator:
-            raise ValueError
-        return name, (_bound(low), _bound(high))
-    except ValueError:
-        raise ColumnError(f"{text!r} is invalid; write {example}") from None
-
-
-def _bound(written: str) -> Any:
-    from datetime import date
-
-    try:
-        return float(written) if written else None
-    except ValueError:
-        return date.fromisoformat(written)

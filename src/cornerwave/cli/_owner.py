@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cornerwave.cli._options import (
+    ClipOption,
     Columns,
+    RoundOption,
     VaultOption,
     advice_for,
+    bounds_of,
     by_column,
     columns,
     one,
     open_vault,
     pair,
 )
-from cornerwave.cli._screen import progress, say
-from cornerwave.errors import OutputError, spelled
+from cornerwave.cli._screen import progress, say, write_new
+from cornerwave.errors import spelled
 
 if TYPE_CHECKING:
     from cornerwave.dataset import Dataset
@@ -98,12 +101,21 @@ def register(
         bool,
         typer.Option("--keep-order", help="Keep the order of the rows even if it tells a column."),
     ] = False,
+    round_: RoundOption = None,
+    clip: ClipOption = None,
+    as_: Annotated[
+        list[str] | None,
+        typer.Option("--as", metavar="COLUMN=NAME", help="Name a column in copies (repeatable)."),
+    ] = None,
     schema: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.toml", help="Read all choices from a file; `inspect` drafts one."
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Do everything but record the dataset.")
+    ] = False,
     vault: VaultOption = None,
 ) -> None:
     """Register a table before its first release."""
@@ -123,11 +135,16 @@ def register(
         ),
         min_count=min_count,
         order=order_of(shuffle=shuffle, keep_order=keep_order),
+        round=dict.fromkeys(round_ or (), True),
+        clip=bounds_of(clip),
+        released_as=by_column((pair(text, "--as COLUMN=NAME") for text in as_ or ()), "--as"),
     )
     opened = open_vault(vault)
     with advice_for(schema), progress("Reading") as advance:
-        dataset = opened.register_as(name, source, choices, schema=schema, progress=advance)
-    for line in _registered(dataset):
+        dataset = opened.register_as(
+            name, source, choices, schema=schema, dry_run=dry_run, progress=advance
+        )
+    for line in _registered(dataset, "Would register" if dry_run else "Registered"):
         say(line)
     for line in explained(dataset.frozen):
         say(f"  {line}")
@@ -139,9 +156,11 @@ _ORDERS = {
 }
 
 
-def _registered(dataset: "Dataset") -> Iterator[str]:
+def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
+    from cornerwave.table import said_in
+
     frozen = dataset.frozen
-    yield f"Registered {dataset.name}: {frozen.rows:,} rows"
+    yield f"{done} {dataset.name}: {frozen.rows:,} rows"
     for what, groups in (
         ("perturbed", [(name,) for name in frozen.schema.perturbed]),
         ("refreshed", frozen.schema.categories),
@@ -151,6 +170,12 @@ def _registered(dataset: "Dataset") -> Iterator[str]:
     ):
         if groups:
             yield f"  {what}: {', '.join('+'.join(map(spelled, group)) for group in groups)}"
+    looks = said_in(frozen.schema)
+    for what, columns_ in (("always rounded", looks.round), ("clipped", looks.clip)):
+        if columns_:
+            yield f"  {what} in copies: {', '.join(map(spelled, sorted(columns_)))}"
+    for column, called in looks.names.items():
+        yield f"  called {spelled(called)} in copies: {spelled(column)}"
     if frozen.schema.order is not None:
         yield f"  {_ORDERS[frozen.schema.order]}"
     for each in frozen.categories:
@@ -175,11 +200,5 @@ def inspect(
     if out is None:
         typer.echo(text, nl=False)
         return
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise OutputError(f"{out} exists; choose another name") from None
-    except OSError as error:
-        raise OutputError(f"{out} cannot be written: {error.strerror}") from None
+    write_new(out, text)
     say(f"Wrote {out}; edit it, then: cornerwave register NAME {source} --schema {out}")

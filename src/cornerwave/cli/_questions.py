@@ -61,6 +61,7 @@ def ledger(
         say("The vault is empty. Register a table: cornerwave register NAME SOURCE")
     for dataset in datasets:
         title = f"{dataset.name}: {dataset.frozen.rows:,} rows, registered {dataset.registered_at}"
+        title += f", closed {dataset.closed}" if dataset.closed else ""
         rows = [
             (
                 held.recipient,
@@ -132,6 +133,7 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
         "name": dataset.name,
         "id": dataset.id,
         "registered_at": dataset.registered_at,
+        "closed_at": dataset.closed or None,
         "rows": dataset.frozen.rows,
         "columns": {column.name: column.role for column in dataset.frozen.schema.columns},
         "levels": [level.noise for level in dataset.levels],
@@ -142,6 +144,8 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
                 "privacy": dataset.privacy_of(held.level),
                 "round": sorted(held.finish.round),
                 "clip": dict(held.finish.clip),
+                "types": dict(held.finish.types),
+                "names": dict(held.finish.names),
                 "format": held.format,
                 "since": held.since,
             }

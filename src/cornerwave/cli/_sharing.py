@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cornerwave.cli._copies import bounds_of
-from cornerwave.cli._options import JsonOption, VaultOption, by_column, open_vault
+from cornerwave.cli._options import JsonOption, VaultOption, bounds_of, open_vault
 from cornerwave.cli._screen import print_json, print_table, progress, say
 from cornerwave.errors import ExtraMissing, OutputError, VaultError
 
@@ -145,7 +144,7 @@ def grant(
         noise=noise,
         until=until,
         round=round_ or (),
-        clip=by_column((bounds_of(text) for text in clip or ()), "--clip"),
+        clip=bounds_of(clip),
     )
     hides = sharing.vault.dataset(name).privacy_of(made.level)
     ends = f", until {made.until}" if made.until else ""

@@ -20,7 +20,7 @@ from cornerwave.dataset import Dataset
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.levels import Level
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
-from cornerwave.outlook import Seen, see
+from cornerwave.outlook import Behind, see
 from cornerwave.pages._answers import Answers, Questions, as_kept, ask
 from cornerwave.pages._tallies import Axis, Tally, axes_of, frequent, tally
 from cornerwave.table import Progress, plain_type
@@ -76,7 +76,7 @@ class Original:
     coalitions: tuple[Coalition, ...]
     tally: Tally
     answers: Answers
-    seen: Seen
+    seen: Behind
     columns: tuple[str, ...]
 
 
