@@ -11,20 +11,25 @@ from zlib import crc32
 import numpy as np
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.audit._completion import Completion
 
 KEPT_CELLS = 1 << 21
 FEWEST_ROWS, MOST_ROWS = 1 << 12, 1 << 15
 """As many rows are kept as these cells hold, within these bounds."""
+
+KEPT_SEED = 1 << 32
+"""Rows kept are completed apart from the blocks of all rows, which count from 0."""
 
 Scaled = Callable[[list[Floats]], list[Floats]]
 
 
 @dataclass(frozen=True)
 class KeptRows:
-    """The complete ones of the kept rows, in random order; `places` are their numbers.
+    """The kept rows that are or could be completed, in random order; `places` are their numbers.
 
-    `raw` (1 + M, N, n) is as the files have them, source first; `scaled` on the scales that
-    they are compared on. Ties are broken at random by sorting stably: the order is random.
+    `raw` (1 + M, N, n) is as the files have them, source first, NaN for missing; `scaled` on the
+    scales that they are compared on, completed. Ties are broken at random by sorting stably: the
+    order is random.
     """
 
     raw: Floats
@@ -36,6 +41,11 @@ class KeptRows:
     def source(self) -> Floats:
         """The source on its scales, (N, n)."""
         return np.asarray(self.scaled[0])
+
+    @property
+    def truth(self) -> Floats:
+        """The source on its scales as the file has it, (N, n), NaN for missing."""
+        return np.where(np.isnan(self.raw[0]), np.nan, self.source)
 
     @property
     def count(self) -> int:
@@ -68,10 +78,14 @@ class RowKeeper:
         """Return all columns of the kept rows, (1 + M, N, n), on their scales."""
         return np.stack(scaled(list(np.concatenate(self._parts, axis=2))))
 
-    def rows(self, used: Sequence[int], scaled: Scaled) -> KeptRows:
-        """Return the kept rows that are complete in the used columns."""
+    def rows(
+        self, used: Sequence[int], scaled: Scaled, completion: Completion | None = None
+    ) -> KeptRows:
+        """Return the kept rows that have all of the used columns, or were given them."""
         raw = np.concatenate(self._parts, axis=2)
-        on_scale = np.stack(scaled(list(raw)))[:, list(used)]
+        blocks = scaled(list(raw))
+        whole = completion.complete(blocks, KEPT_SEED) if completion else blocks
+        on_scale = np.stack(whole)[:, list(used)]
         complete = np.flatnonzero(np.isfinite(on_scale).all(axis=(0, 1)))
         # Chance that depends on the values alone: the same audit twice says the same.
         seed = crc32(on_scale[:, :, complete].tobytes())

@@ -52,6 +52,7 @@ def audit(
     if as_json:
         print_json(to_json(found))
     else:
+        tell(verdict(found))
         for section in sections(found):
             print_table(*section)
         for line in [*findings(found), verdict(found)]:
