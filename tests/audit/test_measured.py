@@ -233,7 +233,16 @@ def test_power_two_percent_off_the_corner_wave_in_100_000_rows(seed: int) -> Non
 SCALES = {
     "log1p": ({"transform": {"wage": "log1p"}}, {}, ["log(1+x): wage"]),
     "rank": ({"transform": {"wage": "rank"}}, {}, ["UNTESTED wage", "scale of its ranks"]),
-    "clipped": ({}, {"clip": {"wage": (0.0, None)}}, ["UNTESTED wage", "was clipped"]),
+    "clipped": (
+        {},
+        {"clip": {"wage": (0.0, None)}},
+        ["clipped, so each is judged by itself: wage"],
+    ),
+    "clipped, rounded, log1p": (
+        {"transform": {"wage": "log1p"}},
+        {"clip": {"wage": (0.0, 30_000.0)}, "round": ["wage"]},
+        ["clipped, so each is judged by itself: wage"],
+    ),
     "log1p, rounded": (
         {"transform": {"wage": "log1p"}},
         {"round": ["wage"]},

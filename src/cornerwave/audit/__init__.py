@@ -20,6 +20,7 @@
     categories:  _shown                    what one pass keeps
                  _category_checks, _value_tables   refreshes, replacements, path
                  _guesses                  what stays hidden, alone and together
+                 _clipped                  columns that were clipped, each by itself
     both:        _kinds                    do noise and draws have nothing in common?
                  _whole                    does everything in a copy hide what it states?
 

@@ -27,6 +27,7 @@ from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._arithmetic import refuse_overflow
 from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
 from cornerwave.audit._chance import ALPHA, Check, names_by_chance, run_all
+from cornerwave.audit._clipped import CLIPPED_FAMILIES, ClippedEvidence
 from cornerwave.audit._completion import Completion
 from cornerwave.audit._evidence import NumberEvidence
 from cornerwave.audit._exposure import Exposed, count_exposed
@@ -50,7 +51,11 @@ LEAST_ROWS = 100
 
 NUMBER_CHECKS = names_by_chance(NUMBER_FAMILIES)
 CATEGORY_CHECKS = names_by_chance(CATEGORY_FAMILIES)
-MIXED_CHECKS = (*names_by_chance(MIXED_FAMILIES), *names_by_chance(WHOLE_FAMILIES))
+MIXED_CHECKS = (
+    *names_by_chance(MIXED_FAMILIES),
+    *names_by_chance(CLIPPED_FAMILIES),
+    *names_by_chance(WHOLE_FAMILIES),
+)
 """The names of the checks that chance could fail, in their order."""
 
 SHARE = ALPHA / len((*NUMBER_CHECKS, "gain", "nonlinear", *CATEGORY_CHECKS, *MIXED_CHECKS))
@@ -139,6 +144,7 @@ class Audit:
     stated: tuple[float | None, ...]
     sorted_copies: tuple[str, ...]
     logarithmic: tuple[str, ...]
+    clipped: tuple[str, ...]
     left_out: Mapping[str, str]
     untested: Mapping[str, str]
     rows: int
@@ -198,10 +204,14 @@ def audit(
     mixed: tuple[Check, ...] = ()
     if measured and collected:
         mixed = run_all(MIXED_FAMILIES, MixedEvidence(measured, collected[1]), SHARE)
+    apart = ClippedEvidence.of(aligned)
+    if apart is not None:
+        mixed += run_all(CLIPPED_FAMILIES, apart, SHARE)
     if numbers is None and categories is not None and not categories.kept:
         names = ", ".join(categories.boundless)
         raise SourceError(f"nothing to compare: {names} have too many values for a category")
     rows = numbers.found.rows if numbers else categories.rows if categories else 0
+    rows = apart.keeper.seen if apart else rows
     if rows < LEAST_ROWS:
         raise _too_few(rows)
     whole = _whole_evidence(aligned, seen, collected)
@@ -214,6 +224,7 @@ def audit(
         stated=aligned.stated.noise,
         sorted_copies=aligned.sorted_copies,
         logarithmic=aligned.logarithmic,
+        clipped=aligned.clipped,
         left_out={**aligned.left_out, **unjudged},
         untested=missed,
         rows=rows,
@@ -235,7 +246,9 @@ def audit(
 
 
 def _whole_evidence(
-    aligned: Aligned, seen: "_Pass | None", collected: tuple[Collected, CategoryEvidence] | None
+    aligned: Aligned,
+    seen: "_Pass | None",
+    collected: tuple[Collected, CategoryEvidence] | None,
 ) -> WholeEvidence:
     """Return everything that the files show in the rows that both kinds kept."""
     owed = [name for name in aligned.columns if "perturbed" in aligned.stated.told(name, "role")]
@@ -275,7 +288,7 @@ def measure_numbers(
     kinds = _kinds(found)
     used = [n for n, kind in enumerate(kinds) if kind == "perturbed"]
     used = used or [n for n, kind in enumerate(kinds) if kind == "bare" and _owed(aligned, n)]
-    if not used and not aligned.categories:
+    if not used and not aligned.categories and not aligned.clipped:
         raise SourceError(f"all numbers that {aligned.source.name} shares are constant")
     if not used:
         why = {"constant": "is constant", "bare": "is the same in every copy and the source"}

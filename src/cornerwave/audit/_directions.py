@@ -147,8 +147,13 @@ def _within(noise: Floats, step: float, size: float, random: Any) -> Floats:
     """Return noise in its deviations; if it is rounded, drawn from where it must have been."""
     if step == 0:
         return np.asarray(noise / size)
-    low, high = (_phi((noise + side * step / 2) / size) for side in (-1, 1))
-    share = low + random.random(len(noise)) * (high - low)
+    return from_within((noise - step / 2) / size, (noise + step / 2) / size, random)
+
+
+def from_within(low: Floats, high: Floats, random: Any) -> Floats:
+    """Return normals from the intervals that each of them is known to lie in."""
+    least, most = _phi(low), _phi(high)
+    share = least + random.random(len(low)) * (most - least)
     return _normal(np.clip(share, 1e-300, 1 - 1e-16))
 
 

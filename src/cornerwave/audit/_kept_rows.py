@@ -60,29 +60,34 @@ class RowKeeper:
         room = KEPT_CELLS // max(columns * tables, 1)
         self._room = int(np.clip(room, FEWEST_ROWS, MOST_ROWS))
         self._parts: list[Floats] = []
-        self._seen = self._kept = 0
+        self.seen = self._kept = 0
         self.every = 1
 
     def add(self, block: Sequence[Floats]) -> None:
         """Take the same rows of the source and of each copy, (N, rows) each."""
-        start = -self._seen % self.every
+        start = -self.seen % self.every
         part = np.stack([table[:, start :: self.every] for table in block])
         self._parts.append(part)
-        self._seen += block[0].shape[1]
+        self.seen += block[0].shape[1]
         self._kept += part.shape[2]
         while self._kept > self._room:
             self._parts = [np.concatenate(self._parts, axis=2)[:, :, ::2].copy()]
             self._kept, self.every = self._parts[0].shape[2], 2 * self.every
 
+    @property
+    def raw(self) -> Floats:
+        """All columns of the kept rows, (1 + M, N, n), as the files have them."""
+        return np.concatenate(self._parts, axis=2)
+
     def everything(self, scaled: Scaled) -> Floats:
         """Return all columns of the kept rows, (1 + M, N, n), on their scales."""
-        return np.stack(scaled(list(np.concatenate(self._parts, axis=2))))
+        return np.stack(scaled(list(self.raw)))
 
     def rows(
         self, used: Sequence[int], scaled: Scaled, completion: Completion | None = None
     ) -> KeptRows:
         """Return the kept rows that have all of the used columns, or were given them."""
-        raw = np.concatenate(self._parts, axis=2)
+        raw = self.raw
         blocks = scaled(list(raw))
         whole = completion.complete(blocks, KEPT_SEED) if completion else blocks
         on_scale = np.stack(whole)[:, list(used)]

@@ -185,6 +185,8 @@ class WholeEvidence:
         return tuple(self._left(i) for i in range(len(self.stated.copies)))
 
     def _left(self, i: int) -> Mapping[str, "_Loss"]:
+        if not self.targets:
+            return {}
         shown = self.shown(i)
         if self.rows < ROWS_PER_COORDINATE * len(shown):
             return self._left_by_some(i)
