@@ -37,9 +37,13 @@ def _as_it_is(aligned: Aligned, name: str) -> bool:
 def _unmeasured(
     aligned: Aligned, numbers: "NumberAudit | None", whole: Sequence[Sequence["Left"]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the copies that state a privacy which neither all of it nor its numbers could test."""
-    checks = numbers.checks if numbers else ()
-    promised = {i for check in checks if check.name == "promise" for i in check.copies}
+    """Yield the copies that state a privacy which neither all of it nor its numbers could test.
+
+    Categories alone are tested by their retention.
+    """
+    if numbers is None:
+        return
+    promised = {i for check in numbers.checks if check.name == "promise" for i in check.copies}
     for i, (name, stated) in enumerate(zip(aligned.names, aligned.stated.whole, strict=True)):
         if stated is not None and not whole[i] and i not in promised:
             yield name, f"{name}: too few rows to measure what it hides"
