@@ -47,7 +47,8 @@ class Aligned:
 
     `names` are the shortest distinct ends of the copies' paths, `stated` is their metadata,
     `sorted_copies` names those whose rows were reordered. `logarithmic` columns are compared
-    on the scale log(1+x); `left_out` says why a column cannot be compared.
+    on the scale log(1+x); `clipped` ones are numbers that were clipped, which are judged apart;
+    `left_out` says why a column cannot be compared.
     """
 
     source: Source
@@ -56,6 +57,7 @@ class Aligned:
     columns: tuple[str, ...]
     categories: tuple[tuple[str, ...], ...]
     stated: Stated
+    clipped: tuple[str, ...] = ()
     sorted_copies: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,21 +83,27 @@ class Aligned:
             for name in shared
             if name not in refreshed and all(_has_number(t, name) for t in (truth, *opened))
         ]
-        left_out = {name: why for name in numbers if (why := stated.not_comparable(name))}
+        clipped = [name for name in numbers if stated.clipped(name)]
+        left_out = {
+            name: why
+            for name in numbers
+            if name not in clipped and (why := stated.not_comparable(name))
+        }
         left_out |= {
             name: f"{name} is not a number, or not a category, in every file"
             for name in shared
             if name not in {*numbers, *refreshed}
         }
-        columns = tuple(name for name in numbers if name not in left_out)
-        if not columns and not categories:
+        columns = tuple(name for name in numbers if name not in {*left_out, *clipped})
+        if not columns and not categories and not clipped:
             raise ColumnError(_nothing_to_compare([truth, *opened], left_out))
         left_out |= {name: f"{name} is not in every file" for name in _unshared(truth, opened)}
         changed: list[str] = []
         if key is not None:
             for i, copy in enumerate(opened):
                 if not _same_order(truth, copy, key):
-                    opened[i] = _sorted_like(truth, copy, [*columns, *refreshed], key)
+                    wanted = [*columns, *clipped, *refreshed]
+                    opened[i] = _sorted_like(truth, copy, wanted, key)
                     changed.append(names[i])
         return cls(
             source=truth,
@@ -104,6 +112,7 @@ class Aligned:
             columns=columns,
             categories=tuple(categories),
             stated=stated,
+            clipped=tuple(clipped),
             sorted_copies=tuple(changed),
             left_out=left_out,
         )

@@ -100,6 +100,11 @@ class Stated:
         steps = [s for s in self.told(name, "rounded") if isinstance(s, int | float) and s > 0]
         return math.log(min(steps) / 4) if steps else -53 * math.log(2)
 
+    def clipped(self, name: str) -> bool:
+        """Whether a column was clipped in some copy, and every copy states what its noise was."""
+        known = "rank" not in self.told(name, "transform") and None not in self.noise
+        return known and any(self.told(name, "clipped"))
+
     def not_comparable(self, name: str) -> str | None:
         """Return why copy minus source is not the noise of a column, if it is not."""
         if "rank" in self.told(name, "transform"):

@@ -34,6 +34,7 @@ from cornerwave.miner._metadata import (
     table_of,
     warn_of_bias,
 )
+from cornerwave.miner._pairs import Pairs
 from cornerwave.miner._regression import Regression
 from cornerwave.moments import Moments
 from cornerwave.table import Source
@@ -213,12 +214,9 @@ class Copy:
 
     def _second(
         self, names: Sequence[str] | None, of: Of
-    ) -> tuple[Moments, _covariance.Fourth | None, list[CopyColumn]]:
-        """Return the moments of numeric columns; fourth moments only for a population."""
+    ) -> tuple[Moments, Pairs, list[CopyColumn], Of]:
+        """Return the moments of numeric columns, and those of each pair of them."""
         check_of(of)
         chosen = self._numbers(names)
         moments = self._moments(chosen)
-        if of == "table":
-            return moments, None, chosen
-        blocks = number_blocks(self.source, chosen)
-        return moments, _covariance.Fourth.of(blocks, moments), chosen
+        return moments, Pairs.of(number_blocks(self.source, chosen), moments), chosen, of

@@ -28,6 +28,7 @@ def audit_page(audit: Audit) -> str:
     parts = [
         _headline(audit),
         _faults(audit),
+        _untested(audit),
         _hidden(audit),
         kit.section("Copies", kit.table(header, numbered)),
         _checks(audit),
@@ -51,7 +52,8 @@ def _headline(audit: Audit) -> str:
     if categories:
         facts.append(kit.count(categories, "category", "categories"))
     title = f"Audit of {audit.source}"
-    return kit.headline(title, verdict(audit), ", ".join(facts), "good" if audit.clean else "bad")
+    kind = "bad" if not audit.sound else "good" if audit.clean else "plain"
+    return kit.headline(title, verdict(audit), ", ".join(facts), kind)
 
 
 def _faults(audit: Audit) -> str:
@@ -63,6 +65,12 @@ def _faults(audit: Audit) -> str:
     ]
     names = {check.name for check in audit.faults}
     return kit.section("Faults", kit.table(("copies", "check", "finding"), rows, faults=names))
+
+
+def _untested(audit: Audit) -> str:
+    if not audit.untested:
+        return ""
+    return kit.section("Untested", kit.bullets(list(audit.untested.values())))
 
 
 def _hidden(audit: Audit) -> str:
@@ -193,6 +201,14 @@ def _explained(title: str) -> str:
             "brackets, the share that the copy states; after <, a statement that does not hold, "
             "beyond the margin of chance. A copy that states nothing is measured, not tested. "
             "Columns that were left out are neither estimated nor used."
+        )
+    if title.startswith("Hidden from a recipient"):
+        return kit.hint(
+            "Share of each number’s variance that the posterior mean leaves, from that column of "
+            "one copy, to a recipient who knows how its values are distributed. Privacy is promised"
+            " against the best linear estimate, so a smaller figure here is a warning and not a "
+            "fault: a column with many equal values, such as zeros, is recognised through noise. "
+            "The scale of ranks, or a higher privacy, hides more of it."
         )
     if not title.startswith("Records"):
         return ""
