@@ -52,7 +52,7 @@ def _hidden(found: Sequence[Outlook]) -> str:
         f"at privacy {middle.privacy:g}, from a recipient who knows how the values are distributed"
     )
     marks = kit.legend([("dot", "from the best linear estimate"), ("ring", ring)])
-    return kit.section("What stays hidden", explained, marks, kit.scrolling(chart))
+    return kit.section("What stays hidden", explained, marks, chart)
 
 
 def _cost(found: Sequence[Outlook]) -> str:
@@ -78,7 +78,7 @@ def _cost(found: Sequence[Outlook]) -> str:
         for each in found
     ]
     table = kit.table(header, rows)
-    return kit.section("What it costs a recipient", explained, kit.scrolling(chart), table)
+    return kit.section("What it costs a recipient", explained, chart, table)
 
 
 def _units(found: Sequence[Outlook]) -> str:
