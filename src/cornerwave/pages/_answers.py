@@ -22,8 +22,6 @@ from cornerwave.table import Source
 MOST_PAIRS = 15
 MOST_DIGITS = 9
 NONE = "–"
-WITHIN = " ±\N{NO-BREAK SPACE}"
-"""Between a value and its error; a line breaks before it, not after."""
 MEANS, DEVIATIONS, CORRELATIONS = "Means", "Standard deviations", "Correlations"
 FREQUENCIES = "Category frequencies"
 
@@ -212,9 +210,9 @@ class Writing:
         """Write an estimate with its standard error.
 
         >>> Writing("days since 1970-01-01").estimate(Estimate(18644.3, 4.41))
-        '2021-01-17 ±\\xa04.4 days'
+        '2021-01-17 ± 4.4 days'
         >>> Writing("seconds", is_span=True).estimate(Estimate(80446.0, 700.0))
-        '22.35 ±\\xa00.19 hours'
+        '22.35 ± 0.19 hours'
         """
         if self.unit is None or found is None or not math.isfinite(found.value):
             return figure(found)
@@ -224,7 +222,7 @@ class Writing:
             name, size = times.span_of(seconds)
             return f"{figure(Estimate(seconds / size, error / size))} {name}"
         name, size = times.span_of(error)
-        return f"{times.moment(seconds, within=error)}{WITHIN}{error / size:.2g} {name}"
+        return f"{times.moment(seconds, within=error)} ± {error / size:.2g} {name}"
 
     def exact(self, found: Estimate | None, beside: float) -> str:
         """Write an exact value, more precisely than an estimate of this error beside it."""
@@ -243,7 +241,7 @@ def figure(found: Estimate | None) -> str:
     """Write an estimate to the second digit of its standard error.
 
     >>> figure(Estimate(10.1234, 0.0321)), figure(Estimate(10.12345678, 0.0)), figure(None)
-    ('10.123 ±\\xa00.032', '10.123', '–')
+    ('10.123 ± 0.032', '10.123', '–')
     """
     if found is None or not math.isfinite(found.value):
         return NONE
@@ -251,9 +249,9 @@ def figure(found: Estimate | None) -> str:
         return f"{found.value:,.5g}" if abs(found.value) < 1e6 else f"{found.value:.4e}"
     digits = _digits(found.standard_error)
     if digits > MOST_DIGITS or abs(found.value) > 1e12:
-        return f"{found.value:.4e}{WITHIN}{found.standard_error:.1e}"
+        return f"{found.value:.4e} ± {found.standard_error:.1e}"
     value, error = f"{found.value:,.{digits}f}", f"{found.standard_error:,.{digits}f}"
-    return f"{value}{WITHIN}{error}"
+    return f"{value} ± {error}"
 
 
 def exact(found: Estimate | None, beside: float) -> str:

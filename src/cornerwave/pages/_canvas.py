@@ -53,7 +53,8 @@ class Canvas:
     def svg(self) -> str:
         """Return the drawing as part of a page."""
         size = f'height="{_number(self._height)}"' if self._width is None else self._view_box
-        return f'<svg {size} role="img" aria-label="{escape(self._label)}">{"".join(self._parts)}</svg>'
+        label, body = escape(self._label), "".join(self._parts)
+        return f'<svg {size} role="img" aria-label="{label}">{body}</svg>'
 
     def file(self, style: str) -> str:
         """Return the drawing as a file of its own with its own style sheet."""

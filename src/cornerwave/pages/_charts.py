@@ -44,11 +44,10 @@ class ShareRow:
 
 def share_chart(rows: Sequence[ShareRow], label: str) -> str:
     """Draw what stays hidden in each row: 0 is fully known, 1 fully hidden."""
-    axis = Canvas(18, "")
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        word = {0.0: "0: fully known", 1.0: "1: fully hidden"}.get(share, f"{share:g}")
-        kind = {0.0: "small", 1.0: "small end"}.get(share, "small middle")
-        axis.text(100 * share, 13, word, kind)
+    axis = Canvas(18, "0 is fully known, 1 is fully hidden")
+    axis.text(0, 13, "0: fully known", "small")
+    axis.text(50, 13, "0.5", "small middle")
+    axis.text(100, 13, "1: fully hidden", "small end")
     lines = [_line("", axis.svg(), "", "")]
     lines += [
         _line(row.name, _strip(row), row.words, "bad" if row.kind == "bad" else "") for row in rows
@@ -138,8 +137,8 @@ def _histogram(
         canvas.curve(_steps(original.shares / top), "outline")
     canvas.line(0, TALL + 1, 100, TALL + 1, "base")
     unseen = 1 - float(panel.shares.sum())
-    note = f"{unseen:.0%} not shown" if unseen >= UNSEEN else ""
-    words = "".join(f"<span>{escape(word)}</span>" for word in (ends[0], note, ends[1]))
+    note = f'<span class="note">{unseen:.0%} not shown</span>' if unseen >= UNSEEN else ""
+    words = "".join(f"<span>{escape(end)}</span>" for end in ends) + note
     return (
         f"<figure><figcaption>{escape(panel.title)}</figcaption>{canvas.svg()}"
         f'<div class="ends">{words}</div></figure>'

@@ -174,7 +174,8 @@ def cell(text: str, label: str, number: bool = False, faults: Collection[str] = 
     if text in faults:
         kinds.append("bad")
     opening = f'<td class="{" ".join(kinds)}"' if kinds else "<td"
-    inner = text if isinstance(text, Html) else escape(text)
+    # a line may end before ±, not after it
+    inner = text if isinstance(text, Html) else escape(text).replace("± ", "±\N{NO-BREAK SPACE}")
     return f'{opening} data-label="{escape(label)}">{inner}</td>'
 
 
