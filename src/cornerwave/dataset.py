@@ -16,6 +16,7 @@ import narwhals as nw
 import pyarrow as pa
 
 from cornerwave.coalition import Coalition, Law
+from cornerwave.dictionary import described
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import (
     LevelError,
@@ -58,6 +59,7 @@ class Held:
     level: Level
     finish: Finish
     format: str
+    dictionary: bool
     since: str
 
     @classmethod
@@ -70,6 +72,7 @@ class Held:
             level=Level(LATTICE[made["level"] - 1]),
             finish=Finish(frozenset(made["round"]), clip),
             format=made["format"],
+            dictionary=made["dictionary"],
             since=holding.since,
         )
 
@@ -119,6 +122,10 @@ class Dataset:
             self._source = reopen(self._entry.source, self._entry)
         return self._source
 
+    def is_from(self, path: Path) -> bool:
+        """Whether the table was registered from this file."""
+        return path.resolve() in self._source_places()
+
     def _source_places(self) -> list[Path]:
         """Return where the table lies, and where it lay at registration."""
         known = (self._entry.source, self._source and self._source.path)
@@ -132,6 +139,7 @@ class Dataset:
         noise: float | None = None,
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
+        dictionary: bool = False,
     ) -> "Release":
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
@@ -140,14 +148,17 @@ class Dataset:
         lattice becomes the noisier one.
 
         After the noise, columns in `round` get the source's type back, and those in `clip` are
-        kept between two bounds.
+        kept between two bounds. A copy with a `dictionary` says in words what each column is;
+        `cornerwave.pages.write_dictionary` makes a page of it.
 
         What is returned makes the copy, as often as it is asked to, and always the same
         one. Before anybody can see it, the ledger says who holds it.
         """
         asked = asked_for(noise=noise, privacy=privacy)
         [release] = self.release_many(
-            {to: asked}, finish=Finish(frozenset(names_of(round)), clip or {})
+            {to: asked},
+            finish=Finish(frozenset(names_of(round)), clip or {}),
+            dictionary=dictionary,
         )
         return release
 
@@ -156,6 +167,7 @@ class Dataset:
         levels: Mapping[str, Level | Privacy] | Sequence[tuple[str, Level | Privacy]],
         *,
         finish: Finish | None = None,
+        dictionary: bool = False,
     ) -> list["Release"]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
@@ -169,7 +181,7 @@ class Dataset:
         if not pairs:
             raise LevelError("no copy was asked for; name a recipient and a level")
         self._check_spelling([recipient for recipient, _ in pairs])
-        return [Release(self, to, self.level_of(asked), finish) for to, asked in pairs]
+        return [Release(self, to, self.level_of(asked), finish, dictionary) for to, asked in pairs]
 
     def _check_spelling(self, recipients: Sequence[str]) -> None:
         """Raise VaultError for names that cannot be, or that differ from others only in case."""
@@ -215,7 +227,7 @@ class Dataset:
         held = [Held.of(holding) for holding in self._ledger.held(self.id, recipient)]
         if not held:
             self._check_recipients([recipient])
-        return [(Release(self, recipient, h.level, h.finish), h.format) for h in held]
+        return [(Release(self, recipient, h.level, h.finish, h.dictionary), h.format) for h in held]
 
     def work_folder(self) -> AbstractContextManager[Path]:
         """Give a folder in the vault that only the owner can read; it vanishes at the end."""
@@ -284,6 +296,7 @@ class Release:
     recipient: str
     level: Level
     finish: Finish
+    dictionary: bool = False
 
     @property
     def privacy(self) -> float:
@@ -366,15 +379,16 @@ def _write(
     with discreet(), ExitStack() as hidden:
         recipe = _recipe(releases)
         _check_places(releases[0].dataset, paths)
-        for path in paths:
-            check_output(path, force=force)
+        said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
+        for path, metadata in zip(paths, said, strict=True):
+            check_output(path, metadata, force=force)
         files = []
-        for path, wanted in zip(paths, recipe.wanted, strict=True):
-            files.append(CopyFile(path, recipe.schema(wanted), recipe.metadata(wanted)))
+        for path, wanted, metadata in zip(paths, recipe.wanted, said, strict=True):
+            files.append(CopyFile(path, recipe.schema(wanted), metadata))
             hidden.callback(files[-1].discard)
         make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
         for file in files:
-            file.finish()
+            file.finish(force=force)
         if recorded:
             _hold(releases, [format_of(path) for path in paths])
         for file in files:
@@ -396,6 +410,11 @@ def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
                 )
 
 
+def _metadata(recipe: Recipe, wanted: Wanted, release: Release) -> dict[str, Any]:
+    told = recipe.metadata(wanted)
+    return described(told) if release.dictionary else told
+
+
 def _recipe(releases: Sequence[Release]) -> Recipe:
     if len({release.dataset.id for release in releases}) > 1:
         raise OutputError("one pass makes copies of one dataset; write the others separately")
@@ -413,6 +432,7 @@ def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
                 "round": sorted(release.finish.round),
                 "clip": {name: list(ends) for name, ends in release.finish.clip.items()},
                 "format": format_,
+                "dictionary": release.dictionary,
                 "edition": 1,
                 "mark": None,
             },

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from cornerwave import times
 from cornerwave.errors import BiasWarning, ColumnError
 from cornerwave.levels import Level
 from cornerwave.miner import Copy, CopyColumn, Estimate
-from cornerwave.pages import _times as times
 from cornerwave.table import Source
 
 MOST_PAIRS = 15

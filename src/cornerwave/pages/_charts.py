@@ -11,9 +11,9 @@ from html import escape
 
 import numpy as np
 
+from cornerwave import times
 from cornerwave.arrays import Floats
 from cornerwave.pages import _document as kit
-from cornerwave.pages import _times as times
 from cornerwave.pages._canvas import Canvas
 from cornerwave.pages._tallies import Axis
 

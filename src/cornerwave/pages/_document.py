@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 
 from cornerwave.version import __version__
 
@@ -44,6 +45,19 @@ def document(title: str, html: Iterable[str], *, footer: str) -> str:
         f"<body><main>\n{body}\n"
         f"<footer>Cornerwave {__version__}. {escape(footer)}</footer></main></body></html>\n"
     )
+
+
+def is_page(path: Path, title: str) -> bool:
+    """Whether there is a page of this title at a place, which may be the one to be written."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return f"<title>{escape(title)}</title>" in file.read(BEGINNING)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+BEGINNING = 1000
+"""Characters of a page in which its title stands."""
 
 
 def headline(title: str, verdict: str, facts: str, kind: str = "good") -> str:

@@ -12,9 +12,14 @@ DRAWN = (0.1, 0.3, 0.5, 0.7, 0.9)
 """The privacies that each column is shown at."""
 
 
+def levels_title(name: str) -> str:
+    """Return the title of the page about a dataset."""
+    return f"Which privacy for {name}?"
+
+
 def levels_page(name: str, found: Sequence[Outlook], sentences: Sequence[str]) -> str:
     """Return the page about the privacies of a dataset."""
-    title = f"Which privacy for {name}?"
+    title = levels_title(name)
     verdict = (
         "A copy at a privacy hides at least that share of the variance of every column, from "
         "everything in the copy together."

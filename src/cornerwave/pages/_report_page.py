@@ -58,20 +58,21 @@ def write_report(
 ) -> Path:
     """Write the report on a dataset, for its owner or, if `external`, for others.
 
-    Raises OutputExists unless `force`, NoSuchRecipient if no copy has been released, and
-    SourceChanged if the table is not the registered one.
+    Raises OutputExists, unless `force`, if there is another file, NoSuchRecipient if no copy has
+    been released, and SourceChanged if the table is not the registered one.
     """
     place = Path(path).absolute()
     if not place.name.lower().endswith(ENDINGS):
         raise OutputError(f"{place}: a report is a web page; the file name must end in .html")
-    check_place(place, force=force)
+    title = f"Copies of {dataset.name}" if external else f"Report on {dataset.name}"
+    check_place(place, force=force or kit.is_page(place, title))
     with discreet():
         copies = copies_of(dataset, progress)
         if external:
             text = render_external(dataset.name, copies)
         else:
             text = render_owner(dataset.name, copies, look_behind(dataset, copies))
-    write_text(place, text)
+    write_text(place, text, force=force)
     return place
 
 
