@@ -340,7 +340,9 @@ class TestReports:
         assert registered("levels", "people", "--out", "levels.html").code == 0
         page = (tmp_path / "levels.html").read_text()
         assert all(word in page for word in ("Which privacy for people?", "<svg", "±", "wage"))
-        refused(registered, tmp_path, "levels", "people", "--out", "levels.html", says="--force")
+        assert registered("levels", "people", "--out", "levels.html").code == 0  # the same page
+        (tmp_path / "mine.html").write_text("mine")
+        refused(registered, tmp_path, "levels", "people", "--out", "mine.html", says="--force")
         counted = json.loads(registered("levels", "people", "--json").out)[0]["stand_out"]
         people_csv.rename(tmp_path / "moved.csv")
         found = registered("levels", "people", "--json")

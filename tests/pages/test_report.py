@@ -10,6 +10,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.dataset import Dataset
+from cornerwave.errors import OutputExists
 from cornerwave.miner import Copy
 from cornerwave.owner import Vault
 from cornerwave.pages import _charts as charts
@@ -276,7 +277,8 @@ def test_coalitions_gain_nothing_and_independent_noise_would(original: Original)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["people", "--out", "owner.html"], "exists"),
+        (["people", "--out", "mine.html"], "exists"),
+        (["people", "--out", "older.html"], "exists"),
         (["people", "--out", "owner.txt"], "must end in .html"),
         (["people", "--out", "nowhere/owner.html"], "no directory"),
         (["nobody", "--out", "x.html"], "nobody"),
@@ -289,6 +291,8 @@ def test_refusals_are_one_line_and_leave_nothing(
 ) -> None:
     if arguments[0] == "fresh":
         Vault.open(folder / "vault").register("fresh", pa.table({"x": [1.0, 2.0, 4.0]}))
+    (folder / "mine.html").write_text("mine")
+    (folder / "older.html").write_text(pages[0].replace("the variance", "it"), encoding="utf-8")
     changed = table().slice(1)
     papq.write_table(changed, folder / "changed.parquet")
     before = {path.name for path in folder.iterdir()}
@@ -299,6 +303,15 @@ def test_refusals_are_one_line_and_leave_nothing(
     assert words in done.stderr
     assert {path.name for path in folder.iterdir()} == before
     assert ledger_lines(folder / "vault" / "ledger.db") == lines
+
+
+def test_the_same_page_again_is_no_mistake(dataset: Dataset, tmp_path: Path) -> None:
+    place = write_report(dataset, tmp_path / "owner.html")
+    page = place.read_bytes()
+    assert write_report(dataset, place).read_bytes() == page
+    place.write_bytes(page + b" ")
+    with pytest.raises(OutputExists):
+        write_report(dataset, place)
 
 
 def test_the_command_writes_and_replaces_when_forced(folder: Path, pages: tuple[str, str]) -> None:
