@@ -156,7 +156,14 @@ class TestInit:
         assert (tmp_path / ".cornerwave" / "key").stat().st_mode & 0o777 == 0o600
         secret = (tmp_path / ".cornerwave" / "key").read_text().split(":")[1].strip()
         assert secret not in result.all
-        refused(run, tmp_path, "init", says="never replaced")
+        key = (tmp_path / ".cornerwave" / "key").read_bytes()
+        again = run("init")
+        assert again.code == 0
+        assert "already. It is empty. Nothing was changed" in again.err
+        assert (tmp_path / ".cornerwave" / "key").read_bytes() == key
+        refused(run, tmp_path, "init", "--new-ledger", says="never replaced")
+        (tmp_path / ".cornerwave" / "key").write_text("damaged")
+        refused(run, tmp_path, "init", says="key")
 
     def test_place_by_option_and_environment(self, run, tmp_path, monkeypatch):
         assert run("init", "--vault", tmp_path / "one").code == 0
@@ -310,6 +317,8 @@ class TestReports:
         assert registered(*RELEASE, *options).code == 0
         assert registered("again", "people", "ann").code == 0
         assert (tmp_path / "people-ann.csv.gz").read_bytes() == out.read_bytes()
+        assert registered("again", "people", "ann").code == 0  # the very file is there
+        (tmp_path / "people-ann.csv.gz").write_bytes(b"another")
         refused(registered, tmp_path, "again", "people", "ann", says="already exists")
         wrong = ("again", "people", "ann", "--out", "x.parquet")
         refused(registered, tmp_path, *wrong, says="is a .csv.gz file")
@@ -392,7 +401,9 @@ class TestReports:
         assert registered("levels", "people", "--out", "levels.html").code == 0
         page = (tmp_path / "levels.html").read_text()
         assert all(word in page for word in ("Which privacy for people?", "<svg", "±", "wage"))
-        refused(registered, tmp_path, "levels", "people", "--out", "levels.html", says="--force")
+        assert registered("levels", "people", "--out", "levels.html").code == 0  # the same page
+        (tmp_path / "mine.html").write_text("mine")
+        refused(registered, tmp_path, "levels", "people", "--out", "mine.html", says="--force")
         counted = json.loads(registered("levels", "people", "--json").out)[0]["stand_out"]
         people_csv.rename(tmp_path / "moved.csv")
         found = registered("levels", "people", "--json")

@@ -5,6 +5,7 @@ import json
 import sys
 import warnings
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -123,7 +124,12 @@ def test_what_inspect_drafts_is_what_register_takes(run, tmp_path):
     assert run("release", "adult", "--to", "bob", "--privacy", "0.5")[0] == 0
     copy = papq.read_table("adult-bob.parquet")
     assert copy.column_names == table.column_names
-    assert "exists" in refused(run("inspect", "adult.parquet", "--out", "schema.toml"))
+    code, _, said = run("inspect", "adult.parquet", "--out", "schema.toml")
+    assert code == 0  # the same draft; and the table has a name already
+    assert "as adult; next: cornerwave release adult" in said
+    Path("other.toml").write_text("mine")
+    assert "exists" in refused(run("inspect", "adult.parquet", "--out", "other.toml"))
+    assert Path("other.toml").read_text() == "mine"
     both = run("register", "b", "adult.parquet", "--schema", "schema.toml", "--drop", "age")
     assert "leave out the other choices" in refused(both)
 

@@ -16,6 +16,7 @@ import narwhals as nw
 import pyarrow as pa
 
 from cornerwave.coalition import Coalition, Law
+from cornerwave.dictionary import described
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import (
     DatasetClosed,
@@ -61,6 +62,7 @@ class Held:
     level: Level
     finish: Finish
     format: str
+    dictionary: bool
     since: str
 
     @classmethod
@@ -74,6 +76,7 @@ class Held:
             level=Level(LATTICE[made["level"] - 1]),
             finish=finish,
             format=made["format"],
+            dictionary=made["dictionary"],
             since=holding.since,
         )
 
@@ -153,6 +156,10 @@ class Dataset:
             self._source = reopen(self._entry.source, self._entry)
         return self._source
 
+    def is_from(self, path: Path) -> bool:
+        """Whether the table was registered from this file."""
+        return path.resolve() in self._source_places()
+
     def _source_places(self) -> list[Path]:
         """Return where the table lies, and where it lay at registration."""
         known = (self._entry.source, self._source and self._source.path)
@@ -167,6 +174,7 @@ class Dataset:
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
         raw: bool = False,
+        dictionary: bool = False,
     ) -> "Release":
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
@@ -176,14 +184,19 @@ class Dataset:
 
         After the noise, columns in `round` get the source's type back, and those in `clip` are
         kept between two bounds, beside what was said at registration. A `raw` copy has none of
-        that but what is said here: the numbers as the noise left them.
+        that but what is said here: the numbers as the noise left them. A copy with a
+        `dictionary` says in words what each column is; `cornerwave.pages.write_dictionary`
+        makes a page of it.
 
         What is returned makes the copy, as often as it is asked to, and always the same
         one. Before anybody can see it, the ledger says who holds it.
         """
         asked = asked_for(noise=noise, privacy=privacy)
         [release] = self.release_many(
-            {to: asked}, finish=Finish(frozenset(names_of(round)), clip or {}), raw=raw
+            {to: asked},
+            finish=Finish(frozenset(names_of(round)), clip or {}),
+            raw=raw,
+            dictionary=dictionary,
         )
         return release
 
@@ -193,6 +206,7 @@ class Dataset:
         *,
         finish: Finish | None = None,
         raw: bool = False,
+        dictionary: bool = False,
     ) -> list["Release"]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
@@ -210,7 +224,7 @@ class Dataset:
         self._check_spelling([recipient for recipient, _ in pairs])
         at = [(to, self.level_of(asked)) for to, asked in pairs]
         return [
-            Release(self, to, level, look(self.frozen, level, asked_for_all, raw=raw))
+            Release(self, to, level, look(self.frozen, level, asked_for_all, raw=raw), dictionary)
             for to, level in at
         ]
 
@@ -264,7 +278,7 @@ class Dataset:
         held = [Held.of(holding) for holding in self._ledger.held(self.id, recipient)]
         if not held:
             self._check_recipients([recipient])
-        return [(Release(self, recipient, h.level, h.finish), h.format) for h in held]
+        return [(Release(self, recipient, h.level, h.finish, h.dictionary), h.format) for h in held]
 
     def work_folder(self) -> AbstractContextManager[Path]:
         """Give a folder in the vault that only the owner can read; it vanishes at the end."""
@@ -333,6 +347,7 @@ class Release:
     recipient: str
     level: Level
     finish: Finish
+    dictionary: bool = False
 
     @property
     def privacy(self) -> float:
@@ -371,6 +386,7 @@ class Release:
             "types": dict(self.finish.types),
             "names": dict(self.finish.names),
             "format": format_,
+            "dictionary": self.dictionary,
             "edition": 1,
             "mark": None,
         }
@@ -440,16 +456,17 @@ def _write(
     with discreet(), ExitStack() as hidden:
         recipe = _recipe(releases)
         _check_places(releases[0].dataset, paths)
-        for path in paths:
-            check_output(path, force=force)
+        said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
+        for path, metadata in zip(paths, said, strict=True):
+            check_output(path, metadata, force=force)
         files = []
-        for path, wanted in zip(paths, recipe.wanted, strict=True):
-            files.append(CopyFile(path, recipe.schema(wanted), recipe.metadata(wanted)))
+        for path, wanted, metadata in zip(paths, recipe.wanted, said, strict=True):
+            files.append(CopyFile(path, recipe.schema(wanted), metadata))
             hidden.callback(files[-1].discard)
         make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
         releases[0].dataset.remember_source()
         for file in files:
-            file.finish()
+            file.finish(force=force)
         if recorded:
             _hold(releases, [format_of(path) for path in paths])
         for file in files:
@@ -469,6 +486,11 @@ def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
                 raise OutputError(
                     f"{place} is (part of) the registered table itself; write the copy elsewhere"
                 )
+
+
+def _metadata(recipe: Recipe, wanted: Wanted, release: Release) -> dict[str, Any]:
+    told = recipe.metadata(wanted)
+    return described(told) if release.dictionary else told
 
 
 def _recipe(releases: Sequence[Release]) -> Recipe:

@@ -20,6 +20,7 @@ from cornerwave.frozen import Frozen
 from cornerwave.levels import THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.table import Source, Thinned
+from cornerwave.times import seconds_of, span_of
 
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 SAMPLE = 1 << 16
@@ -144,9 +145,6 @@ def _outlook(
     )
 
 
-_SPANS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
-
-
 def in_units(value: float, unit: str | None = None) -> str:
     """Write a distance between values with three digits; one in time as people say it.
 
@@ -154,8 +152,8 @@ def in_units(value: float, unit: str | None = None) -> str:
     ('18,500', '0.123', '2 hours', '400 days')
     """
     if unit is not None:
-        seconds = value * 86400 if unit.startswith("days") else value
-        name, size = next((span for span in _SPANS if seconds >= span[1]), _SPANS[-1])
+        seconds = seconds_of(value, unit)
+        name, size = span_of(seconds)
         return f"{in_units(seconds / size)} {name}"
     digits = float(f"{value:.3g}")
     return f"{digits:,.0f}" if 1000 <= digits < 1e9 else f"{digits:g}"

@@ -66,8 +66,11 @@ class Vault:
         key_file: str | Path | None = None,
         ledger: str | None = None,
         new_ledger: bool = False,
+        exist_ok: bool = False,
     ) -> "Vault":
         """Make a new vault. Raises VaultExists if there is one, UnsafeKey for a seeded key.
+
+        With `exist_ok`, a vault that is there already is opened as it is.
 
         The key is fresh unless `key`, or a `key_file` made before, is given; a given
         `key_file` stays where it is and must be named again whenever the vault is opened.
@@ -81,7 +84,10 @@ class Vault:
             check_address(ledger)
         if key is not None and key.is_unsafe:
             raise UnsafeKey("a key made from a seed can be guessed; a vault takes none")
-        if any((path / name).exists() for name in (LEDGER_FILE, LEDGER_URL)):
+        if is_vault(path):
+            is_asked_for = key is None and not new_ledger and ledger in (None, _ledger_place(path))
+            if exist_ok and is_asked_for:
+                return cls.open(path, key_file=key_file)
             raise VaultExists(f"there is a vault in {path} already; it is never replaced")
         if new_ledger:
             key = Key.read(Path(key_file or path / KEY_FILE))
@@ -265,6 +271,11 @@ class Vault:
 
     def __repr__(self) -> str:
         return f"Vault({str(self.path)!r})"
+
+
+def is_vault(path: str | Path) -> bool:
+    """Whether there is a vault at a place."""
+    return any((Path(path) / name).exists() for name in (LEDGER_FILE, LEDGER_URL))
 
 
 def dataset_id(key: Key, frozen: Frozen) -> str:

@@ -53,6 +53,10 @@ def release(
     ] = None,
     round_: RoundOption = None,
     clip: ClipOption = None,
+    dictionary: Annotated[
+        bool,
+        typer.Option("--dictionary", help="Write a data dictionary beside each copy: HTML, CSV."),
+    ] = False,
     raw: Annotated[
         bool,
         typer.Option("--raw", help="Neither round nor clip, whatever was said at registration."),
@@ -76,7 +80,10 @@ def release(
     requests = _requests(name, to, privacy, noise, out, levels)
     dataset = open_vault(vault).dataset(name, source=source)
     releases = dataset.release_many(
-        [(recipient, level) for recipient, level, _ in requests], finish=finish, raw=raw
+        [(recipient, level) for recipient, level, _ in requests],
+        finish=finish,
+        raw=raw,
+        dictionary=dictionary,
     )
     if not another:
         _confirm_second_levels(dataset, releases)
@@ -85,6 +92,17 @@ def release(
         paths = write_all(copies, force=force, threads=threads, progress=advance)
     for made, path, (_, asked, _) in zip(releases, paths, requests, strict=True):
         say(f"{path}: for {made.recipient}, {_described(made, asked)}")
+        _write_dictionary(made, path, force=force)
+
+
+def _write_dictionary(made: "Release", path: Path, *, force: bool) -> None:
+    """Write the dictionary of a copy that was released with one, and say where."""
+    if not made.dictionary:
+        return
+    from cornerwave.pages import write_dictionary
+
+    for place in write_dictionary(path, force=force):
+        say(f"{place}: what its columns are and how to compute with them")
 
 
 def _confirm_second_levels(dataset: "Dataset", releases: "Sequence[Release]") -> None:
@@ -152,6 +170,7 @@ def again(
     with progress("Releasing", dataset.frozen.rows) as advance:
         path = copy.write(place, force=force, progress=advance)
     say(f"{path}: for {recipient}, privacy {copy.privacy:g}, made again")
+    _write_dictionary(copy, path, force=force)
 
 
 def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> str:
@@ -159,6 +178,7 @@ def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> 
     for number, (copy, format_) in enumerate(held, start=1):
         finish = [f"rounded {column}" for column in sorted(copy.finish.round)]
         finish += [f"clipped {column}" for column in copy.finish.clip]
+        finish += ["with a dictionary"] * copy.dictionary
         text = ", ".join([f"{number}: privacy {copy.privacy:g} as {format_}", *finish])
         copies.append(text)
     return f"{recipient!r} holds {name!r} as {'; '.join(copies)}. Choose one with --number"

@@ -19,8 +19,8 @@ from cornerwave.cli._options import (
     open_vault,
     pair,
 )
-from cornerwave.cli._screen import progress, say, write_new
-from cornerwave.errors import spelled
+from cornerwave.cli._screen import progress, say
+from cornerwave.errors import CornerwaveError, OutputExists, spelled
 
 if TYPE_CHECKING:
     from cornerwave.dataset import Dataset
@@ -43,11 +43,18 @@ def init(
     vault: VaultOption = None,
 ) -> None:
     """Create a vault: a secret key and an empty ledger."""
-    from cornerwave.owner import KEY_FILE, Vault, key_place, vault_place
+    from cornerwave.owner import KEY_FILE, Vault, is_vault, key_place, vault_place
 
+    place = vault_place(vault)
+    existed = is_vault(place)
     made = Vault.create(
-        vault_place(vault), key_file=key_place(), ledger=ledger, new_ledger=new_ledger
+        place, key_file=key_place(), ledger=ledger, new_ledger=new_ledger, exist_ok=True
     )
+    if existed:
+        held = [spelled(dataset.name) for dataset in made.datasets()]
+        contents = f"It holds {', '.join(held)}" if held else "It is empty"
+        say(f"There is a vault in {made.path} already. {contents}. Nothing was changed.")
+        return
     if new_ledger:
         say(
             f"Created an empty ledger for the vault {made.path}. Register the same tables with "
@@ -193,12 +200,34 @@ def inspect(
     """Look at a table and draft a schema file for `register`."""
     from cornerwave.inspection import draft
     from cornerwave.inspection import inspect as look
-    from cornerwave.table import open_source
+    from cornerwave.table import open_source, write_text
 
     with progress("Inspecting") as advance:
         text = draft(look(open_source(source), progress=advance))
     if out is None:
         typer.echo(text, nl=False)
         return
-    write_new(out, text)
-    say(f"Wrote {out}; edit it, then: cornerwave register NAME {source} --schema {out}")
+    try:
+        write_text(out, text, force=False)
+    except OutputExists:
+        raise OutputExists(f"{out} exists and says something else; choose another name") from None
+    if (name := _registered_as(source)) is None:
+        say(f"Wrote {out}; edit it, then: cornerwave register NAME {source} --schema {out}")
+        return
+    say(
+        f"Wrote {out}. The vault has this table already, as {name}; next: cornerwave release "
+        f"{name} --to RECIPIENT --privacy P --out FILE"
+    )
+
+
+def _registered_as(source: Path) -> str | None:
+    """Return the name under which the vault at hand, if there is one, has registered a file."""
+    from cornerwave.owner import is_vault, vault_place
+
+    if not is_vault(vault_place()):
+        return None
+    try:
+        datasets = open_vault(None).datasets()
+    except CornerwaveError:  # a vault that cannot be opened is no matter of this table
+        return None
+    return next((d.name for d in datasets if d.is_from(source)), None)

@@ -147,6 +147,7 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
                 "types": dict(held.finish.types),
                 "names": dict(held.finish.names),
                 "format": held.format,
+                "dictionary": held.dictionary,
                 "since": held.since,
             }
             for held in dataset.holdings
@@ -169,14 +170,14 @@ def levels(
     from cornerwave.table import check_place, write_text
 
     if out is not None:
-        check_place(out, force=force)
+        from cornerwave.pages import is_page, levels_page, levels_title
+
+        check_place(out, force=force or is_page(out, levels_title(name)))
     dataset = open_vault(vault).dataset(name, source=source)
     found = outlooks(dataset.frozen, _source_if_there(dataset))
     sentences = [*explained(dataset.frozen), *recognised(found)]
     if out is not None:
-        from cornerwave.pages import levels_page
-
-        write_text(out, levels_page(name, found, sentences))
+        write_text(out, levels_page(name, found, sentences), force=force)
         say(f"Wrote {out}")
     if as_json:
         print_json(

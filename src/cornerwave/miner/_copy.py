@@ -56,6 +56,10 @@ class Copy:
     source: Source = field(repr=False)
     level: Level
     columns: Mapping[str, CopyColumn]
+    _gathered: dict[tuple[str, ...], Moments] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The moments of columns that were asked about: one pass serves several questions."""
 
     @classmethod
     def open(
@@ -209,8 +213,11 @@ class Copy:
         return column
 
     def _moments(self, columns: Sequence[CopyColumn]) -> Moments:
-        names = [column.name for column in columns]
-        return _covariance.gather(number_blocks(self.source, columns), names)
+        names = tuple(column.name for column in columns)
+        if names not in self._gathered:
+            blocks = number_blocks(self.source, columns)
+            self._gathered[names] = _covariance.gather(blocks, names)
+        return self._gathered[names]
 
     def _second(
         self, names: Sequence[str] | None, of: Of

@@ -1,7 +1,8 @@
-"""Web pages: the owner's report, an audit, the reproduction of the paper.
+"""Web pages: the owner's report, a copy's dictionary, an audit, the reproduction of the paper.
 
     write_report        the report on a dataset, for its owner or for others
     levels_page         which privacy to pick
+    write_dictionary    the data dictionary of a copy, for its recipient
     audit_page          a measured audit
     reproduction_page   statements of the paper with verdicts; Picture is one of its figures
     Canvas              a drawing in SVG, as on all pages
@@ -17,8 +18,20 @@ script.
 
 from cornerwave.pages._audit_page import audit_page
 from cornerwave.pages._canvas import Canvas
-from cornerwave.pages._levels_page import levels_page
+from cornerwave.pages._dictionary_page import write_dictionary
+from cornerwave.pages._document import is_page
+from cornerwave.pages._levels_page import levels_page, levels_title
 from cornerwave.pages._report_page import write_report
 from cornerwave.pages._reproduction_page import Picture, reproduction_page
 
-__all__ = ["Canvas", "Picture", "audit_page", "levels_page", "reproduction_page", "write_report"]
+__all__ = [
+    "Canvas",
+    "Picture",
+    "audit_page",
+    "is_page",
+    "levels_page",
+    "levels_title",
+    "reproduction_page",
+    "write_dictionary",
+    "write_report",
+]

@@ -19,6 +19,15 @@ from cornerwave.pages._charts import Meter, ShareRow, meters, share_chart
 
 MOST_COLUMNS_DRAWN = 24
 """So many columns are drawn, those with the largest gain first."""
+APART = 0.01
+"""Shares that differ by more are seen apart in the picture."""
+ELSEWHERE = (
+    "Where a coalition lies elsewhere than on its best copy and still gains nothing, the best copy "
+    "was measured in two ways. The dot is that copy as it is, fitted to all rows. The hollow mark "
+    "is what the coalition is compared with: the same copy before it was rounded, since rounded "
+    "copies may say more together than each alone but never more than that one, and tested on "
+    "rows that the estimate was not fitted to, which in small tables costs every estimate a little."
+)
 
 
 def audit_page(audit: Audit) -> str:
@@ -79,19 +88,22 @@ def _hidden(audit: Audit) -> str:
         "Share of each column’s variance that the best estimate cannot recover. A coalition that "
         "gains nothing lies on its best copy."
     )
+    rows = [*_number_rows(audit), *_category_rows(audit)]
+    elsewhere = any(row.hollow is not None for _, row in rows)
     marks = kit.legend(
         [
             ("dot", "from one copy, by number"),
             ("diamond", "from all copies together, red if they gain"),
             ("gap", "gained by colluding"),
+            *[("hollow", "from the best copy, as the coalition is compared with it")] * elsewhere,
         ]
     )
-    rows = [*_number_rows(audit), *_category_rows(audit)]
+    explained += kit.hint(ELSEWHERE) if elsewhere else ""
     if len(rows) > MOST_COLUMNS_DRAWN:
         rows = sorted(rows, key=lambda row: -row[0])[:MOST_COLUMNS_DRAWN]
     label = "Hidden variance of each column, from each copy alone and from all together"
     chart = share_chart([row for _, row in rows], label)
-    return kit.section("What stays hidden", explained, marks, kit.scrolling(chart))
+    return kit.section("What stays hidden", explained, marks, chart)
 
 
 def _number_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
@@ -134,10 +146,12 @@ def _row(
     name: str, dots: list[tuple[float, str]], alone: float, together: float, *, gains: bool
 ) -> tuple[float, ShareRow]:
     gain = alone - together
+    best = min(share for share, _ in dots)
     return gain, ShareRow(
         name,
         dots,
         diamond=together,
+        hollow=alone if abs(best - together) > APART and not gains else None,
         gap=(together, alone) if gains else None,
         words=f"gain {gain:.3f}" if gains else "no gain",
         kind="bad" if gains else "good",
@@ -155,8 +169,8 @@ def _checks(audit: Audit) -> str:
     )
     names = [f"{i} {name}" for i, name in enumerate(audit.copies, start=1)]
     rows = [[_meter(audit, i, name) for name in header] for i in range(len(names))]
-    chart = meters(names, header, rows, "How close each check of each copy came to its limit")
-    return kit.section("Checks", explained, kit.scrolling(chart))
+    chart = meters(names, header, rows, "check")
+    return kit.section("Checks", explained, chart)
 
 
 def _meter(audit: Audit, copy: int, name: str) -> Meter | None:

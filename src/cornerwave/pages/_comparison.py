@@ -45,6 +45,8 @@ class ShownColumns:
     units: Mapping[str, str | None]
     pooled: tuple[str, ...]
     left_out: tuple[str, ...]
+    promised: Mapping[float, float]
+    """What a copy at each noise hides of every column, as it says itself."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,14 @@ class Copies:
     tallies: tuple[Tally, ...]
     asked: Questions
     answers: tuple[Answers, ...]
+
+    def named(self, level: Level) -> str:
+        """Return what a level is called on the page."""
+        return f"privacy {self.privacy_of(level):.4g}"
+
+    def privacy_of(self, level: Level) -> float:
+        """Return the share of the variance of every column that copies at a level hide."""
+        return self.shown.promised[level.noise]
 
     @property
     def ranked(self) -> list[str]:
@@ -110,6 +120,7 @@ def shown_of(dataset: Dataset) -> ShownColumns:
         units={name: frozen.schema.column(name).unit for name in numbers},
         pooled=tuple(name for part in frozen.categories if part.pooled for name in part.columns),
         left_out=tuple(name for name in names if name not in (*numbers, *categories)),
+        promised={level.noise: dataset.privacy_of(level) for level in dataset.levels},
     )
 
 
