@@ -17,6 +17,7 @@ import numpy as np
 from cornerwave.arrays import Codes, Floats
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._shown import ABSENT, CategoryCodes, Collected
+from cornerwave.errors import SourceError
 from cornerwave.coalition import Law, guess
 from cornerwave.levels import retention
 from cornerwave.table import MARGINAL, UNIFORM, Progress
@@ -52,6 +53,8 @@ def guess_cells(
         before = collected.rows
         collected.add(block)
         progress(collected.rows - before)
+    if not collected.rows:
+        raise SourceError("the files have no rows")
     return tuple(_guessed(each, aligned, noise, scored=scored) for each in collected.shown())
 
 
