@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,14 @@ from cornerwave.rows import RowSecrets
 from cornerwave.table import (
     Choices,
     Progress,
+    Reading,
     Source,
     decide,
     names_of,
     open_source,
     order_of,
     read_choices,
+    schema_reading,
     silent,
     warn_of,
 )
@@ -134,6 +137,7 @@ class Vault:
         shuffle: bool = False,
         keep_order: bool = False,
         schema: str | Path | None = None,
+        reading: Mapping[str, Any] | None = None,
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table, a file or a frame, and return its dataset.
@@ -146,6 +150,9 @@ class Vault:
 
         If the order of the rows tells a column, copies `shuffle` the rows, all in the same
         way, or `keep_order` for recipients who need it; otherwise neither need be said.
+
+        `reading` says how the cells of a text file are spelled, such as {"decimal": ","}; what it
+        does not say is found, and the same for every release.
 
         The same table with the same choices is the same dataset, also in a new ledger.
         Raises SourceError or AlreadyRegistered.
@@ -162,7 +169,10 @@ class Vault:
             min_count=min_count,
             order=order_of(shuffle=shuffle, keep_order=keep_order),
         )
-        return self.register_as(name, source, choices, schema=schema, progress=progress)
+        how = None if reading is None else Reading.of(**reading)
+        return self.register_as(
+            name, source, choices, schema=schema, reading=how, progress=progress
+        )
 
     def register_as(
         self,
@@ -171,21 +181,24 @@ class Vault:
         choices: Choices,
         *,
         schema: str | Path | None = None,
+        reading: Reading | None = None,
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table with choices made as one, or with those in a schema file."""
         check_name(name, what="a dataset's name")
-        opened = open_source(source)
+        if schema is not None:
+            reading = schema_reading(Path(schema), reading)
+        opened = open_source(source, reading=reading)
         if schema is not None:
             if choices != Choices():
                 raise ColumnError("a schema file says everything; leave out the other choices")
             choices = read_choices(Path(schema), opened.schema.names)
         decided = decide(opened.schema, choices)
-        warn_of(opened.notes, decided)
+        warn_of(opened.notes, decided, opened.remarks)
         secrets = RowSecrets.of(self._key.derive)
         with discreet():
             surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
-            frozen = freeze(surveyor, survey, opened.schema)
+            frozen = replace(freeze(surveyor, survey, opened.schema), reading=opened.reading)
             marks = surveyor.marks(survey).to_json()
         entry = self._ledger.register(
             Entry(

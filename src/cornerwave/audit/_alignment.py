@@ -175,7 +175,8 @@ def _opened_like(truth: Source, copy: Any) -> Source:
     }
     if opened.path is None or all(opened.schema.field(name).type == t for name, t in texts.items()):
         return opened
-    return open_source(copy, {own.name: texts.get(own.name, own.type) for own in opened.schema})
+    types = {own.name: texts.get(own.name, own.type) for own in opened.schema}
+    return open_source(copy, types, opened.reading)
 
 
 def _check_shuffled(

@@ -25,6 +25,7 @@ import typer
 from cornerwave.cli import _screen
 from cornerwave.cli._adversary import attack, audit
 from cornerwave.cli._copies import again, release
+from cornerwave.cli._options import reads
 from cornerwave.cli._owner import init, inspect, register
 from cornerwave.cli._questions import coalition, ledger, levels, report
 from cornerwave.cli._researcher import demo, reproduce
@@ -66,8 +67,10 @@ def _long(command: Callable[..., None]) -> Callable[..., None]:
 
 _LONG = {register, inspect, release, again, levels, report, audit, attack, reproduce}
 _OWNER = (init, register, inspect, release, again, levels, ledger, coalition, report)
+_READING = {register, inspect, audit, attack}
 for _command in (*_OWNER, audit, attack, demo, reproduce):
-    app.command()(_long(_command) if _command in _LONG else _command)
+    _made = reads(_command) if _command in _READING else _command
+    app.command()(_long(_made) if _command in _LONG else _made)
 
 REFUSED, FAULT = 2, 3
 

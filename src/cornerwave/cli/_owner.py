@@ -21,6 +21,7 @@ from cornerwave.errors import OutputError, spelled
 
 if TYPE_CHECKING:
     from cornerwave.dataset import Dataset
+    from cornerwave.table import Reading
 
 
 def init(
@@ -62,7 +63,7 @@ def register(
     name: Annotated[str, typer.Argument(help="Name of the dataset.")],
     source: Annotated[
         Path,
-        typer.Argument(help="CSV (also .gz), Parquet, Arrow/Feather, or a directory of Parquet."),
+        typer.Argument(help="CSV, Parquet, Arrow, Excel, Stata, SPSS, SAS, or a directory."),
     ],
     key: Annotated[
         Columns,
@@ -105,6 +106,8 @@ def register(
         ),
     ] = None,
     vault: VaultOption = None,
+    *,
+    reading: "Reading | None" = None,
 ) -> None:
     """Register a table before its first release."""
     from cornerwave.outlook import explained
@@ -126,7 +129,9 @@ def register(
     )
     opened = open_vault(vault)
     with advice_for(schema), progress("Reading") as advance:
-        dataset = opened.register_as(name, source, choices, schema=schema, progress=advance)
+        dataset = opened.register_as(
+            name, source, choices, schema=schema, reading=reading, progress=advance
+        )
     for line in _registered(dataset):
         say(line)
     for line in explained(dataset.frozen):
@@ -164,14 +169,17 @@ def inspect(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Write the draft to a new file.")
     ] = None,
+    *,
+    reading: "Reading | None" = None,
 ) -> None:
     """Look at a table and draft a schema file for `register`."""
-    from cornerwave.inspection import draft
+    from cornerwave.inspection import draft, how_read
     from cornerwave.inspection import inspect as look
-    from cornerwave.table import open_source
+    from cornerwave.table import open_to_inspect
 
     with progress("Inspecting") as advance:
-        text = draft(look(open_source(source), progress=advance))
+        opened = open_to_inspect(source, reading)
+        text = draft(look(opened, progress=advance)) + how_read(opened)
     if out is None:
         typer.echo(text, nl=False)
         return

@@ -6,6 +6,7 @@
 Names and counts are shown, never a value.
 
     _columns  what each column is, and what to watch for
+    _how_read how the cells of a text file are spelled
     _telling  which columns tell which, and which to refresh together
 """
 
@@ -14,10 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cornerwave.inspection._columns import ColumnReport, Columns
+from cornerwave.inspection._how_read import how_read
 from cornerwave.inspection._telling import SampledRows, Telling, telling
 from cornerwave.table import Progress, Source, silent
 
-__all__ = ["ColumnReport", "Inspection", "draft", "inspect"]
+__all__ = ["ColumnReport", "Inspection", "draft", "how_read", "inspect"]
 
 GROUP_ROWS = 1 << 17
 

@@ -1,6 +1,7 @@
 """Tables at the edge: what a column is, where rows come from, where copies go.
 
 open_source, Source       CSV, Parquet, Arrow, a directory or a frame: groups of rows
+Reading                   how the cells of a text file are spelled
 is_number, is_text, ...   what a column's type says; to_floats: any number as floats
 Choices, decide, Schema   what happens to each column
 read_choices, read_batch  the owner's files: choices for columns, copies to release
@@ -29,6 +30,7 @@ from cornerwave.table._rare import (
     check_number,
     identifies,
 )
+from cornerwave.table._reading import Reading
 from cornerwave.table._scale import (
     LOG1P_ENDS,
     Knots,
@@ -64,6 +66,7 @@ from cornerwave.table._sources import (
     Source,
     format_of,
     open_source,
+    open_to_inspect,
     silent,
 )
 from cornerwave.table._told import (
@@ -73,7 +76,7 @@ from cornerwave.table._told import (
     parse_metadata,
     read_metadata,
 )
-from cornerwave.table._toml_files import read_batch, read_choices
+from cornerwave.table._toml_files import read_batch, read_choices, schema_reading
 from cornerwave.table._types import (
     DAYS,
     MISSING_BITS,
@@ -115,6 +118,7 @@ __all__ = [
     "Knots",
     "Progress",
     "RankDraws",
+    "Reading",
     "Scale",
     "Schema",
     "Source",
@@ -143,6 +147,7 @@ __all__ = [
     "names_of",
     "one_chunk",
     "open_source",
+    "open_to_inspect",
     "order_of",
     "parquet_settings",
     "parse_metadata",
@@ -153,6 +158,7 @@ __all__ = [
     "read_batch",
     "read_choices",
     "read_metadata",
+    "schema_reading",
     "silent",
     "tally",
     "to_floats",
