@@ -39,7 +39,7 @@ from cornerwave.table import (
     Column,
     Knots,
     RankDraws,
-    Reading,
+    ReadingSettings,
     Scale,
     Schema,
     check_identifying,
@@ -107,7 +107,7 @@ class Frozen:
     draws: Draws | None
     hidden: Hidden
     noise_format: int = NOISE_FORMAT
-    reading: Reading | None = None
+    reading: ReadingSettings | None = None
     """How the cells of the source are spelled: values do not depend on it, reading them does."""
 
     def scaled(self, numbers: Floats, draws: RankDraws | None = None) -> Floats:
@@ -194,7 +194,7 @@ class Frozen:
             draws=kept["draws"] and _draws(kept["draws"], columns),
             hidden=_hidden(kept["hidden"]),
             noise_format=kept["noise_format"],
-            reading=kept["reading"] and Reading.from_json(kept["reading"]),
+            reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
         )
 
 

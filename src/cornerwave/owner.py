@@ -29,7 +29,7 @@ from cornerwave.rows import RowSecrets
 from cornerwave.table import (
     Choices,
     Progress,
-    Reading,
+    ReadingSettings,
     Source,
     decide,
     names_of,
@@ -169,7 +169,7 @@ class Vault:
             min_count=min_count,
             order=order_of(shuffle=shuffle, keep_order=keep_order),
         )
-        how = None if reading is None else Reading.of(**reading)
+        how = None if reading is None else ReadingSettings.of(**reading)
         return self.register_as(
             name, source, choices, schema=schema, reading=how, progress=progress
         )
@@ -181,7 +181,7 @@ class Vault:
         choices: Choices,
         *,
         schema: str | Path | None = None,
-        reading: Reading | None = None,
+        reading: ReadingSettings | None = None,
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table with choices made as one, or with those in a schema file."""

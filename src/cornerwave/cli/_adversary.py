@@ -11,7 +11,7 @@ from cornerwave.cli._screen import print_json, print_table, progress, say, tell,
 from cornerwave.errors import spelled
 
 if TYPE_CHECKING:
-    from cornerwave.table import Reading
+    from cornerwave.table import ReadingSettings
 
 FOUND = 1
 
@@ -41,7 +41,7 @@ def audit(
         Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
     ] = None,
     *,
-    reading: "Reading | None" = None,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Attack copies of a table, check their noise and report what a coalition gains."""
     from cornerwave.audit import as_json as to_json
@@ -86,7 +86,7 @@ def attack(
         typer.Option(metavar="FILE", help="Write the estimate: .csv, .csv.gz, .parquet, .arrow."),
     ] = None,
     *,
-    reading: "Reading | None" = None,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Play the adversary: estimate the original from copies."""
     from cornerwave.audit import attack_copies as run

@@ -92,9 +92,9 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
         sheet: str | None,
         **options: Any,
     ) -> None:
-        from cornerwave.table import Reading
+        from cornerwave.table import ReadingSettings
 
-        reading = Reading.of(
+        reading = ReadingSettings.of(
             delimiter=delimiter,
             encoding=encoding,
             decimal=decimal,

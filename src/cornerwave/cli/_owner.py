@@ -21,7 +21,7 @@ from cornerwave.errors import OutputError, spelled
 
 if TYPE_CHECKING:
     from cornerwave.dataset import Dataset
-    from cornerwave.table import Reading
+    from cornerwave.table import ReadingSettings
 
 
 def init(
@@ -107,7 +107,7 @@ def register(
     ] = None,
     vault: VaultOption = None,
     *,
-    reading: "Reading | None" = None,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Register a table before its first release."""
     from cornerwave.outlook import explained
@@ -170,7 +170,7 @@ def inspect(
         Path | None, typer.Option(metavar="FILE.toml", help="Write the draft to a new file.")
     ] = None,
     *,
-    reading: "Reading | None" = None,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Look at a table and draft a schema file for `register`."""
     from cornerwave.inspection import draft, how_read

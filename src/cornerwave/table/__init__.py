@@ -1,7 +1,7 @@
 """Tables at the edge: what a column is, where rows come from, where copies go.
 
 open_source, Source       CSV, Parquet, Arrow, a directory or a frame: groups of rows
-Reading                   how the cells of a text file are spelled
+ReadingSettings                   how the cells of a text file are spelled
 is_number, is_text, ...   what a column's type says; to_floats: any number as floats
 Choices, decide, Schema   what happens to each column
 read_choices, read_batch  the owner's files: choices for columns, copies to release
@@ -30,7 +30,7 @@ from cornerwave.table._rare import (
     check_number,
     identifies,
 )
-from cornerwave.table._reading import Reading
+from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._scale import (
     LOG1P_ENDS,
     Knots,
@@ -118,7 +118,7 @@ __all__ = [
     "Knots",
     "Progress",
     "RankDraws",
-    "Reading",
+    "ReadingSettings",
     "Scale",
     "Schema",
     "Source",

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -23,10 +24,11 @@ from cornerwave.table._csv_found import (
     delimiter_of,
     encoding_at_start,
     encoding_of_lines,
+    sample_of,
     spelled,
 )
-from cornerwave.table._reading import COMMAS, UTF_8, Reading
-from cornerwave.table._text_columns import Found, infer, named, unlike_before, values_of
+from cornerwave.table._reading_settings import COMMAS, UTF_8, ReadingSettings
+from cornerwave.table._text_columns import Inferred, infer, named, unlike_before, values_of
 
 CSV_BLOCK_BYTES = 1 << 21
 """Text of a batch, and so the longest record; Arrow reads some 40 batches ahead."""
@@ -39,6 +41,9 @@ _TEXT_NULLS = {
 """Text is missing where the field is empty; a pair of quotes is an empty text."""
 
 
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
 class NotInEncoding(SourceError):
     """The bytes of a file are not text of its encoding."""
 
@@ -48,41 +53,71 @@ class CsvFile:
     """A CSV file with a known reading: names as they are written, and cells of text."""
 
     path: Path
-    reading: Reading
+    reading: ReadingSettings
     header: tuple[str, ...]
     blank: int = 0
     """Empty lines above the header."""
+    folders: Mapping[str, str | None] = field(default_factory=dict)
+    """Columns that the file's folders name, as in year=2024, and their one value."""
 
     @classmethod
-    def open(cls, path: Path, reading: Reading) -> "CsvFile":
-        """Open a file; find the encoding and the delimiter unless they are known."""
+    def open(cls, path: Path, reading: ReadingSettings, base: Path | None = None) -> "CsvFile":
+        """Open a file; find the encoding and the delimiter unless they are known.
+
+        `base` is the directory below which folders name columns.
+        """
         sample, whole = _start(path)
         encoding = reading.encoding or encoding_at_start(sample)
-        text = sample.decode(encoding, errors="replace").lstrip("\ufeff")
+        text = _decoded(sample, encoding)
         delimiter = reading.delimiter or delimiter_of(text, whole=whole, name=path.name)
         blank = len(re.split("\r\n|\r|\n", text[: len(text) - len(text.lstrip("\r\n"))])) - 1
         found = cls(path, replace(reading, encoding=encoding, delimiter=delimiter), (), blank)
-        return replace(found, header=found._header())
+        found = replace(found, header=found._header())
+        own, folders = named(found.header), _folders(path, base)
+        return replace(found, folders={n: v for n, v in folders.items() if n not in own})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each column: those of the header, then those of the folders."""
+        return (*named(self.header), *self.folders)
 
     @property
     def label(self) -> str:
         """What to call it in a message."""
         return self.path.name
 
+    def sample(self) -> pa.RecordBatch:
+        """Return the cells of the first records as text."""
+        assert self.reading.encoding
+        assert self.reading.delimiter
+        start, whole = _start(self.path)
+        return sample_of(
+            _decoded(start, self.reading.encoding),
+            delimiter=self.reading.delimiter,
+            names=named(self.header),
+            whole=whole,
+        )
+
     def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the cells of columns as text; null is an empty field. Raises SourceError."""
-        yield from self._batches(columns, dict.fromkeys(columns, pa.string()), _TEXT_NULLS)
+        types = dict.fromkeys(columns, pa.string())
+        own = [name for name in columns if name not in self.folders]
+        for batch in self._batches(own or self.names[:1], types, _TEXT_NULLS):
+            cells = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for name, value in self.folders.items():
+                cells[name] = pa.repeat(pa.scalar(value, pa.string()), batch.num_rows)
+            yield pa.record_batch([cells[name] for name in columns], names=list(columns))
 
     def read(
         self, columns: Sequence[str], types: Mapping[str, pa.DataType]
     ) -> Iterator[pa.RecordBatch]:
         """Yield values. Raises SourceError."""
         # Text and everything else side by side: they spell missing values differently.
-        own = [name for name in columns if name in named(self.header)]
-        texts = [name for name in own if self._is_spelled(types[name])]
+        own = [name for name in columns if name in self.names]
+        texts = [name for name in own if name in self.folders or self._is_spelled(types[name])]
         others = [name for name in own if name not in texts]
         parts = [self._values(texts, types)] if texts else []
-        parts += [self._batches(others, types, {})] if others else []
+        parts += [self._batches(others, types, {})] if others or not texts else []
         for batches in zip(*parts, strict=True):
             arrays = {name: batch.column(name) for batch in batches for name in batch.schema.names}
             rows = batches[0].num_rows
@@ -121,7 +156,7 @@ class CsvFile:
                     ),
                     parse_options=self._parsing(ignore_empty_lines=len(names) > 1),
                     convert_options=pacsv.ConvertOptions(
-                        column_types={name: types[name] for name in columns},
+                        column_types={name: types[name] for name in columns if name in types},
                         include_columns=list(columns),
                         **nulls,
                     ),
@@ -177,43 +212,46 @@ class CsvTable:
     """The rows of one or more CSV files, with the types of their columns."""
 
     files: tuple[CsvFile, ...]
-    found: Found
-    reading: Reading = field(default_factory=Reading)
+    found: Inferred
+    reading: ReadingSettings = field(default_factory=ReadingSettings)
 
     @classmethod
     def open(
-        cls, paths: Sequence[Path], types: Mapping[str, pa.DataType] | None, reading: Reading
+        cls,
+        paths: Sequence[Path],
+        types: Mapping[str, pa.DataType] | None,
+        reading: ReadingSettings,
+        base: Path | None = None,
     ) -> "CsvTable":
         """Open files with known types; without any, read all rows once to infer them.
 
-        What the reading leaves open is found in the first file, and holds for all of them.
+        What the reading leaves open is found in the first file, and holds for all of them;
+        folders below `base` name columns.
         """
         if types is not None:
-            plain = Reading(delimiter=COMMAS, encoding=UTF_8)
-            files = _opened(paths, reading if reading.said else plain)
-            names = {name for file in files for name in named(file.header)}
+            plain = ReadingSettings(delimiter=COMMAS, encoding=UTF_8)
+            files = _opened(paths, reading if reading.said else plain, base)
+            names = {name for file in files for name in file.names}
             known = {name: type_ for name, type_ in types.items() if name in names}
-            return cls(files, Found(known), files[0].reading)
+            return cls(files, Inferred(known), files[0].reading)
         try:
-            return cls._inferred(paths, reading)
+            return cls._inferred(paths, reading, base)
         except NotInEncoding:
             if reading.encoding is not None:
                 raise
             encoding = _encoding_of(paths)
             remark = f"{paths[0].name} is not UTF-8; it is read as {encoding}"
-            made = cls._inferred(paths, replace(reading, encoding=encoding))
+            made = cls._inferred(paths, replace(reading, encoding=encoding), base)
             found = replace(made.found, remarks=(remark, *made.found.remarks))
             return replace(made, found=found)
 
     @classmethod
-    def _inferred(cls, paths: Sequence[Path], reading: Reading) -> "CsvTable":
-        files = _opened(paths, reading)
+    def _inferred(
+        cls, paths: Sequence[Path], reading: ReadingSettings, base: Path | None
+    ) -> "CsvTable":
+        files = _opened(paths, reading, base)
         first = files[0]
-        sample = next(first.texts(named(first.header)), None)
-        notes: dict[str, str] = {}
-        reading = first.reading
-        if sample is not None:
-            reading, notes = spelled(sample, reading)
+        reading, notes = spelled(first.sample(), first.reading)
         reading = replace(reading, missing=reading.missing or ())
         files = tuple(replace(file, reading=reading) for file in files)
         return cls(files, infer(files, reading, notes), reading)
@@ -224,9 +262,19 @@ class CsvTable:
             yield from file.read(columns, self.found.types)
 
 
-def _opened(paths: Sequence[Path], reading: Reading) -> tuple[CsvFile, ...]:
-    first = CsvFile.open(paths[0], reading)
-    return (first, *(CsvFile.open(path, first.reading) for path in paths[1:]))
+def _opened(
+    paths: Sequence[Path], reading: ReadingSettings, base: Path | None
+) -> tuple[CsvFile, ...]:
+    first = CsvFile.open(paths[0], reading, base)
+    return (first, *(CsvFile.open(path, first.reading, base) for path in paths[1:]))
+
+
+def _folders(path: Path, base: Path | None) -> dict[str, str | None]:
+    """Return the columns that folders name, in the way of Hive."""
+    if base is None:
+        return {}
+    pairs = [part.split("=", 1) for part in path.relative_to(base).parts[:-1] if "=" in part]
+    return {unquote(n): None if v == _NO_VALUE else unquote(v) for n, v in pairs if n}
 
 
 def _encoding_of(paths: Sequence[Path]) -> str:
@@ -234,12 +282,17 @@ def _encoding_of(paths: Sequence[Path]) -> str:
     for path in paths:
         with _stream(path) as stream:
             try:
-                for line in io.BufferedReader(stream):  # type: ignore[arg-type]
+                for line in _lines(stream):
                     line.decode(UTF_8)
             except UnicodeDecodeError:
                 break
     with _stream(path) as stream:
-        return encoding_of_lines(io.BufferedReader(stream), path.name)  # type: ignore[arg-type]
+        return encoding_of_lines(_lines(stream), path.name)
+
+
+def _lines(stream: Any) -> Iterator[bytes]:
+    """Yield lines; Arrow's own files cannot."""
+    return iter(io.BufferedReader(stream))
 
 
 def _start(path: Path) -> tuple[bytes, bool]:
@@ -247,6 +300,11 @@ def _start(path: Path) -> tuple[bytes, bool]:
     with _stream(path) as stream:
         sample = stream.read(SAMPLE_BYTES + 1)
     return sample[:SAMPLE_BYTES], len(sample) <= SAMPLE_BYTES
+
+
+def _decoded(sample: bytes, encoding: str) -> str:
+    """Return the text of a file's first bytes, however they end."""
+    return sample.decode(encoding, errors="replace").lstrip("\ufeff")
 
 
 @contextmanager

@@ -12,16 +12,15 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.errors import SourceError
 from cornerwave.table._csv_numbers import WHOLE, plain_numbers
-from cornerwave.table._reading import COMMAS, POINT, UTF_8, Reading
+from cornerwave.table._reading_settings import COMMAS, POINT, UTF_8, ReadingSettings
 from cornerwave.table._spelling import (
     as_numbers,
     count_matching,
@@ -47,7 +46,7 @@ _SURER, _SURE = 1.5, 0.01
 """Another encoding must be this much more likely than the usual one, and this likely."""
 
 _NUMBERS = tuple(
-    Reading(decimal=decimal, thousands=thousands)
+    ReadingSettings(decimal=decimal, thousands=thousands)
     for decimal, thousands in (
         (POINT, ""),
         (",", ""),
@@ -91,10 +90,10 @@ def encoding_at_start(sample: bytes) -> str:
     return found if found.startswith(("utf-16", "utf-32")) else UTF_8
 
 
-def encoding_of_lines(file: IO[bytes], name: str) -> str:
+def encoding_of_lines(lines: Iterable[bytes], name: str) -> str:
     """Return the encoding of a file that is not UTF-8, from the lines that are not ASCII."""
     kept, size, is_utf_8, is_not = [], 0, False, False
-    for line in file:
+    for line in lines:
         if not line.isascii():
             fits = _decodes(line, UTF_8)
             is_utf_8, is_not = is_utf_8 or fits, is_not or not fits
@@ -142,7 +141,7 @@ def delimiter_of(text: str, *, whole: bool, name: str) -> str:
     fitting: dict[str, int] = {}
     nearly: dict[str, float] = {}
     for delimiter in DELIMITERS:
-        widths = _widths(text, delimiter, whole=whole)
+        widths = [len(record) for record in _records(text, delimiter, whole=whole)]
         if widths and widths[0] > 1:
             share = sum(width == widths[0] for width in widths) / len(widths)
             nearly[delimiter] = share
@@ -161,22 +160,33 @@ def delimiter_of(text: str, *, whole: bool, name: str) -> str:
     return likely if nearly.get(likely, 0.0) > MOSTLY else COMMAS
 
 
-def _widths(text: str, delimiter: str, *, whole: bool) -> list[int]:
-    """Return how many fields each record has, without empty lines."""
+def _records(text: str, delimiter: str, *, whole: bool) -> list[list[str]]:
+    """Return the fields of each record, without empty lines."""
     try:
-        records = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        widths = [len(record) for record in records if record]
+        found = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        records = [record for record in found if record]
     except csv.Error:  # a field is too long, a NUL
         return []
-    return widths if whole or len(widths) < 2 else widths[:-1]
+    return records if whole or len(records) < 2 else records[:-1]
 
 
 # --- numbers and dates ---------------------------------------------------------------------
 
 
-def spelled(sample: pa.RecordBatch, given: Reading) -> tuple[Reading, dict[str, str]]:
+def sample_of(text: str, *, delimiter: str, names: Sequence[str], whole: bool) -> pa.RecordBatch:
+    """Return the cells of the first records, without the header and a record that is cut."""
+    records = _records(text, delimiter, whole=whole)[1 : SAMPLE_ROWS + 1]
+    fitting = [record for record in records if len(record) == len(names)]
+    columns = zip(*fitting, strict=True) if fitting else [()] * len(names)
+    cells = [pa.array([cell or None for cell in column], pa.string()) for column in columns]
+    return pa.record_batch(cells, names=list(names))
+
+
+def spelled(
+    sample: pa.RecordBatch, given: ReadingSettings
+) -> tuple[ReadingSettings, dict[str, str]]:
     """Return a reading with what the text of some records shows, and notes on columns."""
-    first = sample.slice(0, SAMPLE_ROWS)
+    first = sample.slice(0, SAMPLE_ROWS)  # a sheet gives more
     cells = dict(zip(first.schema.names, (present(c, given) for c in first.columns), strict=True))
     texts = {name: text for name, text in cells.items() if len(text)}
     notes: dict[str, str] = {}
@@ -187,7 +197,9 @@ def spelled(sample: pa.RecordBatch, given: Reading) -> tuple[Reading, dict[str, 
     return given, notes
 
 
-def _with_numbers(texts: Mapping[str, pa.Array], given: Reading, notes: dict[str, str]) -> Reading:
+def _with_numbers(
+    texts: Mapping[str, pa.Array], given: ReadingSettings, notes: dict[str, str]
+) -> ReadingSettings:
     allowed = [
         replace(given, decimal=each.decimal, thousands=each.thousands)
         for each in _NUMBERS
@@ -209,7 +221,7 @@ def _with_numbers(texts: Mapping[str, pa.Array], given: Reading, notes: dict[str
     return allowed[0]
 
 
-def _number_columns(texts: Mapping[str, pa.Array], reading: Reading) -> set[str]:
+def _number_columns(texts: Mapping[str, pa.Array], reading: ReadingSettings) -> set[str]:
     pattern = number_pattern(reading)
     return {
         name

@@ -19,13 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.table._csv_numbers import DECIMAL, OTHER, plain_numbers
-from cornerwave.table._reading import Reading
+from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._spelling import (
     as_dates,
     as_numbers,
     count_matching,
+    is_days,
     markers_in,
     number_pattern,
+    parsed_dates,
     present,
     trim,
     unmarked,
@@ -42,6 +44,7 @@ _MOMENTS = (
     TIME,
     FINE_TIME,
 )
+_DATES = (pa.date32(), pa.timestamp("us"), pa.timestamp("ns"))
 _NARROWEST_FIRST = (*_NUMBERS, BOOLEAN, *_MOMENTS)
 _IMPLIED = {INTEGER: _NUMBERS, LONG: (LONG, FLOAT)}
 """What also fits a batch that one of these fits, without testing it."""
@@ -67,8 +70,8 @@ MOSTLY = 0.9
 class TypeGuess:
     """What a column can be, given the cells seen so far."""
 
-    def __init__(self, reading: Reading | None = None) -> None:
-        self._reading = reading or Reading()
+    def __init__(self, reading: ReadingSettings | None = None) -> None:
+        self._reading = reading or ReadingSettings()
         self._number = number_pattern(self._reading) if self._reading.spells_numbers else NUMBER
         # 20201231 is a number unless the owner says that it is a date
         self._tries_dates_first = any(each.isalnum() for each in self._undotted())
@@ -122,7 +125,6 @@ class TypeGuess:
         if self._tries_dates_first or (kind == DECIMAL and self._reading.spells_numbers):
             kind = OTHER
         if kind == OTHER:
-            self._mark(text)
             self._take_any(text)
         elif count:
             self._fit([FLOAT] if kind == DECIMAL else list(_NUMBERS))
@@ -139,17 +141,22 @@ class TypeGuess:
         if len(values) == 0:
             return
         fitting = self._types_of(values)
+        if not fitting:
+            self._mark(text)
         self._fit(fitting)
         self._count(values, fitting)
 
     def _types_of(self, values: pa.Array) -> list[pa.DataType]:
         """Return the types that fit all of the values, the narrowest first."""
+        if (parsed := parsed_dates(values, self._reading)) is not None:
+            found = [t for t in _DATES if t != pa.date32() or is_days(parsed)]
+            return found if self._tries_dates_first else found + self._numbers_in(values)
         dates = as_dates(values, self._reading)
-        if self._tries_dates_first and (found := _fitting(dates, _MOMENTS)):
-            return found
+        return self._numbers_in(values) + _fitting(values, (BOOLEAN,)) + _fitting(dates, _MOMENTS)
+
+    def _numbers_in(self, values: pa.Array) -> list[pa.DataType]:
         numbers = as_numbers(values, self._reading)
-        found = [] if numbers is None else _fitting(numbers, _NUMBERS)
-        return found + _fitting(values, (BOOLEAN,)) + _fitting(dates, _MOMENTS)
+        return [] if numbers is None else _fitting(numbers, _NUMBERS)
 
     def _fit(self, fitting: Sequence[pa.DataType]) -> None:
         self._fitting = tuple(type_ for type_ in self._fitting if type_ in fitting)

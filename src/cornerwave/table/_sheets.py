@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from cornerwave.errors import CornerwaveError, ExtraMissing, SourceError
 from cornerwave.table._csv_found import spelled
-from cornerwave.table._reading import Reading
-from cornerwave.table._text_columns import Found, check_names, infer, named, values_of
+from cornerwave.table._reading_settings import ReadingSettings
+from cornerwave.table._text_columns import Inferred, check_names, infer, named, values_of
 
 SHEET_ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 ROWS_AT_A_TIME = 1 << 14
@@ -28,7 +28,7 @@ class Sheet:
     """A sheet with a known reading; its first row has the names."""
 
     path: Path
-    reading: Reading
+    reading: ReadingSettings
 
     @property
     def label(self) -> str:
@@ -43,9 +43,14 @@ class Sheet:
         check_names(names, self.label)
         return names
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each column."""
+        return named(self.header)
+
     def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the cells of columns as text."""
-        names = named(self.header)
+        names = self.names
         places = [names.index(name) for name in columns]
         rows = self._rows()
         next(rows, None)
@@ -96,22 +101,22 @@ class SheetTable:
     """The rows of a sheet, with the types of its columns."""
 
     sheet: Sheet
-    found: Found
+    found: Inferred
 
     @classmethod
     def open(
-        cls, path: Path, types: Mapping[str, pa.DataType] | None, reading: Reading
+        cls, path: Path, types: Mapping[str, pa.DataType] | None, reading: ReadingSettings
     ) -> "SheetTable":
         """Open a sheet with known types; without any, read all rows once to infer them."""
         name, remarks = _chosen(path, reading.sheet)
         reading = replace(reading, sheet=name)
         if types is not None:
             sheet = Sheet(path, reading)
-            names = named(sheet.header)
-            return cls(sheet, Found({n: type_ for n, type_ in types.items() if n in names}))
+            names = sheet.names
+            return cls(sheet, Inferred({n: type_ for n, type_ in types.items() if n in names}))
         reading = replace(reading, missing=reading.missing or ())
         sheet = Sheet(path, reading)
-        sample, notes = next(sheet.texts(named(sheet.header)), None), dict[str, str]()
+        sample, notes = next(sheet.texts(sheet.names), None), dict[str, str]()
         if sample is not None:
             reading, notes = spelled(sample, reading)
         sheet = Sheet(path, reading)
@@ -119,7 +124,7 @@ class SheetTable:
         return cls(sheet, replace(found, remarks=(*remarks, *found.remarks)))
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ReadingSettings:
         """How the cells are spelled."""
         return self.sheet.reading
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as papq
 
 from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
 from cornerwave.table._csv import CsvTable
-from cornerwave.table._reading import Reading
+from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._schema import check_distinct
 from cornerwave.table._sheets import SHEET_ENDINGS, SheetTable
 from cornerwave.table._stat_files import STAT_ENDINGS, StatFile
@@ -97,7 +97,7 @@ class Source:
     frame_kind: Any = None
     notes: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    reading: Reading | None = None
+    reading: ReadingSettings | None = None
     markers: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,7 +134,9 @@ class Source:
         return self.path.name if self.path else "the frame"
 
 
-def open_source(what: Any, types: Types | None = None, reading: Reading | None = None) -> Source:
+def open_source(
+    what: Any, types: Types | None = None, reading: ReadingSettings | None = None
+) -> Source:
     """Open a path or a frame (pandas, polars, pyarrow, or any other that speaks Arrow).
 
     `types` fixes the types of columns whose file does not say them (text, workbooks), as they
@@ -154,7 +156,7 @@ def open_source(what: Any, types: Types | None = None, reading: Reading | None =
         return _open_file(path, types, reading)
 
 
-def open_to_inspect(what: Any, reading: Reading | None = None) -> Source:
+def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source:
     """Open a source for a first look: cells that may stand for missing values are missing.
 
     Unless the reading says what is missing. The reading of the source names them.
@@ -163,18 +165,19 @@ def open_to_inspect(what: Any, reading: Reading | None = None) -> Source:
     if not source.markers or source.reading is None or (reading and reading.missing is not None):
         return source
     missing = tuple(sorted(source.markers))
-    opened = open_source(what, reading=replace(reading or Reading(), missing=missing))
+    opened = open_source(what, reading=replace(reading or ReadingSettings(), missing=missing))
     return replace(opened, markers=source.markers)
 
 
-def _open_file(path: Path, types: Types | None, reading: Reading | None) -> Source:
+def _open_file(path: Path, types: Types | None, reading: ReadingSettings | None) -> Source:
     kind = kind_of(path)
     if types is None:
         _check_applies(path.name, reading, kind)
-    reading = (reading or Reading()).only(_APPLY[kind])
+    reading = (reading or ReadingSettings()).only(_APPLY[kind])
     if kind == "text":
         texts = _text_files(path) if path.is_dir() else [path]
-        return _of_text(path, CsvTable.open(texts, types, reading))
+        base = path if path.is_dir() else None
+        return _of_text(path, CsvTable.open(texts, types, reading, base))
     if kind == "sheet":
         return _of_text(path, SheetTable.open(path, types, reading))
     if kind == "stat":
@@ -219,7 +222,7 @@ _APPLY = {
 """What can be said about the spelling of each sort of source."""
 
 
-def _check_applies(name: str, reading: Reading | None, kind: str) -> None:
+def _check_applies(name: str, reading: ReadingSettings | None, kind: str) -> None:
     """Raise SourceError if something is said that does not apply to a source."""
     for said in reading.said if reading else ():
         if said not in _APPLY[kind]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from cornerwave.errors import SourceError
-from cornerwave.table._reading import POINT, SPACES, Reading, date_pattern
+from cornerwave.table._reading_settings import POINT, SPACES, ReadingSettings, date_pattern
 from cornerwave.table._types import is_text
 
 ISO_DAY, ISO_TIME = "%Y-%m-%d", "%Y-%m-%d %H:%M:%S"
@@ -36,7 +36,7 @@ def null_spellings() -> pa.Array:
     return pa.array(pacsv.ConvertOptions().null_values)
 
 
-def unmarked(text: pa.Array, reading: Reading) -> pa.Array:
+def unmarked(text: pa.Array, reading: ReadingSettings) -> pa.Array:
     """Return cells of text without those that stand for a missing value."""
     if not reading.missing:
         return text
@@ -44,7 +44,7 @@ def unmarked(text: pa.Array, reading: Reading) -> pa.Array:
     return pc.if_else(pc.is_in(pc.utf8_trim_whitespace(text), value_set=marks), None, text)
 
 
-def present(text: pa.Array, reading: Reading) -> pa.Array:
+def present(text: pa.Array, reading: ReadingSettings) -> pa.Array:
     """Return the cells that are not missing, were the column not one of text."""
     values = unmarked(text, reading).drop_null()
     return pc.filter(values, pc.invert(pc.is_in(values, value_set=null_spellings())))
@@ -60,7 +60,7 @@ def markers_in(text: pa.Array) -> dict[str, int]:
     return {each["values"].as_py(): each["counts"].as_py() for each in counts}
 
 
-def number_pattern(reading: Reading) -> str:
+def number_pattern(reading: ReadingSettings) -> str:
     """Return a pattern of the numbers of a reading."""
     whole = "[0-9]+"
     if reading.thousands:
@@ -70,7 +70,7 @@ def number_pattern(reading: Reading) -> str:
     return rf"^[+-]?({whole}({point}[0-9]*)?|{point}[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
-def as_numbers(values: pa.Array, reading: Reading) -> pa.Array | None:
+def as_numbers(values: pa.Array, reading: ReadingSettings) -> pa.Array | None:
     """Return numbers without a thousands separator and with a point; None if some are none."""
     trimmed = trim(values)
     if not reading.spells_numbers:
@@ -83,7 +83,25 @@ def as_numbers(values: pa.Array, reading: Reading) -> pa.Array | None:
     return pc.replace_substring(trimmed, reading.decimal or POINT, POINT)
 
 
-def as_dates(values: pa.Array, reading: Reading) -> pa.Array:
+def parsed_dates(values: pa.Array, reading: ReadingSettings) -> pa.Array | None:
+    """Return cells as timestamps; None unless all of them have a date format."""
+    found = None
+    for format_ in reading.date_format or ():
+        own = dates_in(values, format_)
+        found = own if found is None else pc.coalesce(found, own)
+        if found.null_count == values.null_count:
+            return found
+    return None
+
+
+def is_days(moments: pa.Array) -> bool:
+    """Return whether timestamps are days without a time of day."""
+    seconds = pc.cast(moments, pa.int64())
+    days = pc.multiply(pc.divide(seconds, 86_400), 86_400)
+    return bool(pc.all(pc.equal(seconds, days)).as_py() in (True, None))
+
+
+def as_dates(values: pa.Array, reading: ReadingSettings) -> pa.Array:
     """Return cells that have a date format as ISO dates, and the others as they are."""
     for format_ in reading.date_format or ():
         parsed = dates_in(values, format_)
@@ -104,7 +122,7 @@ def dates_in(values: pa.Array, format_: str) -> pa.Array:
     return pc.if_else(pc.equal(pc.day(parsed), pc.cast(day, pa.int64())), parsed, None)
 
 
-def typed(text: pa.Array, type_: pa.DataType, reading: Reading) -> pa.Array:
+def typed(text: pa.Array, type_: pa.DataType, reading: ReadingSettings) -> pa.Array:
     """Return cells of text as values. Raises ArrowInvalid or SourceError if one is none."""
     text = unmarked(text, reading)
     if is_text(type_):
@@ -115,6 +133,9 @@ def typed(text: pa.Array, type_: pa.DataType, reading: Reading) -> pa.Array:
     if pa.types.is_boolean(type_):
         return pc.cast(text, type_)
     if pa.types.is_temporal(type_):
+        parsed = None if pa.types.is_time(type_) else parsed_dates(text, reading)
+        if parsed is not None:
+            return pc.cast(parsed, type_)
         return _moments(as_dates(text, reading), type_)
     numbers = as_numbers(text, reading)
     if numbers is None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.errors import ExtraMissing, SourceError
-from cornerwave.table._reading import Reading
+from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._types import is_text
 
 _READERS = {
@@ -37,13 +37,13 @@ class StatFile:
     """A file of a statistics program, and the types of its columns."""
 
     path: Path
-    reading: Reading
+    reading: ReadingSettings
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def open(
-        cls, path: Path, types: Mapping[str, pa.DataType] | None, reading: Reading
+        cls, path: Path, types: Mapping[str, pa.DataType] | None, reading: ReadingSettings
     ) -> "StatFile":
         """Open a file with known types; without any, read all rows once to infer them."""
         file = cls(path, reading)

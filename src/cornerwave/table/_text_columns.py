@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table._csv_types import MOMENT, NUMBER, TypeGuess
-from cornerwave.table._reading import Reading
+from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._spelling import typed
 
 MOST_REPEATED = 0.5
@@ -37,15 +37,19 @@ class TextFile(Protocol):
         """The names of the columns, as they are written."""
 
     @property
-    def reading(self) -> Reading:
+    def names(self) -> tuple[str, ...]:
+        """A name for each column, those of the header first."""
+
+    @property
+    def reading(self) -> ReadingSettings:
         """How the cells are spelled."""
 
     def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the cells of columns by the names of `named`; null is an empty field."""
+        """Yield the cells of columns; null is an empty field."""
 
 
 @dataclass(frozen=True)
-class Found:
+class Inferred:
     """What all rows of some files show: types, notes on columns, remarks on the files."""
 
     types: Mapping[str, pa.DataType]
@@ -76,7 +80,9 @@ def _free(name: str, taken: Iterable[str], *, first: bool = False) -> str:
     return next(each for n in range(2, 1 << 20) if (each := f"{name}_{n}") not in taken)
 
 
-def infer(files: Sequence[TextFile], reading: Reading, notes: Mapping[str, str]) -> Found:
+def infer(
+    files: Sequence[TextFile], reading: ReadingSettings, notes: Mapping[str, str]
+) -> Inferred:
     """Read all rows of files that make up one table. Raises SourceError, ColumnError.
 
     A column without a name and without a value in any file is left out.
@@ -85,11 +91,11 @@ def infer(files: Sequence[TextFile], reading: Reading, notes: Mapping[str, str])
     remarks: dict[str, None] = {}
     unnamed: set[str] = set()
     for file in files:
-        names = named(file.header)
-        for name in names:
+        for name in file.names:
             guesses.setdefault(name, TypeGuess(reading))
         _look(file, guesses)
-        unnamed |= {n for n, written in zip(names, file.header, strict=True) if not written.strip()}
+        pairs = zip(named(file.header), file.header, strict=True)
+        unnamed |= {name for name, written in pairs if not written.strip()}
     left_out = {name for name in unnamed if pa.types.is_null(guesses[name].type)}
     for file in files:
         remarks |= dict.fromkeys(_on_names(file, left_out))
@@ -98,12 +104,13 @@ def infer(files: Sequence[TextFile], reading: Reading, notes: Mapping[str, str])
     texts = {name: note for name, note in notes.items() if pa.types.is_string(found[name].type)}
     marks: Counter[str] = sum((guess.markers for guess in found.values()), Counter())
     types = {name: guess.type for name, guess in found.items()}
-    return Found(types, texts | own, tuple(remarks), marks)
+    return Inferred(types, texts | own, tuple(remarks), marks)
 
 
 def _look(file: TextFile, guesses: Mapping[str, TypeGuess]) -> None:
     """Guess types from the rows of a file. Raises SourceError for no rows, or no names."""
-    names, written = named(file.header), [name.strip() for name in file.header]
+    names = file.names
+    written = [name.strip() for name in (*file.header, *names[len(file.header) :])]
     like_cells = {place for place, name in enumerate(written) if name and _is_value(name)}
     nameless = {place for place, name in enumerate(written) if not name}
     rows = 0
@@ -165,7 +172,7 @@ def _columns(places: Sequence[int]) -> str:
 
 
 def values_of(
-    batch: pa.RecordBatch, types: Mapping[str, pa.DataType], reading: Reading, label: str
+    batch: pa.RecordBatch, types: Mapping[str, pa.DataType], reading: ReadingSettings, label: str
 ) -> pa.RecordBatch:
     """Return cells of text as values of these types. Raises SourceError."""
     arrays = []

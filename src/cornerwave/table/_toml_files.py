@@ -32,7 +32,7 @@ from typing import Any
 
 from cornerwave.errors import ColumnError, CornerwaveError, LevelError
 from cornerwave.levels import Level, Privacy, asked_for
-from cornerwave.table._reading import Reading
+from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._schema import (
     MARGINAL,
     ORDERS,
@@ -64,14 +64,14 @@ def read_choices(path: Path, columns: Sequence[str]) -> Choices:
     return _choices(entries, content)
 
 
-def schema_reading(path: Path, said: Reading | None = None) -> Reading:
+def schema_reading(path: Path, said: ReadingSettings | None = None) -> ReadingSettings:
     """Return how a schema file says that cells are spelled. Raises ColumnError, SourceError."""
     given = _parsed(path, ColumnError).get("reading", {})
     if said is not None and said.said:
         raise ColumnError("a schema file says everything; leave out the other choices")
     if not isinstance(given, dict):
         raise ColumnError(f"{path.name}: write reading as a [reading] table")
-    return Reading.from_table(given, f"{path.name}, [reading]")
+    return ReadingSettings.from_table(given, f"{path.name}, [reading]")
 
 
 def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Path | None]]:

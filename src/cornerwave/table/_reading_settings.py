@@ -46,7 +46,7 @@ _ONE_DIGIT = {"m": "(?:0[1-9]|1[0-2])", "d": "(?P<day>0[1-9]|[12][0-9]|3[01])"}
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingSettings:
     """How cells are spelled; None where that is to be found."""
 
     delimiter: str | None = None
@@ -79,10 +79,10 @@ class Reading:
         date_format: str | Iterable[str] | None = None,
         missing: str | Iterable[str] | None = None,
         sheet: str | None = None,
-    ) -> "Reading":
+    ) -> "ReadingSettings":
         """Return what an owner said. Raises SourceError for what cannot be.
 
-        >>> Reading.of(delimiter="tab", encoding="Latin-1").encoding
+        >>> ReadingSettings.of(delimiter="tab", encoding="Latin-1").encoding
         'iso8859-1'
         """
         return cls(
@@ -96,7 +96,7 @@ class Reading:
         )
 
     @classmethod
-    def from_table(cls, given: Mapping[str, Any], where: str) -> "Reading":
+    def from_table(cls, given: Mapping[str, Any], where: str) -> "ReadingSettings":
         """Return the settings of a schema file. Raises SourceError."""
         known = [field.name for field in fields(cls)]
         if unknown := sorted(set(given) - set(known)):
@@ -120,16 +120,16 @@ class Reading:
         """The settings that have a value."""
         return [name for name, value in asdict(self).items() if value is not None]
 
-    def only(self, names: Iterable[str]) -> "Reading":
+    def only(self, names: Iterable[str]) -> "ReadingSettings":
         """Return some of the settings."""
-        return Reading(**{name: getattr(self, name) for name in names})
+        return ReadingSettings(**{name: getattr(self, name) for name in names})
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as they are kept."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> "Reading":
+    def from_json(cls, kept: Mapping[str, Any]) -> "ReadingSettings":
         """Return what `to_json` gave."""
         lists = {
             name: None if kept[name] is None else tuple(kept[name])
