@@ -184,7 +184,10 @@ class CsvFile:
         except pa.ArrowException as error:
             if "UTF8" in str(error):
                 raise self._undecodable() from None
-            raise SourceError(f"{self.label} is empty, or not a well-formed CSV file") from None
+            raise SourceError(
+                f"{self.label} is empty, or no record has as many fields as the first line",
+                use=("delimiter",),
+            ) from None
 
     def _undecodable(self) -> NotInEncoding:
         encoding = "UTF-8" if self.reading.encoding == UTF_8 else self.reading.encoding

@@ -28,7 +28,7 @@ _READERS = {
     ".xpt": "read_xport",
 }
 STAT_ENDINGS = tuple(_READERS)
-CELLS_AT_A_TIME = 1 << 19
+CELLS_AT_A_TIME, LEAST_ROWS = 1 << 19, 1 << 10
 MOST_WHOLE = 2.0**53
 
 
@@ -90,7 +90,7 @@ class StatFile:
         return about
 
     def _chunks(self, columns: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
-        many = max(1 << 10, CELLS_AT_A_TIME // max(1, len(columns)))
+        many = max(LEAST_ROWS, CELLS_AT_A_TIME // max(1, len(columns)))
         start = 0
         while True:
             rows, _ = self._rows(usecols=list(columns), row_offset=start, row_limit=many)
