@@ -529,7 +529,7 @@ def reopen(source: Any, entry: Entry) -> Source:
     frozen = Frozen.from_json(entry.frozen)
     types = {column.name: column.type for column in frozen.source_types}
     try:
-        opened = open_source(source, types)
+        opened = open_source(source, types, frozen.reading)
     except SourceError as error:
         raise SourceError(
             f"the table of {entry.name!r} cannot be read: {error}. If it was moved, name its place",

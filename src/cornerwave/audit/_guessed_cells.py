@@ -17,8 +17,8 @@ import numpy as np
 from cornerwave.arrays import Codes, Floats
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._shown import ABSENT, CategoryCodes, Collected
-from cornerwave.errors import SourceError
 from cornerwave.coalition import Law, guess
+from cornerwave.errors import SourceError
 from cornerwave.levels import retention
 from cornerwave.table import MARGINAL, UNIFORM, Progress
 

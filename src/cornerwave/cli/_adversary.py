@@ -12,6 +12,7 @@ from cornerwave.errors import spelled
 
 if TYPE_CHECKING:
     from cornerwave.audit import Recovered
+    from cornerwave.table import ReadingSettings
 
 FOUND = 1
 
@@ -40,14 +41,18 @@ def audit(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
     ] = None,
+    *,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Attack copies of a table, check their noise and report what a coalition gains."""
     from cornerwave.audit import as_json as to_json
     from cornerwave.audit import audit as run
     from cornerwave.audit import findings, sections, verdict
+    from cornerwave.table import open_source
 
     with progress("Auditing") as advance:
-        found = run(source, copies, key=key, privacy=privacy, progress=advance)
+        truth = open_source(source, reading=reading)
+        found = run(truth, copies, key=key, privacy=privacy, progress=advance)
     if html is not None:
         from cornerwave.pages import audit_page
 
@@ -82,13 +87,17 @@ def attack(
         Path | None,
         typer.Option(metavar="FILE", help="Write the estimate: .csv, .csv.gz, .parquet, .arrow."),
     ] = None,
+    *,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Play the adversary: estimate the original from copies."""
     from cornerwave.audit import attack_copies as run
+    from cornerwave.table import open_source
 
     with progress("Attacking") as advance:
+        original = None if truth is None else open_source(truth, reading=reading)
         found = run(
-            copies, noise=noise, truth=truth, key=key, method=method, out=out, progress=advance
+            copies, noise=noise, truth=original, key=key, method=method, out=out, progress=advance
         )
     _print_recovered(found, method)
     if out is not None:
