@@ -1,5 +1,6 @@
 """The adversary's commands: `audit` and `attack`."""
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,8 @@ from cornerwave.cli._screen import print_json, print_table, progress, say, tell,
 from cornerwave.errors import spelled
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cornerwave.audit import Recovered
     from cornerwave.table import ReadingSettings
 
@@ -51,7 +54,7 @@ def audit(
     from cornerwave.table import open_source
 
     with progress("Auditing") as advance:
-        truth = open_source(source, reading=reading)
+        truth = open_source(source, reading=_as_read(reading, copies))
         found = run(truth, copies, key=key, privacy=privacy, progress=advance)
     if html is not None:
         from cornerwave.pages import audit_page
@@ -67,6 +70,19 @@ def audit(
             tell(line)
     if not found.clean:
         raise typer.Exit(FOUND)
+
+
+def _as_read(
+    reading: "ReadingSettings | None", copies: "Sequence[Path]"
+) -> "ReadingSettings | None":
+    """Return how to read the original: what is missing there is what its copies say, if unsaid."""
+    from cornerwave.table import ReadingSettings, read_metadata
+
+    own = reading or ReadingSettings()
+    if own.missing is not None or not copies:
+        return reading
+    marks = (read_metadata(copies[0]) or {}).get("missing")
+    return replace(own, missing=tuple(marks)) if marks else reading
 
 
 def attack(
@@ -95,7 +111,7 @@ def attack(
     from cornerwave.table import open_source
 
     with progress("Attacking") as advance:
-        original = None if truth is None else open_source(truth, reading=reading)
+        original = None if truth is None else open_source(truth, reading=_as_read(reading, copies))
         found = run(
             copies, noise=noise, truth=original, key=key, method=method, out=out, progress=advance
         )

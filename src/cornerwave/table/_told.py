@@ -127,6 +127,7 @@ _FIELDS: dict[str, tuple[Test, str]] = {
     "privacy": _SHARE,
     "retention": _SHARE,
     "rows": (_whole, "a number of rows"),
+    "missing": (_are_texts, "a list of marks for missing values in the source"),
     "columns": (lambda value: isinstance(value, Mapping), "a table of columns"),
 }
 _ROLES = (PERTURBED, CATEGORY, KEPT, KEY)
