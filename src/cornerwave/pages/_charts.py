@@ -1,7 +1,7 @@
 """The charts of the pages: shares on a scale from 0 to 1, histograms, bars and meters."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,15 +56,7 @@ def share_chart(rows: Sequence[ShareRow], label: str) -> str:
 def _draw_row(canvas: Canvas, row: ShareRow, y: float) -> None:
     canvas.text(LEFT - 14, y + 5, row.name, "end", room=LEFT - 20)
     canvas.line(_x(0), y, _x(1), y, "rail")
-    if row.gap is not None:
-        low, high = map(_x, row.gap)
-        canvas.bar(low, y - 5, max(high - low, 2), 10, "gap")
-    if row.diamond is not None:
-        canvas.diamond(_x(row.diamond), y, 10.5, row.kind)
-    if row.ring is not None:
-        canvas.dot(_x(row.ring), y, 5, "ring")
-    for share, title in row.dots:
-        canvas.dot(_x(share), y, 6, "dot", title=title)
+    _draw_marks(canvas, row, _x, y)
     if len(row.dots) > 1:
         for x, text in _numbers([share for share, _ in row.dots]):
             canvas.text(x, y - 14, text, "small middle")
@@ -86,6 +78,36 @@ def _numbers(shares: Sequence[float]) -> list[tuple[float, str]]:
 
 def _x(share: float) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0)
+
+
+RAIL, RAIL_END = 480.0, 12.0
+"""Width of a rail, and the space at either end of its scale."""
+
+
+def share_rail(row: ShareRow) -> str:
+    """Draw the marks of one row on a slim scale from 0 to 1 that fits on a phone."""
+    canvas, y = Canvas(30.0, f"{row.name}: {row.words}", width=RAIL), 15.0
+
+    def x(share: float) -> float:
+        return RAIL_END + (RAIL - 2 * RAIL_END) * min(max(share, 0.0), 1.0)
+
+    canvas.line(x(0), y, x(1), y, "rail")
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        canvas.line(x(share), y - 5, x(share), y + 5, "grid")
+    _draw_marks(canvas, row, x, y)
+    return canvas.svg()
+
+
+def _draw_marks(canvas: Canvas, row: ShareRow, x: Callable[[float], float], y: float) -> None:
+    if row.gap is not None:
+        low, high = map(x, row.gap)
+        canvas.bar(low, y - 5, max(high - low, 2), 10, "gap")
+    if row.diamond is not None:
+        canvas.diamond(x(row.diamond), y, 10.5, row.kind)
+    if row.ring is not None:
+        canvas.dot(x(row.ring), y, 5, "ring")
+    for share, title in row.dots:
+        canvas.dot(x(share), y, 6, "dot", title=title)
 
 
 @dataclass(frozen=True)
@@ -138,6 +160,19 @@ def histograms(panels: Sequence[Panel], axis: Axis, unit: str | None, label: str
         canvas.line(x, floor, right, floor, "base")
         canvas.text(x, floor + 16, ends[0], "small")
         canvas.text(right, floor + 16, ends[1], "small end")
+    return canvas.svg()
+
+
+def overlay(original: Floats, copy: Floats, axis: Axis, unit: str | None, label: str) -> str:
+    """Draw the histogram of a copy with the original's outline, small enough for a phone."""
+    width, floor = RAIL, 8 + TALL
+    canvas = Canvas(floor + 22, label, width=width)
+    top = max(float(original.max(initial=0)), float(copy.max(initial=0))) or 1.0
+    canvas.polygon(_steps(copy / top, 4, floor, width - 8), "copy")
+    canvas.curve(_steps(original / top, 4, floor, width - 8), "outline")
+    canvas.line(4, floor, width - 4, floor, "base")
+    canvas.text(4, floor + 17, tick(float(axis.edges[0]), unit), "small")
+    canvas.text(width - 4, floor + 17, tick(float(axis.edges[-1]), unit), "small end")
     return canvas.svg()
 
 

@@ -35,6 +35,11 @@ def document(title: str, html: Iterable[str], *, footer: str) -> str:
     )
 
 
+def inner(page: str) -> str:
+    """Return what a document says, to stand within another page with the same style sheet."""
+    return page.partition("<main>")[2].rpartition("</main>")[0]
+
+
 def headline(title: str, verdict: str, facts: str, kind: str = "good") -> str:
     """Return the top of a page: its title and, in a box, its verdict in one or two sentences.
 
