@@ -80,8 +80,8 @@ def _x(share: float) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0)
 
 
-RAIL, RAIL_END = 480.0, 12.0
-"""Width of a rail, and the space at either end of its scale."""
+RAIL, RAIL_END, SMALL = 480.0, 12.0, 330.0
+"""Width of a rail, the space at either end of its scale, and the width of a small histogram."""
 
 
 def share_rail(row: ShareRow) -> str:
@@ -165,7 +165,7 @@ def histograms(panels: Sequence[Panel], axis: Axis, unit: str | None, label: str
 
 def overlay(original: Floats, copy: Floats, axis: Axis, unit: str | None, label: str) -> str:
     """Draw the histogram of a copy with the original's outline, small enough for a phone."""
-    width, floor = RAIL, 8 + TALL
+    width, floor = SMALL, 8 + TALL
     canvas = Canvas(floor + 22, label, width=width)
     top = max(float(original.max(initial=0)), float(copy.max(initial=0))) or 1.0
     canvas.polygon(_steps(copy / top, 4, floor, width - 8), "copy")

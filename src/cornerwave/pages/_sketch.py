@@ -17,7 +17,7 @@ from cornerwave.levels import Level
 from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.pages._charts import overlay
 from cornerwave.pages._comparison import MOST_COLUMNS, shown_of
-from cornerwave.pages._tallies import Axis, axis_of, pooled
+from cornerwave.pages._tallies import FEW, Axis, axis_of
 from cornerwave.table import Source, Thinned
 
 ROWS, CELLS = 1 << 14, 1 << 21
@@ -68,7 +68,7 @@ class Sketch:
         both = zip(names, self.axes, self._copies(None), self._copies(level), strict=True)
         for name, axis, original, copy in both:
             unit = self.frozen.schema.column(name).unit
-            before, after = (pooled(axis.count(x)) / max(len(x), 1) for x in (original, copy))
+            before, after = (_shares(axis, x) for x in (original, copy))
             found[name] = overlay(before, after, axis, unit, f"Histogram of {name} in a copy")
         return found
 
@@ -78,6 +78,12 @@ class Sketch:
         noisy = self.rows + size * self.noise
         scales = [self.frozen.scales[place] for place in self.shown]
         return [scale.backward(row) for scale, row in zip(scales, noisy, strict=True)]
+
+
+def _shares(axis: Axis, values: Floats) -> Floats:
+    """Return the share of the rows in each bin; bins that few rows hold are left out."""
+    counts = axis.count(values)
+    return np.where(counts >= FEW, counts, 0) / max(len(values), 1)
 
 
 def _sample(source: Source, names: tuple[str, ...], most: int) -> Floats:

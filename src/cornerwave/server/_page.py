@@ -181,16 +181,12 @@ def words_of(error: CornerwaveError) -> str:
 
 
 _FIELDS = {
-    "drop": "what: leave out",
-    "keep": "what: unchanged",
-    "key": "what: identifies the row",
-    "perturb": "what: noise",
-    "categorical": "what: category",
+    "categorical": "category",
     "hide_missing": "hide gaps",
     "transform": "scale",
     "min_count": "pool rare values",
-    "shuffle": "order: shuffle",
-    "keep_order": "order: keep",
+    "shuffle": "order of the rows: shuffle",
+    "keep_order": "order of the rows: keep",
 }
 
 

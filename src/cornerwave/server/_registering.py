@@ -26,11 +26,11 @@ ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".arrow", ".feather", ".ipc")
 MOST_FILES, DEPTH = 500, 4
 """So many tables are listed, in folders so deep."""
 WORDS = {
-    "perturb": "noise",
-    "category": "category",
-    "key": "identifies the row",
-    "keep": "unchanged",
-    "drop": "leave out",
+    "perturb": "perturb: add noise",
+    "category": "category: redraw some",
+    "key": "key: identifies the row",
+    "keep": "keep: unchanged",
+    "drop": "drop: leave out",
 }
 """What can happen to a column, and how the form calls it."""
 
