@@ -5,7 +5,7 @@
     audit_page          a measured audit
     reproduction_page   statements of the paper with verdicts; Picture is one of its figures
     Canvas              a drawing in SVG, as on all pages
-    ShareRow, share_rail, Sketch    drawings that stand on the pages of the service
+    ShareRow, share_rail, ColumnSketch    drawings that stand on the pages of the service
     inner, style_sheet  a page within another one
 
 Each page is one HTML file that loads nothing, with one style sheet (`pages.css`) and no
@@ -25,13 +25,13 @@ from cornerwave.pages._document import inner, style_sheet
 from cornerwave.pages._levels_page import levels_page
 from cornerwave.pages._report_page import write_report
 from cornerwave.pages._reproduction_page import Picture, reproduction_page
-from cornerwave.pages._sketch import Sketch
+from cornerwave.pages._sketch import ColumnSketch
 
 __all__ = [
     "Canvas",
+    "ColumnSketch",
     "Picture",
     "ShareRow",
-    "Sketch",
     "audit_page",
     "inner",
     "levels_page",

@@ -25,7 +25,7 @@ ROWS, CELLS = 1 << 14, 1 << 21
 
 
 @dataclass(frozen=True)
-class Sketch:
+class ColumnSketch:
     """Some rows of a dataset's numbers on their scales, and noise of one table's size for them.
 
     `shown` are places among the perturbed columns; rows, noise and axes are in their order.
@@ -38,7 +38,7 @@ class Sketch:
     axes: tuple[Axis, ...]
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Sketch":
+    def of(cls, dataset: Dataset) -> "ColumnSketch":
         """Read a dataset's table once. Raises SourceError if it is not there."""
         frozen, columns = dataset.frozen, shown_of(dataset)
         names = columns.numbers[:MOST_COLUMNS]

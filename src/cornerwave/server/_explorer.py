@@ -20,7 +20,7 @@ from cornerwave.dataset import Dataset
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
 from cornerwave.outlook import Outlook, explained, in_units, outlook_at, outlook_of
-from cornerwave.pages import Sketch
+from cornerwave.pages import ColumnSketch
 from cornerwave.server._console import dataset_of, live_grants
 from cornerwave.server._page import page, router, signed_in
 
@@ -167,6 +167,6 @@ def _meaning(found: Outlook, name: str) -> str:
 
 
 @lru_cache(SKETCHES)
-def _sketch(dataset: Dataset) -> Sketch:
+def _sketch(dataset: Dataset) -> ColumnSketch:
     """Return the sketch of a dataset, which is one object as long as the service lives."""
-    return Sketch.of(dataset)
+    return ColumnSketch.of(dataset)
