@@ -17,6 +17,13 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) install --quiet --editable '.[dev]'
 	touch $@
 
+# Recipients' own clients, apart from our packages: they want older ones.
+CLIENT := .client
+$(CLIENT)/.ready: Makefile
+	$(PYTHON) -m venv $(CLIENT)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(CLIENT)/bin/pip install --quiet delta-sharing==1.4.2
+	touch $@
+
 system:  ## install what the tests need of Debian's packages, where it is missing and may be installed
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q postgresql; \
@@ -27,10 +34,10 @@ check: $(READY)  ## lint, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(READY) system  ## every test but the slow ones
+test: $(READY) $(CLIENT)/.ready system  ## every test but the slow ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q
 
-test-slow: $(READY) system  ## every test, the slow ones too
+test-slow: $(READY) $(CLIENT)/.ready system  ## every test, the slow ones too
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q -m 'slow or not slow'
 
 bench: $(READY)  ## speed and memory, as ratios measured in one run
@@ -43,4 +50,4 @@ reproduce: $(READY)  ## the paper's evaluation again, into reproduction/ (minute
 	$(BIN)/cornerwave reproduce all --out reproduction --seed 1
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENT) .pytest_cache .mypy_cache .ruff_cache

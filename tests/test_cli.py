@@ -27,12 +27,22 @@ COMMANDS = [
     "init",
     "inspect",
     "register",
+    "schema",
+    "rename",
+    "unregister",
+    "close",
     "release",
     "again",
     "levels",
     "ledger",
     "coalition",
     "report",
+    "recipient",
+    "grant",
+    "revoke",
+    "token",
+    "serve",
+    "fetch",
     "audit",
     "attack",
     "demo",
@@ -146,7 +156,14 @@ class TestInit:
         assert (tmp_path / ".cornerwave" / "key").stat().st_mode & 0o777 == 0o600
         secret = (tmp_path / ".cornerwave" / "key").read_text().split(":")[1].strip()
         assert secret not in result.all
-        refused(run, tmp_path, "init", says="never replaced")
+        key = (tmp_path / ".cornerwave" / "key").read_bytes()
+        again = run("init")
+        assert again.code == 0
+        assert "already. It is empty. Nothing was changed" in again.err
+        assert (tmp_path / ".cornerwave" / "key").read_bytes() == key
+        refused(run, tmp_path, "init", "--new-ledger", says="never replaced")
+        (tmp_path / ".cornerwave" / "key").write_text("damaged")
+        refused(run, tmp_path, "init", says="key")
 
     def test_place_by_option_and_environment(self, run, tmp_path, monkeypatch):
         assert run("init", "--vault", tmp_path / "one").code == 0
@@ -215,6 +232,56 @@ class TestRelease:
         assert (tmp_path / "again.parquet").read_bytes() == first
 
 
+class TestStewardship:
+    def test_a_rehearsal_records_nothing(self, run, people_csv, tmp_path):
+        run("init")
+        before = state(tmp_path)
+        result = run("register", "people", people_csv, "--drop", "id", "--dry-run")
+        assert (result.code, state(tmp_path)) == (0, before)
+        assert "Would register people: 40 rows" in result.err
+
+    def test_the_schema_of_a_dataset_registers_it_again(self, run, people_csv, tmp_path):
+        run("init")
+        looks = ("--round", "age", "--clip", "wage=0:", "--as", "wage=pay")
+        told = run("register", "people", people_csv, "--drop", "id", *looks)
+        assert told.code == 0
+        for line in ("always rounded in copies: age", "clipped in copies: wage", "called pay in"):
+            assert line in told.err
+        text = run("schema", "people").out
+        assert run("schema", "people", "--out", "s.toml").code == 0
+        assert (tmp_path / "s.toml").read_text() == text
+        for said in ('as = "pay"', "clip = [0.0, inf]", "round = true"):
+            assert said in text
+        before = state(tmp_path)
+        assert run("register", "people", people_csv, "--schema", "s.toml").code == 0
+        assert state(tmp_path) == before
+        refused(run, tmp_path, "schema", "people", "--out", "s.toml", says="exists")
+
+    def test_rename_close_and_unregister(self, registered, tmp_path, people_csv):
+        assert registered("unregister", "people").code == 0
+        assert registered("register", "people", people_csv, "--keep", "id").code == 0
+        assert registered("rename", "people", "staff").code == 0
+        release = ("release", "staff", "--to", "ann", "--privacy", "0.5", "--out", "a.csv")
+        assert registered(*release).code == 0
+        says = "released to 1 recipient, so the ledger keeps it; close it to end its releases (corn"
+        refused(registered, tmp_path, "unregister", "staff", says=says)
+        assert registered("close", "staff").code == 0
+        refused(registered, tmp_path, *release, "--force", says="'staff' was closed at")
+        assert registered("again", "staff", "ann", "--out", "b.csv").code == 0
+        assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+        assert ", closed" in registered("ledger").out
+
+    def test_raw_copies_are_neither_rounded_nor_clipped(self, registered, tmp_path):
+        names = ("--out", "a.csv", "--out", "b.csv")
+        copies = ("--to", "ann", "--privacy", "0.5", "--to", "bob", "--privacy", "0.5", *names)
+        assert registered("release", "people", *copies, "--raw").code == 0
+        raw = pa.csv.read_csv(tmp_path / "a.csv")
+        assert registered("release", "people", *copies, "--force").code == 0
+        whole = pa.csv.read_csv(tmp_path / "a.csv")
+        assert (raw["age"].type, whole["age"].type) == (pa.float64(), pa.int64())
+        assert np.rint(raw["age"].to_numpy()).tolist() == whole["age"].to_pylist()
+
+
 class TestReports:
     @pytest.fixture
     def released(self, registered):
@@ -233,7 +300,8 @@ class TestReports:
         ]
         assert found["holdings"][1]["privacy"] == 0.5
         assert found["holdings"][1]["format"] == "parquet"
-        assert found["holdings"][1]["round"] == []
+        assert found["holdings"][1]["round"] == ["age"]
+        assert found["holdings"][1]["types"] == {"age": "int64"}
         assert json.loads(released("ledger", "people", "--json").out) == [found]
         table = released("ledger", "people").out
         assert all(word in table for word in ("people: 40 rows", "ann", "0.8", "since"))
@@ -249,6 +317,8 @@ class TestReports:
         assert registered(*RELEASE, *options).code == 0
         assert registered("again", "people", "ann").code == 0
         assert (tmp_path / "people-ann.csv.gz").read_bytes() == out.read_bytes()
+        assert registered("again", "people", "ann").code == 0  # the very file is there
+        (tmp_path / "people-ann.csv.gz").write_bytes(b"another")
         refused(registered, tmp_path, "again", "people", "ann", says="already exists")
         wrong = ("again", "people", "ann", "--out", "x.parquet")
         refused(registered, tmp_path, *wrong, says="is a .csv.gz file")
@@ -331,7 +401,9 @@ class TestReports:
         assert registered("levels", "people", "--out", "levels.html").code == 0
         page = (tmp_path / "levels.html").read_text()
         assert all(word in page for word in ("Which privacy for people?", "<svg", "±", "wage"))
-        refused(registered, tmp_path, "levels", "people", "--out", "levels.html", says="--force")
+        assert registered("levels", "people", "--out", "levels.html").code == 0  # the same page
+        (tmp_path / "mine.html").write_text("mine")
+        refused(registered, tmp_path, "levels", "people", "--out", "mine.html", says="--force")
         counted = json.loads(registered("levels", "people", "--json").out)[0]["stand_out"]
         people_csv.rename(tmp_path / "moved.csv")
         found = registered("levels", "people", "--json")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -19,10 +20,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def _commands() -> dict[str, list[str]]:
     group = typer.main.get_command(cli.app)
-    return {
-        name: [option for parameter in command.params for option in parameter.opts]
-        for name, command in group.commands.items()
-    }
+    return {name: sorted(_options(command)) for name, command in group.commands.items()}
+
+
+def _options(command: Any) -> set[str]:
+    """The options of a command, or of all commands of a group."""
+    own = {option for parameter in command.params for option in parameter.opts}
+    return own.union(*(_options(part) for part in getattr(command, "commands", {}).values()))
 
 
 def test_every_command_has_its_section_with_every_option() -> None:
@@ -71,23 +75,50 @@ def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_first_five_minutes_run(tmp_path: Path) -> None:
-    [block] = [b for b in _blocks(ROOT / "README.md", "sh") if "cornerwave init" in b]
-    script = block.replace(". .venv/bin/activate", ":")
+def _shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     bin_folder = Path(shutil.which("cornerwave", path=Path(sys.executable).parent) or "").parent
     environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path,
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script.replace(". .venv/bin/activate", ":")],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_the_first_five_minutes_run(tmp_path: Path) -> None:
+    [block] = [b for b in _blocks(ROOT / "README.md", "sh") if "cornerwave init" in b]
+    done = _shell(block, tmp_path)
     assert done.returncode == 0, done.stderr
     for name in ("partner.parquet", "public.csv.gz", "public.csv.gz.meta.json", "university.arrow"):
         assert (tmp_path / name).is_file()
+    assert (tmp_path / "public.csv.gz.dictionary.html").is_file()
     assert "all together" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_blocks_of_the_readme_run_twice_in_one_folder(tmp_path: Path) -> None:
+    """Nothing that was made the first time is in the way, or changes; what is changed is kept."""
+    shell = [b for b in _blocks(ROOT / "README.md", "sh") if "cornerwave " in b]
+    before: dict[str, bytes] = {}
+    for _ in range(2):
+        for block in shell:
+            done = _shell(block, tmp_path)
+            assert done.returncode == 0, done.stderr
+        for block in _blocks(ROOT / "README.md", "python"):
+            command = [sys.executable, "-W", "error", "-c", block]
+            done = subprocess.run(
+                command, cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
+        files = {path.name: path.read_bytes() for path in tmp_path.glob("*") if path.is_file()}
+        assert not before or files == before
+        before = files
+    assert "as people; next: cornerwave release people" in _shell(shell[1], tmp_path).stderr
+    (tmp_path / "partner.parquet").write_bytes(before["public.csv.gz"])
+    assert "already exists" in _shell(shell[0], tmp_path).stderr
 
 
 def test_make_help_lists_every_target() -> None:

@@ -119,7 +119,7 @@ def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms
     assert [found[name].exact for name in ("twice", "words", "id")] == [False] * 3
     assert found["twice"].distinct == pytest.approx(rows / 2, rel=0.5)
     assert found["words"].do == found["id"].do == "decide"
-    assert "too many for a category" in found["words"].warnings[0]
+    assert any("too many for a category" in w for w in found["words"].warnings)
     identifiers = {n for n, r in found.items() if any(IDENTIFIER in w for w in r.warnings)}
     assert identifiers == {"id"}
     assert "every value is different" not in drafted(found.values())
@@ -248,7 +248,7 @@ def test_the_draft_joins_categories_that_name_each_other_and_no_others():
         assert part in told
     assert "flag" not in told
     apart = inspect(open_source(towns().drop_columns(["region", "wage"]))).telling
-    assert apart == Telling()
+    assert (apart.sentences, apart.together) == ((), ())
 
 
 def test_no_group_is_drafted_that_singles_rows_out():

@@ -53,6 +53,11 @@ def dataset(vault, people):
     return vault.register("people", people, drop=["id"])
 
 
+def changed_inside(parquet: bytes) -> bytes:
+    """Return a file whose metadata is as it was, with one byte of its cells changed."""
+    return parquet[:100] + bytes([parquet[100] ^ 1]) + parquet[101:]
+
+
 class TestVault:
     def test_create_then_open(self, tmp_path):
         made = Vault.create(tmp_path / "v")
@@ -69,6 +74,23 @@ class TestVault:
                 path.unlink()
         with untouched(), pytest.raises(VaultExists, match="never replaced"):
             Vault.create(tmp_path / "v")
+
+    def test_an_intact_vault_is_opened_if_that_is_fine(self, tmp_path, untouched):
+        Vault.create(tmp_path / "v").register("x", pa.table({"x": [1.0, 2.0, 4.0]}))
+        with untouched():
+            there = Vault.create(tmp_path / "v", exist_ok=True)
+            assert [d.name for d in there.datasets()] == ["x"]
+            for other in (
+                {"key": Key.generate()},
+                {"ledger": "postgresql://host/other"},
+                {"new_ledger": True},
+            ):
+                with pytest.raises(VaultExists, match="never replaced"):
+                    Vault.create(tmp_path / "v", exist_ok=True, **other)
+        (tmp_path / "v" / "key").unlink()
+        Key.generate().write(tmp_path / "v" / "key")
+        with pytest.raises(WrongKey):
+            Vault.create(tmp_path / "v", exist_ok=True)
 
     @pytest.mark.parametrize("ledger", ["mysql://host/ledger", "postgresql://@/nowhere?host=/no"])
     def test_a_wrong_address_leaves_no_key(self, tmp_path, ledger):
@@ -262,7 +284,7 @@ class TestFiles:
                     "transform": None,
                     "excess": ANY,
                     "hidden": 0.8,
-                    "rounded": None,
+                    "rounded": 1.0 if name == "age" else None,
                     "clipped": None,
                     "missing": "shown",
                 }
@@ -292,14 +314,18 @@ class TestFiles:
         release = dataset.release(to="a", noise=1.0)
         path = release.write(tmp_path / "copy.parquet")
         right = path.read_bytes()
-        with untouched(), pytest.raises(OutputExists, match="by force"):
-            release.write(path)
-        path.write_bytes(b"something else")
+        assert release.write(path).read_bytes() == right  # it is this very copy
+        for other in (b"something else", right + b"0", changed_inside(right)):
+            path.write_bytes(other)
+            with untouched(), pytest.raises(OutputExists, match="by force"):
+                release.write(path)
+            assert path.read_bytes() == other
         assert release.write(path, force=True).read_bytes() == right
 
     def test_a_refusal_after_a_release_loses_no_line(self, dataset, tmp_path):
         release = dataset.release(to="a", noise=1.0)
         path = release.write(tmp_path / "copy.parquet")
+        pa.parquet.write_table(pa.parquet.read_table(path).slice(1), path)
         for again in (release, dataset.release(to="b", noise=1.0)):
             with pytest.raises(OutputExists):
                 again.write(path)

@@ -5,6 +5,7 @@ import json
 import sys
 import warnings
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -114,11 +115,21 @@ def test_what_inspect_drafts_is_what_register_takes(run, tmp_path):
     assert run("inspect", "adult.parquet", "--out", "schema.toml")[0] == 0
     code, out, _ = run("inspect", "adult.parquet")
     assert (code, out) == (0, (tmp_path / "schema.toml").read_text(encoding="utf-8"))
+    draft = (tmp_path / "schema.toml").read_text(encoding="utf-8")
+    undecided = refused(run("register", "adult", "adult.parquet", "--schema", "schema.toml"))
+    assert "still to decide: 'fnlwgt'" in undecided
+    decided = draft.replace('do = "decide"', 'do = "perturb"')
+    (tmp_path / "schema.toml").write_text(decided, encoding="utf-8")
     assert run("register", "adult", "adult.parquet", "--schema", "schema.toml")[0] == 0
     assert run("release", "adult", "--to", "bob", "--privacy", "0.5")[0] == 0
     copy = papq.read_table("adult-bob.parquet")
     assert copy.column_names == table.column_names
-    assert "exists" in refused(run("inspect", "adult.parquet", "--out", "schema.toml"))
+    code, _, said = run("inspect", "adult.parquet", "--out", "schema.toml")
+    assert code == 0  # the same draft; and the table has a name already
+    assert "as adult; next: cornerwave release adult" in said
+    Path("other.toml").write_text("mine")
+    assert "exists" in refused(run("inspect", "adult.parquet", "--out", "other.toml"))
+    assert Path("other.toml").read_text() == "mine"
     both = run("register", "b", "adult.parquet", "--schema", "schema.toml", "--drop", "age")
     assert "leave out the other choices" in refused(both)
 
@@ -138,10 +149,12 @@ def copy_of(dataset, noise=1.0, **finish):
 def test_a_copy_has_the_columns_of_the_source_in_its_order(people):
     copy = copy_of(people)
     assert copy.column_names == mixed().column_names
-    assert copy.schema.field("born").type == pa.float64()
+    assert copy.schema.types == mixed().schema.types
+    raw = copy_of(people, raw=True)
+    assert {raw.schema.field(name).type for name in ("born", "seen")} == {pa.float64()}
     for name in ("city", "member", "grade", "district"):
-        assert copy.schema.field(name).type == mixed().schema.field(name).type
-    rounded = copy_of(people, round=["born", "seen"])
+        assert raw.schema.field(name).type == mixed().schema.field(name).type
+    rounded = copy_of(people, raw=True, round=["born", "seen"])
     assert rounded.schema.types == mixed().schema.types
 
 
@@ -347,8 +360,9 @@ def test_a_hidden_missing_category_is_a_value_like_the_others(vault):
 
 
 def test_rounding_and_clipping_are_functions_of_the_raw_copy(people, tmp_path):
-    raw = copy_of(people)
-    done = people.release(to="bob", noise=1.0, round=["born"], clip={"wage": (0.0, 20.0)})
+    raw = copy_of(people, raw=True)
+    bounds = {"wage": (0.0, 20.0)}
+    done = people.release(to="bob", noise=1.0, round=["born"], clip=bounds, raw=True)
     path = done.write(tmp_path / "done.parquet")
     found = papq.read_table(path)
     days = np.rint(raw.column("born").to_numpy()).astype(np.int32)

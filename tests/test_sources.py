@@ -39,7 +39,7 @@ class TestNamesInPython:
 
     def test_a_text_to_round_is_one_column(self, vault):
         table = pa.table({"ab": rng.integers(0, 9, ROWS), "a": rng.integers(0, 9, ROWS)})
-        found = copy_of(vault.register("t", table), round="ab")
+        found = copy_of(vault.register("t", table), round="ab", raw=True)
         assert found.schema.types == [pa.int64(), pa.float64()]
 
     @pytest.mark.parametrize("together", ["ab", ["ab"], ["a", "b"]])

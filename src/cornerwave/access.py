@@ -59,7 +59,7 @@ class Grant:
 
     def release_of(self, dataset: Dataset) -> Release:
         """Return the copy that it permits, held by nobody yet."""
-        return Release(dataset, self.recipient, self.level, self.finish)
+        return dataset.granted(self.recipient, self.level, self.finish)
 
 
 @dataclass(frozen=True)
@@ -300,12 +300,12 @@ class Sharing:
         self._records.put(_request_record(done))
         return done
 
-    def foreseen(self, request: Request) -> list[Coalition]:
-        """Return what coalitions of all holders could recover if a request were approved."""
+    def foreseen(self, request: Request) -> tuple[Coalition | None, Coalition]:
+        """Return what all holders together can recover now, and if a request were approved."""
         dataset = self.vault.dataset(self.name_of(request.dataset))
         members = [(held.recipient, held.level) for held in dataset.holdings]
-        after = [*members, (request.recipient, request.asked)]
-        return [Coalition.of(each) for each in (members, after) if each]
+        after = Coalition.of([*members, (request.recipient, request.asked)])
+        return (Coalition.of(members) if members else None), after
 
     # --- the rest -------------------------------------------------------------------------
 

@@ -16,8 +16,10 @@ import narwhals as nw
 import pyarrow as pa
 
 from cornerwave.coalition import Coalition, Law
+from cornerwave.dictionary import described
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import (
+    DatasetClosed,
     LevelError,
     NoSuchRecipient,
     OutputError,
@@ -29,6 +31,7 @@ from cornerwave.errors import (
 )
 from cornerwave.frozen import Frozen
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
+from cornerwave.looks import look
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
@@ -42,9 +45,10 @@ from cornerwave.table import (
     names_of,
     open_source,
     plain_schema,
+    schema_text,
     silent,
 )
-from cornerwave.vault import Entry, Holding, Key, Ledger, work_folder
+from cornerwave.vault import Entry, Holding, Key, Ledger, closed_message, work_folder
 
 FRAME = "frame"
 """The format of a copy that was handed over in memory."""
@@ -58,6 +62,7 @@ class Held:
     level: Level
     finish: Finish
     format: str
+    dictionary: bool
     since: str
 
     @classmethod
@@ -65,11 +70,13 @@ class Held:
         """Read a line of the ledger."""
         made = holding.made
         clip = {name: (low, high) for name, (low, high) in made["clip"].items()}
+        finish = Finish(frozenset(made["round"]), clip, made["types"], made["names"])
         return cls(
             recipient=holding.recipient,
             level=Level(LATTICE[made["level"] - 1]),
-            finish=Finish(frozenset(made["round"]), clip),
+            finish=finish,
             format=made["format"],
+            dictionary=made["dictionary"],
             since=holding.since,
         )
 
@@ -90,10 +97,40 @@ class Dataset:
         self._work = work
         self._source = source
 
+    def is_same(self, other: "Dataset") -> bool:
+        """Return whether the ledger said the same of both when they were opened."""
+        return self._entry == other._entry
+
     @cached_property
     def frozen(self) -> Frozen:
         """What registration fixed: columns, moments, grid."""
         return Frozen.from_json(self._entry.frozen)
+
+    @property
+    def closed(self) -> str:
+        """Since when no more copies are released; '' if they are."""
+        return self._entry.closed
+
+    def close(self) -> None:
+        """End the releases. Who holds what stays in the ledger, and can be made again."""
+        self._entry = replace(self._entry, closed=self._ledger.close(self.id))
+
+    def rename(self, name: str) -> None:
+        """Give the dataset another name. Raises AlreadyRegistered if it is taken."""
+        check_name(name, what="a dataset's name")
+        self._ledger.rename(self.id, name)
+        self._entry, self.name = replace(self._entry, name=name), name
+
+    def schema_file(self) -> str:
+        """Return the schema file of what was registered: with it, it is the same dataset."""
+        return schema_text(self.frozen.schema)
+
+    def remember_source(self) -> None:
+        """Write down where the table lies now, after it passed the fingerprint there."""
+        place = self._source and self._source.path and str(self._source.path)
+        if place and place != self._entry.source:
+            self._ledger.move(self.id, place)
+            self._entry = replace(self._entry, source=place)
 
     @property
     def holdings(self) -> list[Held]:
@@ -119,6 +156,10 @@ class Dataset:
             self._source = reopen(self._entry.source, self._entry)
         return self._source
 
+    def is_from(self, path: Path) -> bool:
+        """Whether the table was registered from this file."""
+        return path.resolve() in self._source_places()
+
     def _source_places(self) -> list[Path]:
         """Return where the table lies, and where it lay at registration."""
         known = (self._entry.source, self._source and self._source.path)
@@ -132,6 +173,8 @@ class Dataset:
         noise: float | None = None,
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
+        raw: bool = False,
+        dictionary: bool = False,
     ) -> "Release":
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
@@ -140,14 +183,20 @@ class Dataset:
         lattice becomes the noisier one.
 
         After the noise, columns in `round` get the source's type back, and those in `clip` are
-        kept between two bounds.
+        kept between two bounds, beside what was said at registration. A `raw` copy has none of
+        that but what is said here: the numbers as the noise left them. A copy with a
+        `dictionary` says in words what each column is; `cornerwave.pages.write_dictionary`
+        makes a page of it.
 
         What is returned makes the copy, as often as it is asked to, and always the same
         one. Before anybody can see it, the ledger says who holds it.
         """
         asked = asked_for(noise=noise, privacy=privacy)
         [release] = self.release_many(
-            {to: asked}, finish=Finish(frozenset(names_of(round)), clip or {})
+            {to: asked},
+            finish=Finish(frozenset(names_of(round)), clip or {}),
+            raw=raw,
+            dictionary=dictionary,
         )
         return release
 
@@ -156,20 +205,34 @@ class Dataset:
         levels: Mapping[str, Level | Privacy] | Sequence[tuple[str, Level | Privacy]],
         *,
         finish: Finish | None = None,
+        raw: bool = False,
+        dictionary: bool = False,
     ) -> list["Release"]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
         `levels` maps recipients to levels, or lists (recipient, level) pairs: a Level is raw
         noise, a Privacy is what the whole copy must hide.
         """
-        finish = finish or Finish()
-        finish.check(self.frozen.schema)
-        finish = finish.counted(self.frozen.schema)
+        if self.closed:
+            raise DatasetClosed(closed_message(self.name, self.closed))
+        asked_for_all = finish or Finish()
+        asked_for_all.check(self.frozen.schema)
+        asked_for_all = asked_for_all.counted(self.frozen.schema)
         pairs = list(levels.items() if isinstance(levels, Mapping) else levels)
         if not pairs:
             raise LevelError("no copy was asked for; name a recipient and a level")
         self._check_spelling([recipient for recipient, _ in pairs])
-        return [Release(self, to, self.level_of(asked), finish) for to, asked in pairs]
+        at = [(to, self.level_of(asked)) for to, asked in pairs]
+        return [
+            Release(self, to, level, look(self.frozen, level, asked_for_all, raw=raw), dictionary)
+            for to, level in at
+        ]
+
+    def granted(self, to: str, level: Level, finish: Finish) -> "Release":
+        """Return a copy that was permitted before. Raises DatasetClosed."""
+        if self.closed:
+            raise DatasetClosed(closed_message(self.name, self.closed))
+        return Release(self, to, level, look(self.frozen, level, finish))
 
     def _check_spelling(self, recipients: Sequence[str]) -> None:
         """Raise VaultError for names that cannot be, or that differ from others only in case."""
@@ -215,7 +278,7 @@ class Dataset:
         held = [Held.of(holding) for holding in self._ledger.held(self.id, recipient)]
         if not held:
             self._check_recipients([recipient])
-        return [(Release(self, recipient, h.level, h.finish), h.format) for h in held]
+        return [(Release(self, recipient, h.level, h.finish, h.dictionary), h.format) for h in held]
 
     def work_folder(self) -> AbstractContextManager[Path]:
         """Give a folder in the vault that only the owner can read; it vanishes at the end."""
@@ -224,7 +287,7 @@ class Dataset:
     def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
         """Make the raw copy of every released level again, least noise first, for the owner alone.
 
-        They are Arrow files in a folder that nobody else can read; the ledger stays as it is.
+        They are Arrow files in a folder that nobody else can read; no release is recorded.
         """
         releases = [Release(self, "the owner", level, Finish()) for level in self.levels]
         paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
@@ -284,6 +347,7 @@ class Release:
     recipient: str
     level: Level
     finish: Finish
+    dictionary: bool = False
 
     @property
     def privacy(self) -> float:
@@ -313,6 +377,20 @@ class Release:
         """
         _write([self], [path], recorded=False, progress=progress)
 
+    def made(self, format_: str) -> dict[str, Any]:
+        """Return all that makes the copy's bytes, apart from its dataset: a line of the ledger."""
+        return {
+            "level": self.level.thousandths,
+            "round": sorted(self.finish.round),
+            "clip": {name: list(ends) for name, ends in self.finish.clip.items()},
+            "types": dict(self.finish.types),
+            "names": dict(self.finish.names),
+            "format": format_,
+            "dictionary": self.dictionary,
+            "edition": 1,
+            "mark": None,
+        }
+
     def hold(self, format_: str) -> None:
         """Record that the recipient is about to hold the copy in this format."""
         _hold([self], [format_])
@@ -322,6 +400,7 @@ class Release:
         with discreet():
             recipe, collected = _recipe([self]), _Collected()
             make_copies(self.dataset.source, recipe, [collected])
+            self.dataset.remember_source()
             _hold([self], [FRAME])
         copy = pa.concat_tables(collected.groups)
         return copy.cast(plain_schema(copy.schema))
@@ -377,15 +456,17 @@ def _write(
     with discreet(), ExitStack() as hidden:
         recipe = _recipe(releases)
         _check_places(releases[0].dataset, paths)
-        for path in paths:
-            check_output(path, force=force)
+        said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
+        for path, metadata in zip(paths, said, strict=True):
+            check_output(path, metadata, force=force)
         files = []
-        for path, wanted in zip(paths, recipe.wanted, strict=True):
-            files.append(CopyFile(path, recipe.schema(wanted), recipe.metadata(wanted)))
+        for path, wanted, metadata in zip(paths, recipe.wanted, said, strict=True):
+            files.append(CopyFile(path, recipe.schema(wanted), metadata))
             hidden.callback(files[-1].discard)
         make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
+        releases[0].dataset.remember_source()
         for file in files:
-            file.finish()
+            file.finish(force=force)
         if recorded:
             _hold(releases, [format_of(path) for path in paths])
         for file in files:
@@ -407,6 +488,11 @@ def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
                 )
 
 
+def _metadata(recipe: Recipe, wanted: Wanted, release: Release) -> dict[str, Any]:
+    told = recipe.metadata(wanted)
+    return described(told) if release.dictionary else told
+
+
 def _recipe(releases: Sequence[Release]) -> Recipe:
     if len({release.dataset.id for release in releases}) > 1:
         raise OutputError("one pass makes copies of one dataset; write the others separately")
@@ -416,20 +502,7 @@ def _recipe(releases: Sequence[Release]) -> Recipe:
 def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
     """Write down who is about to hold what, with all that makes its bytes."""
     dataset = releases[0].dataset
-    lines = [
-        (
-            release.recipient,
-            {
-                "level": release.level.thousandths,
-                "round": sorted(release.finish.round),
-                "clip": {name: list(ends) for name, ends in release.finish.clip.items()},
-                "format": format_,
-                "edition": 1,
-                "mark": None,
-            },
-        )
-        for release, format_ in zip(releases, formats, strict=True)
-    ]
+    lines = [(each.recipient, each.made(f)) for each, f in zip(releases, formats, strict=True)]
     dataset._ledger.hold(dataset.id, lines)
 
 

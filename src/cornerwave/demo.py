@@ -43,7 +43,7 @@ def run(keep: Path | None = None) -> None:
 
 def _run(folder: Path) -> None:
     console = Console()
-    vault = Vault.create(folder / ".cornerwave")
+    vault = Vault.create(folder / ".cornerwave", exist_ok=True)
     source = folder / "people.parquet"
     shutil.copyfile(people(), source)
     dataset = vault.register("people", source)

@@ -16,7 +16,9 @@
     │   ├── VaultExists     (FileExistsError)
     │   ├── WrongKey        (PermissionError)
     │   ├── UnsafeKey       (ValueError)
-    │   └── LedgerDamaged
+    │   ├── LedgerDamaged
+    │   ├── DatasetReleased                      copies of it are out, so the ledger keeps it
+    │   └── DatasetClosed                        no more copies of it are released
     ├── OutputError         (OSError)            the copy cannot be written
     │   └── OutputExists    (FileExistsError)
     └── Fault               (RuntimeError)       a bug in Cornerwave
@@ -106,6 +108,14 @@ class UnsafeKey(VaultError, ValueError):
 
 class LedgerDamaged(VaultError):
     """The ledger cannot be read, or was changed from outside."""
+
+
+class DatasetReleased(VaultError):
+    """Copies of the dataset were released, so the ledger keeps it."""
+
+
+class DatasetClosed(VaultError):
+    """No more copies of the dataset are released."""
 
 
 class OutputError(CornerwaveError, OSError):

@@ -127,6 +127,8 @@ class Frozen:
         del kept["hidden"]
         kept["types"] = [[part.name, _plain_name(part.type)] for part in self.source_types]
         for column in kept["columns"]:
+            for look in ("declared", "round", "clip", "released_type", "released_as"):
+                del column[look]
             column["type"] = _plain_name(self.source_types.field(column["name"]).type)
         for group, categories in zip(kept["categories"], self.categories, strict=True):
             group["values"] = categories.hashed_values()
@@ -171,7 +173,7 @@ class Frozen:
         columns = len(kept["mean"])
         return cls(
             schema=Schema(
-                columns=tuple(Column(**column) for column in kept["columns"]),
+                columns=tuple(_column(column) for column in kept["columns"]),
                 together=tuple(tuple(group) for group in kept["together"]),
                 min_count=kept["min_count"],
                 order=kept["order"],
@@ -191,6 +193,11 @@ class Frozen:
             hidden=_hidden(kept["hidden"]),
             noise_format=kept["noise_format"],
         )
+
+
+def _column(kept: Mapping[str, Any]) -> Column:
+    clip = kept["clip"]
+    return Column(**{**kept, "clip": None if clip is None else tuple(clip)})
 
 
 def _plain_name(type_: pa.DataType) -> str:

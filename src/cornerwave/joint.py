@@ -144,9 +144,10 @@ def close_pairs(coordinates: Sequence[Coordinate], excess: Floats) -> list[tuple
     """
     system, half = _System.of(coordinates, excess), THOUSANDTHS // 2
     apart = _needed(system.hidden())[half - 1] or THOUSANDTHS
+    told = {name: system.told_by(name) for name in system.categories}
     shares = {
-        pair: max(system.told_by(pair[0])[pair[1]], system.told_by(pair[1])[pair[0]])
-        for pair in combinations(system.categories, 2)
+        (one, other): max(told[one][other], told[other][one])
+        for one, other in combinations(system.categories, 2)
     }
     found = []
     for pair in sorted(shares, key=lambda pair: -shares[pair]):

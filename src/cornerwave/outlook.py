@@ -20,6 +20,7 @@ from cornerwave.frozen import Frozen
 from cornerwave.levels import THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.table import Source, Thinned
+from cornerwave.times import seconds_of, span_of
 
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 SAMPLE = 1 << 16
@@ -69,7 +70,7 @@ class Outlook:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Behind:
     """What only the table itself shows, at some noises.
 
     `bayes[column]` is the share that the posterior mean from that column of a copy leaves.
@@ -79,7 +80,7 @@ class Seen:
     bayes: Mapping[str, Floats]
 
 
-def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Seen:
+def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Behind:
     """Read a registered table for what copies at each noise do not hide."""
     names = frozen.schema.perturbed
     sample = Thinned(len(names), most=SAMPLE)
@@ -97,7 +98,7 @@ def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Seen:
         covariance=frozen.covariance,
         noise=noise,
     )
-    return Seen(
+    return Behind(
         exposed, {n: left_by_posterior(sample.column(i), noise) for i, n in enumerate(names)}
     )
 
@@ -129,7 +130,7 @@ def outlook_at(frozen: Frozen, level: Level) -> Outlook:
 
 
 def _outlook(
-    frozen: Frozen, privacy: float, level: Level, seen: Seen | None = None, place: int = 0
+    frozen: Frozen, privacy: float, level: Level, seen: Behind | None = None, place: int = 0
 ) -> Outlook:
     names, hidden = frozen.schema.perturbed, frozen.hidden.at(level)
     deviation = dict(zip(names, np.sqrt(np.diag(frozen.covariance)), strict=True))
@@ -155,9 +156,6 @@ def _outlook(
     )
 
 
-_SPANS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
-
-
 def in_units(value: float, unit: str | None = None) -> str:
     """Write a distance between values with three digits; one in time as people say it.
 
@@ -165,8 +163,8 @@ def in_units(value: float, unit: str | None = None) -> str:
     ('18,500', '0.123', '2 hours', '400 days')
     """
     if unit is not None:
-        seconds = value * 86400 if unit.startswith("days") else value
-        name, size = next((span for span in _SPANS if seconds >= span[1]), _SPANS[-1])
+        seconds = seconds_of(value, unit)
+        name, size = span_of(seconds)
         return f"{in_units(seconds / size)} {name}"
     digits = float(f"{value:.3g}")
     return f"{digits:,.0f}" if 1000 <= digits < 1e9 else f"{digits:g}"

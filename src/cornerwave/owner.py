@@ -16,6 +16,7 @@ from typing import Any
 from cornerwave.dataset import Dataset, check_name, reopen
 from cornerwave.engines.local import survey_table
 from cornerwave.errors import (
+    AlreadyRegistered,
     ColumnError,
     UnsafeKey,
     VaultError,
@@ -34,6 +35,8 @@ from cornerwave.table import (
     open_source,
     order_of,
     read_choices,
+    said_in,
+    settled,
     silent,
     warn_of,
 )
@@ -63,8 +66,11 @@ class Vault:
         key_file: str | Path | None = None,
         ledger: str | None = None,
         new_ledger: bool = False,
+        exist_ok: bool = False,
     ) -> "Vault":
         """Make a new vault. Raises VaultExists if there is one, UnsafeKey for a seeded key.
+
+        With `exist_ok`, a vault that is there already is opened as it is.
 
         The key is fresh unless `key`, or a `key_file` made before, is given; a given
         `key_file` stays where it is and must be named again whenever the vault is opened.
@@ -78,7 +84,10 @@ class Vault:
             check_address(ledger)
         if key is not None and key.is_unsafe:
             raise UnsafeKey("a key made from a seed can be guessed; a vault takes none")
-        if any((path / name).exists() for name in (LEDGER_FILE, LEDGER_URL)):
+        if is_vault(path):
+            is_asked_for = key is None and not new_ledger and ledger in (None, _ledger_place(path))
+            if exist_ok and is_asked_for:
+                return cls.open(path, key_file=key_file)
             raise VaultExists(f"there is a vault in {path} already; it is never replaced")
         if new_ledger:
             key = Key.read(Path(key_file or path / KEY_FILE))
@@ -133,7 +142,11 @@ class Vault:
         min_count: int = 0,
         shuffle: bool = False,
         keep_order: bool = False,
+        round: Iterable[str] = (),
+        clip: Mapping[str, tuple[Any, Any]] | None = None,
+        released_as: Mapping[str, str] | None = None,
         schema: str | Path | None = None,
+        dry_run: bool = False,
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table, a file or a frame, and return its dataset.
@@ -146,6 +159,11 @@ class Vault:
 
         If the order of the rows tells a column, copies `shuffle` the rows, all in the same
         way, or `keep_order` for recipients who need it; otherwise neither need be said.
+
+        Copies look like the table where that costs a miner nothing; columns in `round` always
+        do, those in `clip` stay between two bounds, and `released_as` gives them other names.
+
+        A `dry_run` does everything but record the dataset.
 
         The same table with the same choices is the same dataset, also in a new ledger.
         Raises SourceError or AlreadyRegistered.
@@ -161,8 +179,13 @@ class Vault:
             transform=dict(transform or {}),
             min_count=min_count,
             order=order_of(shuffle=shuffle, keep_order=keep_order),
+            round=dict.fromkeys(names_of(round), True),
+            clip=dict(clip or {}),
+            released_as=dict(released_as or {}),
         )
-        return self.register_as(name, source, choices, schema=schema, progress=progress)
+        return self.register_as(
+            name, source, choices, schema=schema, dry_run=dry_run, progress=progress
+        )
 
     def register_as(
         self,
@@ -171,6 +194,7 @@ class Vault:
         choices: Choices,
         *,
         schema: str | Path | None = None,
+        dry_run: bool = False,
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table with choices made as one, or with those in a schema file."""
@@ -180,24 +204,37 @@ class Vault:
             if choices != Choices():
                 raise ColumnError("a schema file says everything; leave out the other choices")
             choices = read_choices(Path(schema), opened.schema.names)
-        decided = decide(opened.schema, choices)
+        decided = settled(decide(opened.schema, choices))
         warn_of(opened.notes, decided)
         secrets = RowSecrets.of(self._key.derive)
         with discreet():
             surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
             frozen = freeze(surveyor, survey, opened.schema)
             marks = surveyor.marks(survey).to_json()
-        entry = self._ledger.register(
-            Entry(
-                id=dataset_id(self._key, frozen),
-                name=name,
-                source=str(opened.path) if opened.path else None,
-                registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
-                frozen=frozen.to_json(),
-                marks=marks,
-            )
+        new = Entry(
+            id=dataset_id(self._key, frozen),
+            name=name,
+            source=str(opened.path) if opened.path else None,
+            registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            frozen=frozen.to_json(),
+            marks=marks,
         )
-        return self._dataset(entry, opened)
+        entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new)
+        dataset = self._dataset(entry, opened)
+        if said_in(dataset.frozen.schema) != said_in(frozen.schema):
+            raise AlreadyRegistered(
+                f"{name!r} is registered already, with another rounding, clipping, type or name "
+                "of a column. Say for each release what should differ"
+            )
+        return dataset
+
+    def unregister(self, name: str) -> None:
+        """Forget a dataset of which nothing was released. Raises DatasetReleased otherwise.
+
+        The ledger keeps a line that it was there. Its table can be registered again, also with
+        other choices.
+        """
+        self._ledger.unregister(self._ledger.dataset(name).id)
 
     def dataset(self, name: str, *, source: Any = None) -> "Dataset":
         """Return a registered dataset.
@@ -234,6 +271,11 @@ class Vault:
 
     def __repr__(self) -> str:
         return f"Vault({str(self.path)!r})"
+
+
+def is_vault(path: str | Path) -> bool:
+    """Whether there is a vault at a place."""
+    return any((Path(path) / name).exists() for name in (LEDGER_FILE, LEDGER_URL))
 
 
 def dataset_id(key: Key, frozen: Frozen) -> str:

@@ -152,7 +152,7 @@ class Recipe:
             "order": self.frozen.schema.order,
             "noise_format": self.frozen.noise_format,
             "columns": {
-                column.name: describe(column, self.frozen, wanted)
+                wanted.finish.name_of(column.name): describe(column, self.frozen, wanted)
                 for column in self.frozen.schema.shown
             },
         }
@@ -207,8 +207,9 @@ class Recipe:
         made |= categories
         names = [column.name for column in schema.shown]
         arrays = [made[name] if name in made else group.unchanged(name) for name in names]
+        fields = self.schema(wanted)
         try:
-            return pa.table(arrays, names=names).cast(self.schema(wanted))
+            return pa.table(arrays, names=fields.names).cast(fields)
         except ValueError:
             raise SourceError("a value is missing where none was, or is of another kind") from None
 
@@ -216,16 +217,20 @@ class Recipe:
 def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
     """Return what a recipient needs to know about a column to allow for its noise."""
     type_ = frozen.source_types.field(column.name).type
-    plain = str(plain_type(type_))
+    finish, name_of = wanted.finish, wanted.finish.name_of
+    released = finish.type_of(column.name, type_) if column.name in finish.round else type_
+    plain = str(plain_type(released))
     told: dict[str, Any] = {"role": column.role, "type": plain, "unit": column.unit}
+    if column.name in finish.names:
+        told["source"] = column.name
     for names, share in frozen.hidden.at(wanted.level).items():
         if column.name in names.split("+"):
             told["hidden"] = share
     if column.role == PERTURBED:
         place = frozen.schema.perturbed.index(column.name)
         told["transform"] = column.transform
-        told["excess"] = _excess(place, frozen)
-        told |= wanted.finish.describe(
+        told["excess"] = _excess(place, frozen, finish)
+        told |= finish.describe(
             column.name,
             type_,
             mean=float(frozen.mean[place]),
@@ -242,13 +247,14 @@ def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
             told["base"] = categories.base
             told["pooled"] = categories.pooled
             told["categories"] = len(categories.counts)
-            told["together"] = list(categories.columns) if len(categories.columns) > 1 else None
+            together = [name_of(name) for name in categories.columns]
+            told["together"] = together if len(together) > 1 else None
     return told
 
 
-def _excess(place: int, frozen: Frozen) -> dict[str, float] | None:
+def _excess(place: int, frozen: Frozen, finish: Finish) -> dict[str, float] | None:
     """Return by how much the noise exceeds the table's covariances, per unit of noise."""
-    names = frozen.schema.perturbed
+    names = [finish.name_of(name) for name in frozen.schema.perturbed]
     found = dict(zip(names, frozen.excess[place].tolist(), strict=True))
     return {name: value for name, value in found.items() if value} or None
 
@@ -257,7 +263,8 @@ def _field(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
     type_ = frozen.source_types.field(column.name).type
     if column.role == PERTURBED:
         gaps = column.name in frozen.missing  # without any, Parquet takes and needs less
-        return pa.field(column.name, finish.type_of(column.name, type_), nullable=gaps)
+        type_ = finish.type_of(column.name, type_)
+        return pa.field(finish.name_of(column.name), type_, nullable=gaps)
     plain = plain_type(type_)
     apart = column.role == CATEGORY and plain == pa.string()
-    return pa.field(column.name, ENCODED_TEXT if apart else plain)
+    return pa.field(finish.name_of(column.name), ENCODED_TEXT if apart else plain)

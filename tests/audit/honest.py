@@ -97,7 +97,7 @@ def finished_apart(folder: Path, seed: int) -> Made:
     folder.mkdir(parents=True)
     dataset = known_dataset(folder, table, number=seed + 1)
     whole = {"round": ["age", "wage"]}
-    copies = [(1.0, {}), (1.0, whole), (4.0, whole)]
+    copies = [(1.0, {"raw": True}), (1.0, whole), (4.0, whole)]
     paths = [
         dataset.release(to="r", noise=v, **finish).write(folder / f"{place}.parquet")
         for place, (v, finish) in enumerate(copies)

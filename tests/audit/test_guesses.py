@@ -143,10 +143,11 @@ def test_a_constant_category_and_an_identifier_are_named():
         for table in (source, *copies)
     ]
     found = audit(wide[0], wide[1:])
-    assert found.clean
+    assert found.sound
     lines = findings(found)
     assert "left out, constant: same" in lines
-    assert "left out, too many values for a category: id" in lines
+    assert "UNTESTED id has too many values for a category" in lines
+    assert list(found.untested) == ["id"]
 
 
 def test_rows_are_thinned_evenly_and_all_are_counted(monkeypatch):

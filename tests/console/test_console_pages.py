@@ -218,7 +218,7 @@ def test_recipients_tokens_and_their_profile_file(world: World, owner: TestClien
     assert 'filename="hospital.share"' in sent.headers["content-disposition"]
     profile = json.loads(sent.text)
     assert profile["bearerToken"] == token
-    assert profile["endpoint"] == f"{LOCAL}/delta-sharing"
+    assert profile["endpoint"] == f"{LOCAL}/delta-sharing/"
     page = owner.get("/console/recipient?name=hospital").text
     assert token not in page
     id = token.split("_")[1]

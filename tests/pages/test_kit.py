@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from cornerwave.audit import audit
+from cornerwave.levels import retention
+from cornerwave.miner import CopyColumn
 from cornerwave.pages import Canvas, audit_page
 from cornerwave.pages import _document as kit
 from cornerwave.pages._charts import Panel, ShareRow, bars, histograms, share_chart
 from cornerwave.pages._document import style_sheet
 from cornerwave.pages._reproduction_page import Picture, reproduction_page
-from cornerwave.pages._tallies import Axis
+from cornerwave.pages._tallies import Axis, not_redrawn, same_share
 from tests.audit.releases import frame, ours, skewed
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -103,18 +105,35 @@ def test_text_is_escaped_everywhere() -> None:
 
 
 def test_columns_of_numbers_align_right() -> None:
-    rows = [("a name that is long enough to wrap", "1,000.5 ± 0.2", "no gain"), ("b", "–", "gains")]
-    page = kit.table(("name", "mean", "verdict"), rows, faults=["gains"])
-    assert '<th class="number">mean</th><th>verdict</th>' in page
-    assert '<td class="number">–</td><td class="bad">gains</td>' in page
-    assert '<td class="long">a name' in page
+    rows = [
+        ("a name that is long enough to wrap", "1,000.5 ± 0.2", "no gain", "3.1 ± 0.2 days"),
+        ("b", "–", "gains", "2020-01-01"),
+    ]
+    page = kit.table(("name", "mean", "verdict", "seen"), rows, faults=["gains"])
+    assert '<th class="number">mean</th><th>verdict</th><th class="number">seen</th>' in page
+    assert '<td class="number" data-label="mean">–</td><td class="bad" data-label' in page
+    assert '<td class="long" data-label="name">a name' in page
 
 
-def test_names_that_do_not_fit_are_shortened_and_told_in_full() -> None:
-    name = "University of Applied Sciences and Arts"
-    chart = share_chart([ShareRow(name, words="no gain")], "one")
-    assert f"<title>{name}</title>" in chart
-    assert re.search(r"University[\w ]*…[\w ]*and Arts<", chart)
+@pytest.mark.parametrize("columns", [2, 7, 40])
+def test_a_wide_table_loses_no_column(columns: int) -> None:
+    header = ["column", *(f"privacy {i}" for i in range(columns))]
+    page = kit.table(header, [["wage", *(f"12,345.67{i}" for i in range(columns))]])
+    parts = [re.findall("<th(?: [^>]*)?>(.*?)</th>", part) for part in page.split("<table")[1:]]
+    assert [part[0] for part in parts] == ["column"] * len(parts)
+    assert [name for part in parts for name in part[1:]] == header[1:]
+    for part in parts:
+        assert sum(len("12,345.678") + kit.BETWEEN for _ in part) <= kit.ROOM
+
+
+def test_long_names_are_written_whole() -> None:
+    name = "University_of_Applied_Sciences_and_Arts"
+    panels = [Panel("one", np.array([1.0]))]
+    for chart in (
+        share_chart([ShareRow(name, words="no gain")], "one"),
+        bars(panels, [name], "value"),
+    ):
+        assert f">{name}</" in chart
 
 
 def test_dots_that_overlap_share_a_number() -> None:
@@ -124,21 +143,46 @@ def test_dots_that_overlap_share_a_number() -> None:
     assert [text for y, text in above if y != above[0][0]] == ["2", "1, 3"]
 
 
-@pytest.mark.parametrize("panels", [1, 2, 5, 6, 13])
-def test_small_multiples_stay_on_the_drawing(panels: int) -> None:
+@pytest.mark.parametrize(
+    ("panels", "in_line"), [(1, "one"), (2, "two"), (5, "five"), (6, "three"), (13, "five")]
+)
+def test_small_multiples_stay_on_the_drawing(panels: int, in_line: str) -> None:
     shares = np.array([0.5, 0.3, 0.2])
     made = [Panel(f"privacy {i}", shares, is_original=i == 0) for i in range(panels)]
-    for chart in (
-        histograms(made, Axis(0.0, 1.0, 3), None, "x"),
-        bars(made, ["a", "b", "c"], "x"),
-    ):
-        height = float(re.search(r'viewBox="0 0 960 ([\d.]+)"', chart)[1])
-        xs = [float(x) for x in re.findall(r' x="([\d.-]+)"', chart)]
-        ys = [float(y) for y in re.findall(r' y="([\d.-]+)"', chart)]
-        assert min(xs) >= 0
-        assert max(xs) <= 960
-        assert min(ys) >= 0
-        assert max(ys) <= height
+    drawn = histograms(made, Axis(0.0, 1.0, 3), None, "x")
+    assert f'class="panels {in_line}"' in drawn
+    for chart in (drawn, bars(made, ["a", "b", "c"], "x")):
+        places = re.findall(r' (?:x|x1|x2|width)="([\d.-]+)%"', chart)
+        assert len(places) >= panels
+        assert all(0 <= float(place) <= 100 for place in places)
+
+
+def test_bars_show_what_was_redrawn() -> None:
+    """Of a category with a half, a quarter of the cells kept: the dark bar is half as long."""
+    panel = Panel("privacy 0.5", np.array([0.5, 0.25]), kept=np.array([0.25, 0.125]))
+    widths = re.findall(
+        r'<rect class="(\w+)" x="0%" y="2" width="([\d.]+)%', bars([panel], "ab", "")
+    )
+    assert widths == [("redrawn", "100"), ("copy", "50"), ("redrawn", "50"), ("copy", "25")]
+
+
+@pytest.mark.parametrize("base", ["marginal", "uniform"])
+def test_cells_that_hold_their_own_value_are_counted(base: str) -> None:
+    """Against a direct simulation of the refresh, within five standard errors."""
+    rng, rows, noise = np.random.default_rng(3), 200_000, 3.0
+    truth = rng.choice(3, rows, p=[0.6, 0.3, 0.1])
+    drawn = rng.choice(3, rows, p=[0.6, 0.3, 0.1] if base == "marginal" else [1 / 3] * 3)
+    kept = rng.random(rows) < retention(noise)
+    copy = np.where(kept, truth, drawn)
+    column = CopyColumn("c", is_number=False, base=base, categories=3)
+    shares = np.bincount(copy, minlength=3) / rows
+    margin = 5 * 0.5 / np.sqrt(rows) / retention(noise)
+    assert abs(same_share(shares, column, noise) - (copy == truth).mean()) < margin
+    own = np.bincount(copy[kept], minlength=3) / rows
+    assert np.abs(not_redrawn(shares, column, noise) - own).max() < margin
+    # with the other base it is another share
+    other = CopyColumn("c", False, base={"marginal": "uniform"}.get(base, "marginal"), categories=3)
+    assert np.abs(not_redrawn(shares, other, noise) - own).max() > margin
 
 
 def test_the_picture_of_the_docs_is_the_one_that_its_script_draws() -> None:

@@ -81,7 +81,10 @@ WRONG = {
         "column 'a': unknown option 'hiden'",
     ),
     "no decision": (entry(), "'do' must be one of perturb, category, key, keep, drop"),
-    "an undecided draft": (entry(do='"decide"'), "'do' must be one of"),
+    "an undecided draft": (
+        entry(do='"decide"'),
+        "still to decide: 'a'; set 'do' to one of perturb",
+    ),
     "a decision that is a list": (entry(do='["keep"]'), "'do' must be one of"),
     "unknown transform": (
         entry(do='"perturb"', transform='"log"'),
@@ -206,3 +209,46 @@ def test_values_too_long_or_too_deep(tmp_path, value):
         read_choices(path, ["a"])
     with pytest.raises(LevelError, match=r"x\.toml (cannot be read|is not TOML)"):
         read_batch(path)
+
+
+WILD = """
+[[column]]
+name = "item_*"
+do = "category"
+[[column]]
+name = "item_2"
+do = "drop"
+[[column]]
+name = "*"
+do = "perturb"
+round = true
+[[column]]
+name = "odd*name"
+do = "keep"
+"""
+
+
+def test_wildcards_decide_what_has_no_entry_of_its_own_by_the_first_that_fits(tmp_path):
+    columns = ["wage", "item_1", "item_2", "item_[3]", "odd*name", "odd name"]
+    assert read(tmp_path, WILD, columns) == Choices(
+        categorical=("item_1", "item_[3]"),
+        drop=("item_2",),
+        keep=("odd*name",),
+        perturb=("wage", "odd name"),
+        round={"wage": True, "odd name": True},
+    )
+
+
+def test_a_wildcard_without_a_column_and_a_name_for_several_are_refused(tmp_path):
+    with pytest.raises(ColumnError, match=r"'item_\*' stands for no column"):
+        read(tmp_path, WILD, ["wage", "odd*name"])
+    named = '[[column]]\nname = "a*"\ndo = "keep"\nas = "b"'
+    with pytest.raises(ColumnError, match="one name cannot be given to several columns"):
+        read(tmp_path, named, ["a", "ab"])
+
+
+def test_brackets_and_question_marks_mean_themselves(tmp_path):
+    text = '[[column]]\nname = "[ab]?*"\ndo = "drop"'
+    with pytest.raises(ColumnError, match="stands for no column"):
+        read(tmp_path, text, ["ax"])
+    assert read(tmp_path, text, ["[ab]?x"]).drop == ("[ab]?x",)

@@ -111,5 +111,5 @@ def test_macs_are_pinned():
         "81001be8a5639e07563efbe243cb775f7f97bc9f6f363eb669636cb8859c9594"
     )
     assert Chain(KEY, "a1", "people", 7, mac).row["seal"] == (
-        "ad71113eb3ef1ce7f286a24806951b62e3569917425868b9115ee958f265bf91"
+        "f07578a787eeb041ed29d16ac3cc82ad8ed2ccb813c9d9e670ea6b8d78755b4a"
     )

@@ -94,7 +94,9 @@ def left_by_posterior(values: Any, noise: Sequence[float]) -> Floats:
     variance = float(share @ (spread + (mean - centre) ** 2))
     if variance == 0:
         return np.zeros(len(noise))
-    return np.array([_left(share, mean - centre, spread, v * variance, variance) for v in noise])
+    return np.array(
+        [_left(share, mean - centre, spread, v * variance, variance) if v else 0.0 for v in noise]
+    )
 
 
 def _left(share: Floats, mean: Floats, spread: Floats, noise: float, variance: float) -> float:

@@ -8,8 +8,10 @@
 
     _alignment, _stated    source and copies row by row, and what copies state
     _chance                what a check is, and the limits that it is compared with
+    _untested              what a verdict does not cover
 
     numbers:     _sums, _watch, _repeats   what one pass keeps of all rows
+                 _completion               rows with missing values, completed
                  _kept_rows, _directions   some rows, and their noise in many directions
                  _evidence                 all of it, as checks see it
                  _number_checks            sums of products      _promise   what stays hidden
@@ -18,6 +20,7 @@
     categories:  _shown                    what one pass keeps
                  _category_checks, _value_tables   refreshes, replacements, path
                  _guesses                  what stays hidden, alone and together
+                 _clipped                  columns that were clipped, each by itself
     both:        _kinds                    do noise and draws have nothing in common?
                  _whole                    does everything in a copy hide what it states?
 
@@ -36,6 +39,7 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA, Check
 from cornerwave.audit._exposure import Exposed, count_exposed
 from cornerwave.audit._gain import Gain
+from cornerwave.audit._guessed_cells import GuessedCells
 from cornerwave.audit._recovery import Recovered, attack_copies
 from cornerwave.audit._sections import Section, sections
 from cornerwave.audit._verdict import as_json, count, findings, notes, verdict
@@ -51,6 +55,7 @@ __all__ = [
     "Check",
     "Exposed",
     "Gain",
+    "GuessedCells",
     "Left",
     "NumberAudit",
     "Recovered",

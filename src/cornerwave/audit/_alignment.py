@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats
-from cornerwave.audit._stated import Stated
+from cornerwave.audit._stated import Stated, by_source_names
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table import (
     SHUFFLE,
@@ -47,7 +47,8 @@ class Aligned:
 
     `names` are the shortest distinct ends of the copies' paths, `stated` is their metadata,
     `sorted_copies` names those whose rows were reordered. `logarithmic` columns are compared
-    on the scale log(1+x); `left_out` says why a column cannot be compared.
+    on the scale log(1+x); `clipped` ones are numbers that were clipped, which are judged apart;
+    `left_out` says why a column cannot be compared.
     """
 
     source: Source
@@ -56,6 +57,7 @@ class Aligned:
     columns: tuple[str, ...]
     categories: tuple[tuple[str, ...], ...]
     stated: Stated
+    clipped: tuple[str, ...] = ()
     sorted_copies: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,21 +83,27 @@ class Aligned:
             for name in shared
             if name not in refreshed and all(_has_number(t, name) for t in (truth, *opened))
         ]
-        left_out = {name: why for name in numbers if (why := stated.not_comparable(name))}
+        clipped = [name for name in numbers if stated.clipped(name)]
+        left_out = {
+            name: why
+            for name in numbers
+            if name not in clipped and (why := stated.not_comparable(name))
+        }
         left_out |= {
             name: f"{name} is not a number, or not a category, in every file"
             for name in shared
             if name not in {*numbers, *refreshed}
         }
-        columns = tuple(name for name in numbers if name not in left_out)
-        if not columns and not categories:
+        columns = tuple(name for name in numbers if name not in {*left_out, *clipped})
+        if not columns and not categories and not clipped:
             raise ColumnError(_nothing_to_compare([truth, *opened], left_out))
         left_out |= {name: f"{name} is not in every file" for name in _unshared(truth, opened)}
         changed: list[str] = []
         if key is not None:
             for i, copy in enumerate(opened):
                 if not _same_order(truth, copy, key):
-                    opened[i] = _sorted_like(truth, copy, [*columns, *refreshed], key)
+                    wanted = [*columns, *clipped, *refreshed]
+                    opened[i] = _sorted_like(truth, copy, wanted, key)
                     changed.append(names[i])
         return cls(
             source=truth,
@@ -104,6 +112,7 @@ class Aligned:
             columns=columns,
             categories=tuple(categories),
             stated=stated,
+            clipped=tuple(clipped),
             sorted_copies=tuple(changed),
             left_out=left_out,
         )
@@ -166,8 +175,11 @@ class Aligned:
 
 
 def _opened_like(truth: Source, copy: Any) -> Source:
-    """Open a copy; text in the source is text in a CSV copy too, even if it is all digits."""
-    opened = open_source(copy)
+    """Open a copy, by the source's names.
+
+    Text in the source is text in a CSV copy too, even if it is all digits.
+    """
+    opened = by_source_names(open_source(copy), truth.schema.names)
     texts = {
         own.name: pa.string()
         for own in opened.schema
@@ -175,7 +187,9 @@ def _opened_like(truth: Source, copy: Any) -> Source:
     }
     if opened.path is None or all(opened.schema.field(name).type == t for name, t in texts.items()):
         return opened
-    return open_source(copy, {own.name: texts.get(own.name, own.type) for own in opened.schema})
+    fields = zip(open_source(copy).schema.names, opened.schema, strict=True)
+    types = {name: texts.get(own.name, own.type) for name, own in fields}
+    return by_source_names(open_source(copy, types), truth.schema.names)
 
 
 def _check_shuffled(

@@ -15,17 +15,20 @@ It needs no key, no ledger and no metadata, and works on copies made by any tool
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Floats
+from cornerwave.attack import left_by_posterior
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._arithmetic import refuse_overflow
 from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
 from cornerwave.audit._chance import ALPHA, Check, names_by_chance, run_all
+from cornerwave.audit._clipped import CLIPPED_FAMILIES, ClippedEvidence
+from cornerwave.audit._completion import Completion
 from cornerwave.audit._evidence import NumberEvidence
 from cornerwave.audit._exposure import Exposed, count_exposed
 from cornerwave.audit._gain import Gain, Posterior, attack_sample, hidden, measure_gains
@@ -37,6 +40,7 @@ from cornerwave.audit._repeats import Repeated, RepeatWatch
 from cornerwave.audit._row_order import check_order
 from cornerwave.audit._shown import CategoryCodes, Collected
 from cornerwave.audit._sums import NoiseSums, Statistics, means
+from cornerwave.audit._untested import untested
 from cornerwave.audit._watch import Watch, Watched, steps_of, steps_still
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left, WholeEvidence
 from cornerwave.errors import SourceError
@@ -47,7 +51,11 @@ LEAST_ROWS = 100
 
 NUMBER_CHECKS = names_by_chance(NUMBER_FAMILIES)
 CATEGORY_CHECKS = names_by_chance(CATEGORY_FAMILIES)
-MIXED_CHECKS = (*names_by_chance(MIXED_FAMILIES), *names_by_chance(WHOLE_FAMILIES))
+MIXED_CHECKS = (
+    *names_by_chance(MIXED_FAMILIES),
+    *names_by_chance(CLIPPED_FAMILIES),
+    *names_by_chance(WHOLE_FAMILIES),
+)
 """The names of the checks that chance could fail, in their order."""
 
 SHARE = ALPHA / len((*NUMBER_CHECKS, "gain", "nonlinear", *CATEGORY_CHECKS, *MIXED_CHECKS))
@@ -61,18 +69,23 @@ class NumberAudit:
     `columns` were audited; `constant` ones have nothing to hide, `bare` ones are the same
     in every copy and the source. `singles` (M, N) is the share of each column's variance
     that stays hidden from each copy alone; `sets` counts the coalitions that were attacked.
+    `found` are the sums over all rows that were tested, `complete` of which miss no number.
+    `bayes` (M, N) is the share that stays hidden from a recipient who knows how a column is
+    distributed and looks at that column of one copy.
     """
 
     columns: tuple[str, ...]
     constant: tuple[str, ...]
     bare: tuple[str, ...]
     found: Statistics
+    complete: int
     checks: tuple[Check, ...]
     singles: Floats
     gains: tuple[Gain, ...]
     sets: int
     posterior: Posterior | None
     exposed: Exposed
+    bayes: Floats
 
     @property
     def alarms(self) -> list[Gain]:
@@ -122,7 +135,8 @@ class Audit:
 
     `numbers` or `categories` is None if the table has none; `mixed` are the checks over both,
     `privacy` is what copies state, `whole` what everything in each copy leaves hidden of each
-    column, in `whole_rows` of the rows, except the `unmeasured` ones.
+    column, in `whole_rows` of the rows, except the `unmeasured` ones. `untested` says what the
+    verdict does not cover, and why.
     """
 
     source: str
@@ -130,7 +144,9 @@ class Audit:
     stated: tuple[float | None, ...]
     sorted_copies: tuple[str, ...]
     logarithmic: tuple[str, ...]
+    clipped: tuple[str, ...]
     left_out: Mapping[str, str]
+    untested: Mapping[str, str]
     rows: int
     numbers: NumberAudit | None
     categories: CategoryAudit | None
@@ -153,10 +169,15 @@ class Audit:
         return [check for check in self.checks if not check.passed]
 
     @property
-    def clean(self) -> bool:
-        """Whether no coalition gains and no check fails."""
+    def sound(self) -> bool:
+        """Whether no coalition gains and no check fails, as far as anything was tested."""
         gained = self.numbers is not None and (bool(self.numbers.alarms) or self.numbers.beaten)
         return not (gained or self.faults)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found, and nothing left untested."""
+        return self.sound and not self.untested
 
 
 @refuse_overflow()
@@ -183,20 +204,29 @@ def audit(
     mixed: tuple[Check, ...] = ()
     if measured and collected:
         mixed = run_all(MIXED_FAMILIES, MixedEvidence(measured, collected[1]), SHARE)
+    apart = ClippedEvidence.of(aligned)
+    if apart is not None:
+        mixed += run_all(CLIPPED_FAMILIES, apart, SHARE)
     if numbers is None and categories is not None and not categories.kept:
         names = ", ".join(categories.boundless)
         raise SourceError(f"nothing to compare: {names} have too many values for a category")
     rows = numbers.found.rows if numbers else categories.rows if categories else 0
+    rows = apart.keeper.seen if apart else rows
     if rows < LEAST_ROWS:
         raise _too_few(rows)
     whole = _whole_evidence(aligned, seen, collected)
+    judged = whole.judge(SHARE)
+    scarce = unjudged if seen and seen.found.complete < LEAST_ROWS else {}
+    missed = untested(aligned, {**aligned.left_out, **scarce}, numbers, categories, judged)
     return Audit(
         source=aligned.source.name,
         copies=aligned.names,
         stated=aligned.stated.noise,
         sorted_copies=aligned.sorted_copies,
         logarithmic=aligned.logarithmic,
+        clipped=aligned.clipped,
         left_out={**aligned.left_out, **unjudged},
+        untested=missed,
         rows=rows,
         numbers=numbers,
         categories=categories,
@@ -209,14 +239,16 @@ def audit(
         ),
         mixed=(*mixed, *run_all(WHOLE_FAMILIES, whole, SHARE)),
         privacy=aligned.stated.whole,
-        whole=whole.judge(SHARE),
+        whole=judged,
         whole_rows=whole.rows,
         unmeasured=whole.unmeasured,
     )
 
 
 def _whole_evidence(
-    aligned: Aligned, seen: "_Pass | None", collected: tuple[Collected, CategoryEvidence] | None
+    aligned: Aligned,
+    seen: "_Pass | None",
+    collected: tuple[Collected, CategoryEvidence] | None,
 ) -> WholeEvidence:
     """Return everything that the files show in the rows that both kinds kept."""
     owed = [name for name in aligned.columns if "perturbed" in aligned.stated.told(name, "role")]
@@ -252,11 +284,11 @@ def measure_numbers(
     """
     found = seen.found
     if found.complete < LEAST_ROWS:
-        return None, {name: f"{name}: too few rows have every number" for name in aligned.columns}
+        return None, {name: f"{name}: too few rows have a number" for name in aligned.columns}
     kinds = _kinds(found)
     used = [n for n, kind in enumerate(kinds) if kind == "perturbed"]
     used = used or [n for n, kind in enumerate(kinds) if kind == "bare" and _owed(aligned, n)]
-    if not used and not aligned.categories:
+    if not used and not aligned.categories and not aligned.clipped:
         raise SourceError(f"all numbers that {aligned.source.name} shares are constant")
     if not used:
         why = {"constant": "is constant", "bare": "is the same in every copy and the source"}
@@ -269,7 +301,7 @@ def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
     """Test and attack what was read of the numbers."""
     judged, used = evidence.found, list(evidence.used)
     kinds = _kinds(evidence.everything)
-    gains, sets = measure_gains(judged, SHARE)
+    gains, sets = measure_gains(evidence.attacked, SHARE)
     names = aligned.columns
     cells = [part * len(names) + n for part in range(1 + judged.copies) for n in used]
     return NumberAudit(
@@ -277,13 +309,25 @@ def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
         constant=_of_kind(aligned, kinds, "constant"),
         bare=_of_kind(aligned, kinds, "bare") if len(used) < len(kinds) else (),
         found=judged,
+        complete=evidence.complete,
         checks=run_all(NUMBER_FAMILIES, evidence, SHARE),
-        singles=hidden(judged, [(i,) for i in range(judged.copies)]),
+        singles=hidden(evidence.attacked, [(i,) for i in range(judged.copies)]),
         gains=tuple(gains),
         sets=sets,
-        posterior=attack_sample(judged, evidence.watched.sample[cells], SHARE),
+        posterior=attack_sample(evidence.attacked, evidence.sample[cells], SHARE),
         exposed=_expose(aligned, judged, used),
+        bayes=_left_by_law(evidence),
     )
+
+
+def _left_by_law(evidence: NumberEvidence) -> Floats:
+    """Return what the posterior mean of each column of each copy leaves, (M, N)."""
+    noise = evidence.found.noise.tolist()
+    shares = [
+        left_by_posterior(row, noise) if np.isfinite(row).any() else np.full(len(noise), np.nan)
+        for row in evidence.rows.truth
+    ]
+    return np.stack(shares, axis=1)
 
 
 @dataclass(frozen=True)
@@ -294,16 +338,31 @@ class _Pass:
     watched: Watched
     repeated: Repeated
     keeper: RowKeeper
+    completion: Completion | None = None
+    complete: "_Pass | None" = None
+
+    @property
+    def attacked(self) -> "_Pass":
+        """What complete rows showed, if there are enough of them: recipients have no others."""
+        first = self.complete
+        return self if first is None or first.found.complete < LEAST_ROWS else first
+
+    def judged(self, aligned: Aligned, used: list[int]) -> Statistics:
+        """Return the statistics of the columns that are judged."""
+        return self.found.of_columns(used).with_excess(
+            aligned.stated.excess([aligned.columns[n] for n in used])
+        )
 
     def evidence(self, aligned: Aligned, used: list[int]) -> NumberEvidence:
         return NumberEvidence(
-            found=self.found.of_columns(used).with_excess(
-                aligned.stated.excess([aligned.columns[n] for n in used])
-            ),
+            found=self.judged(aligned, used),
+            attacked=self.attacked.judged(aligned, used),
+            complete=(self.complete or self).found.complete,
             everything=self.found,
             watched=self.watched,
+            sample=self.attacked.watched.sample,
             repeated=self.repeated.of_columns(used),
-            rows=self.keeper.rows(used, aligned.scaled),
+            rows=self.keeper.rows(used, aligned.scaled, self.completion),
             noise=aligned.stated.noise,
             privacy=aligned.stated.privacy,
             names=aligned.columns,
@@ -313,32 +372,61 @@ class _Pass:
 
 
 def _pass_over(aligned: Aligned, progress: Progress) -> _Pass:
-    """Read source and copies once. Raises SourceError if too few rows are complete."""
-    stream = aligned.raw_blocks([aligned.source, *aligned.copies])
-    raw = next(stream, None)
+    """Read source and copies once; twice if values are missing, to complete what rows miss.
+
+    Raises SourceError if there are too few rows.
+    """
+    seen = _read(aligned, progress)
+    if seen.found.rows < LEAST_ROWS and not aligned.categories:
+        raise _too_few(seen.found.rows)
+    if seen.found.complete == seen.found.rows:
+        return seen
+    found = seen.found.with_excess(aligned.stated.excess(aligned.columns))
+    completion = Completion.of(found, aligned.stated.noise)
+    again = _read(aligned, progress, completion, seen)
+    if again.found.complete < LEAST_ROWS and not aligned.categories:
+        raise SourceError(
+            f"{again.found.complete:,} rows have a number to compare; "
+            f"an audit needs at least {LEAST_ROWS}"
+        )
+    return replace(again, keeper=seen.keeper, completion=completion, complete=seen)
+
+
+def _read(
+    aligned: Aligned,
+    progress: Progress,
+    completion: Completion | None = None,
+    before: _Pass | None = None,
+) -> _Pass:
+    """Read source and copies, with rows completed by what was found `before`."""
+    stream = enumerate(aligned.raw_blocks([aligned.source, *aligned.copies]))
+    _, raw = next(stream, (0, None))
     if raw is None:
         raise SourceError(f"{aligned.source.name} holds no rows")
-    first = aligned.scaled(raw)
+
+    def whole(place: int, block: list[Floats]) -> list[Floats]:
+        scaled = aligned.scaled(block)
+        return completion.complete(scaled, place) if completion else scaled
+
+    first = whole(0, raw)
     sums = NoiseSums(means(first[0]), copies=len(aligned.copies), rows=first[0].shape[1])
-    watch, steps = Watch(first), steps_of(first[1:])
+    steps = before.found.steps if before else steps_of(first[1:])
+    watch = Watch(first)
     repeats = RepeatWatch(first, steps, watch.order)
     keeper = RowKeeper(columns=len(aligned.columns), tables=len(first))
-    for block in chain([raw], stream):
-        keeper.add(block)
-        scaled = aligned.scaled(block)
+    for place, block in chain([(0, raw)], stream):
+        scaled = first if place == 0 else whole(place, block)
         for stacked in sums.add(scaled):
             watch.add(stacked)
             repeats.add(stacked)
-        steps = steps_still(steps, scaled[1:])
+        if before is None:
+            keeper.add(block)
+            steps = steps_still(steps, scaled[1:])
         progress(scaled[0].shape[1])
     found = sums.statistics(steps)
-    if found.rows < LEAST_ROWS and not aligned.categories:
-        raise _too_few(found.rows)
-    if found.complete < LEAST_ROWS and not aligned.categories:
-        raise SourceError(
-            f"{found.complete:,} rows have a value in every shared column of every file; "
-            f"an audit needs at least {LEAST_ROWS}. Drop columns with many missing values"
-        )
+    if before is not None:  # K and the size of the noise are those of what the files hold
+        held = before.found
+        found = replace(found, mean=held.mean, K=held.K, present=held.present, spread=held.spread)
     return _Pass(found, watch.watched(found), repeats.repeated(), keeper)
 
 
@@ -354,8 +442,7 @@ def _owed(aligned: Aligned, n: int) -> bool:
 
 def _kinds(found: Statistics) -> list[str]:
     """Return whether each column is constant, bare in every copy, or perturbed."""
-    noise = np.diag(found.covariance)[found.columns :].reshape(found.copies, found.columns)
-    kinds = np.where((noise > 0).any(axis=0), "perturbed", "bare")
+    kinds = np.where((found.spread > 0).any(axis=0), "perturbed", "bare")
     return [str(kind) for kind in np.where(found.variance > 0, kinds, "constant")]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cornerwave.arrays import Floats
+from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._chance import Check, z_limit
 from cornerwave.audit._evidence import NumberEvidence
 from cornerwave.audit._ranks import Ranks
@@ -33,22 +33,29 @@ LAST_BITS = 2.0**-38
 
 FINEST_DECIMAL, EXACT = 15, 1e-4
 BITS_APART = 4
+FEWEST = 100
+"""A column that fewer of the kept rows have is not looked at."""
+
 CROSSED = 6
 """Up to this many columns the digits of each are compared with every column of X."""
 
 
 def digits(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare the low digits of every column of every copy with X."""
-    truth = [Ranks.of(row) for row in evidence.rows.source]
-    seen = [(i, n, g) for i in range(evidence.found.copies) for n, g in _scales(evidence, i)]
-    each = len(truth) if len(truth) <= CROSSED else 1
-    limit = z_limit(alpha / max(len(seen) * each, 1))
-    for i in range(evidence.found.copies):
+    columns, found = range(evidence.found.columns), evidence.found
+    crossed = found.columns <= CROSSED
+    seen = [[(n, list(_scales(evidence, i, n))) for n in columns] for i in range(found.copies)]
+    scales = sum(len(own) for copy in seen for _, own in copy)
+    limit = z_limit(alpha / max(scales * (found.columns if crossed else 1), 1))
+    for i, copy in enumerate(seen):
         worst = (0.0, 0)
-        for n, scale in ((n, scale) for copy, n, scale in seen if copy == i):
-            order = Ranks.of(_remainder(evidence.rows.raw[1 + i, n], scale), again=True)
-            against = truth if each > 1 else [truth[n]]
-            worst = max(worst, *((order.neighbours(ranks), n) for ranks in against))
+        for n, own in ((n, own) for n, own in copy if own):
+            shown, present = _shown(evidence, i, n)
+            against = evidence.rows.source[:, present][columns if crossed else [n]]
+            truth = [Ranks.of(row) for row in against]
+            for scale in own:
+                order = Ranks.of(_remainder(shown, scale), again=True)
+                worst = max(worst, *((order.neighbours(ranks), n) for ranks in truth))
         note = f"the low digits of {evidence.columns[worst[1]]} depend on the source"
         yield Check.of((i,), worst[0], limit, note)
 
@@ -59,17 +66,22 @@ def _remainder(values: Floats, scale: float) -> Floats:
     return np.floor((turns - np.floor(turns)) * CELLS).astype(np.uint8)
 
 
-def _scales(evidence: NumberEvidence, i: int) -> Iterator[tuple[int, float]]:
-    """Yield the columns of a copy and the scales that suit them."""
-    found, rows = evidence.found, evidence.rows
-    own = np.diag(found.covariance)[(1 + i) * found.columns : (2 + i) * found.columns]
-    size = np.sqrt(np.maximum(own - found.steps[i] ** 2 / 12, 0.0))
-    for n, values in enumerate(rows.raw[1 + i]):
-        most = SMALL * float(size[n])
-        if evidence.logarithmic[n]:  # noise is smallest where values are
-            most *= float(np.min(1 + values, initial=np.inf)) / 4
-        if most > 0:
-            yield from ((n, scale) for scale in scales_of(values, most))
+def _shown(evidence: NumberEvidence, i: int, n: int) -> tuple[Floats, Ints]:
+    """Return what a copy shows of a column, and in which of the kept rows."""
+    raw = evidence.rows.raw
+    present = np.flatnonzero(np.isfinite(raw[0, n]) & np.isfinite(raw[1 + i, n]))
+    return raw[1 + i, n, present], present
+
+
+def _scales(evidence: NumberEvidence, i: int, n: int) -> Iterator[float]:
+    """Yield the scales that suit a column of a copy."""
+    found, (values, _) = evidence.found, _shown(evidence, i, n)
+    own = found.covariance[(1 + i) * found.columns + n, (1 + i) * found.columns + n]
+    most = SMALL * float(np.sqrt(max(own - found.steps[i, n] ** 2 / 12, 0.0)))
+    if evidence.logarithmic[n]:  # noise is smallest where values are
+        most *= float(np.min(1 + values, initial=np.inf)) / 4
+    if most > 0 and len(values) >= FEWEST:
+        yield from scales_of(values, most)
 
 
 def scales_of(values: Floats, most: float) -> list[float]:

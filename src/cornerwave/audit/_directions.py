@@ -33,6 +33,9 @@ BLURRED = 0.25
 SAME = 1e-12
 """Copies whose difference is below this share of the noise are the same copy, retyped."""
 
+ROWS_PER_COLUMN = 50
+"""With fewer rows the covariance that is found fits them so well that distances are too alike."""
+
 UNEVEN = 1 / 16
 """Rounding on the column's own scale, in deviations of the noise on the logarithmic one."""
 
@@ -81,7 +84,7 @@ class Directions:
             return []
         here, last = self._blurred(k)[columns], None if k == 0 else self._blurred(k - 1)[columns]
         step = here if last is None else here - last
-        covariance = np.atleast_2d(np.cov(step))
+        covariance = self._covariance(k, columns, step)
         X = self.rows.source[columns]
         axes = {
             "": np.diag(1 / np.sqrt(np.diag(covariance))),
@@ -92,6 +95,15 @@ class Directions:
             View(name, turn @ step, turn @ X, None if last is None else turn @ last)
             for name, turn in (axes if len(columns) > 1 else {"": axes[""]}).items()
         ]
+
+    def _covariance(self, k: int, columns: Ints, step: Floats) -> Floats:
+        """Return the covariance of a step: as found, or in a wide table as it should be."""
+        if step.shape[1] >= ROWS_PER_COLUMN * len(columns):
+            return np.atleast_2d(np.cov(step))
+        i, *last = self.order[k : k - 2 if k > 1 else None : -1]
+        size = self.found.noise[i] - (self.found.noise[last[0]] if last else 0.0)
+        blur = (self.found.steps[[i, *last]][:, columns] ** 2).sum(axis=0) / 6
+        return np.asarray(size * self.found.definite[np.ix_(columns, columns)] + np.diag(blur))
 
     def columns_of_step(self, k: int) -> Ints:
         """Return the columns that the views of a step show."""
@@ -108,7 +120,7 @@ class Directions:
         even = np.ones(self.found.columns, dtype=bool)
         for n in np.flatnonzero(self.logarithmic):
             shown = self.rows.raw[1 + i, n]
-            finest = float(np.min(1 + shown, initial=np.inf))
+            finest = float(np.min(1 + shown[~np.isnan(shown)], initial=np.inf))
             even[n] = step_of(shown) <= UNEVEN * self._sizes(i)[n] * finest
         return even
 
@@ -135,8 +147,13 @@ def _within(noise: Floats, step: float, size: float, random: Any) -> Floats:
     """Return noise in its deviations; if it is rounded, drawn from where it must have been."""
     if step == 0:
         return np.asarray(noise / size)
-    low, high = (_phi((noise + side * step / 2) / size) for side in (-1, 1))
-    share = low + random.random(len(noise)) * (high - low)
+    return from_within((noise - step / 2) / size, (noise + step / 2) / size, random)
+
+
+def from_within(low: Floats, high: Floats, random: Any) -> Floats:
+    """Return normals from the intervals that each of them is known to lie in."""
+    least, most = _phi(low), _phi(high)
+    share = least + random.random(len(low)) * (most - least)
     return _normal(np.clip(share, 1e-300, 1 - 1e-16))
 
 

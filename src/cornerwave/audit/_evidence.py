@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from cornerwave.arrays import Floats
 from cornerwave.audit._directions import COARSE, Directions
 from cornerwave.audit._kept_rows import KeptRows
 from cornerwave.audit._repeats import Repeated
@@ -17,13 +18,18 @@ from cornerwave.audit._watch import Watched
 class NumberEvidence:
     """Sums over the judged columns, what rows showed, some of the rows, and statements.
 
-    `watched` and `everything` know all columns by `names`, the rest only those in `used`.
+    `found` are all rows that could be completed, `attacked` those `complete` in the files, if they
+    are enough to attack, with a `sample` of them. `watched`, `sample` and `everything` know all
+    columns by `names`, the rest only those in `used`.
     `logarithmic` says which of the judged columns are compared on the scale log(1+x).
     """
 
     found: Statistics
+    attacked: Statistics
+    complete: int
     everything: Statistics
     watched: Watched
+    sample: Floats
     repeated: Repeated
     rows: KeptRows
     noise: Sequence[float | None]

@@ -7,7 +7,9 @@ fitted to all groups of rows but one and tested on that one, in turn; the paired
 differences of the groups give a t interval. If nothing is gained, fitted weights on
 further copies only hurt: the gain is a little below 0, and an interval above 0 is an alarm.
 A coalition is compared with the unrounded form of its best copy: rounded copies may say
-more together than each alone, but not more than that one.
+more together than each alone, but not more than that one. A table with few rows for its
+columns cannot fit a weight for each column of each copy: it fits one weight for each copy,
+which is the best estimate if noise is shaped like the table (_llse).
 
 A linear estimate could miss what another finds. So the posterior mean under the
 distribution of X itself runs with all copies and with the least noisy one alone, on rows
@@ -34,6 +36,9 @@ EVERY_SUBSET = 12
 
 INTERVALS = 128
 """Up to this many sets all get an interval; beyond, the pairs, the whole set and the worst."""
+
+ROWS_PER_WEIGHT = 4
+"""With fewer complete rows for each column of each copy, each copy has a single weight."""
 
 WORST = 16
 RIDGE = 1e-12
@@ -142,7 +147,8 @@ def _worth_an_interval(found: Statistics, sets: list[Members]) -> list[Members]:
 class _Folds:
     """Sums of [X, Y_1 .. Y_M, 1] to test on, and means and covariances to fit to.
 
-    `share` is how much of the complete rows each group has.
+    `share` is how much of the complete rows each group has, `few` says that they do not suffice
+    for a weight of each column.
     """
 
     tests: Floats
@@ -151,6 +157,7 @@ class _Folds:
     covariance: Floats
     variance: Floats
     rounding: Floats
+    few: bool
 
     @classmethod
     def of(cls, found: Statistics, *, whole: bool = False) -> "_Folds":
@@ -167,6 +174,7 @@ class _Folds:
             covariance=covariance_of(fits),
             variance=np.where(found.variance > 0, found.variance, 1.0),
             rounding=found.steps**2 / 12,
+            few=found.complete < ROWS_PER_WEIGHT * N * M,
         )
 
     def gain(self, members: Members, t: float) -> Gain:
@@ -205,13 +213,24 @@ class _Folds:
         C[:, diagonal, diagonal] *= 1 + RIDGE
         C[:, diagonal, diagonal] += 1e-300
         cross = self.covariance[:, cells, :N]
-        weights = np.asarray(np.linalg.solve(C, cross), dtype=np.float64)
+        weights = np.asarray(
+            self._one_each(C, cross) if self.few else np.linalg.solve(C, cross), dtype=np.float64
+        )
         own = np.einsum("gnn->gn", self.covariance[:, :N, :N])
-        fitted = own - np.einsum("gkn,gkn->gn", cross, weights)
+        fitted = own - np.einsum("gkn,gkn->gn", 2 * cross - C @ weights, weights)
         tested = self._tested(cells, weights)
         if unrounded:  # the rounding in the copy adds w^2 step^2 / 12 to the tested error
             tested = tested - np.einsum("gkn,k->gn", weights**2, extra * np.ones(len(cells)))
         return fitted / self.variance, np.maximum(tested, 0.0) / self.variance
+
+    def _one_each(self, C: Floats, cross: Floats) -> Floats:
+        """Return the weights (G, k, N) if each copy has one, fitted over all columns alike."""
+        groups, N = len(C), len(self.variance)
+        copies = C.shape[1] // N
+        parts = np.einsum("ginjn->gijn", C.reshape(groups, copies, N, copies, N)) / self.variance
+        tells = np.einsum("ginn->gin", cross.reshape(groups, copies, N, N)) / self.variance
+        each = np.linalg.solve(parts.sum(axis=3), tells.sum(axis=2)[:, :, None])
+        return np.asarray((each[:, :, :, None] * np.eye(N)).reshape(groups, copies * N, N))
 
     def _tested(self, cells: Floats, weights: Floats) -> Floats:
         """Return the mean square of X - estimate over the rows of each fold's own group."""

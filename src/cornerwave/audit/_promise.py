@@ -25,12 +25,15 @@ from cornerwave.audit._gain import Alone, measure_alone
 
 def promise(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare what each copy alone leaves hidden of each number with what it states."""
+    found = evidence.attacked
     known = [(i, p) for i, p in enumerate(evidence.privacy) if p is not None]
-    each = alpha / max(len(known) * evidence.found.columns, 1)
+    if found.complete != evidence.complete:
+        known = []  # rows were completed: what they hide is judged in _whole, as the files have it
+    each = alpha / max(len(known) * found.columns, 1)
     for i, stated in known:
-        left = measure_alone(evidence.found, i)
+        left = measure_alone(found, i)
         limit = z_limit(2 * each)
-        if evidence.found.complete < evidence.found.rows:
+        if found.complete < found.rows:
             limit = t_limit(2 * each, left.groups - 1)
         score = (stated - left.hidden) / np.maximum(_error(evidence, stated, left), 1e-300)
         at = int(score.argmax())
@@ -43,7 +46,7 @@ def promise(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
 
 def _error(evidence: NumberEvidence, stated: float, left: Alone) -> Floats:
     """Return the standard error of the hidden shares, (N,)."""
-    found, v = evidence.found, stated / (1 - stated)
+    found, v = evidence.attacked, stated / (1 - stated)
     by_noise = v * np.sqrt((4 * v + 2) / found.complete) / (1 + v) ** 2
     if found.complete == found.rows:
         return np.full(found.columns, by_noise)

@@ -8,13 +8,18 @@ themselves, with S_ij = Cov(Y_i, Y_j):
 
     K = S_aa / (1 + v_a)  of the least noisy copy a,      1 + Sigma_ij = tr(K^-1 S_ij) / N
 
-`llse` and `bayes` stream. `learned`, `spectral` and `pca` hold the table in memory.
+`llse` and `bayes` stream. `learned`, `spectral` and `pca` hold the table in memory. `bayes`
+weighs thousands of known rows for every row: unless its estimates are written, it attacks some
+of the rows, evenly spread, and otherwise says how long all of them take. Categories are guessed
+cell by cell (_guessed_cells).
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -25,13 +30,20 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import Knowledge
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._arithmetic import refuse_overflow
+from cornerwave.audit._guessed_cells import GuessedCells, guess_cells
 from cornerwave.audit._sums import covariance_of, means
-from cornerwave.errors import ColumnError, LevelError, SourceError
+from cornerwave.errors import ColumnError, CornerwaveWarning, LevelError, SourceError
 from cornerwave.levels import checked_noise
 from cornerwave.table import CopyFile, Progress, check_output
 
 REFERENCE_ROWS = 4096
 """Rows of the truth from which `bayes` knows the distribution: so many, or up to twice that."""
+
+MOST_ATTACKED = 1 << 16
+"""Rows that `bayes` attacks if its estimates are not written: errors are known to 1 % by then."""
+
+WORTH_SAYING = 60.0
+"""Seconds beyond which `bayes` says how long it takes."""
 
 LEAKED_SHARE = 0.1
 """The share of rows whose truth leaked, for `learned`; errors are those of the rest."""
@@ -45,16 +57,21 @@ Blocks = Callable[[], Iterator[list[Floats]]]
 
 @dataclass(frozen=True)
 class Recovered:
-    """What the adversary got; errors (N,) are shares of the variance, None without a truth."""
+    """What the adversary got; errors (N,) are shares of the variance, None without a truth.
+
+    `attacked` of the `rows` were estimated; `categories` says how often guesses are right.
+    """
 
     copies: tuple[str, ...]
     noise: tuple[float, ...]
     weights: tuple[float | None, ...]
     columns: tuple[str, ...]
     rows: int
+    attacked: int
     best: str
     alone: Floats | None
     together: Floats | None
+    categories: tuple[GuessedCells, ...]
 
 
 @refuse_overflow()
@@ -78,38 +95,100 @@ def attack_copies(
     if out is not None:
         check_output(out)
     aligned = Aligned.of(copies[0] if truth is None else truth, copies, key=key)
-    if not aligned.columns:
-        raise ColumnError("the copies share no number to estimate; audit judges their categories")
     levels = _levels(aligned, noise)
-    known, best = learn(aligned, levels), int(np.argmin(levels))
+    categories = guess_cells(aligned, levels, progress, scored=truth is not None)
+    best = int(np.argmin(levels))
+    found = Recovered(
+        copies=aligned.names,
+        noise=levels,
+        weights=(None,) * len(levels),
+        columns=aligned.columns,
+        rows=max((own.rows for own in categories), default=0),
+        attacked=0,
+        best=aligned.names[best],
+        alone=None,
+        together=None,
+        categories=categories,
+    )
+    if aligned.columns:
+        return _estimate(found, aligned, method, out, progress, scored=truth is not None)
+    if out is not None:
+        raise ColumnError("the copies share no number to estimate, so there is nothing to write")
+    return found
+
+
+def _estimate(
+    found: Recovered,
+    aligned: Aligned,
+    method: str,
+    out: Path | None,
+    progress: Progress,
+    *,
+    scored: bool,
+) -> Recovered:
+    """Estimate the numbers; write and score the estimates."""
+    levels, best = found.noise, int(np.argmin(found.noise))
+    known, rows = learn(aligned, levels)
     blocks = _blocks(aligned, in_memory=method in IN_MEMORY)
     leak = _leaked(blocks, method)
     together, alone = (
         _estimator(method, known.of_copies(which), leak) for which in (range(len(levels)), [best])
     )
-    errors, rows = _Errors(known.mean, leak.places), 0
+    every = -(-rows // MOST_ATTACKED) if method == "bayes" and out is None else 1
+    errors, attacked = _Errors(known.mean, leak.places), 0
     with _output(out, aligned.columns, method) as write:
-        for X, *held in blocks():
+        for X, *held in _thinned(blocks(), every, progress):
+            started = monotonic()
             estimate = together(held)
             write(aligned.unscaled(estimate))
-            if truth is not None:
+            if scored:
                 errors.add(X, alone([held[best]]), estimate)
-            rows += len(estimate)
-            progress(len(estimate))
-    weights = known.worth.weights.tolist() if method == "llse" else [None] * len(levels)
-    scores = errors.shares() if truth is not None else (None, None)
-    return Recovered(
-        aligned.names, levels, tuple(weights), aligned.columns, rows, aligned.names[best], *scores
+            if attacked == 0:
+                _say_how_long(method, (monotonic() - started) * rows / every / len(estimate))
+            attacked += len(estimate)
+    weights = known.worth.weights.tolist() if method == "llse" else found.weights
+    alone_left, together_left = errors.shares() if scored else (None, None)
+    return replace(
+        found,
+        weights=tuple(weights),
+        rows=rows,
+        attacked=attacked,
+        alone=alone_left,
+        together=together_left,
     )
 
 
-def learn(aligned: Aligned, noise: Sequence[float]) -> Knowledge:
-    """Return mu, K and the noise that copies share, from the copies alone."""
+def _thinned(
+    blocks: Iterator[list[Floats]], every: int, progress: Progress
+) -> Iterator[list[Floats]]:
+    """Yield every so-and-so-many row of blocks (n, N), through all of them."""
+    seen = 0
+    for block in blocks:
+        part = [table[-seen % every :: every] for table in block]
+        seen += len(block[0])
+        if len(part[0]):
+            yield part
+        progress(len(block[0]))
+
+
+def _say_how_long(method: str, seconds: float) -> None:
+    if seconds > WORTH_SAYING:
+        warnings.warn(
+            f"{method} takes about {seconds / 60:.0f} minutes to estimate every row",
+            CornerwaveWarning,
+            stacklevel=4,
+        )
+
+
+def learn(aligned: Aligned, noise: Sequence[float]) -> tuple[Knowledge, int]:
+    """Return mu, K and the noise that copies share, from the copies alone, and the rows."""
     N, M = len(aligned.columns), len(noise)
     sums: Any = 0.0
     shift: Floats | None = None
+    count = 0
     for block in aligned.blocks_of(aligned.copies):
         rows = np.vstack(block)
+        count += rows.shape[1]
         shift = means(rows) if shift is None else shift
         rows = np.vstack([rows - shift[:, None], np.ones(rows.shape[1])])
         rows = rows[:, ~np.isnan(rows).any(axis=0)]
@@ -123,7 +202,7 @@ def learn(aligned: Aligned, noise: Sequence[float]) -> Knowledge:
     across = np.trace(A.T @ S @ A, axis1=2, axis2=3) / max(A.shape[1], 1) - 1
     np.fill_diagonal(across, noise)
     centre = (shift + sums[-1, :-1] / sums[-1, -1]).reshape(M, N)[best]
-    return Knowledge(centre, K, _nearest_covariance((across + across.T) / 2))
+    return Knowledge(centre, K, _nearest_covariance((across + across.T) / 2)), count
 
 
 def _nearest_covariance(across: Floats) -> Floats:

@@ -75,7 +75,7 @@ def _copies_seen(evidence: NumberEvidence) -> Iterator[Seen]:
     for i, (columns, noise) in enumerate(evidence.directions.copies):
         names = [evidence.columns[n] for n in columns]
         if names:
-            yield (i,), [_normal_fit(z, name) for z, name in zip(noise, names, strict=True)]
+            yield (i,), [normal_fit(z, name) for z, name in zip(noise, names, strict=True)]
 
 
 def _steps_seen(evidence: NumberEvidence) -> Iterator[Seen]:
@@ -83,7 +83,7 @@ def _steps_seen(evidence: NumberEvidence) -> Iterator[Seen]:
         found: list[Found] = []
         for view in evidence.directions.of_step(k):
             names = evidence.names_of(k) if not view.name else [view.name] * len(view.step)
-            found += [_normal_fit(z, name) for z, name in zip(view.step, names, strict=True)]
+            found += [normal_fit(z, name) for z, name in zip(view.step, names, strict=True)]
             if view.name == "an axis" or len(view.step) == 1:
                 squares = (view.step**2).sum(axis=0)
                 edges = _distance_edges(len(view.step))
@@ -92,7 +92,8 @@ def _steps_seen(evidence: NumberEvidence) -> Iterator[Seen]:
             yield evidence.step(k), found
 
 
-def _normal_fit(z: Floats, name: str) -> Found:
+def normal_fit(z: Floats, name: str) -> Found:
+    """Compare values with the standard normal law."""
     return _counted(z, _normal_edges(), name)
 
 

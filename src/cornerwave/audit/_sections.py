@@ -14,6 +14,9 @@ from cornerwave.audit._whole import Left
 SHOWN = 12
 """At most this many coalitions are listed; JSON has them all."""
 
+BAYES = "Hidden from a recipient who knows how the column is distributed (not promised)"
+"""The title of the table of what the posterior mean leaves."""
+
 Rows = list[tuple[str, ...]]
 Section = tuple[str, tuple[str, ...], Rows]
 
@@ -29,7 +32,7 @@ def sections(audit: Audit) -> list[Section]:
         parts += [_guesses(audit, categories, guesses)] if guesses.sets else []
     parts += [_whole(audit)] if any(audit.whole) else []
     if numbers is not None:
-        parts.append(_exposed(audit, numbers))
+        parts += [_bayes(audit, numbers), _exposed(audit, numbers)]
     return parts
 
 
@@ -161,6 +164,15 @@ def _share(left: Left) -> str:
         if left.short
         else (f"{left.hidden:.3f} ({left.stated:.3f})")
     )
+
+
+def _bayes(audit: Audit, numbers: NumberAudit) -> Section:
+    """Show what stays hidden of each number from a recipient who knows its distribution."""
+    rows = [
+        (name, *(f"{share:.3f}" if np.isfinite(share) else "" for share in own))
+        for name, own in zip(numbers.columns, numbers.bayes.T, strict=True)
+    ]
+    return BAYES, ("column", *audit.copies), rows
 
 
 def _exposed(audit: Audit, numbers: NumberAudit) -> Section:

@@ -1,11 +1,12 @@
 """What copies state in their metadata, which an audit checks and does not trust."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError
@@ -99,6 +100,11 @@ class Stated:
         steps = [s for s in self.told(name, "rounded") if isinstance(s, int | float) and s > 0]
         return math.log(min(steps) / 4) if steps else -53 * math.log(2)
 
+    def clipped(self, name: str) -> bool:
+        """Whether a column was clipped in some copy, and every copy states what its noise was."""
+        known = "rank" not in self.told(name, "transform") and None not in self.noise
+        return known and any(self.told(name, "clipped"))
+
     def not_comparable(self, name: str) -> str | None:
         """Return why copy minus source is not the noise of a column, if it is not."""
         if "rank" in self.told(name, "transform"):
@@ -128,6 +134,40 @@ class Stated:
 
 
 def _metadata_of(copy: Source) -> Mapping[str, Any]:
+    """Return what a copy states; its columns by the names that they have here."""
     if copy.path is None or not copy.path.is_file():
         return {}
-    return read_metadata(copy.path) or {}
+    told = read_metadata(copy.path) or {}
+    names = _names(told, copy.schema.names)
+    columns = {
+        names.get(name, name): {
+            **known,
+            "together": [names.get(n, n) for n in known.get("together") or ()] or None,
+        }
+        for name, known in told.get("columns", {}).items()
+    }
+    return {**told, "columns": columns} if names else told
+
+
+def by_source_names(copy: Source, truth: Sequence[str]) -> Source:
+    """Return a copy whose columns are called as in the source, where it states other names."""
+    if copy.path is None or not copy.path.is_file():
+        return copy
+    names = _names(read_metadata(copy.path) or {}, truth)
+    names = {own: name for own, name in names.items() if own not in truth}
+    back = {name: own for own, name in names.items()}
+    if not names or len(back) < len(names) or back.keys() & set(copy.schema.names):
+        return copy
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in copy.open([back.get(name, name) for name in columns]):
+            yield batch.rename_columns(list(columns))
+
+    fields = [part.with_name(names.get(part.name, part.name)) for part in copy.schema]
+    return replace(copy, schema=pa.schema(fields, copy.schema.metadata), open=read)
+
+
+def _names(told: Mapping[str, Any], known: Sequence[str]) -> dict[str, str]:
+    """Return the names in the source, of those known, that renamed columns state."""
+    stated = {own: about.get("source") for own, about in told.get("columns", {}).items()}
+    return {own: name for own, name in stated.items() if name in known}

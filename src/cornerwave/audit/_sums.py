@@ -8,7 +8,8 @@ covariance between copies and the error of any linear estimate on any group:
 
 Rows are dealt out to groups in short runs, so that a sorted file makes no group special.
 Sums are about the first block's mean of X and about 0 for D, so that data far from zero
-lose no digits. Rows with a missing value count for K only, pair by pair as at registration.
+lose no digits. A row with a missing value counts for K only, pair by pair as at registration,
+and for the size of the noise; a second pass completes it (_completion).
 """
 
 from collections.abc import Iterator
@@ -27,14 +28,18 @@ DEALS = 8
 LONGEST_RUN = 128
 """A table is dealt out at least DEALS times, in runs of at most this many rows per group."""
 
+MOST_CELLS, FEWEST_GROUPS = 1 << 22, 8
+"""Cells of the sums of all groups together: wide tables have fewer groups, down to these."""
+
 
 @dataclass(frozen=True)
 class Statistics:
     """Sums over complete rows, (G, P+1, P+1) with P = N (1 + M), and K from all rows.
 
-    `mean` and `K` are those of X as at registration, `steps` (M, N) the coarse grids that
-    copies lie on; noise has the shape K + `excess`, which is 0 unless missing values leave K
-    uncertain and a copy states it.
+    `mean` and `K` are those of X as at registration, `present` (N,) the rows that have a value,
+    `spread` (M, N) the variance of each copy's noise by column, all with incomplete rows; `steps`
+    (M, N) are the coarse grids that copies lie on. Noise has the shape K + `excess`, which is 0
+    unless missing values leave K uncertain and a copy states it.
 
     >>> X = np.random.default_rng(1).normal(size=(1, 1000))
     >>> found = Statistics.of([X, X + 0.5])
@@ -47,6 +52,8 @@ class Statistics:
     mean: Floats
     K: Floats
     steps: Floats
+    present: Floats
+    spread: Floats
     excess: Floats | float = 0.0
 
     @classmethod
@@ -90,11 +97,16 @@ class Statistics:
         return np.asarray(centre[self.columns :].reshape(self.copies, self.columns))
 
     @cached_property
-    def whitening(self) -> Floats:
-        """A (N, rank) with A'SA = I for the shape S of the noise."""
+    def definite(self) -> Floats:
+        """The shape S of the noise, (N, N), positive semidefinite."""
         # K from pairs of columns may be indefinite: take the one that noise is shaped like.
         lower = factor(self.shape).lower
-        return whitening(lower @ lower.T)
+        return np.asarray(lower @ lower.T)
+
+    @cached_property
+    def whitening(self) -> Floats:
+        """A (N, rank) with A'SA = I for the shape S of the noise."""
+        return whitening(self.definite)
 
     @cached_property
     def whitened(self) -> Floats:
@@ -123,6 +135,13 @@ class Statistics:
         return np.maximum(np.diag(self.across), 0.0)
 
     @property
+    def pairwise_noise(self) -> Floats:
+        """The noise of each copy as its columns have it on average, incomplete rows too, (M,)."""
+        own, noisy = np.diag(self.shape), (self.spread > 0).any(axis=0)
+        shares = (self.spread - self.steps**2 / 12)[:, noisy] / np.where(own > 0, own, 1.0)[noisy]
+        return np.maximum(shares.mean(axis=1) if noisy.any() else np.zeros(self.copies), 0.0)
+
+    @property
     def shape(self) -> Floats:
         """What noise should be a multiple of: K, and the stated excess."""
         return self.K + self.excess
@@ -142,6 +161,8 @@ class Statistics:
             mean=self.mean[columns],
             K=self.K[np.ix_(columns, columns)],
             steps=self.steps[:, columns],
+            present=self.present[columns],
+            spread=self.spread[:, columns],
         )
 
     def with_excess(self, stated: Floats) -> "Statistics":
@@ -164,13 +185,15 @@ class NoiseSums:
 
     def __init__(self, shift: Floats, *, copies: int, rows: int) -> None:
         self._shift = shift
-        self._groups = int(np.clip(rows // LEAST_PER_GROUP, 2, GROUPS))
-        self._run = int(np.clip(rows // (DEALS * self._groups), 1, LONGEST_RUN))
-        self._rows = 0
         columns = len(shift)
         size = (1 + copies) * columns + 1
+        most = int(np.clip(MOST_CELLS // size**2, FEWEST_GROUPS, GROUPS))
+        self._groups = int(np.clip(rows // LEAST_PER_GROUP, 2, most))
+        self._run = int(np.clip(rows // (DEALS * self._groups), 1, LONGEST_RUN))
+        self._rows = 0
         self._sums = np.zeros((self._groups, size, size))
         self._pairs = np.zeros((3, columns, columns))
+        self._noise = np.zeros((3, copies * columns))
 
     def add(self, block: list[Floats]) -> Iterator[Floats]:
         """Take a block, M+1 times (N, rows); yield its complete rows (groups, P+1, run).
@@ -192,9 +215,12 @@ class NoiseSums:
         sums = stacked @ stacked.transpose(0, 2, 1)
         # A missing value is NaN and shows in the sums: only then look for complete rows.
         if np.isfinite(sums).all():
-            self._pairs += _pairwise_of(sums.sum(axis=0), len(self._shift))
+            total = sums.sum(axis=0)
+            self._pairs += _pairwise_of(total, len(self._shift))
+            self._noise += _each_of(total)[:, len(self._shift) :]
         else:
             self._pairs += _pairwise(deal[0] - self._shift[:, None])
+            self._noise += _each(np.concatenate([part - deal[0] for part in deal[1:]]))
             stack(deal, self._shift, stacked)
             _blank(stacked)
             sums = stacked @ stacked.transpose(0, 2, 1)
@@ -212,6 +238,8 @@ class NoiseSums:
             mean=self._shift + np.diag(centre),
             K=_without_rounding((K + K.T) / 2, np.diag(cross) / np.maximum(np.diag(count), 1)),
             steps=steps,
+            present=self._noise[0].reshape(steps.shape).min(axis=0),
+            spread=_variances(self._noise).reshape(steps.shape),
         )
 
 
@@ -255,6 +283,24 @@ def _pairwise_of(total: Floats, columns: int) -> Floats:
     count = np.full((columns, columns), total[-1, -1])
     linear = np.repeat(total[:columns, -1:], columns, axis=1)
     return np.stack([count, linear, total[:columns, :columns]])
+
+
+def _each(D: Floats) -> Floats:
+    """Return count, sum and sum of squares of each row, without missing values, (3, rows)."""
+    filled = np.nan_to_num(D)
+    counts = (~np.isnan(D)).sum(axis=1)
+    return np.stack([counts.astype(np.float64), filled.sum(axis=1), (filled**2).sum(axis=1)])
+
+
+def _each_of(total: Floats) -> Floats:
+    count = np.full(len(total) - 1, total[-1, -1])
+    return np.stack([count, total[-1, :-1], np.diag(total)[:-1]])
+
+
+def _variances(sums: Floats) -> Floats:
+    count, total, squares = sums
+    centred = squares - total**2 / np.maximum(count, 1)
+    return np.asarray(np.maximum(centred / np.maximum(count - 1, 1), 0.0))
 
 
 def _without_rounding(K: Floats, squares: Floats) -> Floats:

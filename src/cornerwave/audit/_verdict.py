@@ -1,6 +1,6 @@
 """The audit in words and as JSON, without a cell of a table; docs/audit.md explains the fields."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,14 +17,32 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._gain import Gain
 
+MUCH = 0.2
+"""A column that loses a larger share of what is stated to its distribution is named."""
+FEW = 100
+"""A column with fewer values is said to be hardly tested."""
+NAMED = 5
+"""So many of them are named one by one."""
+
 _ORDER = (*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS)
 
 
 def verdict(audit: Audit) -> str:
-    """Say in one sentence whether the copies keep their promise.
+    """Say in one line whether the copies keep their promise, and what was not tested.
 
-    A gain comes first: it is what an owner must act on.
+    A gain comes first: it is what an owner must act on. If nothing was found, what was left
+    untested does.
     """
+    if not audit.untested:
+        return _found(audit)
+    missed = count(len(audit.untested), "column or copy", "columns or copies")
+    if audit.sound:
+        return f"Not everything was tested: {missed} untested. Otherwise: {_found(audit)}"
+    return f"{_found(audit)} Untested: {missed}."
+
+
+def _found(audit: Audit) -> str:
+    """Say what was found in what was tested."""
     gained = (_gain_of(audit, audit.numbers) if audit.numbers else None) or (
         _guess_of(audit, audit.categories) if audit.categories else None
     )
@@ -41,12 +59,9 @@ def verdict(audit: Audit) -> str:
     if audit.faults:
         failed = f"{count(len(audit.faults), 'check')} failed."
         return failed if alone else f"No coalition gains, but {failed}"
-    passed = "No coalition gains, and every copy passes every check."
     if alone:
-        passed = "The copy passes every check. A coalition needs at least two copies."
-    if audit.left_out:
-        passed += f" Not judged: {count(len(audit.left_out), 'column')}."
-    return passed
+        return "The copy passes every check. A coalition needs at least two copies."
+    return "No coalition gains, and every copy passes every check."
 
 
 def _gain_of(audit: Audit, numbers: NumberAudit) -> str | None:
@@ -79,10 +94,11 @@ def _guess_of(audit: Audit, categories: CategoryAudit) -> str | None:
 
 
 def findings(audit: Audit) -> list[str]:
-    """Return one line for each failed check and each note."""
+    """Return one line for each failed check, for all that is untested, and for each note."""
     lines = [
         f"FAILED {named(audit, check.copies)}: {check.name}: {check.note}" for check in audit.faults
     ]
+    lines += [f"UNTESTED {why}" for why in audit.untested.values()]
     return lines + notes(audit)
 
 
@@ -94,10 +110,14 @@ def notes(audit: Audit) -> list[str]:
         if check.passed and check.note
     ]
     lines += _number_notes(audit, audit.numbers) if audit.numbers else []
-    lines += _category_notes(audit.categories) if audit.categories else []
+    lines += _bayes_notes(audit, audit.numbers) if audit.numbers else []
+    lines += _category_notes(audit, audit.categories) if audit.categories else []
     lines += _whole_notes(audit)
     lines += _listed("compared on the scale log(1+x)", audit.logarithmic)
-    lines += [f"left out: {why}" for why in audit.left_out.values()]
+    lines += _listed("clipped, so each is judged by itself", audit.clipped)
+    lines += [
+        f"left out: {why}" for name, why in audit.left_out.items() if name not in audit.untested
+    ]
     lines += _listed("rows in another order, aligned by key", audit.sorted_copies)
     return lines
 
@@ -111,15 +131,43 @@ def _number_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
     ]
     lines += _listed("the same in every copy and the source", numbers.bare)
     lines += _listed("left out, constant", numbers.constant)
-    if missing := numbers.found.rows - numbers.found.complete:
-        lines.append(f"left out, rows with a missing value: {missing:,}")
+    few = [name for name, n in zip(numbers.columns, numbers.found.present, strict=True) if n < FEW]
+    lines += _listed(f"fewer than {FEW} rows have a value, so only large faults show", few)
+    if missing := numbers.found.rows - numbers.complete:
+        tested = numbers.found.complete - numbers.complete
+        lines.append(f"rows with a missing number: {missing:,}, {tested:,} of them tested")
     return lines
 
 
-def _category_notes(categories: CategoryAudit) -> list[str]:
+def recognised(audit: Audit, numbers: NumberAudit) -> Iterator[tuple[int, list[tuple[str, float]]]]:
+    """Yield, for each copy, the columns that keep far less than stated from who knows their law."""
+    for i, shares in enumerate(numbers.bayes):
+        own = {left.column: left.stated for left in audit.whole[i]}
+        linear = float(numbers.found.noise[i] / (1 + numbers.found.noise[i]))
+        pairs = zip(numbers.columns, shares.tolist(), strict=True)
+        yield i, [(n, s) for n, s in pairs if s < (own.get(n) or linear) * (1 - MUCH)]
+
+
+def _bayes_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
+    lines = []
+    for i, found in recognised(audit, numbers):
+        if found:
+            worst = sorted(found, key=lambda each: each[1])
+            named_ones = ", ".join(f"{name} {share:.3f}" for name, share in worst[:NAMED])
+            rest = f" and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
+            lines.append(
+                f"{audit.copies[i]}: less than stated stays hidden from who knows how a column is "
+                f"distributed ({named_ones}{rest}); privacy is promised against linear estimates. "
+                "The scale of ranks, or a higher privacy, hides more"
+            )
+    return lines
+
+
+def _category_notes(audit: Audit, categories: CategoryAudit) -> list[str]:
     lines = _listed("the same in every copy and the source", categories.bare)
+    unlisted = [name for name in categories.boundless if name not in audit.untested]
+    lines += _listed("left out, too many values for a category", unlisted)
     lines += _listed("left out, constant", categories.constant)
-    lines += _listed("left out, too many values for a category", categories.boundless)
     if categories.kept < categories.rows:
         lines.append(f"categories were judged in {categories.kept:,} rows spread over the table")
     return lines
@@ -168,14 +216,17 @@ def as_json(audit: Audit) -> dict[str, Any]:
     return {
         "verdict": verdict(audit),
         "clean": audit.clean,
+        "untested": dict(audit.untested),
         "alpha": ALPHA,
         "source": audit.source,
         "rows": audit.rows,
-        "complete_rows": numbers.found.complete if numbers else None,
+        "complete_rows": numbers.complete if numbers else None,
+        "tested_rows": numbers.found.complete if numbers else None,
         "columns": list(numbers.columns) if numbers else [],
         "constant_columns": _both(numbers, categories, "constant"),
         "unperturbed_columns": _both(numbers, categories, "bare"),
         "logarithmic_columns": list(audit.logarithmic),
+        "clipped_columns": list(audit.clipped),
         "left_out_columns": dict(audit.left_out),
         "copies": [_copy_json(audit, i) for i in range(len(audit.copies))],
         "noise_across_copies": numbers.found.across.tolist() if numbers else None,
@@ -232,6 +283,8 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
             "exposed_rows": int(exposed.rows[i]),
         }
         about["hidden"] |= dict(zip(columns, numbers.singles[i].tolist(), strict=True))
+        shares = zip(columns, numbers.bayes[i].tolist(), strict=True)
+        about["hidden_from_bayes"] = {c: s if np.isfinite(s) else None for c, s in shares}
     if categories is not None and categories.guesses is not None:
         shares = categories.guesses.singles[i].tolist()
         for shown, share in zip(categories.judged, shares, strict=True):

@@ -17,6 +17,10 @@ indicators of a category), the hidden share is
 
 Given the source, the mean of V is no chance, and any b is valid: h^2 is best for honest noise.
 If rows are a sample, b = h, and twice the variance, since what is stated stems from a sample too.
+
+A table with few rows for its columns cannot fit all of them. Each column is then estimated from
+those numbers of the copy, beside its categories, that are closest to it in the source: whatever
+some of a copy tells, all of it tells too.
 """
 
 import math
@@ -38,6 +42,9 @@ MOST_ROWS, MOST_CELLS = 1 << 15, 1 << 23
 
 ROWS_PER_COORDINATE = 2
 """With fewer rows for each coordinate, nothing can be fitted."""
+
+ROWS_PER_CHOSEN = 8
+"""If not all can be fitted, so many rows for each coordinate that is chosen."""
 
 FEWEST = 100
 """A column that is present in fewer rows is not measured."""
@@ -156,12 +163,15 @@ class WholeEvidence:
         measured = [target.name for target in self.targets]
         return tuple(name for name in wanted if name not in measured)
 
-    def shown(self, i: int) -> Floats:
-        """Return everything that a copy shows, (d, n), on the scale of deviations."""
-        numbers, parts = self.numbers[1 + i], [np.ones((1, self.rows))]
+    def shown(self, i: int, chosen: Any = slice(None)) -> Floats:
+        """Return everything that a copy shows, (d, n), on the scale of deviations.
+
+        Of the numbers only those `chosen`.
+        """
+        numbers, parts = self.numbers[1 + i][chosen], [np.ones((1, self.rows))]
         missing = np.isnan(numbers)
         parts += [numbers, missing[missing.any(axis=1)].astype(np.float64)]
-        for row in numbers[~self.perturbed]:
+        for row in numbers[~self.perturbed[chosen]]:
             _, codes = np.unique(row, return_inverse=True)
             parts.append(_indicators(codes, self.most))
         for each in (*self.categories[0], *self.categories[1]):
@@ -175,20 +185,43 @@ class WholeEvidence:
         return tuple(self._left(i) for i in range(len(self.stated.copies)))
 
     def _left(self, i: int) -> Mapping[str, "_Loss"]:
+        if not self.targets:
+            return {}
         shown = self.shown(i)
         if self.rows < ROWS_PER_COORDINATE * len(shown):
-            return {}
+            return self._left_by_some(i)
         groups: dict[bytes, list[Target]] = {}
         for target in self.targets:
             groups.setdefault(target.present.tobytes(), []).append(target)
-        found = {}
-        for alike in groups.values():
-            present = alike[0].present
-            squares = _squares(shown[:, present], np.vstack([t.values[:, present] for t in alike]))
-            parts = np.split(squares, np.cumsum([len(t.values) for t in alike])[:-1])
-            for target, own in zip(alike, parts, strict=True):
-                found[target.name] = _Loss.of(target, own.sum(axis=0), sampled=self.sampled)
+        losses = (self._losses(shown, alike) for alike in groups.values())
+        return {name: loss for found in losses for name, loss in found.items()}
+
+    def _left_by_some(self, i: int) -> Mapping[str, "_Loss"]:
+        """Return what the numbers that tell most about each column leave of it."""
+        found: dict[str, _Loss] = {}
+        for target in self.targets:
+            shown = self.shown(i, self._closest(target))
+            if target.present.sum() >= ROWS_PER_COORDINATE * len(shown):
+                found |= self._losses(shown, [target])
         return found
+
+    def _closest(self, target: Target) -> Any:
+        """Return the numbers that are closest to a column in the source."""
+        source, values = (_away(rows) for rows in (self.numbers[0], target.values))
+        size = np.sqrt((source**2).sum(axis=1))
+        close = np.abs(values @ source.T).max(axis=0) / np.where(size > 0, size, 1.0)
+        most = max(self.rows // ROWS_PER_CHOSEN - 1, 0) // 2  # a number, and where it is missing
+        return np.sort(np.argsort(-close, kind="stable")[:most])
+
+    def _losses(self, shown: Floats, alike: Sequence[Target]) -> dict[str, "_Loss"]:
+        """Return what is left of columns that the same rows have."""
+        present = alike[0].present
+        squares = _squares(shown[:, present], np.vstack([t.values[:, present] for t in alike]))
+        parts = np.split(squares, np.cumsum([len(t.values) for t in alike])[:-1])
+        return {
+            target.name: _Loss.of(target, own.sum(axis=0), sampled=self.sampled)
+            for target, own in zip(alike, parts, strict=True)
+        }
 
     def judge(self, alpha: float) -> tuple[tuple[Left, ...], ...]:
         """Return what each copy leaves hidden beside what it states, column by column."""
@@ -291,14 +324,18 @@ def _indicators(codes: Any, most: int) -> Floats:
 
 def _standard(rows: Floats) -> Floats:
     """Return rows (d, n) that vary, centred and of variance 1, missing values at the mean."""
-    missing = np.isnan(rows)
-    count = np.maximum((~missing).sum(axis=1, keepdims=True), 1)
-    centre = np.where(missing, 0.0, rows).sum(axis=1, keepdims=True) / count
-    centre[0] = 0.0  # the constant, which comes first
-    away = np.where(missing, 0.0, rows - centre)
+    away = np.vstack([rows[:1], _away(rows[1:])])  # the constant comes first
     size = np.sqrt((away**2).mean(axis=1, keepdims=True))
     vary = size[:, 0] > 0
     return np.asarray(away[vary] / size[vary])
+
+
+def _away(rows: Floats) -> Floats:
+    """Return rows (d, n) as distances from their means, missing values at the mean."""
+    missing = np.isnan(rows)
+    count = np.maximum((~missing).sum(axis=1, keepdims=True), 1)
+    centre = np.where(missing, 0.0, rows).sum(axis=1, keepdims=True) / count
+    return np.where(missing, 0.0, rows - centre)
 
 
 def _varies(values: Floats) -> bool:

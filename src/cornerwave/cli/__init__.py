@@ -1,8 +1,10 @@
 """The command line. Each command imports what it needs when it runs.
 
     _owner.py      init, register, inspect
+    _steward.py    schema, rename, close, unregister
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
+    _sharing.py    recipient, grant, revoke, token, serve, fetch
     _adversary.py  audit, attack
     _researcher.py demo, reproduce
     _options.py    shared options
@@ -30,6 +32,8 @@ from cornerwave.cli._owner import init, inspect, register
 from cornerwave.cli._questions import coalition, ledger, levels, report
 from cornerwave.cli._researcher import demo, reproduce
 from cornerwave.cli._screen import say, show_warning, tell_places
+from cornerwave.cli._sharing import fetch, grant, recipient_app, revoke, serve, token
+from cornerwave.cli._steward import close, rename, schema, unregister
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault
 from cornerwave.version import __version__
 
@@ -79,10 +83,13 @@ def _piped(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_LONG = {register, inspect, release, again, levels, report, audit, attack, reproduce}
-_OWNER = (init, register, inspect, release, again, levels, ledger, coalition, report)
-for _command in (*_OWNER, audit, attack, demo, reproduce):
+_LONG = {register, inspect, release, again, levels, report, fetch, audit, attack, reproduce}
+_OWNER = (init, inspect, register, schema, rename, unregister, close)
+_COPIES = (release, again, levels, ledger, coalition, report)
+_SERVICE = (grant, revoke, token, serve, fetch)
+for _command in (*_OWNER, *_COPIES, *_SERVICE, audit, attack, demo, reproduce):
     app.command()(_piped(_long(_command) if _command in _LONG else _command))
+app.add_typer(recipient_app, name="recipient")
 
 REFUSED, FAULT = 2, 3
 
@@ -108,6 +115,7 @@ def main() -> None:
 def _hint(use: Sequence[str]) -> str:
     """Return the options, or commands, that an error's choices are called here."""
     commands = {info.callback.__name__ for info in app.registered_commands if info.callback}
+    commands.remove("schema")  # an error means the option of `register`
     names = [n if " " in n else _called(n, commands) for n in use]
     return f" ({', '.join(names)})" if names else ""
 

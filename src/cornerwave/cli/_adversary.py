@@ -2,13 +2,16 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cornerwave.cli._options import AlignOption, JsonOption
 from cornerwave.cli._screen import print_json, print_table, progress, say, tell, write_text
 from cornerwave.errors import spelled
+
+if TYPE_CHECKING:
+    from cornerwave.audit import Recovered
 
 FOUND = 1
 
@@ -52,6 +55,7 @@ def audit(
     if as_json:
         print_json(to_json(found))
     else:
+        tell(verdict(found))
         for section in sections(found):
             print_table(*section)
         for line in [*findings(found), verdict(found)]:
@@ -86,11 +90,21 @@ def attack(
         found = run(
             copies, noise=noise, truth=truth, key=key, method=method, out=out, progress=advance
         )
+    _print_recovered(found, method)
+    if out is not None:
+        say(f"Wrote {out}: estimates of {', '.join(map(spelled, found.columns))}")
+
+
+def _print_recovered(found: "Recovered", method: Method) -> None:
+    """Print how well each column was estimated or guessed."""
     weights = [
         (name, f"{v:.6g}", "–" if weight is None else f"{weight:.4f}")
         for name, v, weight in zip(found.copies, found.noise, found.weights, strict=True)
     ]
-    print_table(f"{method.value}, {found.rows:,} rows", ("copy", "noise", "weight"), weights)
+    title = f"{method.value}, {found.rows:,} rows"
+    if 0 < found.attacked < found.rows:
+        title += f", {found.attacked:,} of them attacked"
+    print_table(title, ("copy", "noise", "weight"), weights)
     if found.together is not None and found.alone is not None:
         errors = [
             (spelled(name), f"{alone:.4f}", f"{together:.4f}")
@@ -100,5 +114,17 @@ def attack(
         ]
         title = "Error, share of variance"
         print_table(title, ("column", f"{found.best} alone", "all together"), errors)
-    if out is not None:
-        say(f"Wrote {out}: estimates of {', '.join(map(spelled, found.columns))}")
+    if found.categories:
+        guesses = [
+            (spelled("+".join(own.columns)), *map(_share, (own.blind, own.expected)))
+            + (() if own.alone is None else (_share(own.alone), _share(own.together or 0.0)))
+            for own in found.categories
+        ]
+        header: tuple[str, ...] = ("category", "without a copy", "expected")
+        if found.categories[0].alone is not None:
+            header += (f"{found.best} alone", "all together")
+        print_table("Guesses of categories that are right", header, guesses)
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}"

@@ -2,13 +2,20 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cornerwave.cli._options import SourceOption, VaultOption, by_column, open_vault, pair
+from cornerwave.cli._options import (
+    ClipOption,
+    RoundOption,
+    SourceOption,
+    VaultOption,
+    bounds_of,
+    open_vault,
+)
 from cornerwave.cli._screen import progress, say
-from cornerwave.errors import ColumnError, LevelError, OutputError
+from cornerwave.errors import LevelError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,16 +51,16 @@ def release(
             metavar="FILE.toml", help="Read recipients, levels and output files from a file."
         ),
     ] = None,
-    round_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--round", metavar="COLUMN", help="Round a column to its source type (repeatable)."
-        ),
-    ] = None,
-    clip: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=LO:HI", help="Clip a column to bounds (repeatable)."),
-    ] = None,
+    round_: RoundOption = None,
+    clip: ClipOption = None,
+    dictionary: Annotated[
+        bool,
+        typer.Option("--dictionary", help="Write a data dictionary beside each copy: HTML, CSV."),
+    ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Neither round nor clip, whatever was said at registration."),
+    ] = False,
     source: SourceOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     another: Annotated[
@@ -69,12 +76,14 @@ def release(
     from cornerwave.dataset import write_all
     from cornerwave.table import Finish
 
-    bounds = by_column((_bounds(text) for text in clip or ()), "--clip")
-    finish = Finish(frozenset(round_ or ()), bounds)
+    finish = Finish(frozenset(round_ or ()), bounds_of(clip))
     requests = _requests(name, to, privacy, noise, out, levels)
     dataset = open_vault(vault).dataset(name, source=source)
     releases = dataset.release_many(
-        [(recipient, level) for recipient, level, _ in requests], finish=finish
+        [(recipient, level) for recipient, level, _ in requests],
+        finish=finish,
+        raw=raw,
+        dictionary=dictionary,
     )
     if not another:
         _confirm_second_levels(dataset, releases)
@@ -83,6 +92,17 @@ def release(
         paths = write_all(copies, force=force, threads=threads, progress=advance)
     for made, path, (_, asked, _) in zip(releases, paths, requests, strict=True):
         say(f"{path}: for {made.recipient}, {_described(made, asked)}")
+        _write_dictionary(made, path, force=force)
+
+
+def _write_dictionary(made: "Release", path: Path, *, force: bool) -> None:
+    """Write the dictionary of a copy that was released with one, and say where."""
+    if not made.dictionary:
+        return
+    from cornerwave.pages import write_dictionary
+
+    for place in write_dictionary(path, force=force):
+        say(f"{place}: what its columns are and how to compute with them")
 
 
 def _confirm_second_levels(dataset: "Dataset", releases: "Sequence[Release]") -> None:
@@ -150,6 +170,7 @@ def again(
     with progress("Releasing", dataset.frozen.rows) as advance:
         path = copy.write(place, force=force, progress=advance)
     say(f"{path}: for {recipient}, privacy {copy.privacy:g}, made again")
+    _write_dictionary(copy, path, force=force)
 
 
 def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> str:
@@ -157,6 +178,7 @@ def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> 
     for number, (copy, format_) in enumerate(held, start=1):
         finish = [f"rounded {column}" for column in sorted(copy.finish.round)]
         finish += [f"clipped {column}" for column in copy.finish.clip]
+        finish += ["with a dictionary"] * copy.dictionary
         text = ", ".join([f"{number}: privacy {copy.privacy:g} as {format_}", *finish])
         copies.append(text)
     return f"{recipient!r} holds {name!r} as {'; '.join(copies)}. Choose one with --number"
@@ -206,24 +228,3 @@ def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
     if strange := [r for r in to if Path(r).name != r or r.startswith(".")]:
         raise OutputError(f"{strange[0]!r} cannot be part of a file name; name a file with --out")
     return [folder / f"{name}-{recipient}.parquet" for recipient in to]
-
-
-def _bounds(text: str) -> tuple[str, tuple[Any, Any]]:
-    example = "--clip COLUMN=LO:HI, where each bound is a number, a date (2020-01-31) or empty"
-    name, value = pair(text, example)
-    low, separator, high = value.partition(":")
-    try:
-        if not separator:
-            raise ValueError
-        return name, (_bound(low), _bound(high))
-    except ValueError:
-        raise ColumnError(f"{text!r} is invalid; write {example}") from None
-
-
-def _bound(written: str) -> Any:
-    from datetime import date
-
-    try:
-        return float(written) if written else None
-    except ValueError:
-        return date.fromisoformat(written)

@@ -30,6 +30,18 @@ VaultOption = Annotated[
     ),
 ]
 
+RoundOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--round", metavar="COLUMN", help="Round a column to its source type (repeatable)."
+    ),
+]
+
+ClipOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN=LO:HI", help="Clip a column to bounds (repeatable)."),
+]
+
 SourceOption = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="Where the registered table is now, if it was moved."),
@@ -101,3 +113,29 @@ def advice_for(schema: Path | None) -> Iterator[None]:
         if schema is not None:
             error.use = tuple(SCHEMA_WORDS.get(choice, choice) for choice in error.use)
         raise
+
+
+def bounds_of(clip: list[str] | None) -> dict[str, tuple[Any, Any]]:
+    """Return the bounds of each column. Raises ColumnError."""
+    return by_column((_bounds(text) for text in clip or ()), "--clip")
+
+
+def _bounds(text: str) -> tuple[str, tuple[Any, Any]]:
+    example = "--clip COLUMN=LO:HI, where each bound is a number, a date (2020-01-31) or empty"
+    name, value = pair(text, example)
+    low, separator, high = value.partition(":")
+    try:
+        if not separator:
+            raise ValueError
+        return name, (_bound(low), _bound(high))
+    except ValueError:
+        raise ColumnError(f"{text!r} is invalid; write {example}") from None
+
+
+def _bound(written: str) -> Any:
+    from datetime import date
+
+    try:
+        return float(written) if written else None
+    except ValueError:
+        return date.fromisoformat(written)

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cornerwave.cli._options import (
+    ClipOption,
     Columns,
+    RoundOption,
     VaultOption,
     advice_for,
+    bounds_of,
     by_column,
     columns,
     one,
@@ -17,7 +20,7 @@ from cornerwave.cli._options import (
     pair,
 )
 from cornerwave.cli._screen import progress, say
-from cornerwave.errors import OutputError, spelled
+from cornerwave.errors import CornerwaveError, OutputExists, spelled
 
 if TYPE_CHECKING:
     from cornerwave.dataset import Dataset
@@ -40,11 +43,18 @@ def init(
     vault: VaultOption = None,
 ) -> None:
     """Create a vault: a secret key and an empty ledger."""
-    from cornerwave.owner import KEY_FILE, Vault, key_place, vault_place
+    from cornerwave.owner import KEY_FILE, Vault, is_vault, key_place, vault_place
 
+    place = vault_place(vault)
+    existed = is_vault(place)
     made = Vault.create(
-        vault_place(vault), key_file=key_place(), ledger=ledger, new_ledger=new_ledger
+        place, key_file=key_place(), ledger=ledger, new_ledger=new_ledger, exist_ok=True
     )
+    if existed:
+        held = [spelled(dataset.name) for dataset in made.datasets()]
+        contents = f"It holds {', '.join(held)}" if held else "It is empty"
+        say(f"There is a vault in {made.path} already. {contents}. Nothing was changed.")
+        return
     if new_ledger:
         say(
             f"Created an empty ledger for the vault {made.path}. Register the same tables with "
@@ -98,12 +108,21 @@ def register(
         bool,
         typer.Option("--keep-order", help="Keep the order of the rows even if it tells a column."),
     ] = False,
+    round_: RoundOption = None,
+    clip: ClipOption = None,
+    as_: Annotated[
+        list[str] | None,
+        typer.Option("--as", metavar="COLUMN=NAME", help="Name a column in copies (repeatable)."),
+    ] = None,
     schema: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.toml", help="Read all choices from a file; `inspect` drafts one."
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Do everything but record the dataset.")
+    ] = False,
     vault: VaultOption = None,
 ) -> None:
     """Register a table before its first release."""
@@ -123,11 +142,16 @@ def register(
         ),
         min_count=min_count,
         order=order_of(shuffle=shuffle, keep_order=keep_order),
+        round=dict.fromkeys(round_ or (), True),
+        clip=bounds_of(clip),
+        released_as=by_column((pair(text, "--as COLUMN=NAME") for text in as_ or ()), "--as"),
     )
     opened = open_vault(vault)
     with advice_for(schema), progress("Reading") as advance:
-        dataset = opened.register_as(name, source, choices, schema=schema, progress=advance)
-    for line in _registered(dataset):
+        dataset = opened.register_as(
+            name, source, choices, schema=schema, dry_run=dry_run, progress=advance
+        )
+    for line in _registered(dataset, "Would register" if dry_run else "Registered"):
         say(line)
     for line in explained(dataset.frozen):
         say(f"  {line}")
@@ -139,9 +163,11 @@ _ORDERS = {
 }
 
 
-def _registered(dataset: "Dataset") -> Iterator[str]:
+def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
+    from cornerwave.table import said_in
+
     frozen = dataset.frozen
-    yield f"Registered {dataset.name}: {frozen.rows:,} rows"
+    yield f"{done} {dataset.name}: {frozen.rows:,} rows"
     for what, groups in (
         ("perturbed", [(name,) for name in frozen.schema.perturbed]),
         ("refreshed", frozen.schema.categories),
@@ -151,6 +177,12 @@ def _registered(dataset: "Dataset") -> Iterator[str]:
     ):
         if groups:
             yield f"  {what}: {', '.join('+'.join(map(spelled, group)) for group in groups)}"
+    looks = said_in(frozen.schema)
+    for what, columns_ in (("always rounded", looks.round), ("clipped", looks.clip)):
+        if columns_:
+            yield f"  {what} in copies: {', '.join(map(spelled, sorted(columns_)))}"
+    for column, called in looks.names.items():
+        yield f"  called {spelled(called)} in copies: {spelled(column)}"
     if frozen.schema.order is not None:
         yield f"  {_ORDERS[frozen.schema.order]}"
     for each in frozen.categories:
@@ -168,7 +200,7 @@ def inspect(
     """Look at a table and draft a schema file for `register`."""
     from cornerwave.inspection import draft
     from cornerwave.inspection import inspect as look
-    from cornerwave.table import open_source
+    from cornerwave.table import open_source, write_text
 
     with progress("Inspecting") as advance:
         text = draft(look(open_source(source), progress=advance))
@@ -176,10 +208,26 @@ def inspect(
         typer.echo(text, nl=False)
         return
     try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise OutputError(f"{out} exists; choose another name") from None
-    except OSError as error:
-        raise OutputError(f"{out} cannot be written: {error.strerror}") from None
-    say(f"Wrote {out}; edit it, then: cornerwave register NAME {source} --schema {out}")
+        write_text(out, text, force=False)
+    except OutputExists:
+        raise OutputExists(f"{out} exists and says something else; choose another name") from None
+    if (name := _registered_as(source)) is None:
+        say(f"Wrote {out}; edit it, then: cornerwave register NAME {source} --schema {out}")
+        return
+    say(
+        f"Wrote {out}. The vault has this table already, as {name}; next: cornerwave release "
+        f"{name} --to RECIPIENT --privacy P --out FILE"
+    )
+
+
+def _registered_as(source: Path) -> str | None:
+    """Return the name under which the vault at hand, if there is one, has registered a file."""
+    from cornerwave.owner import is_vault, vault_place
+
+    if not is_vault(vault_place()):
+        return None
+    try:
+        datasets = open_vault(None).datasets()
+    except CornerwaveError:  # a vault that cannot be opened is no matter of this table
+        return None
+    return next((d.name for d in datasets if d.is_from(source)), None)

@@ -61,6 +61,7 @@ def ledger(
         say("The vault is empty. Register a table: cornerwave register NAME SOURCE")
     for dataset in datasets:
         title = f"{dataset.name}: {dataset.frozen.rows:,} rows, registered {dataset.registered_at}"
+        title += f", closed {dataset.closed}" if dataset.closed else ""
         rows = [
             (
                 held.recipient,
@@ -132,6 +133,7 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
         "name": dataset.name,
         "id": dataset.id,
         "registered_at": dataset.registered_at,
+        "closed_at": dataset.closed or None,
         "rows": dataset.frozen.rows,
         "columns": {column.name: column.role for column in dataset.frozen.schema.columns},
         "levels": [level.noise for level in dataset.levels],
@@ -142,7 +144,10 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
                 "privacy": dataset.privacy_of(held.level),
                 "round": sorted(held.finish.round),
                 "clip": dict(held.finish.clip),
+                "types": dict(held.finish.types),
+                "names": dict(held.finish.names),
                 "format": held.format,
+                "dictionary": held.dictionary,
                 "since": held.since,
             }
             for held in dataset.holdings
@@ -165,14 +170,14 @@ def levels(
     from cornerwave.table import check_place, write_text
 
     if out is not None:
-        check_place(out, force=force)
+        from cornerwave.pages import is_page, levels_page, levels_title
+
+        check_place(out, force=force or is_page(out, levels_title(name)))
     dataset = open_vault(vault).dataset(name, source=source)
     found = outlooks(dataset.frozen, _source_if_there(dataset))
     sentences = [*explained(dataset.frozen), *recognised(found)]
     if out is not None:
-        from cornerwave.pages import levels_page
-
-        write_text(out, levels_page(name, found, sentences))
+        write_text(out, levels_page(name, found, sentences), force=force)
         say(f"Wrote {out}")
     if as_json:
         print_json(

@@ -111,6 +111,17 @@ def write_text(path: Path, text: str) -> None:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from None
 
 
+def write_new(path: Path, text: str) -> None:
+    """Write a file that does not exist yet. Raises OutputError."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise OutputError(f"{path} exists; choose another name") from None
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
+
+
 PATIENCE = 2.0
 """Seconds before progress is shown."""
 PLAIN_EVERY = 5.0

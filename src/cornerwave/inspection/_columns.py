@@ -13,6 +13,17 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, SourceError
+from cornerwave.inspection._recognise import (
+    DROP_OR_KEY,
+    FEW_CODES,
+    IDENTIFIER,
+    NEARLY_UNIQUE,
+    ZERO_HEAVY,
+    Recognised,
+    Seen,
+    recognise,
+    zeros,
+)
 from cornerwave.moments import Moments, factor
 from cornerwave.neighbours import RowOrder
 from cornerwave.table import (
@@ -30,7 +41,6 @@ from cornerwave.table import (
 
 RARE = 5
 """Values held by fewer rows than this are called rare."""
-NEARLY_UNIQUE = 0.95
 LONG_TAIL = 3.0
 """A column with a larger skewness is called long-tailed; an exponential one has 2."""
 
@@ -40,7 +50,8 @@ class ColumnReport:
     """What was found in a column; `do` is what a draft proposes.
 
     `distinct` is the number of distinct values, an estimate unless `exact`; `told` is the
-    share of its variance that a row's neighbours in the file tell.
+    share of its variance that a row's neighbours in the file tell; `from_zero` is true of a
+    number to be perturbed of which no sampled value is negative.
     """
 
     name: str
@@ -51,6 +62,7 @@ class ColumnReport:
     missing: float
     warnings: tuple[str, ...]
     told: float = 0.0
+    from_zero: bool = False
 
 
 class Columns:
@@ -58,7 +70,8 @@ class Columns:
 
     def __init__(self, source: Source) -> None:
         self._schema, self._notes = source.schema, source.notes
-        self._rows = 0
+        self.rows = 0
+        """How many rows were seen."""
         self._missing: Counter[str] = Counter()
         self._distinct: defaultdict[str, Distinct] = defaultdict(Distinct)
         self._numbers = [
@@ -74,8 +87,8 @@ class Columns:
 
     def take(self, table: pa.Table) -> None:
         """Look at some more rows."""
-        self._order.add(self._rows, table)
-        self._rows += table.num_rows
+        self._order.add(self.rows, table)
+        self.rows += table.num_rows
         floats = np.full((table.num_rows, len(self._numbers)), np.nan)
         for part in self._schema:
             column = one_chunk(table.column(part.name))
@@ -110,16 +123,21 @@ class Columns:
             return
         self._missing[name] += int((encoded.codes < 0).sum())
 
-    def reports(self) -> Iterator[ColumnReport]:
-        """Yield what was found, column by column."""
+    def reports(self, rows: pa.Table) -> Iterator[ColumnReport]:
+        """Yield what was found, column by column; `rows` are the sampled ones."""
+        known = {name: self._recognised(name, rows) for name in rows.column_names}
         collinear = {self._numbers[i] for i in factor(self._moments.covariance).dependent}
         skewness = dict(zip(self._numbers, self._cubes.skewness, strict=True))
         long_tailed = {name for name, size in skewness.items() if size > LONG_TAIL}
-        told = self._told()
+        told = self._told({n for n, r in known.items() if r is not None and r.do == "decide"})
         for part in self._schema:
             found = self._distinct[part.name]
-            present = self._rows - self._missing[part.name]
-            warnings = [*self._warnings(part, found, present)]
+            present = self.rows - self._missing[part.name]
+            recognised = known.get(part.name)
+            warnings = [*self._warnings(part, found, present, recognised)]
+            if part.name in rows.column_names and recognised is None:
+                warnings += _zero_heavy(rows.column(part.name), found)
+                warnings += _codes_as_floats(rows.column(part.name), found)
             if part.name in collinear:
                 warnings.append("a linear function of the numbers before it")
             if part.name in long_tailed:
@@ -130,37 +148,52 @@ class Columns:
                 warnings.append("told by its neighbours in the file: see order")
             undecided = _undecided(part.type, found, present)
             proposal = "category" if is_category(part.type) else "perturb"
+            reasons = [undecided] if undecided else []
+            if recognised is not None:
+                proposal = recognised.do
+                reasons.insert(0, recognised.reason)
+            do = "decide" if undecided else proposal
             yield ColumnReport(
                 name=part.name,
                 type=str(part.type),
-                do="decide" if undecided else proposal,
+                do=do,
                 distinct=min(found.number, present),
                 exact=found.exact,
-                missing=self._missing[part.name] / max(self._rows, 1),
-                warnings=(*([undecided] if undecided else []), *warnings),
+                missing=self._missing[part.name] / max(self.rows, 1),
+                warnings=(*reasons, *warnings),
                 told=told.get(part.name, 0.0),
+                from_zero=do == "perturb" and _from_zero(rows.column(part.name)),
             )
 
-    def _told(self) -> dict[str, float]:
+    def _recognised(self, name: str, rows: pa.Table) -> Recognised | None:
+        present = self.rows - self._missing[name]
+        distinct = min(self._distinct[name].number, present)
+        return recognise(Seen.of(name, rows, distinct=distinct, present=present))
+
+    def _told(self, left_out: set[str]) -> dict[str, float]:
         """Return what neighbours tell of the columns that would be perturbed or refreshed."""
-        numbers = [name for name in self._numbers if name not in self._refused]
+        numbers = [name for name in self._numbers if name not in {*self._refused, *left_out}]
         categories = [
             name
             for name in self._categories
-            if not _undecided(
+            if name not in left_out
+            and not _undecided(
                 self._schema.field(name).type,
                 self._distinct[name],
-                self._rows - self._missing[name],
+                self.rows - self._missing[name],
             )
         ]
         return {each.column: each.share for each in self._order.told(numbers, categories)}
 
-    def _warnings(self, part: pa.Field, found: Distinct, present: int) -> Iterator[str]:
+    def _warnings(
+        self, part: pa.Field, found: Distinct, present: int, recognised: Recognised | None
+    ) -> Iterator[str]:
         for said in (self._refused, self._notes):
             if part.name in said:
                 yield said[part.name]
         category = is_category(part.type)
-        if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS:
+        told = recognised is not None and IDENTIFIER in recognised.reason
+        if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not told:
             yield from _nearly_unique(found, present)
         if found.number == 1:
             yield "constant: noise cannot hide it"
@@ -169,13 +202,39 @@ class Columns:
             yield f"{many} held by fewer than {RARE} rows; min_count pools rare values"
 
 
+def _zero_heavy(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
+    plain = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
+    if plain and found.number > FEW_CODES and (share := zeros(cells)) > ZERO_HEAVY:
+        yield (
+            f"{share:.0%} of the values are 0: whoever knows that tells zeros from large values, "
+            "and recovers more than the privacy says; see transform (log1p, rank)"
+        )
+
+
+def _codes_as_floats(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
+    few = 1 < found.number <= FEW_CODES and len(cells) >= 2 * FEW_ROWS
+    if not few or not pa.types.is_floating(cells.type):
+        return
+    values = pc.unique(cells).drop_null()
+    if pc.all(pc.equal(values, pc.floor(values))).as_py():
+        yield (
+            f"{found.number} different whole numbers, stored as floats: if they are codes, store "
+            "them as integers to make this a category"
+        )
+
+
+def _from_zero(cells: pa.ChunkedArray) -> bool:
+    plain = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
+    least = pc.min(cells).as_py() if plain else None
+    return least is not None and least >= 0
+
+
 def _nearly_unique(found: Distinct, present: int) -> Iterator[str]:
     if found.exact and found.number == present:
-        yield "looks like an identifier: every value is different; drop it, or make it the key"
+        yield f"{IDENTIFIER}: every value is different; {DROP_OR_KEY}"
     elif not found.exact and found.held_by_fewer_than(2) == found.number:
         yield (
-            f"looks like an identifier: of {found.followed:,} sampled values each occurs once; "
-            "drop it, or make it the key"
+            f"{IDENTIFIER}: of {found.followed:,} sampled values each occurs once; {DROP_OR_KEY}"
         )
     elif found.number > NEARLY_UNIQUE * present:
         yield "nearly unique: it may identify people"

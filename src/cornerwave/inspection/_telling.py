@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,23 @@ from cornerwave.arrays import Words
 from cornerwave.errors import SourceError
 from cornerwave.frozen import Frozen, freeze, pairs_worth_joining
 from cornerwave.keyed import KEY_BYTES, expand
+from cornerwave.levels import retention
 from cornerwave.noise import position_ids
-from cornerwave.outlook import explained
+from cornerwave.outlook import explained, outlooks
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import JOINT_ROWS, Survey, Surveyor, row_hashes
-from cornerwave.table import Choices, Scale, Tally, decide, is_category, is_number, value_type
+from cornerwave.table import (
+    DAYS,
+    Choices,
+    Scale,
+    Tally,
+    decide,
+    is_category,
+    is_number,
+    plain_type,
+    unit_of,
+    value_type,
+)
 
 MOST_CELLS = 1 << 23
 """A sample has fewer rows if the table is wide."""
@@ -54,10 +66,16 @@ class SampledRows:
 
 @dataclass(frozen=True)
 class Telling:
-    """What columns tell of each other, in sentences, and the categories to refresh together."""
+    """What a trial registration showed.
+
+    `sentences` say what columns tell of each other, `together` are the categories to refresh
+    as one, `looks` says what a column's copies will look like; `frozen` is what was fixed.
+    """
 
     sentences: tuple[str, ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
+    looks: Mapping[str, str] = field(default_factory=dict)
+    frozen: Frozen | None = field(default=None, repr=False, compare=False)
 
 
 def telling(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Telling:
@@ -71,7 +89,47 @@ def telling(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Te
             joined = joined.with_together(pair)
     except SourceError as error:
         return Telling((f"registering this draft would be refused: {error}",))
-    return Telling((*_saved(apart, joined), *explained(joined.frozen)), joined.together)
+    return Telling(
+        (*_saved(apart, joined), *explained(joined.frozen)),
+        joined.together,
+        dict(_looks(joined.frozen)),
+        joined.frozen,
+    )
+
+
+SHOWN = 0.5
+"""The privacy at which a draft shows what copies look like."""
+
+
+def _looks(frozen: Frozen) -> Iterator[tuple[str, str]]:
+    """Yield what the copies of each column look like at the privacy SHOWN, or the next below."""
+    found = [each for each in outlooks(frozen) if each.privacy <= SHOWN]
+    if not found:
+        return
+    at = found[-1]
+    for name in frozen.schema.perturbed:
+        kind = _kind(plain_type(frozen.source_types.field(name).type))
+        if name in at.within:
+            yield (
+                name,
+                f"{kind} with noise; at privacy {at.privacy:g} a value can be told to within "
+                f"{at.said(name)}",
+            )
+    redrawn = 1 - retention(at.level.noise)
+    for group in frozen.schema.categories:
+        right = at.right["+".join(group)]
+        for name in group:
+            yield (
+                name,
+                f"the same values; at privacy {at.privacy:g} about {redrawn:.0%} of the cells are "
+                f"redrawn, and a guess is right {right:.0%} of the time",
+            )
+
+
+def _kind(type_: pa.DataType) -> str:
+    if pa.types.is_integer(type_):
+        return "whole numbers"
+    return {None: "numbers", DAYS: "dates"}.get(unit_of(type_), "times")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@
     Estimate, Estimates a value, or an array of them, with standard errors
     Regression          coefficients and fit of a linear regression
     Distribution        the reconstructed histogram of a numeric column
+    open_copy, fetch, Profile    a copy from a service, with the profile file that its owner gave
     number_blocks, code_blocks, find_labels    the blocks and category labels of any source
 
 The package needs the copy and its metadata, and imports no key, ledger or original.
@@ -16,6 +17,7 @@ from cornerwave.miner._blocks import code_blocks, find_labels, number_blocks
 from cornerwave.miner._copy import Copy
 from cornerwave.miner._distribution import Distribution
 from cornerwave.miner._estimates import Estimate, Estimates
+from cornerwave.miner._fetch import Profile, fetch, open_copy
 from cornerwave.miner._metadata import LOG1P, RANK, CopyColumn
 from cornerwave.miner._regression import Regression
 
@@ -27,8 +29,11 @@ __all__ = [
     "Distribution",
     "Estimate",
     "Estimates",
+    "Profile",
     "Regression",
     "code_blocks",
+    "fetch",
     "find_labels",
     "number_blocks",
+    "open_copy",
 ]

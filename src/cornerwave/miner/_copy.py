@@ -34,6 +34,7 @@ from cornerwave.miner._metadata import (
     table_of,
     warn_of_bias,
 )
+from cornerwave.miner._pairs import Pairs
 from cornerwave.miner._regression import Regression
 from cornerwave.moments import Moments
 from cornerwave.table import Source
@@ -55,6 +56,10 @@ class Copy:
     source: Source = field(repr=False)
     level: Level
     columns: Mapping[str, CopyColumn]
+    _gathered: dict[tuple[str, ...], Moments] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The moments of columns that were asked about: one pass serves several questions."""
 
     @classmethod
     def open(
@@ -208,17 +213,17 @@ class Copy:
         return column
 
     def _moments(self, columns: Sequence[CopyColumn]) -> Moments:
-        names = [column.name for column in columns]
-        return _covariance.gather(number_blocks(self.source, columns), names)
+        names = tuple(column.name for column in columns)
+        if names not in self._gathered:
+            blocks = number_blocks(self.source, columns)
+            self._gathered[names] = _covariance.gather(blocks, names)
+        return self._gathered[names]
 
     def _second(
         self, names: Sequence[str] | None, of: Of
-    ) -> tuple[Moments, _covariance.Fourth | None, list[CopyColumn]]:
-        """Return the moments of numeric columns; fourth moments only for a population."""
+    ) -> tuple[Moments, Pairs, list[CopyColumn], Of]:
+        """Return the moments of numeric columns, and those of each pair of them."""
         check_of(of)
         chosen = self._numbers(names)
         moments = self._moments(chosen)
-        if of == "table":
-            return moments, None, chosen
-        blocks = number_blocks(self.source, chosen)
-        return moments, _covariance.Fourth.of(blocks, moments), chosen
+        return moments, Pairs.of(number_blocks(self.source, chosen), moments), chosen, of

@@ -11,6 +11,7 @@ the table's own sample covariance, so given the table S = Cov(Y) is exactly unbi
 A sample of n rows adds (k_abcd + g_abcd(K)) / n with the fourth cumulant k of X, which
 equals that of Y: normal noise has none. Treating the rows of Y as independent and their
 noise as known would use Var(S_X) / (1 + v)^2 instead of Var(S_X): intervals too short.
+With missing values all of this is said of the rows that have both columns (`_pairs`).
 
 Rounding. A column is rounded to the step h of its source, so its original is a multiple of
 h, and rounding X + W gives X + D where D is W rounded, independent of X. With s the
@@ -27,7 +28,6 @@ and the kurtosis of D are not corrected; where they matter, a BiasWarning says s
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
@@ -37,9 +37,8 @@ from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.miner._estimates import Estimates, Of
 from cornerwave.miner._metadata import CopyColumn, quoted, warn_biased
+from cornerwave.miner._pairs import Pairs, Weights, normal
 from cornerwave.moments import Moments
-
-Weights = tuple[Floats, Floats, Floats]
 
 NEGLIGIBLE = 0.1
 """A bias of b = 0.1 standard errors lowers the coverage of a 95 % interval by 0.1 %:
@@ -78,49 +77,27 @@ def mean(moments: Moments, columns: Sequence[CopyColumn], of: Of) -> Estimates:
     return Estimates.of((_names(columns),), moments.mean, variance / moments.present)
 
 
-@dataclass(frozen=True)
-class Fourth:
-    """Fourth moments of standardised columns u, N x N: E u_i^2 u_j^2 and E u_i^3 u_j."""
-
-    two_two: Floats
-    three_one: Floats
-
-    @classmethod
-    def of(cls, blocks: Iterable[Floats], moments: Moments) -> "Fourth":
-        """Average over the rows that have both columns."""
-        scale = _scale(moments)
-        two_two, three_one = np.zeros_like(moments.covariance), np.zeros_like(moments.covariance)
-        for block in blocks:
-            u = np.nan_to_num((block - moments.mean) / scale)
-            two_two += (u**2).T @ u**2
-            three_one += (u**3).T @ u
-        rows = np.maximum(moments.count, 1)
-        return cls(two_two / rows, three_one / rows)
-
-
-def covariance(moments: Moments, fourth: Fourth | None, columns: Sequence[CopyColumn]) -> Estimates:
-    """Return the covariance matrix: of the table, or with `fourth` of the population."""
+def covariance(moments: Moments, pairs: Pairs, columns: Sequence[CopyColumn], of: Of) -> Estimates:
+    """Return the covariance matrix, each entry over the rows that have both columns."""
     warn_of_coarse(moments.covariance, columns, moments.rows)
     units = np.outer(_scale(moments), _scale(moments))
     one, zero = np.ones_like(units), np.zeros_like(units)
-    variance = _variance(moments, fourth, columns, (one, zero, zero)) * units**2
+    variance = _variance(moments, pairs, columns, (one, zero, zero), of) * units**2
     names = _names(columns)
     return Estimates.of((names, names), undo(moments.covariance, columns), variance)
 
 
-def correlation(
-    moments: Moments, fourth: Fourth | None, columns: Sequence[CopyColumn]
-) -> Estimates:
-    """Return the correlation matrix, NaN for a constant column."""
+def correlation(moments: Moments, pairs: Pairs, columns: Sequence[CopyColumn], of: Of) -> Estimates:
+    """Return the correlation matrix over the rows that have both, NaN for a constant column."""
     warn_of_coarse(moments.covariance, columns, moments.rows)
-    _, K = _standardised(moments, columns)
-    own, other = np.broadcast_arrays(np.diag(K)[:, None], np.diag(K)[None, :])
+    C, K = _standardised(moments, columns)
+    own = pairs.own - np.diag(C - K)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        size = np.sqrt(own * other)
+        size = np.sqrt(own * own.T)
         r = K / size
         # delta method: d r = d K_ij / size - r/2 (d K_ii / K_ii + d K_jj / K_jj)
-        weights = (1 / size, -r / 2 / own, -r / 2 / other)
-        variance = _variance(moments, fourth, columns, weights)
+        weights = (1 / size, -r / 2 / own, -r / 2 / own.T)
+        variance = _variance(moments, pairs, columns, weights, of)
     np.fill_diagonal(r, np.where(np.diag(K) > 0, 1.0, np.nan))
     np.fill_diagonal(variance, np.where(np.diag(K) > 0, 0.0, np.nan))
     names = _names(columns)
@@ -134,57 +111,26 @@ def _standardised(moments: Moments, columns: Sequence[CopyColumn]) -> tuple[Floa
 
 
 def _variance(
-    moments: Moments, fourth: Fourth | None, columns: Sequence[CopyColumn], weights: Weights
+    moments: Moments, pairs: Pairs, columns: Sequence[CopyColumn], weights: Weights, of: Of
 ) -> Floats:
     """Return the variance of both * K_ij + own * K_ii + other * K_jj, standardised, for all i, j.
 
     The weights (both, own, other) are N x N each.
     """
     C, K = _standardised(moments, columns)
-    rows = np.maximum(moments.count, 1)
-    both, own, other = weights
     grown = growth(columns)
-    alone = np.diag(grown)
-    in_copy = both / grown, own / alone[:, None], other / alone[None, :]
-    noise = _normal(C, in_copy) - _normal(K, in_copy)
-    if fourth is None:
-        return noise / rows
+    in_copy = weights[0] / grown, weights[1], weights[2]
+    noise = pairs.noise(K, C - K, 1 - 1 / np.diag(grown), in_copy)
+    if of == "table":
+        return noise / pairs.rows
     # Much noise makes the cumulant uncertain, and a negative one shortens intervals: use it
     # only if it is two standard errors below 0. In a normal column of variance 1 its error
-    # is sqrt(24/n), and _normal is 2.
-    cumulant = _cumulant(C, fourth, weights)
-    error = np.sqrt(6 / rows) * _normal(C, weights)
+    # is sqrt(24/n), and `normal` is 2.
+    cumulant = pairs.cumulant(C, weights)
+    error = np.sqrt(6 / pairs.rows) * normal(pairs.own, C, weights)
     cumulant = np.where(cumulant < -2 * error, cumulant, np.maximum(cumulant, 0.0))
-    return (noise + np.maximum(cumulant + _normal(K, weights), 0.0)) / rows
-
-
-def _cumulant(C: Floats, fourth: Fourth, weights: Weights) -> Floats:
-    """Return the fourth cumulant of the weighted sum, the same in the copy and the original."""
-    both, own, other = weights
-    first = np.diag(C)[:, None]
-    two_two = fourth.two_two - first * first.T - 2 * C**2
-    three_one = fourth.three_one - 3 * first * C
-    four = np.diag(two_two)
-    return np.asarray(
-        both**2 * two_two
-        + own**2 * four[:, None]
-        + other**2 * four[None, :]
-        + 2 * both * (own * three_one + other * three_one.T)
-        + 2 * own * other * two_two
-    )
-
-
-def _normal(M: Floats, weights: Weights) -> Floats:
-    """Return n Var(both * S_ij + own * S_ii + other * S_jj) for normal rows of covariance M."""
-    both, own, other = weights
-    i, j = np.diag(M)[:, None], np.diag(M)[None, :]
-    return np.asarray(
-        both**2 * (i * j + M**2)
-        + 2 * (own * i) ** 2
-        + 2 * (other * j) ** 2
-        + 4 * both * M * (own * i + other * j)
-        + 4 * own * other * M**2
-    )
+    own = pairs.own - np.diag(C - K)[:, None]
+    return (noise + np.maximum(cumulant + normal(own, K, weights), 0.0)) / pairs.rows
 
 
 def rounded_variance(deviation: float, step: float) -> float:

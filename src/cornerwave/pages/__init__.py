@@ -1,11 +1,12 @@
-"""Web pages: the owner's report, an audit, the reproduction of the paper.
+"""Web pages: the owner's report, a copy's dictionary, an audit, the reproduction of the paper.
 
     write_report        the report on a dataset, for its owner or for others
     levels_page         which privacy to pick
+    write_dictionary    the data dictionary of a copy, for its recipient
     audit_page          a measured audit
     reproduction_page   statements of the paper with verdicts; Picture is one of its figures
     Canvas              a drawing in SVG, as on all pages
-    ShareRow, share_rail, ColumnSketch    drawings that stand on the pages of the service
+    ShareRow, share_strip, ColumnSketch    drawings that stand on the pages of the service
     inner, style_sheet  a page within another one
 
 Each page is one HTML file that loads nothing, with one style sheet (`pages.css`) and no
@@ -20,9 +21,10 @@ script.
 
 from cornerwave.pages._audit_page import audit_page
 from cornerwave.pages._canvas import Canvas
-from cornerwave.pages._charts import ShareRow, share_rail
-from cornerwave.pages._document import inner, style_sheet
-from cornerwave.pages._levels_page import levels_page
+from cornerwave.pages._charts import ShareRow, share_strip
+from cornerwave.pages._dictionary_page import write_dictionary
+from cornerwave.pages._document import inner, is_page, style_sheet
+from cornerwave.pages._levels_page import levels_page, levels_title
 from cornerwave.pages._report_page import write_report
 from cornerwave.pages._reproduction_page import Picture, reproduction_page
 from cornerwave.pages._sketch import ColumnSketch
@@ -34,9 +36,12 @@ __all__ = [
     "ShareRow",
     "audit_page",
     "inner",
+    "is_page",
     "levels_page",
+    "levels_title",
     "reproduction_page",
-    "share_rail",
+    "share_strip",
     "style_sheet",
+    "write_dictionary",
     "write_report",
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cornerwave import times
 from cornerwave.errors import BiasWarning, ColumnError
 from cornerwave.levels import Level
 from cornerwave.miner import Copy, CopyColumn, Estimate
@@ -21,6 +22,7 @@ from cornerwave.table import Source
 MOST_PAIRS = 15
 MOST_DIGITS = 9
 NONE = "–"
+MEANS, DEVIATIONS, CORRELATIONS = "Means", "Standard deviations", "Correlations"
 FREQUENCIES = "Category frequencies"
 
 Results = dict[str, Estimate]
@@ -47,13 +49,17 @@ class Questions:
 
     @property
     def regression(self) -> str:
-        """The heading of the regression."""
-        return f"Linear regression of {list(self.titles.values())[-1]}" if self.titles else ""
-
-    def with_unit(self, name: str) -> str:
-        """Return the title of a number with its unit."""
+        """The heading of the regression, with the unit of what is regressed."""
+        if not self.titles:
+            return ""
+        name, title = list(self.titles.items())[-1]
         unit = self.units.get(name)
-        return f"{self.titles[name]} ({unit})" if unit else self.titles[name]
+        return f"Linear regression of {title}{f' ({unit})' if unit else ''}"
+
+    def writing(self, heading: str, title: str) -> "Writing":
+        """Return how the results under a heading are written for a column of this title."""
+        unit = {self.titles[name]: self.units.get(name) for name in self.titles}.get(title)
+        return Writing(unit if heading in (MEANS, DEVIATIONS) else None, heading == DEVIATIONS)
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,9 @@ class Answers:
 def ask(copy: Copy, asked: Questions) -> Answers:
     """Ask a table; what it cannot answer without bias is noted."""
     questions: dict[str, Callable[[Copy, Questions], Results]] = {
-        "Means": _means,
-        "Standard deviations": _deviations,
-        "Correlations": _correlations,
+        MEANS: _means,
+        DEVIATIONS: _deviations,
+        CORRELATIONS: _correlations,
         asked.regression: _regression,
         FREQUENCIES: _frequencies,
     }
@@ -100,14 +106,14 @@ def _means(copy: Copy, asked: Questions) -> Results:
     if not asked.titles:
         return {}
     found = copy.mean(asked.numbers, of="table")
-    return {asked.with_unit(name): found[name] for name in asked.numbers}
+    return {asked.titles[name]: found[name] for name in asked.numbers}
 
 
 def _deviations(copy: Copy, asked: Questions) -> Results:
     if not asked.titles:
         return {}
     found = copy.covariance(asked.numbers, of="table")
-    return {asked.with_unit(name): _root(found[name, name]) for name in asked.numbers}
+    return {asked.titles[name]: _root(found[name, name]) for name in asked.numbers}
 
 
 def _root(variance: Estimate) -> Estimate:
@@ -159,7 +165,10 @@ def _unless_refused(answer: Callable[[], Results]) -> Results:
 
 
 def result_tables(
-    copies: Mapping[str, Answers], original: Answers | None, values: Sequence[str]
+    copies: Mapping[str, Answers],
+    original: Answers | None,
+    values: Sequence[str],
+    asked: Questions,
 ) -> list[ResultTable]:
     """Return the copies' results, by name of the copy, beside the original's if it is given.
 
@@ -170,19 +179,62 @@ def result_tables(
         found = [answers.results[heading] for answers in copies.values()]
         names = list(dict.fromkeys(name for results in found for name in results))
         exact = original.results[heading] if original else None
-        rows = [_line(n, found, exact) for n in (values if heading == FREQUENCIES else names)]
-        first = {"Correlations": "columns", FREQUENCIES: "value"}.get(heading, "column")
+        rows = [
+            _line(name, found, exact, asked.writing(heading, name))
+            for name in (values if heading == FREQUENCIES else names)
+        ]
+        first = {CORRELATIONS: "columns", FREQUENCIES: "value"}.get(heading, "column")
         header = (first, *(["original"] if original else []), *copies)
         if rows:
             tables.append((heading, header, rows))
     return tables
 
 
-def _line(name: str, found: Sequence[Results], original: Results | None) -> tuple[str, ...]:
+def _line(
+    name: str, found: Sequence[Results], original: Results | None, writing: "Writing"
+) -> tuple[str, ...]:
     answers = [results.get(name) for results in found]
     least = min((answer.standard_error for answer in answers if answer), default=0.0)
-    first = [exact(original.get(name), least)] if original is not None else []
-    return (name, *first, *map(figure, answers))
+    first = [writing.exact(original.get(name), least)] if original is not None else []
+    return (name, *first, *map(writing.estimate, answers))
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How results of a unit are written: dates as dates, spans of time with their unit."""
+
+    unit: str | None
+    is_span: bool = False
+
+    def estimate(self, found: Estimate | None) -> str:
+        """Write an estimate with its standard error.
+
+        >>> Writing("days since 1970-01-01").estimate(Estimate(18644.3, 4.41))
+        '2021-01-17 ± 4.4 days'
+        >>> Writing("seconds", is_span=True).estimate(Estimate(80446.0, 700.0))
+        '22.35 ± 0.19 hours'
+        """
+        if self.unit is None or found is None or not math.isfinite(found.value):
+            return figure(found)
+        seconds = times.seconds_of(found.value, self.unit)
+        error = times.seconds_of(found.standard_error, self.unit)
+        if not times.is_date(self.unit) or self.is_span:
+            name, size = times.span_of(seconds)
+            return f"{figure(Estimate(seconds / size, error / size))} {name}"
+        name, size = times.span_of(error)
+        return f"{times.moment(seconds, within=error)} ± {error / size:.2g} {name}"
+
+    def exact(self, found: Estimate | None, beside: float) -> str:
+        """Write an exact value, more precisely than an estimate of this error beside it."""
+        if self.unit is None or found is None or not math.isfinite(found.value):
+            return exact(found, beside)
+        seconds = times.seconds_of(found.value, self.unit)
+        error = times.seconds_of(beside, self.unit)
+        if not times.is_date(self.unit) or self.is_span:
+            name, size = times.span_of(seconds)
+            return f"{exact(Estimate(seconds / size, 0.0), error / size)} {name}"
+        within = next((size for _, size in times.SPANS if size < error), 1.0)
+        return times.moment(seconds, within=min(within, times.DAY / 2))
 
 
 def figure(found: Estimate | None) -> str:
@@ -198,7 +250,8 @@ def figure(found: Estimate | None) -> str:
     digits = _digits(found.standard_error)
     if digits > MOST_DIGITS or abs(found.value) > 1e12:
         return f"{found.value:.4e} ± {found.standard_error:.1e}"
-    return f"{found.value:,.{digits}f} ± {found.standard_error:,.{digits}f}"
+    value, error = f"{found.value:,.{digits}f}", f"{found.standard_error:,.{digits}f}"
+    return f"{value} ± {error}"
 
 
 def exact(found: Estimate | None, beside: float) -> str:

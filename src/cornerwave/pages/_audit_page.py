@@ -19,6 +19,15 @@ from cornerwave.pages._charts import Meter, ShareRow, meters, share_chart
 
 MOST_COLUMNS_DRAWN = 24
 """So many columns are drawn, those with the largest gain first."""
+APART = 0.01
+"""Shares that differ by more are seen apart in the picture."""
+ELSEWHERE = (
+    "Where a coalition lies elsewhere than on its best copy and still gains nothing, the best copy "
+    "was measured in two ways. The dot is that copy as it is, fitted to all rows. The hollow mark "
+    "is what the coalition is compared with: the same copy before it was rounded, since rounded "
+    "copies may say more together than each alone but never more than that one, and tested on "
+    "rows that the estimate was not fitted to, which in small tables costs every estimate a little."
+)
 
 
 def audit_page(audit: Audit) -> str:
@@ -28,6 +37,7 @@ def audit_page(audit: Audit) -> str:
     parts = [
         _headline(audit),
         _faults(audit),
+        _untested(audit),
         _hidden(audit),
         kit.section("Copies", kit.table(header, numbered)),
         _checks(audit),
@@ -51,7 +61,8 @@ def _headline(audit: Audit) -> str:
     if categories:
         facts.append(kit.count(categories, "category", "categories"))
     title = f"Audit of {audit.source}"
-    return kit.headline(title, verdict(audit), ", ".join(facts), "good" if audit.clean else "bad")
+    kind = "bad" if not audit.sound else "good" if audit.clean else "plain"
+    return kit.headline(title, verdict(audit), ", ".join(facts), kind)
 
 
 def _faults(audit: Audit) -> str:
@@ -65,25 +76,34 @@ def _faults(audit: Audit) -> str:
     return kit.section("Faults", kit.table(("copies", "check", "finding"), rows, faults=names))
 
 
+def _untested(audit: Audit) -> str:
+    if not audit.untested:
+        return ""
+    return kit.section("Untested", kit.bullets(list(audit.untested.values())))
+
+
 def _hidden(audit: Audit) -> str:
     """Draw what each copy alone and all of them together leave hidden of each column."""
     explained = kit.hint(
         "Share of each column’s variance that the best estimate cannot recover. A coalition that "
         "gains nothing lies on its best copy."
     )
+    rows = [*_number_rows(audit), *_category_rows(audit)]
+    elsewhere = any(row.hollow is not None for _, row in rows)
     marks = kit.legend(
         [
             ("dot", "from one copy, by number"),
             ("diamond", "from all copies together, red if they gain"),
             ("gap", "gained by colluding"),
+            *[("hollow", "from the best copy, as the coalition is compared with it")] * elsewhere,
         ]
     )
-    rows = [*_number_rows(audit), *_category_rows(audit)]
+    explained += kit.hint(ELSEWHERE) if elsewhere else ""
     if len(rows) > MOST_COLUMNS_DRAWN:
         rows = sorted(rows, key=lambda row: -row[0])[:MOST_COLUMNS_DRAWN]
     label = "Hidden variance of each column, from each copy alone and from all together"
     chart = share_chart([row for _, row in rows], label)
-    return kit.section("What stays hidden", explained, marks, kit.scrolling(chart))
+    return kit.section("What stays hidden", explained, marks, chart)
 
 
 def _number_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
@@ -126,10 +146,12 @@ def _row(
     name: str, dots: list[tuple[float, str]], alone: float, together: float, *, gains: bool
 ) -> tuple[float, ShareRow]:
     gain = alone - together
+    best = min(share for share, _ in dots)
     return gain, ShareRow(
         name,
         dots,
         diamond=together,
+        hollow=alone if abs(best - together) > APART and not gains else None,
         gap=(together, alone) if gains else None,
         words=f"gain {gain:.3f}" if gains else "no gain",
         kind="bad" if gains else "good",
@@ -147,8 +169,8 @@ def _checks(audit: Audit) -> str:
     )
     names = [f"{i} {name}" for i, name in enumerate(audit.copies, start=1)]
     rows = [[_meter(audit, i, name) for name in header] for i in range(len(names))]
-    chart = meters(names, header, rows, "How close each check of each copy came to its limit")
-    return kit.section("Checks", explained, kit.scrolling(chart))
+    chart = meters(names, header, rows, "check")
+    return kit.section("Checks", explained, chart)
 
 
 def _meter(audit: Audit, copy: int, name: str) -> Meter | None:
@@ -193,6 +215,14 @@ def _explained(title: str) -> str:
             "brackets, the share that the copy states; after <, a statement that does not hold, "
             "beyond the margin of chance. A copy that states nothing is measured, not tested. "
             "Columns that were left out are neither estimated nor used."
+        )
+    if title.startswith("Hidden from a recipient"):
+        return kit.hint(
+            "Share of each number’s variance that the posterior mean leaves, from that column of "
+            "one copy, to a recipient who knows how its values are distributed. Privacy is promised"
+            " against the best linear estimate, so a smaller figure here is a warning and not a "
+            "fault: a column with many equal values, such as zeros, is recognised through noise. "
+            "The scale of ranks, or a higher privacy, hides more of it."
         )
     if not title.startswith("Records"):
         return ""

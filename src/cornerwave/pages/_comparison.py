@@ -20,7 +20,7 @@ from cornerwave.dataset import Dataset
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.levels import Level
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
-from cornerwave.outlook import Seen, see
+from cornerwave.outlook import Behind, see
 from cornerwave.pages._answers import Answers, Questions, as_kept, ask
 from cornerwave.pages._tallies import Axis, Tally, axes_of, frequent, tally
 from cornerwave.table import Progress, plain_type
@@ -45,6 +45,8 @@ class ShownColumns:
     units: Mapping[str, str | None]
     pooled: tuple[str, ...]
     left_out: tuple[str, ...]
+    promised: Mapping[float, float]
+    """What a copy at each noise hides of every column, as it says itself."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,14 @@ class Copies:
     asked: Questions
     answers: tuple[Answers, ...]
 
+    def named(self, level: Level) -> str:
+        """Return what a level is called on the page."""
+        return f"privacy {self.privacy_of(level):.4g}"
+
+    def privacy_of(self, level: Level) -> float:
+        """Return the share of the variance of every column that copies at a level hide."""
+        return self.shown.promised[level.noise]
+
     @property
     def ranked(self) -> list[str]:
         """The numbers that were perturbed on their ranks."""
@@ -76,7 +86,7 @@ class Original:
     coalitions: tuple[Coalition, ...]
     tally: Tally
     answers: Answers
-    seen: Seen
+    seen: Behind
     columns: tuple[str, ...]
 
 
@@ -110,6 +120,7 @@ def shown_of(dataset: Dataset) -> ShownColumns:
         units={name: frozen.schema.column(name).unit for name in numbers},
         pooled=tuple(name for part in frozen.categories if part.pooled for name in part.columns),
         left_out=tuple(name for name in names if name not in (*numbers, *categories)),
+        promised={level.noise: dataset.privacy_of(level) for level in dataset.levels},
     )
 
 

@@ -2,20 +2,32 @@
 
 A page is one file that loads nothing: no script, no font, no image from elsewhere. Its
 looks come from classes of one style sheet, `pages.css`, and never from style attributes.
-Every function takes plain text and escapes it, except for parts that are named `html`.
+Every function takes plain text and escapes it, except for parts that are named `html` and
+cells that are `Html`.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 
 from cornerwave.version import __version__
 
 LONG = 22
-"""Cells with more characters than this may wrap."""
+"""Cells with more characters than this may break anywhere."""
+ROOM, BETWEEN = 112, 3
+"""Characters that fit beside each other on a sheet of paper, and those between two columns."""
+SMALL = 44
+"""Characters that fit on a telephone; there, the rows of a wider table stand one by one."""
+DRAWN = 14
+"""Characters that a drawing in a cell takes."""
 
-NUMBER = re.compile(r"[-+–±\d.,%e\s]*")
+NUMBER = re.compile(r"[-+–±\d.,:%e\s]*( (days|hours|minutes|seconds))?")
+
+
+class Html(str):
+    """A cell that is HTML already."""
 
 
 def style_sheet() -> str:
@@ -40,6 +52,19 @@ def inner(page: str) -> str:
     return page.partition("<main>")[2].rpartition("</main>")[0]
 
 
+def is_page(path: Path, title: str) -> bool:
+    """Whether there is a page of this title at a place, which may be the one to be written."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return f"<title>{escape(title)}</title>" in file.read(BEGINNING)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+BEGINNING = 1000
+"""Characters of a page in which its title stands."""
+
+
 def headline(title: str, verdict: str, facts: str, kind: str = "good") -> str:
     """Return the top of a page: its title and, in a box, its verdict in one or two sentences.
 
@@ -51,6 +76,13 @@ def headline(title: str, verdict: str, facts: str, kind: str = "good") -> str:
     )
 
 
+def contents(html: Sequence[str]) -> str:
+    """Return links to those sections among the parts of a page that have an anchor."""
+    found = [re.match('<section id="([^"]*)"><h2>(.*?)</h2>', part) for part in html]
+    links = "".join(f'<a href="#{at[1]}">{at[2]}</a>' for at in found if at)
+    return f"<nav>{links}</nav>"
+
+
 def section(title: str, *html: str, anchor: str = "") -> str:
     """Return a section under a heading; `anchor` is what links on the page refer to."""
     opening = f'<section id="{escape(anchor)}">' if anchor else "<section>"
@@ -59,7 +91,14 @@ def section(title: str, *html: str, anchor: str = "") -> str:
 
 def subsection(title: str, *html: str) -> str:
     """Return a smaller heading and what belongs to it."""
-    return f"<h3>{escape(title)}</h3>{''.join(html)}"
+    return f'<div class="block"><h3>{escape(title)}</h3>{"".join(html)}</div>'
+
+
+def folded(title: str, *html: str, is_open: bool = False) -> str:
+    """Return a subsection that opens at a click, and on paper by itself."""
+    opening = "<details open>" if is_open else "<details>"
+    heading = f"<summary><h3>{escape(title)}</h3></summary>"
+    return f"{opening}{heading}{''.join(html)}</details>"
 
 
 def hint(text: str) -> str:
@@ -78,9 +117,9 @@ def bullets(lines: Iterable[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
 
 
-def scrolling(html: str) -> str:
-    """Return what may be wider than a small screen in a box that scrolls by itself."""
-    return f'<div class="scroll">{html}</div>'
+def code(text: str) -> str:
+    """Return lines of a program or of its output."""
+    return f"<pre>{escape(text)}</pre>"
 
 
 def table(
@@ -88,32 +127,75 @@ def table(
 ) -> str:
     """Return a table; cells listed in `faults` are red.
 
-    Columns of numbers align right, except for the first, which names the rows.
+    Columns of numbers align right, except for the first, which names the rows. What is too wide
+    for a page comes in parts below each other, each with the first column.
     """
-    numeric = [i > 0 and all(NUMBER.fullmatch(row[i]) for row in rows) for i in range(len(header))]
-    head = "".join(
-        f'<th class="number">{escape(word)}</th>' if number else f"<th>{escape(word)}</th>"
-        for word, number in zip(header, numeric, strict=True)
-    )
-    lines = [
-        "".join(_cell(cell, number, faults) for cell, number in zip(row, numeric, strict=True))
-        for row in rows
-    ]
-    return html_table(head, lines)
+    numeric = [i > 0 and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
+    widths = [_width(column) for column in zip(header, *rows, strict=True)]
+    kind = "small" if sum(widths) + BETWEEN * len(widths) <= SMALL else ""
+    made = []
+    for part in _parts(widths):
+        head = "".join(_heading(header[i], numeric[i]) for i in part)
+        lines = ["".join(cell(r[i], header[i], numeric[i], faults) for i in part) for r in rows]
+        made.append(html_table(head, lines, kind))
+    return "".join(made)
 
 
-def html_table(head: str, lines: Iterable[str]) -> str:
+def html_table(head: str, lines: Iterable[str], kind: str = "") -> str:
     """Return a table of cells that are HTML already."""
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return scrolling(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+    opening = f'<table class="{kind}">' if kind else "<table>"
+    return (
+        f'<div class="scroll">{opening}<thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
-def _cell(text: str, number: bool, faults: Collection[str]) -> str:
+def _parts(widths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the columns of each part of a table of these widths.
+
+    >>> list(_parts([20, 40, 40, 40]))
+    [[0, 1, 2], [0, 3]]
+    """
+    part, used = [0], widths[0] + BETWEEN
+    for i, width in enumerate(widths[1:], start=1):
+        if used + width + BETWEEN > ROOM and len(part) > 1:
+            yield part
+            part, used = [0], widths[0] + BETWEEN
+        part.append(i)
+        used += width + BETWEEN
+    yield part
+
+
+def _width(cells: Sequence[str]) -> int:
+    """Return the least width of a column: its longest word, or what words that break take."""
+    return max(
+        DRAWN if isinstance(text, Html) else min(max(map(len, text.split(" "))), LONG)
+        for text in cells
+    )
+
+
+def _is_number(text: str) -> bool:
+    return not isinstance(text, Html) and NUMBER.fullmatch(text) is not None
+
+
+def _heading(text: str, number: bool) -> str:
+    kinds = ["number"] * number + ["long"] * (_width([text]) >= LONG)
+    opening = f'<th class="{" ".join(kinds)}">' if kinds else "<th>"
+    return f"{opening}{escape(text)}</th>"
+
+
+def cell(text: str, label: str, number: bool = False, faults: Collection[str] = ()) -> str:
+    """Return a cell that knows its column's heading, for screens where it stands alone."""
     kinds = ["number"] if number else ["long"] if len(text) > LONG else []
+    if isinstance(text, Html):
+        kinds = ["drawn"]
     if text in faults:
         kinds.append("bad")
-    opening = f'<td class="{" ".join(kinds)}">' if kinds else "<td>"
-    return f"{opening}{escape(text)}</td>"
+    opening = f'<td class="{" ".join(kinds)}"' if kinds else "<td"
+    # a line may end before ±, not after it
+    inner = text if isinstance(text, Html) else escape(text).replace("± ", "±\N{NO-BREAK SPACE}")
+    return f'{opening} data-label="{escape(label)}">{inner}</td>'
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -12,9 +12,14 @@ DRAWN = (0.1, 0.3, 0.5, 0.7, 0.9)
 """The privacies that each column is shown at."""
 
 
+def levels_title(name: str) -> str:
+    """Return the title of the page about a dataset."""
+    return f"Which privacy for {name}?"
+
+
 def levels_page(name: str, found: Sequence[Outlook], sentences: Sequence[str]) -> str:
     """Return the page about the privacies of a dataset."""
-    title = f"Which privacy for {name}?"
+    title = levels_title(name)
     verdict = (
         "A copy at a privacy hides at least that share of the variance of every column, from "
         "everything in the copy together."
@@ -52,7 +57,7 @@ def _hidden(found: Sequence[Outlook]) -> str:
         f"at privacy {middle.privacy:g}, from a recipient who knows how the values are distributed"
     )
     marks = kit.legend([("dot", "from the best linear estimate"), ("ring", ring)])
-    return kit.section("What stays hidden", explained, marks, kit.scrolling(chart))
+    return kit.section("What stays hidden", explained, marks, chart)
 
 
 def _cost(found: Sequence[Outlook]) -> str:
@@ -78,7 +83,7 @@ def _cost(found: Sequence[Outlook]) -> str:
         for each in found
     ]
     table = kit.table(header, rows)
-    return kit.section("What it costs a recipient", explained, kit.scrolling(chart), table)
+    return kit.section("What it costs a recipient", explained, chart, table)
 
 
 def _units(found: Sequence[Outlook]) -> str:

@@ -4,6 +4,7 @@ The report for others is drawn from the copies alone, which have not seen the or
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,10 @@ from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import OutputError, discreet
 from cornerwave.levels import Level, retention
+from cornerwave.miner import CopyColumn
 from cornerwave.pages import _charts as charts
 from cornerwave.pages import _document as kit
 from cornerwave.pages._answers import result_tables, value_title
-from cornerwave.pages._canvas import shortened
 from cornerwave.pages._charts import Panel, ShareRow
 from cornerwave.pages._comparison import (
     MOST_COLUMNS,
@@ -27,15 +28,24 @@ from cornerwave.pages._comparison import (
     look_behind,
     title_of,
 )
-from cornerwave.pages._tallies import FEW, Tally, most_frequent, pooled
+from cornerwave.pages._tallies import (
+    FEW,
+    Tally,
+    most_frequent,
+    not_redrawn,
+    pooled,
+    same_share,
+)
 from cornerwave.table import Progress, check_place, write_text
 
 ENDINGS = (".html", ".htm")
 FOOTER = "This page shows no cell of the table."
-NAME_LETTERS, WORD_LETTERS = 25, 19
-"""What fits on the left and on the right of a share chart."""
 MOST_ROWS = 30
 """So many coalitions are drawn; the table has them all."""
+MOST_OPEN = 6
+"""So many columns are shown at once; those of a longer report open at a click."""
+MOST_LINES = 12
+"""Longer tables open at a click."""
 
 
 def write_report(
@@ -48,20 +58,21 @@ def write_report(
 ) -> Path:
     """Write the report on a dataset, for its owner or, if `external`, for others.
 
-    Raises OutputExists unless `force`, NoSuchRecipient if no copy has been released, and
-    SourceChanged if the table is not the registered one.
+    Raises OutputExists, unless `force`, if there is another file, NoSuchRecipient if no copy has
+    been released, and SourceChanged if the table is not the registered one.
     """
     place = Path(path).absolute()
     if not place.name.lower().endswith(ENDINGS):
         raise OutputError(f"{place}: a report is a web page; the file name must end in .html")
-    check_place(place, force=force)
+    title = f"Copies of {dataset.name}" if external else f"Report on {dataset.name}"
+    check_place(place, force=force or kit.is_page(place, title))
     with discreet():
         copies = copies_of(dataset, progress)
         if external:
             text = render_external(dataset.name, copies)
         else:
             text = render_owner(dataset.name, copies, look_behind(dataset, copies))
-    write_text(place, text)
+    write_text(place, text, force=force)
     return place
 
 
@@ -72,12 +83,11 @@ def render_owner(name: str, copies: Copies, original: Original) -> str:
     verdict = (
         f"{holders} copies of {name} at {kit.count(len(copies.levels), 'level')}. Pooled, the "
         "copies reveal no more than the least noisy one: "
-        f"{copies.levels[0].privacy:.4g} of the variance stays hidden."
+        f"{copies.privacy_of(copies.levels[0]):.4g} of the variance stays hidden."
     )
     coalitions = original.coalitions
     names = [_members(each, recipients, "recipients") for each in coalitions]
     parts = [
-        kit.headline(f"Report on {name}", verdict, f"{_size(copies)}; for the owner only"),
         _owner_levels(copies, original),
         _distributions(copies, original.tally),
         _recovered(coalitions, names, _guesses(coalitions, names)),
@@ -86,7 +96,8 @@ def render_owner(name: str, copies: Copies, original: Original) -> str:
         _against_bayes(copies, original),
         _notes(copies),
     ]
-    return kit.document(f"Report on {name}", parts, footer=FOOTER)
+    top = kit.headline(f"Report on {name}", verdict, f"{_size(copies)}; for the owner only")
+    return kit.document(f"Report on {name}", [top, kit.contents(parts), *parts], footer=FOOTER)
 
 
 def render_external(name: str, copies: Copies) -> str:
@@ -98,24 +109,26 @@ def render_external(name: str, copies: Copies) -> str:
     )
     facts = (
         f"{_size(copies)}; computed from the copies alone, so it tells the holder of the copy at "
-        f"{named(levels[0])} nothing new about the original"
+        f"{copies.named(levels[0])} nothing new about the original"
     )
-    coalitions = [Coalition.of([(named(one), one) for one in group]) for group in groups(levels)]
+    coalitions = [_of_levels(copies, group) for group in groups(levels)]
     names = [_members(each, len(levels), "levels") for each in coalitions]
     parts = [
-        kit.headline(f"Copies of {name}", verdict, facts),
         _external_levels(copies),
         _distributions(copies, None),
         _recovered(coalitions, names),
         _estimates(copies, None),
         _notes(copies),
     ]
-    return kit.document(f"Copies of {name}", parts, footer=FOOTER)
+    top = kit.headline(f"Copies of {name}", verdict, facts)
+    return kit.document(f"Copies of {name}", [top, kit.contents(parts), *parts], footer=FOOTER)
 
 
-def named(level: Level) -> str:
-    """Return what a level is called on the page."""
-    return f"privacy {level.privacy:.4g}"
+def _of_levels(copies: Copies, levels: Sequence[Level]) -> Coalition:
+    """Return what the holders of copies at some levels can recover, as the copies promise."""
+    found = Coalition.of([(copies.named(level), level) for level in levels])
+    best = copies.privacy_of(min(levels))
+    return replace(found, best_privacy=best, joint_privacy=best)
 
 
 def _size(copies: Copies) -> str:
@@ -125,11 +138,10 @@ def _size(copies: Copies) -> str:
 
 
 def _owner_levels(copies: Copies, original: Original) -> str:
-    words = []
-    for level in copies.levels:
-        names = [recipient for recipient, held, _ in original.holdings if held == level]
-        fits = len(names) == 1 or len(", ".join(names)) <= WORD_LETTERS
-        words.append(", ".join(names) if fits else f"{len(names)} recipients")
+    words = [
+        ", ".join(recipient for recipient, held, _ in original.holdings if held == level)
+        for level in copies.levels
+    ]
     rows = [
         (recipient, *_level(level, copies), since[:16].replace("T", " "))
         for recipient, level, since in original.holdings
@@ -150,12 +162,14 @@ def _level_header(copies: Copies) -> tuple[str, ...]:
 
 def _level(level: Level, copies: Copies) -> tuple[str, ...]:
     retained = [f"{retention(level.noise):.1%}"] if copies.categories else []
-    return (f"{level.privacy:.4g}", f"{level.noise:.4g}", *retained)
+    return (f"{copies.privacy_of(level):.4g}", f"{level.noise:.4g}", *retained)
 
 
 def _levels(copies: Copies, words: Sequence[str], html: str) -> str:
     rows = [
-        ShareRow(named(level), dots=[(level.privacy, named(level))], words=text)
+        ShareRow(
+            copies.named(level), dots=[(copies.privacy_of(level), copies.named(level))], words=text
+        )
         for level, text in zip(copies.levels, words, strict=True)
     ]
     explained = kit.hint(
@@ -165,37 +179,52 @@ def _levels(copies: Copies, words: Sequence[str], html: str) -> str:
         * bool(copies.categories)
     )
     chart = charts.share_chart(rows, "Released levels by privacy")
-    return kit.section("Released levels", explained, kit.scrolling(chart), html)
+    return kit.section("Released levels", explained, chart, html, anchor="levels")
 
 
 def _distributions(copies: Copies, original: Tally | None) -> str:
-    marks = [("original", "original"), ("copy", "copy"), ("outline", "original, over a copy")]
-    explained = kit.hint(
-        "Share of the rows, in the same bins and to the same height in every panel. Missing "
-        f"values and values beyond the axis are not shown. Neighbouring bins with fewer than {FEW} "
-        "rows are drawn as one, at their mean height."
-    )
+    numbers = [_histogram(copies, original, name) for name in copies.axes]
     tallies = _tallies(copies, original)
-    parts = [_histogram(copies, original, name) for name in copies.axes]
-    parts += [_bars(copies, original, column.name, tallies) for column in copies.categories]
-    return kit.section(
-        "Distribution of each column", explained, kit.legend(marks) if original else "", *parts
+    categories = [_bars(copies, original, column, tallies) for column in copies.categories]
+    parts = [*numbers, *categories]
+    shown = [
+        kit.subsection(title, html)
+        if len(parts) <= MOST_OPEN
+        else kit.folded(title, html, is_open=i < MOST_OPEN)
+        for i, (title, html) in enumerate(parts)
+    ]
+    explained = kit.hint(
+        "Share of the rows, to the same height in every panel. Missing values and values beyond "
+        f"the axis are not shown. Neighbouring bins with fewer than {FEW} rows are drawn as one, "
+        "at their mean height. All copies of a category have about the same shares; what differs "
+        "is how many cells hold their own value still."
     )
+    marks = [
+        *[("original", "original")] * bool(original),
+        ("copy", "copy"),
+        *[("redrawn", "cells of a category that were redrawn")] * bool(categories),
+        *[("outline", "original, over a copy")] * bool(original and numbers),
+        *[("mark", "original, over a copy of a category")] * bool(original and categories),
+    ]
+    title = "Distribution of each column"
+    return kit.section(title, explained, kit.legend(marks), *shown, anchor="distributions")
 
 
-def _histogram(copies: Copies, original: Tally | None, name: str) -> str:
+def _histogram(copies: Copies, original: Tally | None, name: str) -> tuple[str, str]:
     column, axis = copies.axes[name]
     title = title_of(column)
     panels = _panels(copies, original, lambda tally: pooled(tally.numbers[name]))
-    unit = copies.shown.units.get(name)
-    chart = charts.histograms(panels, axis, unit, f"Histograms of {title}")
-    return kit.subsection(title, kit.scrolling(chart))
+    unit = copies.shown.units.get(name) if column.transform is None else None
+    return title, charts.histograms(panels, axis, unit, f"Histogram of {title}")
 
 
-def _bars(copies: Copies, original: Tally | None, name: str, tallies: Sequence[Tally]) -> str:
+def _bars(
+    copies: Copies, original: Tally | None, column: CopyColumn, tallies: Sequence[Tally]
+) -> tuple[str, str]:
+    name = column.name
     places = most_frequent(tallies, name)
     if not places:
-        return kit.subsection(name, kit.hint("No value is frequent enough to be shown."))
+        return name, kit.hint("No value is frequent enough to be shown.")
     labels = [copies.labels[name][place].as_py() for place in places]
     names = ["missing" if label is None else str(label) for label in labels]
     rest = any(tally.labels[name][places].sum() < tally.rows for tally in tallies)
@@ -205,8 +234,27 @@ def _bars(copies: Copies, original: Tally | None, name: str, tallies: Sequence[T
         return np.append(shown, tally.rows - shown.sum()) if rest else shown
 
     panels = _panels(copies, original, counts)
-    chart = charts.bars(panels, [*names, *["other or missing"] * rest], f"Frequencies of {name}")
-    return kit.subsection(name, kit.scrolling(chart))
+    drawn = [panels[0]] if original else []
+    drawn += [
+        replace(panel, kept=not_redrawn(panel.shares, column, level.noise, others=rest))
+        for panel, level in zip(panels[len(drawn) :], copies.levels, strict=True)
+    ]
+    chart = charts.bars(drawn, [*names, *["other or missing"] * rest], "value")
+    return name, _same(copies, column) + chart
+
+
+def _same(copies: Copies, column: CopyColumn) -> str:
+    """Say how many cells of a category hold the value that they have in the original."""
+    said = []
+    for level, tally in zip(copies.levels, copies.tallies, strict=True):
+        counts = tally.labels[column.name]
+        share = same_share(counts / max(counts.sum(), 1), column, level.noise)
+        if share is not None:
+            cells = round(share * float(counts.sum()))
+            said.append(f"{cells:,} at {copies.named(level)} ({share:.0%})")
+    total = int(copies.tallies[0].labels[column.name].sum())
+    words = f"Of {total:,} cells, about so many hold their own value: {', '.join(said)}."
+    return kit.hint(words) if said else ""
 
 
 def _panels(
@@ -214,7 +262,7 @@ def _panels(
 ) -> list[Panel]:
     """Return a panel per copy, after the original's if it is given."""
     panels = [
-        Panel(named(level), counts(tally) / max(tally.rows, 1))
+        Panel(copies.named(level), counts(tally) / max(tally.rows, 1))
         for level, tally in zip(copies.levels, copies.tallies, strict=True)
     ]
     if original is None:
@@ -244,8 +292,9 @@ def _recovered(coalitions: Sequence[Coalition], names: Sequence[str], html: str 
     independent = ("pooled, independent noise", "gain, independent noise")
     header = ("coalition", "best copy", "pooled", "gain", *independent)
     chart = charts.share_chart(drawn[:MOST_ROWS], "Variance that stays hidden from coalitions")
+    figures = kit.folded("The figures", kit.table(header, rows), is_open=len(rows) <= MOST_LINES)
     title = "What coalitions can recover"
-    return kit.section(title, explained, marks, kit.scrolling(chart), kit.table(header, rows), html)
+    return kit.section(title, explained, marks, chart, figures, html, anchor="coalitions")
 
 
 def _shares(each: Coalition) -> tuple[float, ...]:
@@ -258,7 +307,7 @@ def _coalition_row(each: Coalition, name: str) -> ShareRow:
     if pooled - independent < 1e-4:
         return ShareRow(name, diamond=pooled, words=f"{pooled:.3f}")
     return ShareRow(
-        _short(name),
+        name,
         diamond=pooled,
         ring=independent,
         gap=(independent, pooled),
@@ -266,26 +315,21 @@ def _coalition_row(each: Coalition, name: str) -> ShareRow:
     )
 
 
-def _short(name: str) -> str:
-    """Return the names of two with each shortened, so that both can be recognised."""
-    if len(name) <= NAME_LETTERS or " + " not in name:
-        return name
-    return " + ".join(shortened(part, NAME_LETTERS // 2 - 1) for part in name.split(" + "))
-
-
 def _guesses(coalitions: Sequence[Coalition], names: Sequence[str]) -> str:
-    """Return the table of best guesses; nothing if there are no categories."""
-    rows = [
-        (column, name, *(f"{share:.1%}" for share in (g.blind, g.best, g.joint, g.independent)))
-        for each, name in zip(coalitions, names, strict=True)
-        for column, g in each.guesses.items()
+    """Return a table of best guesses for each category."""
+    header = ("coalition", "no copy", "best copy", "pooled", "independent noise")
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for each, name in zip(coalitions, names, strict=True):
+        for column, g in each.guesses.items():
+            shares = (f"{share:.1%}" for share in (g.blind, g.best, g.joint, g.independent))
+            rows.setdefault(column, []).append((name, *shares))
+    few = sum(map(len, rows.values())) <= MOST_LINES
+    tables = [
+        kit.folded(f"How often the best guess of {column} is correct", html, is_open=few)
+        for column, lines in sorted(rows.items())
+        for html in [kit.table(header, lines)]
     ]
-    if not rows:
-        return ""
-    rows.sort(key=lambda row: row[0])
-    explained = kit.hint("How often the best guess of a row’s category is correct.")
-    header = ("category", "coalition", "no copy", "best copy", "pooled", "independent noise")
-    return kit.subsection("Categories", explained, kit.table(header, rows))
+    return "".join(tables)
 
 
 def _members(each: Coalition, everybody: int, kind: str) -> str:
@@ -304,10 +348,16 @@ def _estimates(copies: Copies, original: Original | None) -> str:
         for column in copies.categories
         for place in most_frequent(tallies, column.name)
     ]
-    answers = {named(level): a for level, a in zip(copies.levels, copies.answers, strict=True)}
-    found = result_tables(answers, original.answers if original else None, values)
-    tables = [kit.subsection(title, kit.table(header, rows)) for title, header, rows in found]
-    return kit.section("Statistics estimated from the copies", explained, *tables)
+    answers = {
+        copies.named(level): own for level, own in zip(copies.levels, copies.answers, strict=True)
+    }
+    found = result_tables(answers, original.answers if original else None, values, copies.asked)
+    tables = [
+        kit.folded(title, kit.table(header, rows), is_open=len(rows) <= MOST_LINES or i == 0)
+        for i, (title, header, rows) in enumerate(found)
+    ]
+    title = "Statistics estimated from the copies"
+    return kit.section(title, explained, *tables, anchor="statistics")
 
 
 def _outliers(copies: Copies, original: Original) -> str:
@@ -318,15 +368,12 @@ def _outliers(copies: Copies, original: Original) -> str:
         "release if they matter; more noise or a transform at registration hides them too."
     )
     exposed = original.seen.exposed
-    rows = [
-        (
-            named(level),
-            *(f"{n:,}" for n in (*exposed.columns[i], exposed.combined[i], exposed.rows[i])),
-        )
-        for i, level in enumerate(copies.levels)
-    ]
-    header = ("level", *original.columns, "in combination", "in any way")
-    return kit.section("Outliers that the noise does not hide", explained, kit.table(header, rows))
+    counts = np.vstack([exposed.columns.T, exposed.combined, exposed.rows])
+    names = (*original.columns, "in combination", "in any way")
+    rows = [(name, *(f"{n:,}" for n in own)) for name, own in zip(names, counts, strict=True)]
+    table = kit.table(("column", *map(copies.named, copies.levels)), rows)
+    title = "Outliers that the noise does not hide"
+    return kit.section(title, explained, table, anchor="outliers")
 
 
 def _against_bayes(copies: Copies, original: Original) -> str:
@@ -342,9 +389,9 @@ def _against_bayes(copies: Copies, original: Original) -> str:
     ]
     if not rows:
         return ""
-    header = ("column", *map(named, copies.levels))
+    header = ("column", *map(copies.named, copies.levels))
     title = "Against a recipient who knows the distributions"
-    return kit.section(title, explained, kit.table(header, rows))
+    return kit.section(title, explained, kit.table(header, rows), anchor="distributions-known")
 
 
 def _notes(copies: Copies) -> str:
@@ -359,4 +406,4 @@ def _notes(copies: Copies) -> str:
         if rest := names_of_kind[MOST_COLUMNS:]:
             lines.append(f"not shown (beyond the first {MOST_COLUMNS}): {', '.join(rest)}")
     lines.append("copies are shown before any rounding or clipping")
-    return kit.section("Notes", kit.bullets(dict.fromkeys(lines)))
+    return kit.section("Notes", kit.bullets(dict.fromkeys(lines)), anchor="notes")

@@ -8,14 +8,14 @@ one. So no end of an axis is a cell of the original.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.levels import retention
 from cornerwave.miner import CopyColumn, code_blocks, number_blocks
-from cornerwave.table import Source, Thinned
+from cornerwave.table import MARGINAL, Source, Thinned
 
 BINS = 48
 WIDEST = 3.0
@@ -30,16 +30,26 @@ MOST_LABELS = 10
 
 @dataclass(frozen=True)
 class Axis:
-    """Bins of one width: `edges` are `first`, `first + step`, ..., `bins` of them."""
+    """Bins of one width: `edges` are `first`, `first + step`, ..., `bins` of them.
+
+    Bins of `whole` numbers end halfway between two of them, so that each is centred on its own.
+    """
 
     first: float
     step: float
     bins: int
+    whole: bool = False
 
     @property
     def edges(self) -> Floats:
         """The ends of the bins."""
         return self.first + self.step * np.arange(self.bins + 1, dtype=np.float64)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """What is written under the bins: their ends, or the first and last whole number."""
+        inside = 0.5 if self.whole else 0.0
+        return float(self.edges[0] + inside), float(self.edges[-1] - inside)
 
     def count(self, values: Floats) -> Ints:
         """Return how many values each bin holds, without missing values and those beyond."""
@@ -69,15 +79,19 @@ def axis_of(copies: Sequence[Floats], *, whole: bool = False) -> Axis:
     """Return the axis of one column from its values in the copies, least noisy first.
 
     >>> axis_of([np.linspace(0, 100, 1001), np.linspace(-50, 150, 1001)])
-    Axis(first=-50.0, step=5.0, bins=40)
+    Axis(first=-50.0, step=5.0, bins=40, whole=False)
+    >>> axis_of([np.arange(1.0, 7), np.arange(1.0, 7)], whole=True).edges.tolist()
+    [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]
     """
     ranges = [np.nanquantile(values, (TAIL, 1 - TAIL)) for values in (copies[0], copies[-1])]
     middle, reach = ranges[0].mean(), WIDEST / 2 * np.ptp(ranges[0])
     low = max(float(ranges[1][0]), float(middle - reach))
     high = min(float(ranges[1][1]), float(middle + reach))
     step = round_step((high - low) / BINS, least=1.0 if whole else 0.0)
-    first = math.floor(low / step)
-    return Axis(first * step, step, max(math.ceil(high / step) - first, 1))
+    aside = 0.5 if whole else 0.0
+    first = math.floor((low + aside) / step)
+    bins = max(math.ceil((high + aside) / step) - first, 1)
+    return Axis(first * step - aside, step, bins, whole)
 
 
 def round_step(width: float, *, least: float = 0.0) -> float:
@@ -91,22 +105,6 @@ def round_step(width: float, *, least: float = 0.0) -> float:
     # 0.999: a width that is round already must not go to the next step by a rounding error
     found = next((m * power for m in (1, 2, 5) if m * power >= width * 0.999), 10 * power)
     return float(f"{found:.1g}")
-
-
-def tick(value: float, unit: str | None) -> str:
-    """Write an end of an axis; dates as dates.
-
-    >>> tick(12000.0, None), tick(365.0, "days since 1970-01-01")
-    ('12,000', '1971-01-01')
-    """
-    seconds = value * 86400 if unit and unit.startswith("days") else value
-    if unit and "1970" in unit:
-        try:
-            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-        except OverflowError:
-            return f"{value:.4g}"
-        return moment.date().isoformat()
-    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 @dataclass(frozen=True)
@@ -178,3 +176,45 @@ def pooled(counts: Ints) -> Floats:
     starts[-1:] = []  # what is left at the end goes to the last stretch
     lengths = np.diff([*starts, len(counts)])
     return np.repeat(np.add.reduceat(counts, starts) / lengths, lengths)
+
+
+def not_redrawn(
+    shares: Floats, column: CopyColumn, noise: float, *, others: bool = False
+) -> Floats | None:
+    """Return the share of cells under each label that were retained, from the copy's shares.
+
+    A cell is redrawn with probability 1 - q, from the base pi: so q P = P_copy - (1 - q) pi. The
+    last share may be that of all `others`. None where the base of one column is not known.
+
+    >>> sex = CopyColumn("sex", is_number=False)
+    >>> not_redrawn(np.array([0.75, 0.25]), sex, noise=3.0).tolist()
+    [0.375, 0.125]
+    """
+    base = _base(shares, column, others=others)
+    return None if base is None else shares - (1 - retention(noise)) * base
+
+
+def same_share(shares: Floats, column: CopyColumn, noise: float) -> float | None:
+    """Return the share of cells that hold their own value: retained, or redrawn as what they were.
+
+    `shares` are those of all labels. None where the base of one column is not known.
+
+    >>> same_share(np.array([0.5, 0.5]), CopyColumn("sex", is_number=False), noise=3.0)
+    0.75
+    """
+    base, q = _base(shares, column), retention(noise)
+    if base is None:
+        return None
+    return float(q + (base * (shares - (1 - q) * base)).sum() * (1 - q) / q)
+
+
+def _base(shares: Floats, column: CopyColumn, *, others: bool = False) -> Floats | None:
+    """Return what redrawn cells are drawn from, by label."""
+    if column.base == MARGINAL:
+        return shares
+    if column.together or not column.categories:
+        return None
+    base = np.full(len(shares), 1 / column.categories)
+    if others:
+        base[-1] = 1 - base[:-1].sum()
+    return base

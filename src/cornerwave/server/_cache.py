@@ -50,6 +50,7 @@ class CopyCache:
             yield await self._get(key, release, format_)
         finally:
             self._used[key] -= 1
+            self._forget()
 
     async def _get(self, key: str, release: Release, format_: str) -> Path:
         path = self._folder / f"{key}.{ENDINGS[format_]}"
@@ -80,7 +81,6 @@ class CopyCache:
                     self.made += 1
 
         await anyio.to_thread.run_sync(make)
-        self._forget()
         return path
 
     def _forget(self) -> None:
@@ -101,16 +101,8 @@ class CopyCache:
 
 def key_of(release: Release, format_: str) -> str:
     """Return the name of a copy: a hash of all that makes its bytes."""
-    finish = release.finish
-    made = [
-        release.dataset.id,
-        release.level.thousandths,
-        sorted(finish.round),
-        {name: [str(end) for end in ends] for name, ends in sorted(finish.clip.items())},
-        format_,
-        pa.__version__,
-    ]
-    return hashlib.sha256(json.dumps(made).encode()).hexdigest()[:40]
+    made = [release.dataset.id, release.made(format_), pa.__version__]
+    return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:40]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from cornerwave.access import ANYBODY, ANYBODY_KNOWN, Grant
 from cornerwave.access import Request as Asked
+from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import CornerwaveError, LedgerDamaged, LevelError, NoSuchDataset
 from cornerwave.levels import Level
@@ -282,14 +283,16 @@ def foreseen(request: Request, found: Dataset) -> list[Foreseen]:
     sharing, shown = service_of(request).sharing, []
     for asked in sharing.requests():
         if asked.dataset == found.id and asked.state == "open":
-            *before, after = [
-                found.privacy_of(min(level for _, level in each.members))
-                for each in sharing.foreseen(asked)
-            ]
+            now_, then = sharing.foreseen(asked)
+            before = 1.0 if now_ is None else _hidden(found, now_)
             shown.append(
-                Foreseen(asked, found.privacy_of(asked.asked), (before or [1.0])[0], after)
+                Foreseen(asked, found.privacy_of(asked.asked), before, _hidden(found, then))
             )
     return shown
+
+
+def _hidden(found: Dataset, holders: Coalition) -> float:
+    return found.privacy_of(min(level for _, level in holders.members))
 
 
 def downloads(log: Iterable[Access], name: str) -> list[Any]:

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from cornerwave.errors import AccessDenied, CornerwaveError, NoSuchDataset, NoSuchRecipient
-from cornerwave.pages import ShareRow, share_rail, style_sheet
+from cornerwave.pages import ShareRow, share_strip, style_sheet
 from cornerwave.server._replies import fault
 from cornerwave.server._sign_in import SignIn
 from cornerwave.version import __version__
@@ -218,7 +218,7 @@ def _when(time: str | None) -> str:
 
 
 def _rail(**row: Any) -> Markup:
-    return Markup(share_rail(ShareRow(**row)))  # noqa: S704 (the kit escapes its texts)
+    return Markup(share_strip(ShareRow(**row)))  # noqa: S704 (the kit escapes its texts)
 
 
 def _size(number: int) -> str:

@@ -147,7 +147,7 @@ def _profile(request: Request, token: str, expires: str) -> str:
     base = request.app.state.public_url or str(request.base_url).rstrip("/")
     said = {
         "shareCredentialsVersion": 1,
-        "endpoint": f"{base}{_delta_sharing.PREFIX}",
+        "endpoint": f"{base}{_delta_sharing.PREFIX}/",
         "bearerToken": token,
         "expirationTime": expires,
     }

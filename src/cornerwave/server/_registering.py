@@ -86,6 +86,7 @@ def _form(
         name=known.get("name", name),
         columns=list(zip(found.columns, numbers, strict=True)),
         telling=found.telling,
+        warnings=found.warnings,
         groups=[json.dumps(names) for names in found.telling.together],
         ordered=any(report.told for report in found.columns),
         hash=_hash(source.schema.names),

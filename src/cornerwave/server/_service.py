@@ -59,8 +59,14 @@ class Service:
 
     def dataset(self, name: str) -> Dataset:
         """Return a dataset; what is frozen is read once."""
-        found = self.vault.dataset(name)
-        return self._datasets.setdefault(found.id, found)
+        return self._known(self.vault.dataset(name))
+
+    def _known(self, found: Dataset) -> Dataset:
+        """Return the same dataset as before, unless it was renamed, moved or closed since."""
+        known = self._datasets.get(found.id)
+        if known is None or not known.is_same(found):
+            known = self._datasets[found.id] = found
+        return known
 
     def offered(self, token: Token | None) -> list[Permitted]:
         """Return everything that somebody may fetch."""
@@ -82,10 +88,9 @@ class Service:
 
     def _permitted(self, dataset: Dataset, token: Token | None) -> Permitted | None:
         grant = self.sharing.permitted(token.recipient if token else None, dataset.id)
-        if grant is None:
+        if grant is None or dataset.closed:
             return None
-        dataset = self._datasets.setdefault(dataset.id, dataset)
-        return Permitted(dataset, grant, called(token), token.id if token else "")
+        return Permitted(self._known(dataset), grant, called(token), token.id if token else "")
 
     def ticket(self, what: Permitted, format_: str) -> str:
         """Return a signed text by which a file can be fetched without a header."""

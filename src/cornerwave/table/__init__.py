@@ -13,7 +13,7 @@ from cornerwave.table._categories import Categories, freeze_categories
 from cornerwave.table._distinct import Distinct
 from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chunk, tally
 from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
-from cornerwave.table._finish import Finish
+from cornerwave.table._finish import Finish, said_in, settled, wide_type
 from cornerwave.table._formats import parquet_settings, plain_schema
 from cornerwave.table._outputs import (
     CopyFile,
@@ -73,14 +73,16 @@ from cornerwave.table._told import (
     parse_metadata,
     read_metadata,
 )
-from cornerwave.table._toml_files import read_batch, read_choices
+from cornerwave.table._toml_files import read_batch, read_choices, schema_text
 from cornerwave.table._types import (
     DAYS,
     MISSING_BITS,
+    ends_of,
     fill_floats,
     is_number,
     is_text,
     plain_type,
+    step_of,
     to_floats,
     type_named,
     unit_of,
@@ -127,6 +129,7 @@ __all__ = [
     "check_output",
     "check_place",
     "decide",
+    "ends_of",
     "fill_floats",
     "format_of",
     "freeze_categories",
@@ -153,12 +156,17 @@ __all__ = [
     "read_batch",
     "read_choices",
     "read_metadata",
+    "said_in",
+    "schema_text",
+    "settled",
     "silent",
+    "step_of",
     "tally",
     "to_floats",
     "type_named",
     "unit_of",
     "value_type",
     "warn_of",
+    "wide_type",
     "write_text",
 ]

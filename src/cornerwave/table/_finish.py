@@ -1,6 +1,6 @@
-"""What is done to a copy after the noise: rounding to the source's type, clipping to bounds.
+"""What is done to a copy after the noise: rounding to a type, clipping to bounds, other names.
 
-Both are functions of the copy alone, chosen copy by copy. A set of rounded or clipped
+All are functions of the copy alone, chosen copy by copy. A set of rounded or clipped
 copies never reveals more than the raw copy at the least noise in the set.
 
 Rounding takes the nearest value of the type within the bounds, so that whatever lies
@@ -21,7 +21,15 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError, CornerwaveWarning
 from cornerwave.table._schema import Column, Schema, listed
-from cornerwave.table._types import ends_of, nearest, plain_type, step_of, type_named, unit_of
+from cornerwave.table._types import (
+    ends_of,
+    is_number,
+    nearest,
+    plain_type,
+    step_of,
+    type_named,
+    unit_of,
+)
 
 if TYPE_CHECKING:
     from cornerwave.table._scale import Scale
@@ -39,10 +47,20 @@ _DAY = 86_400
 
 @dataclass(frozen=True)
 class Finish:
-    """Which numeric columns are rounded to their type, and which are clipped to bounds."""
+    """Which numeric columns are rounded, and which are clipped to bounds.
+
+    A rounded column has its source's type, or the one in `types`. `names` are what columns are
+    called in the copy, of those that have another name there.
+    """
 
     round: frozenset[str] = frozenset()
     clip: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, column: str) -> str:
+        """Return what a column is called in the copy."""
+        return self.names.get(column, column)
 
     def counted(self, schema: Schema) -> "Finish":
         """Return the same with bounds as numbers, as copies count: days, seconds, or plain."""
@@ -52,7 +70,7 @@ class Finish:
 
     def check(self, schema: Schema) -> None:
         """Raise ColumnError unless all named columns are perturbed numbers, within bounds."""
-        named = sorted({*self.round, *self.clip})
+        named = sorted({*self.round, *self.clip, *self.types})
         if wrong := [name for name in named if name not in schema.perturbed]:
             raise ColumnError(
                 f"{listed(wrong)}: only perturbed numbers can be rounded or clipped; these are "
@@ -62,7 +80,7 @@ class Finish:
         for column in columns:
             self._check_bounds(column)
         doubles = [c.name for c in columns if type_named(c.type) == pa.float64()]
-        if idle := [name for name in doubles if name in self.round]:
+        if idle := [n for n in doubles if n in self.round and n not in self.types]:
             warnings.warn(
                 f"{listed(idle)}: floats in the source, so rounding does not change them",
                 CornerwaveWarning,
@@ -70,7 +88,8 @@ class Finish:
             )
 
     def _check_bounds(self, column: Column) -> None:
-        name, type_ = column.name, type_named(column.type)
+        name, type_ = column.name, type_named(self.types.get(column.name, column.type))
+        _check_type(column, type_)
         low, high = self._bounds(name, column.unit)
         if name in self.clip and low is None and high is None:
             raise ColumnError(f"{name!r}: clip has no bound; give at least one")
@@ -87,7 +106,9 @@ class Finish:
 
     def type_of(self, name: str, source: pa.DataType) -> pa.DataType:
         """Return the type of a perturbed column in the copy."""
-        return plain_type(source) if name in self.round else pa.float64()
+        if name not in self.round:
+            return pa.float64()
+        return type_named(self.types[name]) if name in self.types else plain_type(source)
 
     def apply(
         self, name: str, values: Floats, source: pa.DataType, *, complete: bool = False
@@ -98,7 +119,7 @@ class Finish:
         """
         low, high = self._bounds(name, unit_of(source))
         if name in self.round:
-            return nearest(values, plain_type(source), low, high)
+            return nearest(values, self.type_of(name, source), low, high)
         if low is not None or high is not None:
             values = np.clip(values, low, high)
         return pa.array(values, from_pandas=not complete)
@@ -114,7 +135,7 @@ class Finish:
         low, high = self._bounds(name, unit_of(source))
         if name not in self.round:
             return {"rounded": None, "clipped": _clipped(low, high)}
-        type_ = plain_type(source)
+        type_ = self.type_of(name, source)
         step = step_of(type_)
         least, most = (float(end * (step or Fraction(1))) for end in ends_of(type_, low, high))
         far = REACH * deviation
@@ -136,6 +157,49 @@ class Finish:
                 f"{name!r}: clip takes a pair (low, high), with None for an open end"
             ) from None
         return _in_unit(low, name, unit), _in_unit(high, name, unit)
+
+
+def _check_type(column: Column, type_: pa.DataType | None) -> None:
+    """Raise ColumnError unless copies of a column can have this type."""
+    if type_ is None or not is_number(type_) or unit_of(type_) != column.unit:
+        raise ColumnError(
+            f"{column.name!r}: copies of a column of type {column.type} cannot have another kind "
+            "of type; use one such as int64, decimal128(9, 2), date32[day] or timestamp[s]"
+        )
+
+
+def wide_type(type_: pa.DataType) -> pa.DataType:
+    """Return a type of the same step whose ends noise does not reach, if there is one.
+
+    >>> wide_type(pa.uint8()), wide_type(pa.decimal128(5, 2)), wide_type(pa.time32("s"))
+    (DataType(int64), Decimal128Type(decimal128(38, 2)), Time32Type(time32[s]))
+    """
+    types = pa.types
+    if types.is_integer(type_):
+        return pa.int64()
+    if types.is_decimal(type_) and not types.is_decimal256(type_):
+        return pa.decimal128(38, type_.scale)
+    return type_
+
+
+def settled(schema: Schema) -> Schema:
+    """Return a schema whose bounds are numbers, as copies count. Raises ColumnError."""
+    said = said_in(schema)
+    said.check(schema)
+    counted = said.counted(schema).clip
+    columns = (replace(c, clip=counted.get(c.name, c.clip)) for c in schema.columns)
+    return replace(schema, columns=tuple(columns))
+
+
+def said_in(schema: Schema) -> Finish:
+    """Return what the owner said at registration about the looks of copies."""
+    types = {c.name: c.released_type for c in schema.columns if c.released_type}
+    return Finish(
+        round=frozenset({c.name for c in schema.columns if c.round} | types.keys()),
+        clip={c.name: c.clip for c in schema.columns if c.clip is not None},
+        types=types,
+        names={c.name: c.released_as for c in schema.columns if c.released_as},
+    )
 
 
 def _clipped(low: float | None, high: float | None) -> list[float | None] | None:

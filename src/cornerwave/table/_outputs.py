@@ -8,6 +8,7 @@ The bytes depend on the rows, the metadata and the format, not on the file's nam
 """
 
 import fcntl
+import filecmp
 import glob
 import json
 import os
@@ -19,10 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from cornerwave.errors import OutputError, OutputExists
+from cornerwave.errors import OutputError, OutputExists, SourceError
 from cornerwave.table._formats import writer_of, written_schema
 from cornerwave.table._sources import format_of
-from cornerwave.table._told import METADATA_KEY, metadata_path
+from cornerwave.table._told import METADATA_KEY, metadata_path, read_metadata
 
 
 class CopyFile:
@@ -64,12 +65,15 @@ class CopyFile:
         """Write the next group of rows."""
         self.append(self.encode(group))
 
-    def finish(self) -> None:
-        """Bring every byte to the disk."""
+    def finish(self, *, force: bool = True) -> None:
+        """Bring every byte to the disk. Unless `force`, raises OutputExists for another file."""
         with _writing(self.path):
             self._writer.close()
             self._file.close()
             os.fsync(self._descriptor)
+            is_other = self.path.exists() and not filecmp.cmp(self._part, self.path, shallow=False)
+        if is_other and not force:
+            raise _exists(self.path)
 
     def publish(self) -> None:
         """Make the finished copy visible."""
@@ -90,10 +94,23 @@ class CopyFile:
             os.close(self._descriptor)
 
 
-def check_output(path: Path, *, force: bool = False) -> None:
-    """Raise OutputError unless a copy can be written to this place."""
+def check_output(
+    path: Path, metadata: Mapping[str, Any] | None = None, *, force: bool = False
+) -> None:
+    """Raise OutputError unless a copy with this metadata can be written to this place.
+
+    A file that says the same of itself may be the same copy, which `CopyFile.finish` tells.
+    """
     format_of(path)
-    check_place(path, force=force)
+    check_place(path, force=force or (metadata is not None and _says(path, metadata)))
+
+
+def _says(path: Path, metadata: Mapping[str, Any]) -> bool:
+    """Whether there is a copy at this place that says this about itself."""
+    try:
+        return path.is_file() and read_metadata(path) == json.loads(json.dumps(metadata))
+    except (SourceError, OSError):
+        return False
 
 
 def check_place(path: Path, *, force: bool = False) -> None:
@@ -103,17 +120,28 @@ def check_place(path: Path, *, force: bool = False) -> None:
     if is_directory:
         raise OutputExists(f"{path} is a directory")
     if exists and not force:
-        raise OutputExists(
-            f"{path} already exists; choose another name, or replace it by force", use=("force",)
-        )
+        raise _exists(path)
     if not has_place:
         raise OutputError(f"there is no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"no permission to write in {path.parent}")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text so that it appears whole, or not at all."""
+def _exists(path: Path) -> OutputExists:
+    return OutputExists(
+        f"{path} already exists; choose another name, or replace it by force", use=("force",)
+    )
+
+
+def write_text(path: Path, text: str, *, force: bool = True) -> None:
+    """Write a text so that it appears whole, or not at all.
+
+    Unless `force`, raises OutputExists for a file that says anything else.
+    """
+    with _writing(path):
+        is_other = path.exists() and path.read_bytes() != text.encode()
+    if is_other and not force:
+        raise _exists(path)
     with _writing(path):
         _remove_leftovers(path)
         _write_whole(path, text, beside=path)

@@ -34,6 +34,10 @@ _NEEDED = {
     "perturb": (PERTURBED,),
     "transform": (PERTURBED,),
     "hide_missing": (PERTURBED, CATEGORY),
+    "round": (PERTURBED,),
+    "clip": (PERTURBED,),
+    "released_type": (PERTURBED,),
+    "released_as": (PERTURBED, CATEGORY, KEY, KEPT),
 }
 """The roles that a choice is for."""
 
@@ -61,6 +65,10 @@ class Choices:
     transform: Mapping[str, str] = field(default_factory=dict)
     min_count: int = 0
     order: str | None = None
+    round: Mapping[str, bool] = field(default_factory=dict)
+    clip: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    released_type: Mapping[str, str] = field(default_factory=dict)
+    released_as: Mapping[str, str] = field(default_factory=dict)
 
     def named(self, choice: str) -> list[str]:
         """Return the columns that are named by one of the choices."""
@@ -75,7 +83,9 @@ class Choices:
 class Column:
     """A column of the source and what happens to it.
 
-    `shown` if it is in the copies; `declared` if the owner called it a category.
+    `shown` if it is in the copies; `declared` if the owner called it a category. The last four
+    are what copies look like, and no noise depends on them: whether a number is rounded (None:
+    where a miner loses nothing by it), its bounds, its type and its name.
     """
 
     name: str
@@ -87,6 +97,10 @@ class Column:
     transform: str | None = None
     base: str = MARGINAL
     declared: bool = False
+    round: bool | None = None
+    clip: tuple[Any, Any] | None = None
+    released_type: str | None = None
+    released_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +178,7 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
     groups = tuple(_group(group, source.names) for group in choices.together)
     choices = replace(choices, together=groups)
     _check_choices(choices, source.names)
-    columns = tuple(_column(part, choices) for part in source)
+    columns = tuple(_dressed(_column(part, choices), choices) for part in source)
     if undecided := [f"{each.name!r} ({each.type})" for each in columns if not each.role]:
         raise ColumnError(
             f"no decision for {', '.join(undecided)}: neither a number, a date nor a category. "
@@ -172,6 +186,7 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
             use=("drop", "keep", "key"),
         )
     _check_roles({column.name: column.role for column in columns}, choices)
+    check_distinct([c.released_as or c.name for c in columns if c.role != DROPPED and c.shown])
     return Schema(columns, choices.together, choices.min_count, choices.order)
 
 
@@ -216,6 +231,18 @@ def _column(part: pa.Field, choices: Choices) -> Column:
         transform, unit = choices.transform.get(name), unit_of(part.type)
         return Column(name, type_, PERTURBED, unit, hide_missing=hide, transform=transform)
     return Column(name, type_, "")
+
+
+def _dressed(column: Column, choices: Choices) -> Column:
+    """Return a column with what its copies look like."""
+    name = column.name
+    return replace(
+        column,
+        round=choices.round.get(name),
+        clip=choices.clip.get(name),
+        released_type=choices.released_type.get(name),
+        released_as=choices.released_as.get(name),
+    )
 
 
 def _check_category(part: pa.Field) -> None:

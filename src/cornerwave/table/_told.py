@@ -135,6 +135,7 @@ _COLUMN_FIELDS: dict[str, tuple[Test, str]] = {
     "excess": (_or_none(_are_numbers), "a number for each column, or null"),
     "role": (_one_of(*_ROLES), f"one of {', '.join(_ROLES)}"),
     "type": (_is_text, "the name of a type"),
+    "source": (_is_text, "the name of a column"),
     "unit": (_or_none(_is_text), "text, or null"),
     "transform": (_one_of(None, *TRANSFORMS), f"{', '.join(TRANSFORMS)} or null"),
     "base": (_one_of(None, MARGINAL, UNIFORM), f"{MARGINAL}, {UNIFORM} or null"),

@@ -13,6 +13,14 @@ A schema file holds the choices for all columns of a table:
     base = "uniform"          # for categories, instead of their own frequencies
     hide_missing = true
     hidden = true             # for a key that identifies the rows but is not released
+    round = true              # whole numbers, dates, ... as in the table; false: never
+    clip = [0, inf]           # no value of a copy lies outside
+    type = "int64"            # of the rounded numbers in copies, if not the table's
+    as = "pay"                # the column's name in copies
+
+    [[column]]
+    name = "item_*"           # all columns that are not named themselves, by the first that fits
+    do = "category"
 
 It must decide every column of the source. A batch file lists copies to release:
 
@@ -22,25 +30,41 @@ It must decide every column of the source. A batch file lists copies to release:
     out = "partner.parquet"   # beside the batch file; optional
 """
 
+import json
+import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from cornerwave.errors import ColumnError, CornerwaveError, LevelError
 from cornerwave.levels import Level, Privacy, asked_for
 from cornerwave.table._schema import (
+    CATEGORY,
+    DROPPED,
+    KEPT,
+    KEY,
     MARGINAL,
     ORDERS,
+    PERTURBED,
     TRANSFORMS,
     UNIFORM,
     Choices,
+    Column,
+    Schema,
     listed,
     repeated,
 )
+from cornerwave.table._types import DAYS
 
 _DOES = ("perturb", "category", "key", "keep", "drop")
-_COLUMN_OPTIONS = ("name", "do", "transform", "base", "hide_missing", "hidden")
+_ROLES = {PERTURBED: "perturb", CATEGORY: "category", KEY: "key", KEPT: "keep", DROPPED: "drop"}
+_LOOKS = ("round", "clip", "type", "as")
+_COLUMN_OPTIONS = ("name", "do", "transform", "base", "hide_missing", "hidden", *_LOOKS)
+DECIDE = "decide"
+"""What a draft says of a column that the owner has to decide."""
 _COPY_OPTIONS = ("to", "privacy", "noise", "out")
 
 
@@ -52,12 +76,87 @@ def read_choices(path: Path, columns: Sequence[str]) -> Choices:
     for entry in entries:
         _check_entry(entry, path)
     _check_whole_table(content, path)
-    named = [entry["name"] for entry in entries]
-    if twice := repeated(named):
+    if twice := repeated(entry["name"] for entry in entries):
         raise ColumnError(f"{path.name} has more than one decision for {listed(twice)}")
+    entries = _expanded(entries, columns, path)
+    named = [entry["name"] for entry in entries]
     if missing := [name for name in columns if name not in named]:
         raise ColumnError(f"{path.name} has no decision for {listed(missing)}")
+    if undecided := [entry["name"] for entry in entries if entry["do"] == DECIDE]:
+        raise ColumnError(
+            f"{path.name}: still to decide: {listed(undecided)}; set 'do' to one of "
+            f"{', '.join(_DOES)}"
+        )
     return _choices(entries, content)
+
+
+def _expanded(
+    entries: list[dict[str, Any]], columns: Sequence[str], path: Path
+) -> list[dict[str, Any]]:
+    """Return an entry for each column that wildcards stand for; a column's own entry counts first.
+
+    A name with * in it that is a column's name is no wildcard.
+    """
+    wild = [e for e in entries if "*" in e["name"] and e["name"] not in columns]
+    own = [entry for entry in entries if entry not in wild]
+    taken = {entry["name"] for entry in own}
+    for entry in wild:
+        found = [name for name in columns if _fits(name, entry["name"])]
+        if not found:
+            raise ColumnError(f"{path.name}: {entry['name']!r} stands for no column of the table")
+        own += [{**entry, "name": name} for name in found if name not in taken]
+        taken |= set(found)
+    return own
+
+
+def _fits(name: str, wildcard: str) -> bool:
+    """Whether a wildcard stands for a name; nothing but * is special."""
+    return fnmatchcase(name, wildcard.replace("[", "[[]").replace("?", "[?]"))
+
+
+def schema_text(schema: Schema) -> str:
+    """Return a schema file that says what was decided."""
+    lines = [f"min_count = {schema.min_count}", f"together = {_toml(schema.together)}"]
+    if schema.order is not None:
+        lines.append(f"order = {_toml(schema.order)}")
+    for column in schema.columns:
+        lines += ["", "[[column]]", *(f"{o} = {_toml(v)}" for o, v in _said(column))]
+    return "\n".join(lines) + "\n"
+
+
+def _said(column: Column) -> Iterator[tuple[str, Any]]:
+    """Yield the options of a column that are not the usual ones."""
+    yield "name", column.name
+    yield "do", _ROLES[column.role]
+    days = column.unit == DAYS
+    said = {
+        "transform": column.transform,
+        "base": UNIFORM if column.base == UNIFORM else None,
+        "hide_missing": column.hide_missing or None,
+        "hidden": True if column.role == KEY and not column.shown else None,
+        "round": column.round,
+        "clip": column.clip and [_end(end, place, days) for place, end in enumerate(column.clip)],
+        "type": column.released_type,
+        "as": column.released_as,
+    }
+    yield from ((option, value) for option, value in said.items() if value is not None)
+
+
+def _end(end: float | None, place: int, days: bool) -> Any:
+    """Return a bound as it is written: an open one is infinite, a day is a date."""
+    if end is None:
+        return (-math.inf, math.inf)[place]
+    return date(1970, 1, 1) + timedelta(int(end)) if days and end == int(end) else end
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return str(value)
 
 
 def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Path | None]]:
@@ -137,7 +236,17 @@ def _choices(entries: list[dict[str, Any]], content: dict[str, Any]) -> Choices:
         transform={e["name"]: e["transform"] for e in entries if e.get("transform")},
         min_count=content.get("min_count", 0),
         order=content.get("order"),
+        round={e["name"]: e["round"] for e in entries if "round" in e},
+        clip={e["name"]: _opened(e["clip"]) for e in entries if "clip" in e},
+        released_type={e["name"]: e["type"] for e in entries if "type" in e},
+        released_as={e["name"]: e["as"] for e in entries if "as" in e},
     )
+
+
+def _opened(ends: Sequence[Any]) -> tuple[Any, Any]:
+    """Return a pair of bounds; an infinite one is open."""
+    low, high = (None if isinstance(e, float) and math.isinf(e) else e for e in ends)
+    return low, high
 
 
 def _check_whole_table(content: dict[str, Any], path: Path) -> None:
@@ -158,13 +267,21 @@ def _check_entry(entry: dict[str, Any], path: Path) -> None:
         raise ColumnError(f"{path.name}: a [[column]] table has no name")
     where = f"{path.name}, column {entry['name']!r}"
     _check_known(entry, _COLUMN_OPTIONS, where)
-    if entry.get("do") not in _DOES:
+    if entry.get("do") not in (*_DOES, DECIDE):
         raise ColumnError(f"{where}: 'do' must be one of {', '.join(_DOES)}")
     for option, allowed in (("transform", TRANSFORMS), ("base", (MARGINAL, UNIFORM))):
         if entry.get(option) not in (None, *allowed):
             raise ColumnError(f"{where}: {option} must be {' or '.join(allowed)}")
-    for option in ("hide_missing", "hidden"):
+    for option in ("hide_missing", "hidden", "round"):
         if not isinstance(entry.get(option, False), bool):
             raise ColumnError(f"{where}: {option} must be true or false, without quotes")
+    for option in ("type", "as"):
+        if not isinstance(entry.get(option, ""), str) or entry.get(option) == "":
+            raise ColumnError(f"{where}: {option} must be a text that is not empty")
+    clip = entry.get("clip", [0, 1])
+    if not isinstance(clip, list) or len(clip) != 2 or clip[0] == math.inf or clip[1] == -math.inf:
+        raise ColumnError(f"{where}: clip must be two bounds, as in [0, inf]")
+    if "as" in entry and "*" in entry["name"]:
+        raise ColumnError(f"{where}: one name cannot be given to several columns")
     if entry.get("hidden") and entry["do"] != "key":
         raise ColumnError(f'{where}: hidden is for a key; to leave a column out, use do = "drop"')

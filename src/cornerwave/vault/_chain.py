@@ -1,9 +1,10 @@
 """One append-only chain of lines, each authenticated together with all before it.
 
     mac_n = HMAC(k, chain, n, at, kind, recipient, content, mac_{n-1}),    mac_0 = ''
-    seal  = HMAC(k', id, name, n, mac_n)
+    seal  = HMAC(k', id, name, n, mac_n, closed)
 
-The seal belongs to the chain's row, which states how long the chain is and where it ends.
+The seal belongs to the chain's row, which states how long the chain is, where it ends, and
+since when it takes no more holdings, if it does not.
 Without the key nobody can edit, reorder, insert or delete lines, shorten the chain or
 rename its dataset. What remains possible is to restore an older row together with the
 older lines; a head that was noted elsewhere shows that.
@@ -55,9 +56,15 @@ class Chain:
     '{}'
     """
 
-    def __init__(self, key: Key, id: str, name: str, length: int = 0, head: str = "") -> None:
-        self.id, self.name, self.length, self.head = id, name, length, head
+    def __init__(
+        self, key: Key, id: str, name: str, length: int = 0, head: str = "", closed: str = ""
+    ) -> None:
+        self.id, self.name, self.length, self.head, self.closed = id, name, length, head, closed
         self._key = key
+
+    def changed(self, **stated: str) -> "Chain":
+        """Return the chain with another name, or closed."""
+        return Chain(self._key, **{**self._stated, **stated})
 
     @cached_property
     def _secret(self) -> bytes:
@@ -70,8 +77,13 @@ class Chain:
     @property
     def row(self) -> dict[str, Any]:
         """The chain's row, sealed."""
-        stated = {"id": self.id, "name": self.name, "length": self.length, "head": self.head}
+        stated = self._stated
         return {**stated, "seal": self._key.seal(_encoded("chain", *stated.values()))}
+
+    @property
+    def _stated(self) -> dict[str, Any]:
+        names = ("id", "name", "length", "head", "closed")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def of_row(cls, key: Key, row: Sequence[Any]) -> "Chain":
@@ -93,7 +105,8 @@ class Chain:
             fields = (self.id, number, draft.at, draft.kind, draft.recipient, content)
             head = self._mac(fields, head)
             lines.append(Line(*fields, head))
-        return lines, Chain(self._key, self.id, self.name, self.length + len(lines), head)
+        longer = {"length": self.length + len(lines), "head": head}
+        return lines, Chain(self._key, **{**self._stated, **longer})
 
     def check(self, lines: Sequence[Line], *, after: int = 0, before: str = "") -> None:
         """Raise LedgerDamaged unless these are all the lines after one, to the chain's end.

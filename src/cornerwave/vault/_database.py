@@ -1,7 +1,7 @@
 """The ledger's tables, and what SQLite and PostgreSQL have in common.
 
     vault   one row: the format, and whose key this is
-    chain   one row per chain: its name, length and head, sealed
+    chain   one row per chain: its name, length, head and whether it is closed, sealed
     line    the lines of all chains
     record  beside the chains: recipients, grants, tokens and requests, each row sealed
     access  who fetched what, when and with what outcome; only ever appended to
@@ -37,6 +37,7 @@ CHAIN = sa.Table(
     sa.Column("name", sa.Text, nullable=False, unique=True),
     sa.Column("length", sa.BigInteger, nullable=False),
     sa.Column("head", sa.Text, nullable=False),
+    sa.Column("closed", sa.Text, nullable=False),
     sa.Column("seal", sa.Text, nullable=False),
 )
 LINE = sa.Table(

@@ -1,7 +1,8 @@
 """The ledger: which datasets there are, and who holds which copy since when.
 
-    the vault's own chain    a line per dataset: id and name
-    a dataset's chain        line 1: what registration froze; then a line per holding
+    the vault's own chain    a line per dataset: id and name; and if it is renamed or removed
+    a dataset's chain        line 1: what registration froze; then a line per holding, and for
+                             a new place of the source, a new name, the end of releases
 
 A copy depends on source, key and level alone. Losing the ledger loses the record of who holds
 what, and never changes the noise. Appending checks the chain's row and its last line and
@@ -20,6 +21,8 @@ import sqlalchemy as sa
 
 from cornerwave.errors import (
     AlreadyRegistered,
+    DatasetClosed,
+    DatasetReleased,
     NoSuchDataset,
     VaultError,
     WrongKey,
@@ -35,6 +38,7 @@ from cornerwave.vault._sqlite import SQLite
 
 LEDGER_FORMAT = 3
 _VAULT_CHAIN = "vault"
+UNREGISTERED, RENAMED, MOVED = "unregistration", "renaming", "move"
 _PARAMETERS = 5_000  # SQLite takes 32,766 in a statement, PostgreSQL 65,535
 
 
@@ -42,7 +46,8 @@ _PARAMETERS = 5_000  # SQLite takes 32,766 in a statement, PostgreSQL 65,535
 class Entry:
     """A registered dataset.
 
-    `frozen` is what registration fixed, `marks` by what its values are recognised, as text.
+    `frozen` is what registration fixed, `marks` by what its values are recognised, as text;
+    `closed` is when releases ended, '' if they did not.
     """
 
     id: str
@@ -51,6 +56,7 @@ class Entry:
     registered_at: str
     frozen: str
     marks: str
+    closed: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,16 +122,11 @@ class Ledger:
         The same id under the same name is recorded once. Raises AlreadyRegistered if the name
         or the id belongs to another dataset, or if another has some of the values.
         """
-        if not entry.name or entry.id in ("", _VAULT_CHAIN):
-            raise VaultError("a dataset needs a name and an id of its own")
         with self._database.writing() as connection:
             # Registrations wait here for each other: names and marks are compared with all.
             vault = self._vault(connection, lock=True)
-            entries = [self._entry(connection, c) for c in self._datasets(connection, vault)]
-            for there in entries:
-                if (there.id, there.name) == (entry.id, entry.name):
-                    return there
-            _check_new(entry, entries)
+            if there := self._there(connection, vault, entry):
+                return there
             at = _now()
             chain = Chain(self._key, entry.id, entry.name)
             connection.execute(CHAIN.insert().values(chain.row))
@@ -133,6 +134,69 @@ class Ledger:
             listed = _json({"id": entry.id, "name": entry.name})
             self._append(connection, vault, [Draft(at, "dataset", None, listed)])
         return entry
+
+    def rehearse(self, entry: Entry) -> Entry:
+        """Do what `register` does, but record nothing."""
+        with self._database.reading() as connection:
+            return self._there(connection, self._vault(connection), entry) or entry
+
+    def _there(self, connection: sa.Connection, vault: Chain, entry: Entry) -> Entry | None:
+        """Return the entry that the ledger has already. Raises AlreadyRegistered."""
+        if not entry.name or entry.id in ("", _VAULT_CHAIN):
+            raise VaultError("a dataset needs a name and an id of its own")
+        entries = [self._entry(connection, c) for c in self._datasets(connection, vault)]
+        for there in entries:
+            if (there.id, there.name) == (entry.id, entry.name):
+                return there
+        _check_new(entry, entries)
+        return None
+
+    def unregister(self, dataset: str) -> None:
+        """Forget a dataset of which nothing was released. Raises DatasetReleased otherwise.
+
+        Its lines go, and its marks with them; the vault's chain says that it was there.
+        """
+        with self._database.writing() as connection:
+            vault = self._vault(connection, lock=True)
+            chain = self._chain(connection, dataset, lock=True)
+            lines = self._lines(connection, chain)
+            if recipients := {each.recipient for each in _holdings(chain, lines)}:
+                raise DatasetReleased(
+                    f"{chain.name!r} was released to {len(recipients)} "
+                    f"recipient{'s' * (len(recipients) > 1)}, so the ledger keeps it; close it to "
+                    "end its releases",
+                    use=("close",),
+                )
+            connection.execute(LINE.delete().where(LINE.c.chain == chain.id))
+            connection.execute(CHAIN.delete().where(CHAIN.c.id == chain.id))
+            gone = {"id": chain.id, "name": chain.name, "macs": [line.mac for line in lines]}
+            self._append(connection, vault, [Draft(_now(), UNREGISTERED, None, _json(gone))])
+
+    def close(self, dataset: str) -> str:
+        """End the releases of a dataset, and return since when; what was released stays."""
+        with self._database.writing() as connection:
+            chain = self._chain(connection, dataset, lock=True)
+            if not chain.closed:
+                chain = chain.changed(closed=_now())
+                self._append(connection, chain, [Draft(chain.closed, "closing", None, "{}")])
+            return chain.closed
+
+    def rename(self, dataset: str, name: str) -> None:
+        """Give a dataset another name. Raises AlreadyRegistered if it is taken."""
+        with self._database.writing() as connection:
+            vault = self._vault(connection, lock=True)
+            if name in {chain.name for chain in self._datasets(connection, vault)}:
+                raise AlreadyRegistered(f"there is a dataset {name!r} already; choose another name")
+            chain = self._chain(connection, dataset, lock=True).changed(name=name)
+            self._append(connection, chain, [Draft(_now(), RENAMED, None, _json({"name": name}))])
+            listed = _json({"id": chain.id, "name": name})
+            self._append(connection, vault, [Draft(_now(), RENAMED, None, listed)])
+
+    def move(self, dataset: str, source: str) -> None:
+        """Record where the table of a dataset lies now."""
+        with self._database.writing() as connection:
+            chain = self._chain(connection, dataset, lock=True)
+            self._append(connection, chain, [Draft(_now(), MOVED, None, _json({"source": source}))])
 
     def datasets(self) -> list[Entry]:
         """Return all datasets by name."""
@@ -165,6 +229,8 @@ class Ledger:
             standing = {(line.recipient, chain.read(line)) for line in lines}
             at = _now()
             drafts = [Draft(at, "holding", *copy) for copy in wanted if copy not in standing]
+            if drafts and chain.closed:
+                raise DatasetClosed(closed_message(chain.name, chain.closed))
             if drafts:
                 self._append(connection, chain, drafts)
 
@@ -198,11 +264,14 @@ class Ledger:
         """Raise LedgerDamaged unless each head is a line of its chain and all since verifies."""
         with self._database.reading() as connection:
             vault = self._vault(connection)
-            chains = {c.name: c for c in [vault, *self._datasets(connection, vault)]}
+            chains = {c.id: c for c in [vault, *self._datasets(connection, vault)]}
+            gone = self._gone(connection, vault)
             for name, head in heads.items():
                 id, number, mac = _parsed(head)
-                chain = chains.get(name)
-                if chain is None or chain.id != id or chain.length < number:
+                chain = chains.get(id)
+                if _was_known(gone, id, number, mac):
+                    continue
+                if chain is None or chain.length < number:
                     raise Chain(self._key, id, name).damaged(f"it has no line {number} of {id}")
                 lines = self._lines(connection, chain, first=max(number, 1))
                 if number and lines[0].mac != mac:
@@ -230,24 +299,34 @@ class Ledger:
 
     def _datasets(self, connection: sa.Connection, vault: Chain) -> list[Chain]:
         """Return the chains of all datasets: those that the vault's chain lists, no others."""
-        lines = self._lines(connection, vault)
-        listed = [json.loads(vault.read(line)) for line in lines]
+        names: dict[str, str] = {}
+        for line in self._lines(connection, vault):
+            said = json.loads(vault.read(line))
+            if line.kind == UNREGISTERED:
+                del names[said["id"]]
+            else:
+                names[said["id"]] = said["name"]
         query = sa.select(CHAIN).where(CHAIN.c.id != _VAULT_CHAIN)
         chains = {row.id: Chain.of_row(self._key, row) for row in connection.execute(query)}
-        if {(c.id, c.name) for c in chains.values()} != {(x["id"], x["name"]) for x in listed}:
+        if {c.id: c.name for c in chains.values()} != names:
             raise vault.damaged("the datasets are not those that were registered")
-        return [chains[dataset["id"]] for dataset in listed]
+        return [chains[id] for id in names]
+
+    def _gone(self, connection: sa.Connection, vault: Chain) -> list[dict[str, Any]]:
+        """Return what the vault's chain says about datasets that are no longer registered."""
+        lines = self._lines(connection, vault)
+        return [json.loads(vault.read(line)) for line in lines if line.kind == UNREGISTERED]
 
     def _entry(self, connection: sa.Connection, chain: Chain) -> Entry:
-        """Return what the first line of a dataset's chain says."""
-        first = sa.select(LINE).where(LINE.c.chain == chain.id, LINE.c.number == 1)
-        row = connection.execute(first).first()
-        if row is None:
+        """Return what a dataset's chain says about it, by its lines of no recipient."""
+        lines = self._lines_of(connection, chain, None)
+        if not lines or lines[0].number != 1:
             raise chain.damaged("its registration is missing")
-        line = Line._make(row)
-        chain.check_line(line, "")
-        said = json.loads(chain.read(line))
-        return Entry(**said)
+        said = json.loads(chain.read(lines[0]))
+        for line in lines[1:]:
+            if line.kind == MOVED:
+                said |= json.loads(chain.read(line))
+        return Entry(**{**said, "name": chain.name, "closed": chain.closed})
 
     def _lines(self, connection: sa.Connection, chain: Chain, *, first: int = 1) -> list[Line]:
         """Return a chain's lines from number `first` to its end, checked."""
@@ -262,9 +341,12 @@ class Ledger:
         return lines
 
     def _lines_of(
-        self, connection: sa.Connection, chain: Chain, recipients: Collection[str]
+        self, connection: sa.Connection, chain: Chain, recipients: Collection[str] | None
     ) -> list[Line]:
-        """Return the lines of some recipients, each checked against its predecessor's mac."""
+        """Return the lines of some recipients, each checked against its predecessor's mac.
+
+        Without recipients, return those of none: all that are no holdings.
+        """
         previous = LINE.alias()
         query = (
             sa.select(LINE, previous.c.mac)
@@ -275,12 +357,13 @@ class Ledger:
             .where(LINE.c.chain == chain.id)
         )
         found = []
-        names = sorted(recipients)
-        for start in range(0, len(names), _PARAMETERS):
-            some = names[start : start + _PARAMETERS]
-            for *fields, before in connection.execute(query.where(LINE.c.recipient.in_(some))):
+        names = sorted(recipients or ())
+        some = [names[i : i + _PARAMETERS] for i in range(0, len(names), _PARAMETERS)]
+        wanted = [LINE.c.recipient.in_(few) for few in some]
+        for condition in [LINE.c.recipient.is_(None)] if recipients is None else wanted:
+            for *fields, before in connection.execute(query.where(condition)):
                 line = Line._make(fields)
-                chain.check_line(line, before)
+                chain.check_line(line, "" if line.number == 1 else before)
                 if line.number > chain.length:
                     raise chain.damaged("it has lines after its end")
                 found.append(line)
@@ -305,6 +388,19 @@ def _holdings(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:
     for line in lines:
         if line.kind == "holding" and line.recipient is not None:
             yield Holding(line.recipient, json.loads(chain.read(line)), line.at)
+
+
+def closed_message(name: str, closed: str) -> str:
+    """Say that a dataset takes no more releases, and what can still be done."""
+    return (
+        f"{name!r} was closed at {closed}: no more copies of it are released. Copies that are "
+        "held can be made again"
+    )
+
+
+def _was_known(gone: Iterable[Mapping[str, Any]], id: str, number: int, mac: str) -> bool:
+    """Whether a head belongs to a dataset that was unregistered later."""
+    return any(s["id"] == id and number > 0 and mac in s["macs"][number - 1 : number] for s in gone)
 
 
 def _check_new(entry: Entry, entries: Iterable[Entry]) -> None:

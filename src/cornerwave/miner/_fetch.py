@@ -1,0 +1,155 @@
+"""Fetch a copy from a Cornerwave service with a profile file (`.share`).
+
+A download that was cut off goes on where it ended, if the copy is still the same; the file
+appears when it is whole.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import Request, urlopen
+
+from cornerwave.errors import AccessDenied, NoSuchDataset, OutputError, SourceError
+from cornerwave.miner._copy import Copy
+
+CHUNK = 1 << 20
+SECONDS = 60.0
+"""How long the service may be silent; a copy that is being made takes longer."""
+MAKING_SECONDS = 3600.0
+_SHARING = "/delta-sharing"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where a service is, and the token that it knows a recipient by."""
+
+    address: str
+    token: str
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Profile":
+        """Read a profile file. Raises SourceError."""
+        try:
+            said = json.loads(Path(path).read_text(encoding="utf-8"))
+            address, token = str(said["endpoint"]).rstrip("/"), str(said["bearerToken"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise SourceError(f"{path} cannot be read as a profile of a sharing service") from None
+        if urlsplit(address).scheme not in ("http", "https") or not token.isprintable():
+            raise SourceError(f"{path}: the endpoint is no address of a service")
+        return cls(address.removesuffix(_SHARING), token)
+
+    def datasets(self) -> list[dict[str, Any]]:
+        """Return what the recipient may fetch."""
+        with self._get("/v1/datasets", {}, SECONDS) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
+
+    def _get(self, path: str, headers: dict[str, str], seconds: float) -> Any:
+        asked = Request(self.address + path, headers=headers)  # noqa: S310
+        asked.add_unredirected_header("Authorization", f"Bearer {self.token}")
+        try:
+            return urlopen(asked, timeout=seconds)  # noqa: S310
+        except HTTPError as error:
+            raise _refusal(error) from None
+        except (URLError, OSError, ValueError):
+            raise SourceError(f"no answer from {self.address}; try again later") from None
+
+
+def fetch(
+    profile: str | Path,
+    dataset: str | None = None,
+    *,
+    out: str | Path,
+    force: bool = False,
+    progress: Callable[[float], None] = lambda _bytes: None,
+    found: Callable[[float], None] = lambda _bytes: None,
+) -> Path:
+    """Fetch a copy into a file; its ending says the format. Raises AccessDenied, OutputError.
+
+    `dataset` may be left out if there is only one. `found` is told the number of bytes.
+    """
+    own, path = Profile.read(profile), Path(out).absolute()
+    if path.exists() and not force:
+        raise OutputError(f"{path} exists already; choose another name", use=("force",))
+    name = dataset if dataset is not None else _only(own.datasets())
+    address = f"/v1/datasets/{quote(name, safe='')}/copy?format={_format(path)}"
+    part = path.with_name(f".{path.name}.part")
+    _download(own, address, part, progress, found)
+    part.replace(path)
+    return path
+
+
+def open_copy(profile: str | Path, dataset: str | None = None) -> Copy:
+    """Fetch a copy into memory and open it. `fetch` keeps a file."""
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = fetch(profile, dataset, out=Path(folder) / "copy.parquet")
+        return Copy.open(pq.read_table(path))
+
+
+def _download(
+    profile: Profile,
+    address: str,
+    part: Path,
+    progress: Callable[[float], None],
+    found: Callable[[float], None],
+) -> None:
+    """Add to a partial file what it lacks; begin anew if the copy is another one."""
+    mark = part.with_name(part.name + ".etag")
+    try:
+        have, etag = part.stat().st_size, mark.read_text(encoding="ascii")
+    except (OSError, UnicodeError):
+        have, etag = 0, ""
+    headers = {"Range": f"bytes={have}-", "If-Range": etag} if have and etag else {}
+    with profile._get(address, headers, MAKING_SECONDS) as answer:
+        goes_on = answer.status == 206
+        left = int(answer.headers["Content-Length"])
+        found(left + (have if goes_on else 0))
+        progress(have if goes_on else 0)
+        try:
+            mark.write_text(answer.headers["ETag"] or "", encoding="ascii")
+            with part.open("ab" if goes_on else "wb") as file:
+                while chunk := answer.read(CHUNK):
+                    file.write(chunk)
+                    left -= len(chunk)
+                    progress(len(chunk))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OutputError(
+                f"the download ended early ({error.strerror}); run it again"
+            ) from None
+    if left:
+        raise OutputError("the download ended early; run it again, and it goes on")
+    mark.unlink()
+
+
+def _format(path: Path) -> str:
+    from cornerwave.table import format_of
+
+    return format_of(path)
+
+
+def _only(found: list[dict[str, Any]]) -> str:
+    names = [str(each["name"]) for each in found]
+    if len(names) != 1:
+        have = f"there are {', '.join(names)}" if names else "there is nothing to fetch"
+        raise NoSuchDataset(f"name the dataset; {have}")
+    return names[0]
+
+
+def _refusal(error: HTTPError) -> Exception:
+    """Return our error for an answer of the service; its words are made for recipients."""
+    try:
+        words = str(json.loads(error.read(10_000))["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        words = f"the service answered with status {error.code}"
+    kinds: dict[int, type[Exception]] = {401: AccessDenied, 403: AccessDenied, 404: NoSuchDataset}
+    return kinds.get(error.code, SourceError)(words)

@@ -1,0 +1,102 @@
+"""A vault with two datasets and a service on loopback."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import uvicorn
+
+from cornerwave.access import Sharing
+from cornerwave.owner import Vault
+from cornerwave.server import application
+
+ROWS = 3000
+
+
+def odd_table(seed: int = 0) -> pa.Table:
+    """A table with types that Delta does not know."""
+    rng = np.random.default_rng(seed)
+    seconds = rng.integers(0, 10**8, ROWS)
+    return pa.table(
+        {
+            "wage": rng.normal(30_000, 8_000, ROWS),
+            "city": [f"c{i}" for i in rng.integers(0, 9, ROWS)],
+            "visits": pa.array(rng.integers(0, 200, ROWS), pa.uint8()),
+            "seen": pa.array(seconds, pa.timestamp("s")),
+            "hour": pa.array(rng.integers(0, 86_399, ROWS, dtype=np.int32), pa.time32("s")),
+            "tag": pa.array(rng.integers(0, 2**63, ROWS, dtype=np.uint64), pa.uint64()),
+        }
+    )
+
+
+@dataclass
+class Served:
+    """A running service, its vault, and tokens of its recipients."""
+
+    url: str
+    sharing: Sharing
+    app: object
+    folder: Path
+    tokens: dict[str, str]
+
+    def client(self, who: str | None = None) -> httpx.Client:
+        """A client of a recipient, or of nobody."""
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+
+    def profile(self, who: str) -> Path:
+        """A profile file of a recipient."""
+        path = self.folder / f"{who}.share"
+        said = {"shareCredentialsVersion": 1, "endpoint": f"{self.url}/delta-sharing/"}
+        path.write_text(json.dumps({**said, "bearerToken": self.tokens[who]}))
+        return path
+
+
+def serve(app: object) -> tuple[uvicorn.Server, threading.Thread, str]:
+    """Run an application in a thread, on a free port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    return server, thread, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def served(ledger_place: Path | str, tmp_path: Path) -> Iterator[Served]:
+    """A service with `wages` granted to ann and bob, `odd table` to ann, and one for anybody."""
+    place = str(ledger_place) if "://" in str(ledger_place) else None
+    vault = Vault.create(tmp_path / "vault", ledger=place)
+    rng = np.random.default_rng(1)
+    pq.write_table(pa.table({"wage": rng.normal(size=ROWS)}), tmp_path / "wages.parquet")
+    pq.write_table(pa.table({"age": rng.normal(size=ROWS)}), tmp_path / "open.parquet")
+    pq.write_table(odd_table(), tmp_path / "odd.parquet")
+    vault.register("wages", tmp_path / "wages.parquet")
+    vault.register("open", tmp_path / "open.parquet")
+    vault.register("odd table", tmp_path / "odd.parquet", keep=["visits", "seen", "hour", "tag"])
+    sharing = Sharing(vault)
+    for name in ("ann", "bob", "eve"):
+        sharing.add(name)
+    tokens = {name: sharing.new_token(name, days=1) for name in ("ann", "bob", "eve")}
+    sharing.grant("wages", "ann", privacy=0.5)
+    sharing.grant("wages", "bob", privacy=0.9)
+    sharing.grant("odd table", "ann", noise=1.0)
+    sharing.grant("open", "anybody", privacy=0.9)
+    app = application(vault, cache_bytes=10**8)
+    server, thread, url = serve(app)
+    yield Served(url, sharing, app, tmp_path, tokens)
+    server.should_exit = True
+    thread.join()

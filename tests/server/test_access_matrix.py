@@ -1,0 +1,163 @@
+"""Who gets in where: one table over every route; a route that is not in it fails."""
+
+import re
+import time
+
+import pytest
+
+from cornerwave.server import _signatures
+
+DELTA = "/delta-sharing/shares/cornerwave"
+TABLE = f"{DELTA}/schemas/copies/tables/wages"
+WHO = ("ann", "eve", "expired", "revoked", "false", "nobody")
+"""ann has a grant of `wages`, eve none; the others have tokens that opened once, or none."""
+OPEN, TOKEN, GRANT = "open", "token", "grant"
+
+ROUTES = {
+    # route: (method, address, who gets in)
+    "GET /healthz": ("GET", "/healthz", "whatever"),
+    "GET /openapi.json": ("GET", "/openapi.json", "whatever"),
+    "GET /v1/datasets": ("GET", "/v1/datasets", OPEN),
+    "GET /v1/datasets/{name}": ("GET", "/v1/datasets/wages", GRANT),
+    "GET /v1/datasets/{name}/copy": ("GET", "/v1/datasets/wages/copy", GRANT),
+    "HEAD /v1/datasets/{name}/copy": ("HEAD", "/v1/datasets/wages/copy", GRANT),
+    "GET /v1/requests": ("GET", "/v1/requests", TOKEN),
+    "POST /v1/requests": ("POST", "/v1/requests", GRANT),
+    "GET /delta-sharing/shares": ("GET", "/delta-sharing/shares", TOKEN),
+    "GET /delta-sharing/shares/{share}": ("GET", DELTA, TOKEN),
+    "GET /delta-sharing/shares/{share}/schemas": ("GET", f"{DELTA}/schemas", TOKEN),
+    "GET /delta-sharing/shares/{share}/schemas/{schema}/tables": (
+        "GET",
+        f"{DELTA}/schemas/copies/tables",
+        TOKEN,
+    ),
+    "GET /delta-sharing/shares/{share}/all-tables": ("GET", f"{DELTA}/all-tables", TOKEN),
+    "GET /delta-sharing/shares/{share}/schemas/{schema}/tables/{table}/version": (
+        "GET",
+        f"{TABLE}/version",
+        GRANT,
+    ),
+    "HEAD /delta-sharing/shares/{share}/schemas/{schema}/tables/{table}": ("HEAD", TABLE, GRANT),
+    "GET /delta-sharing/shares/{share}/schemas/{schema}/tables/{table}/metadata": (
+        "GET",
+        f"{TABLE}/metadata",
+        GRANT,
+    ),
+    "POST /delta-sharing/shares/{share}/schemas/{schema}/tables/{table}/query": (
+        "POST",
+        f"{TABLE}/query",
+        GRANT,
+    ),
+    "GET /delta-sharing/files/{name}": ("GET", "/delta-sharing/files/x.parquet?sp=x.y", "signed"),
+    "HEAD /delta-sharing/files/{name}": ("HEAD", "/delta-sharing/files/x.parquet?sp=x.y", "signed"),
+}
+EXPECTED = {
+    # who gets in: status for each of WHO
+    "whatever": (200,) * 6,
+    OPEN: (200, 200, 401, 401, 401, 200),
+    TOKEN: (200, 200, 401, 401, 401, 401),
+    GRANT: (200, 404, 401, 401, 401, 404),
+    "delta grant": (200, 404, 401, 401, 401, 401),
+    "signed": (401, 401, 401, 401, 401, 401),
+}
+
+
+def routes_of(router):
+    """Every method and path, also of routers that are part of another."""
+    for route in router.routes:
+        if within := getattr(route, "original_router", None):
+            yield from routes_of(within)
+        else:
+            yield from ((method, route.path) for method in route.methods)
+
+
+def test_every_route_is_in_the_table(served):
+    found = {
+        f"{method} {path}"
+        for method, path in routes_of(served.app)
+        if not path.startswith("/console")  # for the owner: tests/console/test_sign_in.py
+    }
+    assert found - {"HEAD /openapi.json"} == set(ROUTES)
+
+
+@pytest.fixture
+def outsiders(served):
+    sharing = served.sharing
+    for who in ("expired", "revoked"):
+        sharing.add(who)
+        sharing.grant("wages", who, privacy=0.6)
+    served.tokens["expired"] = sharing.new_token("expired", days=1e-9)
+    served.tokens["revoked"] = sharing.new_token("revoked", days=1)
+    sharing.remove("revoked")
+    served.tokens["false"] = served.tokens["ann"][:-1] + "x"
+    time.sleep(0.01)
+    return served
+
+
+@pytest.mark.parametrize("place", range(len(WHO)), ids=WHO)
+def test_the_matrix(outsiders, place):
+    who, found = WHO[place], {}
+    outsiders.app.state.failures.check = lambda _address: None  # its own test is below
+    with outsiders.client(None if who == "nobody" else who) as client:
+        for route, (method, address, _) in ROUTES.items():
+            body = {"dataset": "wages", "privacy": 0.7} if method == "POST" else None
+            found[route] = client.request(method, address, json=body).status_code
+    wanted = {route: _expected(route, kind)[place] for route, (_, _, kind) in ROUTES.items()}
+    assert found == wanted
+
+
+def _expected(route, kind):
+    if kind == GRANT and ("delta-sharing" in route or "requests" in route):
+        return tuple(
+            201 if s == 200 and route.endswith("requests") else s for s in EXPECTED["delta grant"]
+        )
+    return EXPECTED[kind]
+
+
+def query(served, who):
+    with served.client(who) as client:
+        text = client.post(f"{TABLE}/query").text
+    return re.search(r'"url":"([^"]+)"', text)[1]
+
+
+def test_a_signed_address_opens_without_a_header_until_its_grant_ends(served):
+    address = query(served, "ann")
+    with served.client() as nobody:
+        assert nobody.get(address).status_code == 200
+        assert nobody.get(address.replace("sp=", "sp=x")).status_code == 401
+        assert nobody.get(address[:-3] + "abc").status_code == 401
+        served.sharing.revoke("wages", "ann")
+        assert nobody.get(address).status_code == 401
+
+
+def test_a_signed_address_ends_with_its_time_and_with_its_token(served, monkeypatch):
+    address = query(served, "ann")
+    with served.client() as nobody:
+        before = time.time()
+        monkeypatch.setattr(_signatures.time, "time", lambda: before + _signatures.LIFETIME + 1)
+        assert nobody.get(address).status_code == 401
+        monkeypatch.undo()
+        assert nobody.get(address).status_code == 200
+        for _ in range(2):  # two newer tokens end the first
+            served.sharing.new_token("ann", days=1)
+        assert nobody.get(address).status_code == 401
+
+
+def test_two_tokens_live_at_a_time(served):
+    sharing = served.sharing
+    second = sharing.new_token("ann", days=1)
+    assert sharing.bearer(served.tokens["ann"]).recipient == "ann"
+    third = sharing.new_token("ann", days=1)
+    live = [
+        token.is_live(__import__("cornerwave.vault").vault.now()) for token in sharing.tokens("ann")
+    ]
+    assert live == [False, True, True]
+    assert {sharing.bearer(text).recipient for text in (second, third)} == {"ann"}
+
+
+def test_who_guesses_tokens_has_to_wait(served):
+    with served.client("ann") as ann, served.client() as guesser:
+        for _ in range(25):
+            last = guesser.get("/v1/datasets", headers={"Authorization": "Bearer cw_x"}).status_code
+        assert last == 429
+        assert ann.get("/v1/datasets").status_code == 429  # from the same address

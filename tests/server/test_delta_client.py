@@ -1,0 +1,65 @@
+"""Recipients read their copies with the real Delta Sharing client, in its own environment."""
+
+import datetime
+import json
+import subprocess
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+CLIENT = Path(__file__).parents[2] / ".client" / "bin" / "python"
+pytestmark = pytest.mark.skipif(not CLIENT.exists(), reason="`make test` makes the client's place")
+
+SCRIPT = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import delta_sharing
+profile = sys.argv[1]
+found = {}
+for table in delta_sharing.SharingClient(profile).list_all_tables():
+    url = f"{profile}#{table.share}.{table.schema}.{table.name}"
+    for delta in (False, True):
+        for limit in (None, 10):
+            frame = delta_sharing.load_as_pandas(url, limit=limit, use_delta_format=delta)
+            found[f"{table.name} {delta} {limit}"] = [
+                len(frame), {str(c): str(t) for c, t in frame.dtypes.items()},
+                json.loads(frame.head(3).astype(str).to_json(orient="values")),
+            ]
+print(json.dumps(found))
+"""
+
+
+def read(profile):
+    done = subprocess.run(
+        [CLIENT, "-c", SCRIPT, str(profile)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def test_every_copy_is_listed_and_loaded_in_both_formats(served):
+    found = read(served.profile("ann"))
+    assert {key.split(" ")[0] for key in found} == {"wages", "odd_table", "open"}
+    for key, (rows, _, _) in found.items():
+        assert rows == (10 if key.endswith("10") else 3000)
+    vault = served.sharing.vault
+    path = (
+        vault.dataset("odd table").release(to="ann", noise=1.0).write(served.folder / "o.parquet")
+    )
+    copy = pq.read_table(path)
+    for delta in (False, True):
+        _, types, first = found[f"odd_table {delta} None"]
+        assert list(types) == copy.column_names
+        names = list(types)
+        for row, values in enumerate(first):
+            said = dict(zip(names, values, strict=True))
+            assert float(said["wage"]) == pytest.approx(copy["wage"][row].as_py(), rel=1e-9)
+            assert said["city"] == copy["city"][row].as_py()
+            assert int(float(said["visits"])) == copy["visits"][row].as_py()
+            assert int(said["tag"]) == copy["tag"][row].as_py()
+            assert said["hour"].startswith(str(copy["hour"][row].as_py())[:8])
+            seen = datetime.datetime.fromisoformat(said["seen"]).replace(tzinfo=None)
+            assert abs((seen - copy["seen"][row].as_py()).total_seconds()) < 1e-3
+    holders = {held.recipient for held in vault.dataset("wages").holdings}
+    assert holders == {"ann"}
