@@ -4,10 +4,13 @@ import re
 from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from argon2 import PasswordHasher, Type
 
+from cornerwave.errors import AccessDenied
+from cornerwave.owner import Vault
 from cornerwave.server import _sign_in, first_link
-from cornerwave.server._sign_in import LINK_HOURS, MOST_TRIES, SESSION_HOURS
+from cornerwave.server._sign_in import LINK_HOURS, MOST_TRIES, SESSION_HOURS, SignIn
 from cornerwave.vault import now
 from tests.console.client import TestClient
 from tests.console.conftest import LOCAL, PASSWORD, World, sign_in
@@ -211,6 +214,20 @@ def test_signing_in_leads_nowhere_else(world: World, owner: TestClient):
         fields = {"password": PASSWORD, "next": sought}
         answer = world.browser().post("/console/sign-in", data=fields)
         assert answer.headers["location"] == leads
+
+
+def test_sign_in_is_kept_in_either_database(ledger_place, tmp_path):
+    ledger = ledger_place if isinstance(ledger_place, str) else None
+    vault = Vault.create(tmp_path / "other vault", ledger=ledger)
+    one, other = SignIn(vault), SignIn(vault)  # as two processes of a service
+    one.use_link(secret_of(first_link(vault, LOCAL)), PASSWORD)
+    other.check(PASSWORD)
+    session = one.begin()
+    assert other.is_live(session)
+    other.end(session)
+    assert not one.is_live(session)
+    with pytest.raises(AccessDenied):
+        other.check("something else")
 
 
 def test_the_policy_forbids_what_is_inline_and_pages_are_not_kept(world: World, owner):
