@@ -28,6 +28,9 @@ system:  ## install what the tests need of Debian's packages, where it is missin
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q postgresql; \
 	else echo "PostgreSQL is missing, so its tests are skipped: apt-get install postgresql"; fi
+	@test -x /usr/bin/chromium || if [ "$$(id -u)" = 0 ]; then \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q chromium; \
+	else echo "Chromium is missing, so its tests are skipped: apt-get install chromium"; fi
 
 check: $(READY)  ## lint, formatting and types
 	$(BIN)/ruff check .

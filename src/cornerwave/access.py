@@ -243,6 +243,15 @@ class Sharing:
         """Return a recipient's tokens, the oldest first."""
         return [_token_of(each) for each in self._records.find("token", of=recipient)]
 
+    def end_token(self, recipient: str, token: str) -> None:
+        """End a token, given by its id, at once. Raises VaultError if there is none."""
+        with self._records.together() as records:
+            found = [each for each in records.find("token", id=token) if each.of == recipient]
+            if not found:
+                raise VaultError(f"{recipient!r} has no such token")
+            ended = {**found[0].content, "revoked": _said(now())}
+            records.put(replace(found[0], content=ended))
+
     def last_used(self, token: Token) -> str | None:
         """Return when a token was used last."""
         return self._records.last_access(f"{token.recipient} ({token.id})")

@@ -118,8 +118,19 @@ def outlooks(frozen: Frozen, source: Source | None = None) -> list[Outlook]:
     ]
 
 
+def outlook_of(frozen: Frozen, privacy: float) -> Outlook | None:
+    """Return what one privacy means, without the table; None if no level reaches it."""
+    level = frozen.hidden.level_of(Privacy(privacy).thousandths)
+    return None if level is None else _outlook(frozen, privacy, level)
+
+
+def outlook_at(frozen: Frozen, level: Level) -> Outlook:
+    """Return what a level of the lattice means, without the table."""
+    return _outlook(frozen, frozen.hidden.promised(level), level)
+
+
 def _outlook(
-    frozen: Frozen, privacy: float, level: Level, seen: Behind | None, place: int
+    frozen: Frozen, privacy: float, level: Level, seen: Behind | None = None, place: int = 0
 ) -> Outlook:
     names, hidden = frozen.schema.perturbed, frozen.hidden.at(level)
     deviation = dict(zip(names, np.sqrt(np.diag(frozen.covariance)), strict=True))

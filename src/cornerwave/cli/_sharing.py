@@ -213,23 +213,36 @@ def serve(
     certificate_key: Annotated[
         Path | None, typer.Option(metavar="FILE.pem", help="Its private key.")
     ] = None,
+    allow: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR", help="Tables in it may be registered in the console (repeatable)."
+        ),
+    ] = None,
+    new_password: Annotated[
+        bool,
+        typer.Option("--new-password", help="Print a link to set the console's password anew."),
+    ] = False,
     vault: VaultOption = None,
 ) -> None:
-    """Serve copies to recipients."""
+    """Serve copies to recipients, and the console to the owner."""
     try:
         import uvicorn
 
-        from cornerwave.server import application
+        from cornerwave.server import application, first_link
     except ImportError:
         raise ExtraMissing(
             "the service needs packages that are not installed: pip install 'cornerwave[service]'"
         ) from None
     opened = open_vault(vault)
-    app = application(opened, cache_bytes=size_of(cache), public_url=url)
+    app = application(opened, cache_bytes=size_of(cache), public_url=url, allowed=allow or ())
     scheme = "https" if certificate else "http"
     say(f"Serving {opened.path} on {url or f'{scheme}://{host}:{port}'}")
     if host not in ("127.0.0.1", "::1", "localhost") and not certificate and not url:
         say("warning: without a certificate, tokens and copies travel in the open")
+    local = f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104
+    if link := first_link(opened, url or local, again=new_password):
+        say(f"Set the console's password here, once, within a day: {link}")
     uvicorn.run(
         app,
         host=host,

@@ -50,7 +50,8 @@ def share_chart(rows: Sequence[ShareRow], label: str) -> str:
     axis.text(100, 13, "1: fully hidden", "small end")
     lines = [_line("", axis.svg(), "", "")]
     lines += [
-        _line(row.name, _strip(row), row.words, "bad" if row.kind == "bad" else "") for row in rows
+        _line(row.name, share_strip(row), row.words, "bad" if row.kind == "bad" else "")
+        for row in rows
     ]
     return f'<figure class="shares" aria-label="{escape(label)}">{"".join(lines)}</figure>'
 
@@ -62,7 +63,8 @@ def _line(name: str, drawing: str, words: str, kind: str) -> str:
     )
 
 
-def _strip(row: ShareRow) -> str:
+def share_strip(row: ShareRow) -> str:
+    """Draw the marks of one row on a scale from 0 to 1, as wide as there is room."""
     several = len(row.dots) > 1
     height, y = (44.0, 28.0) if several else (30.0, 15.0)
     canvas = Canvas(height, f"{row.name}: {row.words}")
@@ -128,10 +130,23 @@ def histograms(panels: Sequence[Panel], axis: Axis, unit: str | None, label: str
     return f'<div class="panels {kind}">{"".join(drawn)}</div>'
 
 
+def overlay(original: Floats, copy: Floats, axis: Axis, unit: str | None, label: str) -> str:
+    """Draw the histogram of a copy with the original's outline."""
+    panels = [Panel("original", original, is_original=True), Panel("copy", copy)]
+    return _drawn(panels[1], panels[0], _highest(panels), times.ends(axis.ends, unit), label)
+
+
 def _histogram(
     panel: Panel, original: Panel | None, top: float, ends: Sequence[str], label: str
 ) -> str:
-    canvas = Canvas(TALL + 2, f"{label}, {panel.title}")
+    drawing = _drawn(panel, original, top, ends, f"{label}, {panel.title}")
+    return f"<figure><figcaption>{escape(panel.title)}</figcaption>{drawing}</figure>"
+
+
+def _drawn(
+    panel: Panel, original: Panel | None, top: float, ends: Sequence[str], label: str
+) -> str:
+    canvas = Canvas(TALL + 2, label)
     canvas.polygon(_steps(panel.shares / top), panel.kind)
     if original is not None and not panel.is_original:
         canvas.curve(_steps(original.shares / top), "outline")
@@ -139,10 +154,7 @@ def _histogram(
     unseen = 1 - float(panel.shares.sum())
     note = f'<span class="note">{unseen:.0%} not shown</span>' if unseen >= UNSEEN else ""
     words = "".join(f"<span>{escape(end)}</span>" for end in ends) + note
-    return (
-        f"<figure><figcaption>{escape(panel.title)}</figcaption>{canvas.svg()}"
-        f'<div class="ends">{words}</div></figure>'
-    )
+    return f'{canvas.svg()}<div class="ends">{words}</div>'
 
 
 def _steps(heights: Floats) -> list[tuple[float, float]]:

@@ -48,6 +48,11 @@ def document(title: str, html: Iterable[str], *, footer: str) -> str:
     )
 
 
+def inner(page: str) -> str:
+    """Return what a document says, to stand within another page with the same style sheet."""
+    return page.partition("<main>")[2].rpartition("</main>")[0]
+
+
 def is_page(path: Path, title: str) -> bool:
     """Whether there is a page of this title at a place, which may be the one to be written."""
     try:

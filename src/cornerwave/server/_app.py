@@ -1,7 +1,8 @@
 """The application: routes, errors, limits and the access log around them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -10,9 +11,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cornerwave.errors import CornerwaveError
 from cornerwave.owner import Vault
-from cornerwave.server import _delta_sharing, _downloads
+from cornerwave.server import (
+    _console,
+    _delta_sharing,
+    _doors,
+    _downloads,
+    _explorer,
+    _people,
+    _registering,
+)
 from cornerwave.server._replies import Failures, fault, http_problem, invalid, refused
 from cornerwave.server._service import Service
+from cornerwave.server._sign_in import MOST_TRIES, TRY_SECONDS, SignIn
 from cornerwave.version import __version__
 
 MOST_BODY = 64 * 1024
@@ -25,12 +35,21 @@ SECURITY_HEADERS = [
         b"base-uri 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),
 ]
 
 
-def application(vault: Vault, *, cache_bytes: int, public_url: str | None = None) -> FastAPI:
-    """Return the service of a vault as an ASGI application."""
+def application(
+    vault: Vault,
+    *,
+    cache_bytes: int,
+    public_url: str | None = None,
+    allowed: Iterable[Path] = (),
+) -> FastAPI:
+    """Return the service of a vault as an ASGI application.
+
+    `allowed` are the folders that tables may be registered from in the console.
+    """
     service = Service(vault, cache_bytes=cache_bytes)
 
     @asynccontextmanager
@@ -48,6 +67,13 @@ def application(vault: Vault, *, cache_bytes: int, public_url: str | None = None
     )
     app.state.service, app.state.failures = service, Failures()
     app.state.public_url = public_url.rstrip("/") if public_url else None
+    app.state.sign_in = SignIn(vault)
+    app.state.wrong_passwords = Failures(MOST_TRIES, TRY_SECONDS)
+    app.state.allowed = tuple(Path(folder).resolve() for folder in allowed)
+    for room in (_console, _people, _registering, _explorer):
+        app.include_router(room.pages)
+    app.include_router(_doors.outside)
+    app.include_router(_doors.inside)
     app.include_router(_downloads.router)
     app.include_router(_delta_sharing.router)
     app.add_exception_handler(CornerwaveError, refused)
@@ -95,6 +121,7 @@ class _Around:
         try:
             await self._app(scope, limited, noted)
         finally:
-            who = state.get("who", "anybody")
-            what = f"{scope['method']} {scope['path']}"[:500]
-            self._log.add(who, what, str(sent["status"] or "ended"), sent["bytes"])
+            if not state.get("quiet"):  # style sheets, and parts of a page that follow a slider
+                who = state.get("who", "anybody")
+                what = f"{scope['method']} {scope['path']}"[:500]
+                self._log.add(who, what, str(sent["status"] or "ended"), sent["bytes"])

@@ -60,24 +60,25 @@ def service_of(request: Request) -> Service:
 
 
 class Failures:
-    """False tokens by address: who tries too many has to wait."""
+    """False tokens or passwords by address: who tries too many has to wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_FAILURES, seconds: float = FAILURE_SECONDS) -> None:
+        self._most, self._seconds = most, seconds
         self._times: dict[str, deque[float]] = {}
 
     def check(self, address: str) -> None:
         """Raise HTTPException for an address that failed too often."""
         times = self._times.get(address, deque())
-        while times and times[0] < time.monotonic() - FAILURE_SECONDS:
+        while times and times[0] < time.monotonic() - self._seconds:
             times.popleft()
-        if len(times) >= MOST_FAILURES:
-            raise HTTPException(429, headers={"Retry-After": str(int(FAILURE_SECONDS))})
+        if len(times) >= self._most:
+            raise HTTPException(429, headers={"Retry-After": str(int(self._seconds))})
 
     def add(self, address: str) -> None:
         """Count a failure."""
         if len(self._times) > 10_000:
             self._times.clear()
-        self._times.setdefault(address, deque(maxlen=MOST_FAILURES)).append(time.monotonic())
+        self._times.setdefault(address, deque(maxlen=self._most)).append(time.monotonic())
 
 
 def bearer(request: Request, *, required: bool = True) -> Token | None:

@@ -81,6 +81,13 @@ class Records:
             connection.execute(RECORD.delete().where(own))
             connection.execute(RECORD.insert().values(row))
 
+    def remove(self, kind: str, id: str) -> None:
+        """Remove a record; nothing happens if there is none."""
+        with self._writing() as connection:
+            connection.execute(
+                RECORD.delete().where(sa.and_(RECORD.c.kind == kind, RECORD.c.id == id))
+            )
+
     def log(self, lines: Iterable[Access]) -> None:
         """Append to the access log."""
         rows = [

@@ -1,0 +1,308 @@
+"""The console: datasets, their grants and requests, the report, and the ledger with its check."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from cornerwave.access import ANYBODY, ANYBODY_KNOWN, Grant
+from cornerwave.access import Request as Asked
+from cornerwave.coalition import Coalition
+from cornerwave.dataset import Dataset
+from cornerwave.errors import CornerwaveError, LedgerDamaged, LevelError, NoSuchDataset
+from cornerwave.levels import Level
+from cornerwave.outlook import explained
+from cornerwave.pages import inner, write_report
+from cornerwave.server._page import (
+    PREFIX,
+    Fields,
+    Ticked,
+    go,
+    page,
+    router,
+    signed_in,
+    status_of,
+    words_of,
+)
+from cornerwave.server._replies import service_of
+from cornerwave.vault import Access, now
+
+pages = router(signed_in)
+MOST_DOWNLOADS, SEARCHED = 20, 5000
+"""So many downloads of a dataset are shown, from so many lines of the access log."""
+ROLES = {
+    "perturbed": "noise",
+    "category": "category",
+    "kept": "unchanged",
+    "key": "identifies the row",
+    "dropped": "left out",
+}
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A level of a dataset: who holds it, and who was granted it and has not fetched it yet."""
+
+    privacy: float
+    level: Level
+    holders: tuple[str, ...]
+    granted: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """An open request, and what all holders together leave hidden before and after."""
+
+    asked: Asked
+    privacy: float
+    before: float
+    after: float
+
+
+@pages.get("")
+def datasets(request: Request) -> Response:
+    """List the datasets."""
+    service = service_of(request)
+    found = [service.dataset(each.name) for each in service.vault.datasets()]
+    waiting = [each.dataset for each in service.sharing.requests() if each.state == "open"]
+    cards = [(each, ladder(request, each), waiting.count(each.id)) for each in found]
+    allowed = bool(request.app.state.allowed)
+    return page(request, "datasets.html", cards=cards, allowed=allowed)
+
+
+@pages.get("/")
+def with_slash() -> Response:
+    """Lead to the first page."""
+    return RedirectResponse(PREFIX, 303)
+
+
+@pages.get("/datasets/{id}")
+def dataset(request: Request, id: str, privacy: str = "") -> Response:
+    """Show a dataset."""
+    return _dataset(request, dataset_of(request, id), privacy=privacy)
+
+
+def _dataset(
+    request: Request, found: Dataset, *, privacy: str = "", error: CornerwaveError | None = None
+) -> Response:
+    sharing = service_of(request).sharing
+    return page(
+        request,
+        "dataset.html",
+        status=status_of(error) if error else 200,
+        error=words_of(error) if error else "",
+        dataset=found,
+        frozen=found.frozen,
+        roles=ROLES,
+        ladder=ladder(request, found),
+        grants=[(each, state_of(each)) for each in reversed(sharing.grants(dataset=found.id))],
+        recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
+        requests=foreseen(request, found),
+        answered=[
+            each
+            for each in reversed(sharing.requests())
+            if each.dataset == found.id and each.state != "open"
+        ],
+        downloads=downloads(sharing.accesses(SEARCHED), found.name),
+        sentences=list(explained(found.frozen)),
+        privacy=privacy,
+    )
+
+
+@pages.post("/datasets/{id}/grant")
+def grant(request: Request, id: str, ticked: Ticked) -> Response:
+    """Permit a recipient a level."""
+    found = dataset_of(request, id)
+    said = {name: values[-1] for name, values in ticked.items()}
+    try:
+        service_of(request).sharing.grant(
+            found.name,
+            said.get("recipient", ""),
+            privacy=_share(said.get("privacy", "")),
+            until=said.get("until") or None,
+            round=ticked.get("round", ()),
+        )
+    except CornerwaveError as error:
+        return _dataset(request, found, privacy=said.get("privacy", ""), error=error)
+    return go(f"/datasets/{id}")
+
+
+@pages.post("/datasets/{id}/revoke")
+def revoke(request: Request, id: str, fields: Fields) -> Response:
+    """End what a recipient may fetch."""
+    found = dataset_of(request, id)
+    service_of(request).sharing.revoke(found.name, fields.get("recipient", ""))
+    return go(f"/datasets/{id}")
+
+
+@pages.post("/datasets/{id}/answer")
+def answer(request: Request, id: str, fields: Fields) -> Response:
+    """Approve a request, perhaps at another level, or decline it."""
+    found = dataset_of(request, id)
+    declined = fields.get("act") != "approve"
+    text = fields.get("privacy", "")
+    try:
+        changed = text != fields.get("asked")
+        service_of(request).sharing.answer(
+            fields.get("request", ""),
+            privacy=_share(text) if changed and not declined else None,
+            decline=declined,
+            words=fields.get("words", ""),
+        )
+    except CornerwaveError as error:
+        return _dataset(request, found, error=error)
+    return go(f"/datasets/{id}")
+
+
+@pages.get("/datasets/{id}/report")
+def report(request: Request, id: str) -> Response:
+    """Show the owner's report."""
+    found = dataset_of(request, id)
+    body = _report(found, len(found.holdings)) if found.holdings else None
+    return page(request, "report.html", dataset=found, body=body)
+
+
+@lru_cache(8)
+def _report(found: Dataset, _holdings: int) -> Markup:
+    """Return the report; it is the same until somebody else holds a copy."""
+    with found.work_folder() as folder:
+        text = write_report(found, folder / "report.html").read_text(encoding="utf-8")
+    return Markup(inner(text))  # noqa: S704 (the page kit escapes its texts)
+
+
+# --- the ledger ---------------------------------------------------------------------------
+
+
+@pages.get("/ledger")
+def ledger(request: Request) -> Response:
+    """Check every chain of the ledger, and show its lines."""
+    return _ledger(request)
+
+
+@pages.post("/ledger")
+def check_heads(request: Request, fields: Fields) -> Response:
+    """Check that heads which were kept elsewhere are still part of the ledger."""
+    lines = [line for line in fields.get("heads", "").splitlines() if line.strip()]
+    vault = service_of(request).vault
+    names = {head.rsplit(":", 2)[0]: name for name, head in vault.heads().items()}
+    try:
+        for line in lines:
+            head = line.split("\t")[0].strip()
+            vault.check_since({names.get(head.rsplit(":", 2)[0], "?"): head})
+    except CornerwaveError as error:
+        return _ledger(request, heads=fields.get("heads", ""), error=str(error))
+    said = f"{len(lines)} of {len(lines)} heads are still in the ledger" if lines else ""
+    return _ledger(request, heads=fields.get("heads", ""), said=said)
+
+
+@pages.get("/ledger/heads.txt")
+def heads(request: Request) -> Response:
+    """Send the head of each chain, to be kept elsewhere."""
+    known = service_of(request).vault.heads()
+    text = "".join(f"{head}\t{name}\n" for name, head in known.items())
+    name = f"cornerwave-heads-{now():%Y-%m-%d}.txt"
+    return PlainTextResponse(
+        text, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )
+
+
+def _ledger(request: Request, *, heads: str = "", said: str = "", error: str = "") -> Response:
+    """Show the ledger; reading a chain checks each of its lines."""
+    vault, chains, damaged = service_of(request).vault, [], ""
+    try:
+        known = vault.heads()
+        vault.check_since({name: _beginning(head) for name, head in known.items()})
+        for each in vault.datasets():
+            chains.append((each, known[each.name], each.holdings))
+    except LedgerDamaged as found:
+        damaged = str(found)
+    lines = sum(int(head.rsplit(":", 2)[1]) for _, head, _ in chains)
+    return page(
+        request,
+        "ledger.html",
+        chains=chains,
+        lines=lines,
+        damaged=damaged,
+        heads=heads,
+        said=said,
+        error=error,
+        at=now().isoformat(),
+    )
+
+
+def _beginning(head: str) -> str:
+    """Return the head of a chain before its first line, so that all of it is checked."""
+    return f"{head.rsplit(':', 2)[0]}:0:"
+
+
+# --- what several pages say ---------------------------------------------------------------
+
+
+def dataset_of(request: Request, id: str) -> Dataset:
+    """Return a dataset by its id. Raises NoSuchDataset."""
+    service = service_of(request)
+    for each in service.vault.datasets():
+        if each.id == id:
+            return service.dataset(each.name)
+    raise NoSuchDataset("there is no such dataset")
+
+
+def live_grants(request: Request, found: Dataset) -> list[Grant]:
+    """Return what may be fetched of a dataset now."""
+    return [g for g in service_of(request).sharing.grants(dataset=found.id) if g.is_live(now())]
+
+
+def ladder(request: Request, found: Dataset) -> list[Rung]:
+    """Return the levels of a dataset, least noise first."""
+    held = {(each.level, each.recipient) for each in found.holdings}
+    may = {(each.level, each.recipient) for each in live_grants(request, found)}
+    return [
+        Rung(
+            found.privacy_of(level),
+            level,
+            tuple(sorted(name for at, name in held if at == level)),
+            tuple(sorted(name for at, name in may - held if at == level)),
+        )
+        for level in sorted({level for level, _ in held | may})
+    ]
+
+
+def state_of(grant: Grant) -> str:
+    """Return the state of a grant in a word."""
+    if grant.revoked:
+        return "ended"
+    return "live" if grant.is_live(now()) else "expired"
+
+
+def foreseen(request: Request, found: Dataset) -> list[Foreseen]:
+    """Return the open requests for a dataset, with what they would change."""
+    sharing, shown = service_of(request).sharing, []
+    for asked in sharing.requests():
+        if asked.dataset == found.id and asked.state == "open":
+            now_, then = sharing.foreseen(asked)
+            before = 1.0 if now_ is None else _hidden(found, now_)
+            shown.append(
+                Foreseen(asked, found.privacy_of(asked.asked), before, _hidden(found, then))
+            )
+    return shown
+
+
+def _hidden(found: Dataset, holders: Coalition) -> float:
+    return found.privacy_of(min(level for _, level in holders.members))
+
+
+def downloads(log: Iterable[Access], name: str) -> list[Any]:
+    """Return the downloads of a dataset, the newest first."""
+    wanted = f"copy of {name} as "
+    return [line for line in log if line.what.startswith(wanted)][:MOST_DOWNLOADS]
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise LevelError("privacy is a number between 0 and 1, such as 0.5") from None

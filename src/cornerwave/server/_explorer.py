@@ -1,0 +1,172 @@
+"""The collusion explorer, and the slider: which privacy should I pick?
+
+With noise independent from copy to copy, recipients with noises v_1, v_2, ... would have what one
+copy of noise v tells, 1/v = 1/v_1 + 1/v_2 + ... (Theorem 3; the indicators of a category that is
+drawn from its own distribution too). With one path they have the least noisy copy alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any
+
+from fastapi import Query
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cornerwave.coalition import Coalition, Law
+from cornerwave.dataset import Dataset
+from cornerwave.errors import SourceError
+from cornerwave.levels import Level
+from cornerwave.outlook import Outlook, explained, in_units, outlook_at, outlook_of
+from cornerwave.pages import ColumnSketch
+from cornerwave.server._console import dataset_of, live_grants
+from cornerwave.server._page import page, router, signed_in
+
+pages = router(signed_in)
+GUESSED = 8
+"""So many members, those with the least noise, are counted for guesses from independent copies."""
+SKETCHES = 8
+LOWEST, FIRST = 0.05, 0.5
+"""Where the slider begins, and where it stands at first."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What some recipients can recover of one column, and what independent noise would give."""
+
+    column: str
+    hidden: float
+    independent: float
+    now: str
+    otherwise: str
+
+
+@pages.get("/datasets/{id}/explore")
+def explore(request: Request, id: str, who: Annotated[tuple[str, ...], Query()] = ()) -> Response:
+    """Show who could be in a coalition, and what the ticked ones can recover."""
+    dataset = dataset_of(request, id)
+    everybody = _levels(request, dataset)
+    ticked = [name for name in who if name in everybody] or list(everybody)[:3]
+    people = [(name, level, held) for name, (level, held) in everybody.items()]
+    return page(
+        request,
+        "explore.html",
+        dataset=dataset,
+        people=people,
+        ticked=ticked,
+        **_together(dataset, {name: everybody[name][0] for name in ticked}),
+    )
+
+
+@pages.get("/datasets/{id}/explore/part")
+def explored(request: Request, id: str, who: Annotated[tuple[str, ...], Query()] = ()) -> Response:
+    """Return the part of the page that changes with the ticks."""
+    request.state.quiet = True
+    dataset = dataset_of(request, id)
+    everybody = _levels(request, dataset)
+    chosen = {name: everybody[name][0] for name in who if name in everybody}
+    return page(request, "explored.html", dataset=dataset, **_together(dataset, chosen))
+
+
+def _levels(request: Request, dataset: Dataset) -> dict[str, tuple[Level, bool]]:
+    """Return each recipient's best level, and whether he holds it or was only granted it."""
+    known: dict[str, tuple[Level, bool]] = {}
+    held = [(each.recipient, each.level, True) for each in dataset.holdings]
+    granted = [(each.recipient, each.level, False) for each in live_grants(request, dataset)]
+    for name, level, is_held in held + granted:
+        if name not in known or level < known[name][0]:
+            known[name] = level, is_held
+    return dict(sorted(known.items(), key=lambda each: (each[1][0], each[0])))
+
+
+def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> dict[str, Any]:
+    """Return what the page says of a coalition."""
+    if not chosen:
+        return {"verdict": None, "columns": [], "members": []}
+    best = min(chosen.values())
+    independent = Level(1 / sum(1 / level.noise for level in chosen.values())).on_lattice()
+    one, other = (outlook_at(dataset.frozen, level) for level in (best, min(independent, best)))
+    closest = sorted(chosen.items(), key=lambda member: member[1])[:GUESSED]
+    laws = {
+        "+".join(each.columns): Law(each.counts, each.base) for each in dataset.frozen.categories
+    }
+    coalition = Coalition.of(closest, laws)
+    return {
+        "members": sorted(chosen, key=lambda name: (chosen[name], name)),
+        "verdict": {
+            "best": coalition.best_member,
+            "hidden": one.privacy,
+            "independent": min(other.privacy, one.privacy),
+        },
+        "columns": [_pooled(name, one, other, coalition) for name in one.hidden],
+    }
+
+
+def _pooled(name: str, one: Outlook, other: Outlook, coalition: Coalition) -> Pooled:
+    now, otherwise = one.said(name), other.said(name)
+    if guess := coalition.guesses.get(name):
+        now, otherwise = f"{guess.joint:.0%} right", f"{guess.independent:.0%} right"
+    hidden = one.hidden[name]
+    return Pooled(name, hidden, min(hidden, other.hidden[name]), now, otherwise)
+
+
+# --- which privacy? -----------------------------------------------------------------------
+
+
+@pages.get("/datasets/{id}/privacy")
+def slider(request: Request, id: str, p: float = FIRST) -> Response:
+    """Show what a privacy means, and a slider to choose another."""
+    dataset = dataset_of(request, id)
+    highest = int(dataset.frozen.hidden.highest * 100) / 100
+    said: dict[str, Any] = {"lowest": min(LOWEST, highest), "highest": highest}
+    sentences = list(explained(dataset.frozen))
+    shown = _outlook(dataset, min(p, highest))
+    return page(request, "privacy.html", dataset=dataset, sentences=sentences, **said, **shown)
+
+
+@pages.get("/datasets/{id}/privacy/part")
+def slid(request: Request, id: str, p: float = FIRST) -> Response:
+    """Return the part of the page that changes with the slider."""
+    request.state.quiet = True
+    dataset = dataset_of(request, id)
+    return page(request, "outlook.html", dataset=dataset, **_outlook(dataset, p))
+
+
+def _outlook(dataset: Dataset, privacy: float) -> dict[str, Any]:
+    asked = min(max(privacy, 0.001), 0.999) if privacy == privacy else FIRST
+    found = outlook_of(dataset.frozen, asked)
+    drawings: Mapping[str, str] = {}
+    missing = ""
+    if found is not None:
+        try:
+            drawings = _sketch(dataset).drawings(found.level)
+        except SourceError:
+            missing = "The table is not where it was, so its columns cannot be drawn."
+    return {
+        "p": asked,
+        "outlook": found,
+        "columns": [] if found is None else _columns(found),
+        "drawings": {name: Markup(svg) for name, svg in drawings.items()},  # noqa: S704
+        "missing": missing,
+    }
+
+
+def _columns(found: Outlook) -> Sequence[tuple[str, float, str]]:
+    """Return each column, the share that stays hidden, and what that means."""
+    return [(name, share, _meaning(found, name)) for name, share in found.hidden.items()]
+
+
+def _meaning(found: Outlook, name: str) -> str:
+    if name in found.within:
+        return f"a value is hidden within ±{in_units(found.within[name], found.units[name])}"
+    if name in found.right:
+        return f"guessed right {found.right[name]:.0%} of the time; {found.blind[name]:.0%} blindly"
+    return "on a scale of its own"
+
+
+@lru_cache(SKETCHES)
+def _sketch(dataset: Dataset) -> ColumnSketch:
+    """Return the sketch of a dataset, which is one object as long as the service lives."""
+    return ColumnSketch.of(dataset)

@@ -1,0 +1,244 @@
+"""The console's pages: templates, errors in words, and who may see them.
+
+A page is for the owner alone and is never kept by a browser. Forms are taken from the console's
+own pages only: a browser says where a request comes from (Sec-Fetch-Site, or Origin).
+"""
+
+import hashlib
+from collections.abc import Callable, Coroutine, Mapping
+from importlib.resources import files
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from fastapi import APIRouter, Depends
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from cornerwave.errors import AccessDenied, CornerwaveError, NoSuchDataset, NoSuchRecipient
+from cornerwave.pages import ShareRow, share_strip, style_sheet
+from cornerwave.server._replies import fault
+from cornerwave.server._sign_in import SignIn
+from cornerwave.version import __version__
+
+PREFIX = "/console"
+SECURE_COOKIE, LOCAL_COOKIE = "__Host-cornerwave", "cornerwave"
+"""The session over https, and over http on this machine alone."""
+MOST_FIELDS = 20_000
+
+_STATIC = files(__package__) / "static"
+STATIC: Mapping[str, tuple[bytes, str]] = {
+    "pages.css": (style_sheet().encode(), "text/css"),
+    "console.css": ((_STATIC / "console.css").read_bytes(), "text/css"),
+    "htmx.min.js": ((_STATIC / "htmx.min.js").read_bytes(), "text/javascript"),
+}
+"""What pages load, and its type."""
+
+
+class SignInNeeded(Exception):
+    """A page was asked for without a session."""
+
+
+def router(*dependencies: Callable[..., Any]) -> APIRouter:
+    """Return a router for pages of the console, behind these doors."""
+    return APIRouter(
+        prefix=PREFIX,
+        route_class=ConsoleRoute,
+        dependencies=[Depends(each) for each in (private_line, same_origin, *dependencies)],
+        include_in_schema=False,
+    )
+
+
+# --- doors --------------------------------------------------------------------------------
+
+
+def is_secure(request: Request) -> bool:
+    """Return whether the browser speaks https, to the service or to a proxy before it."""
+    public: str | None = request.app.state.public_url
+    return request.url.scheme == "https" or bool(public and public.startswith("https:"))
+
+
+def private_line(request: Request) -> None:
+    """Raise HTTPException for plain http from elsewhere: passwords would travel in the open."""
+    try:
+        host = request.url.hostname or ""
+    except ValueError:
+        host = ""
+    local = host in ("127.0.0.1", "::1", "localhost")
+    if not (is_secure(request) or local):
+        raise HTTPException(403, "open the console over https, or on the machine that serves it")
+
+
+def same_origin(request: Request) -> None:
+    """Raise HTTPException for a form that another site has sent."""
+    if request.method in ("GET", "HEAD"):
+        return
+    site = request.headers.get("sec-fetch-site")
+    if site is None:
+        origin = request.headers.get("origin", "")
+        public = urlsplit(request.app.state.public_url or "").netloc
+        fits = urlsplit(origin).netloc in {request.headers.get("host", ""), public} - {""}
+    else:
+        fits = site == "same-origin"
+    if not fits:
+        raise HTTPException(403, "this form was not sent from the console")
+
+
+def cookie_of(request: Request) -> str:
+    """Return the name of the session's cookie."""
+    return SECURE_COOKIE if is_secure(request) else LOCAL_COOKIE
+
+
+def sign_in_of(request: Request) -> SignIn:
+    """Return how the owner of this service signs in."""
+    found: SignIn = request.app.state.sign_in
+    return found
+
+
+def signed_in(request: Request) -> None:
+    """Raise SignInNeeded without a session."""
+    if not sign_in_of(request).is_live(request.cookies.get(cookie_of(request), "")):
+        raise SignInNeeded
+    request.state.who = "owner"
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    """Return the fields of a form; of several with one name the last."""
+    form = await request.form(max_fields=MOST_FIELDS, max_files=0)
+    return {name: value for name, value in form.items() if isinstance(value, str)}
+
+
+async def _ticked(request: Request) -> dict[str, list[str]]:
+    """Return all values of each field of a form."""
+    form = await request.form(max_fields=MOST_FIELDS, max_files=0)
+    return {name: [str(value) for value in form.getlist(name)] for name in form}
+
+
+Fields = Annotated[dict[str, str], Depends(_fields)]
+Ticked = Annotated[dict[str, list[str]], Depends(_ticked)]
+
+
+# --- pages --------------------------------------------------------------------------------
+
+
+def page(request: Request, template: str, *, status: int = 200, **said: Any) -> Response:
+    """Return a page."""
+    text = _templates.get_template(template).render(
+        here=request.url.path, signed=getattr(request.state, "who", "") == "owner", **said
+    )
+    return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
+
+
+def go(path: str, **query: str) -> Response:
+    """Return the answer to a form that was done: look here."""
+    return RedirectResponse(PREFIX + path + (f"?{urlencode(query)}" if query else ""), 303)
+
+
+class ConsoleRoute(APIRoute):
+    """A route whose refusals are pages."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        handler = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except SignInNeeded:
+                return _to_sign_in(request)
+            except RequestValidationError:
+                return problem_page(request, 400, "a field of the form is missing or not valid")
+            except HTTPException as error:
+                words = _WORDS.get(error.status_code, error.detail)
+                return problem_page(request, error.status_code, words, error.headers)
+            except CornerwaveError as error:
+                return problem_page(request, status_of(error), words_of(error))
+            except Exception as error:
+                fault(request, error)
+                return problem_page(request, 503, "the service has a fault; see its own output")
+
+        return answered
+
+
+_WORDS = {429: "too many wrong passwords; wait some minutes", 400: "this form cannot be read"}
+
+
+def status_of(error: CornerwaveError) -> int:
+    """Return the status of a refusal."""
+    if isinstance(error, AccessDenied):
+        return 403
+    return 404 if isinstance(error, NoSuchDataset | NoSuchRecipient) else 400
+
+
+def words_of(error: CornerwaveError) -> str:
+    """Return a refusal in words, with what the fields that help are called on the pages."""
+    fields = [_FIELDS[choice] for choice in error.use if choice in _FIELDS]
+    return f"{error} ({', '.join(fields)})" if fields else str(error)
+
+
+_FIELDS = {
+    "categorical": "category",
+    "hide_missing": "hide gaps",
+    "transform": "scale",
+    "min_count": "pool rare values",
+    "shuffle": "order of the rows: shuffle",
+    "keep_order": "order of the rows: keep",
+}
+
+
+def problem_page(
+    request: Request, status: int, words: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a page that says what is wrong."""
+    answer = page(request, "problem.html", status=status, words=words)
+    answer.headers.update(headers or {})
+    return answer
+
+
+def _to_sign_in(request: Request) -> Response:
+    sought = request.url.path if request.method == "GET" else PREFIX
+    target = f"{PREFIX}/sign-in?{urlencode({'next': sought})}"
+    if "hx-request" in request.headers:  # a part of a page: the whole page has to go there
+        return Response(status_code=401, headers={"HX-Redirect": f"{PREFIX}/sign-in"})
+    return RedirectResponse(target, 303)
+
+
+def _static(name: str) -> str:
+    """Return the address of something that pages load; it changes with the content."""
+    return f"{PREFIX}/static/{name}?{hashlib.sha256(STATIC[name][0]).hexdigest()[:12]}"
+
+
+def _when(time: str | None) -> str:
+    """Write a time as people read it, in UTC."""
+    return (time or "never")[:16].replace("T", " ")
+
+
+def _rail(**row: Any) -> Markup:
+    return Markup(share_strip(ShareRow(**row)))  # noqa: S704 (the kit escapes its texts)
+
+
+def _size(number: int) -> str:
+    """Write a number of bytes.
+
+    >>> _size(812), _size(5_300_000)
+    ('812 B', '5.3 MB')
+    """
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= one:
+            return f"{number / one:.3g} {unit}"
+    return f"{number} B"
+
+
+_templates = Environment(
+    loader=PackageLoader("cornerwave.server", "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.globals |= {"static": _static, "rail": _rail, "version": __version__}
+_templates.filters |= {"when": _when, "size": _size, "quoted": lambda text: quote(text, safe="")}

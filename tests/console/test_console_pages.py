@@ -1,0 +1,422 @@
+"""The console's pages: what they show, what their forms do, and what no page may show."""
+
+import csv
+import io
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cornerwave.coalition import Coalition
+from cornerwave.outlook import outlook_of
+from tests.console.client import TestClient
+from tests.console.conftest import LOCAL, World, table
+from tests.tables import STRANGE_NAMES
+
+
+def pages_of(world: World) -> list[str]:
+    own = f"/console/datasets/{world.people.id}"
+    return [
+        "/console",
+        own,
+        f"{own}/explore",
+        f"{own}/explore/part?who=partner&who=university",
+        f"{own}/privacy",
+        f"{own}/privacy/part?p=0.3",
+        f"{own}/report",
+        "/console/register",
+        f"/console/register/columns?path={world.tables / 'people.parquet'}",
+        "/console/recipients",
+        "/console/recipient?name=partner",
+        "/console/log",
+        "/console/ledger",
+        "/console/password",
+        "/console/datasets/nothing",
+        "/console/sign-in",
+    ]
+
+
+def text_of(answer):
+    """The words of a page, without its tags."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
+
+
+def released(world: World) -> None:
+    for name, privacy in (("partner", 0.5), ("university", 0.5)):
+        world.sharing.grant("people", name, privacy=privacy)
+        world.people.release(to=name, privacy=privacy).to_arrow()
+
+
+class Inline(HTMLParser):
+    """Collects what a strict policy forbids: inline scripts, styles and handlers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        names = dict(attrs)
+        if tag == "style" or (tag == "script" and "src" not in names):
+            self.found.append(tag)
+        self.found += [name for name in names if name == "style" or name.startswith("on")]
+
+
+def test_no_page_shows_a_cell_or_carries_a_script_or_style(world: World, owner: TestClient):
+    released(world)
+    wages = pq.read_table(world.tables / "people.parquet")["wage"].to_pylist()
+    cells = {f"{wage:.4f}"[:9] for wage in wages}
+    for path in pages_of(world):
+        answer = owner.get(path)
+        assert answer.status_code in (200, 404), path
+        inline = Inline()
+        inline.feed(answer.text)
+        assert inline.found == [], path
+        assert "SECRET" not in answer.text, path
+        assert not any(cell in answer.text for cell in cells), path
+    found = Inline()
+    found.feed("<p style='x'><script>1</script><b onclick='1'>")
+    assert found.found == ["style", "script", "onclick"]
+
+
+def test_names_are_never_taken_for_html(world: World, owner: TestClient):
+    wicked = "<img src=x onerror=alert(1)>'\"&"
+    assert owner.post("/console/recipients", data={"name": wicked}).status_code == 303
+    world.sharing.grant("people", wicked, privacy=0.4)
+    world.sharing.ask(wicked, "people", privacy=0.3, reason=wicked)
+    world.people.release(to=wicked, privacy=0.4).to_arrow()
+    part = f"/console/datasets/{world.people.id}/explore/part?who={wicked}"
+    for path in [*pages_of(world), part]:
+        assert "<img" not in owner.get(path).text, path
+    page = owner.get("/console/recipient", params={"name": wicked})
+    assert wicked in unescape(page.text)
+
+
+def test_granting_and_revoking(world: World, owner: TestClient):
+    own = f"/console/datasets/{world.people.id}"
+    fields = {"recipient": "partner", "privacy": "0.4", "until": "2999-01-01", "round": "age"}
+    assert owner.post(f"{own}/grant", data=fields).status_code == 303
+    grant = world.sharing.permitted("partner", world.people.id)
+    assert world.people.privacy_of(grant.level) == 0.4
+    assert grant.until.startswith("2999-01-01")
+    assert grant.finish.round == {"age"}
+    assert "until 2999-01-01" in text_of(owner.get(own))
+    assert owner.post(f"{own}/revoke", data={"recipient": "partner"}).status_code == 303
+    assert world.sharing.permitted("partner", world.people.id) is None
+
+
+def test_a_grant_that_cannot_be_is_refused_in_words(world: World, owner: TestClient):
+    for field, value, words in (
+        ("privacy", "much", "privacy is a number"),
+        ("privacy", "1.5", "privacy"),
+        ("privacy", "nan", "privacy"),
+        ("until", "2001-01-01", "this time has passed"),
+        ("until", "soon", "is no date"),
+        ("recipient", "nobody here", "there is no recipient"),
+        ("round", "no such column", "no such column"),
+    ):
+        fields = {"recipient": "partner", "privacy": "0.4", field: value}
+        answer = owner.post(f"/console/datasets/{world.people.id}/grant", data=fields)
+        assert answer.status_code in (400, 404), value
+        assert words in text_of(answer)
+    assert world.sharing.grants() == []
+
+
+def test_requests_say_what_coalitions_could_recover_then(world: World, owner: TestClient):
+    released(world)
+    own = f"/console/datasets/{world.people.id}"
+    for privacy in (0.2, 0.7):
+        world.sharing.ask("partner", "people", privacy=privacy, reason="for a paper")
+    said = text_of(owner.get(own))
+    assert "leave 50% hidden today, and 20% if you approve" in said
+    assert "Nobody gains from this but partner" in said
+    better, worse = world.sharing.requests()
+    approve = {"request": better.id, "asked": "0.2", "privacy": "0.3", "act": "approve"}
+    assert owner.post(f"{own}/answer", data=approve).status_code == 303
+    grant = world.sharing.permitted("partner", world.people.id)
+    assert world.people.privacy_of(grant.level) == 0.3  # changed by the owner
+    decline = {"request": worse.id, "act": "decline", "privacy": "x", "words": "not now"}
+    assert owner.post(f"{own}/answer", data=decline).status_code == 303
+    assert [each.state for each in world.sharing.requests()] == ["approved", "declined"]
+    assert "not now" in text_of(owner.get(own))
+    again = owner.post(f"{own}/answer", data=approve)
+    assert again.status_code == 400
+    assert "no open request" in text_of(again)
+
+
+def test_the_explorer_says_what_the_theorems_say(world: World, owner: TestClient):
+    released(world)
+    world.people.release(to="public", privacy=0.8).to_arrow()
+    part = f"/console/datasets/{world.people.id}/explore/part"
+    said = text_of(owner.get(part, params={"who": ["partner", "university", "public"]}))
+    theorem = Coalition.of([(held.recipient, held.level) for held in world.people.holdings])
+    assert "Together they leave 50% hidden: exactly what partner alone leaves" in said
+    found = re.search(r"independently for each copy it would be ([\d.]+)%", said)
+    assert abs(float(found[1]) / 100 - theorem.independent_privacy) < 0.01
+    assert float(found[1]) < 40
+    alone = text_of(owner.get(part, params={"who": "partner"}))
+    assert "partner alone leaves 50% hidden" in alone
+    assert "not ±" not in alone
+    assert "not ±" in said
+    assert "Tick somebody" in text_of(owner.get(part))
+    assert "Tick somebody" in text_of(owner.get(part, params={"who": "no such one"}))
+
+
+def test_the_explorer_counts_who_may_fetch_but_has_not_yet(world: World, owner: TestClient):
+    world.sharing.grant("people", "partner", privacy=0.3)
+    said = text_of(owner.get(f"/console/datasets/{world.people.id}/explore"))
+    assert "partner 30% hidden · granted, not fetched yet" in said
+
+
+def test_the_slider_says_what_the_outlook_says(world: World, owner: TestClient):
+    path = f"/console/datasets/{world.people.id}/privacy/part"
+    for p in (0.1, 0.5, 0.83):
+        found = outlook_of(world.people.frozen, p)
+        said = text_of(owner.get(path, params={"p": p}))
+        assert f"× {found.mean_error:.2f}" in said
+        assert f"× {found.regression_error:.2f}" in said
+        assert found.said("wage") in said
+        assert f"{found.right['city']:.0%} of the time; {found.blind['city']:.0%} blindly" in said
+
+
+def test_the_slider_stays_on_its_scale(world: World, owner: TestClient):
+    for p in ("-1", "0", "1", "7", "nan", "inf", "-inf", "0.0001"):
+        for part in ("privacy", "privacy/part"):
+            answer = owner.get(f"/console/datasets/{world.people.id}/{part}", params={"p": p})
+            assert answer.status_code == 200, (p, part)
+
+
+def test_columns_are_drawn_as_noise_makes_them(world: World, owner: TestClient):
+    place = world.tables / "others.parquet"
+    pq.write_table(table(seed=1), place)
+    others = world.vault.register("others", place, drop=["name"])
+    path = f"/console/datasets/{others.id}/privacy/part"
+    low, high = (owner.get(path, params={"p": p}).text for p in (0.1, 0.9))
+    assert low.count("Histogram of") == high.count("Histogram of") == 2
+    assert low != high
+    place.unlink()
+    world.app.state.service._datasets.clear()  # as after a new start
+    gone = owner.get(path)
+    assert gone.status_code == 200
+    assert "not where it was" in text_of(gone)
+
+
+def test_recipients_tokens_and_their_profile_file(world: World, owner: TestClient):
+    assert (
+        owner.post("/console/recipients", data={"name": "hospital", "note": "x"})
+        .headers["location"]
+        .endswith("name=hospital")
+    )
+    made = owner.post("/console/recipient/token", data={"name": "hospital", "days": "30"})
+    [token] = set(re.findall(r"cw_[0-9a-f]{12}_[0-9a-f]{64}_[0-9a-f]{8}", made.text))
+    assert world.sharing.bearer(token).recipient == "hospital"
+    assert made.headers["cache-control"] == "no-store"
+    sent = owner.post("/console/recipient/profile", data={"token": token})
+    assert 'filename="hospital.share"' in sent.headers["content-disposition"]
+    profile = json.loads(sent.text)
+    assert profile["bearerToken"] == token
+    assert profile["endpoint"] == f"{LOCAL}/delta-sharing/"
+    page = owner.get("/console/recipient?name=hospital").text
+    assert token not in page
+    id = token.split("_")[1]
+    assert id in page
+    end = {"name": "hospital", "token": id}
+    assert owner.post("/console/recipient/token/end", data=end).status_code == 303
+    assert owner.post("/console/recipient/profile", data={"token": token}).status_code == 403
+    other = owner.post("/console/recipient/token/end", data={**end, "name": "partner"})
+    assert other.status_code == 400
+    assert owner.post("/console/recipient/remove", data={"name": "hospital"}).status_code == 303
+    assert "hospital" not in world.sharing.recipients()
+
+
+def test_a_token_needs_an_end(world: World, owner: TestClient):
+    for days in ("", "0", "-3", "367", "many", "9" * 30):
+        answer = owner.post("/console/recipient/token", data={"name": "partner", "days": days})
+        assert answer.status_code == 400, days
+    assert world.sharing.tokens("partner") == []
+
+
+def test_the_access_log_is_shown_filtered_and_exported(world: World, owner: TestClient):
+    world.sharing.grant("people", "partner", privacy=0.5)
+    token = world.sharing.new_token("partner", days=1)
+    carried = {"Authorization": f"Bearer {token}"}
+    got = world.browser().get("/v1/datasets/people/copy?format=csv", headers=carried)
+    assert got.status_code == 200
+    shown = text_of(owner.get("/console/log"))
+    assert "copy of people as csv" in shown
+    assert "/console/" not in shown.replace("/console/log", "")
+    assert "copy of people" not in text_of(owner.get("/console/log?who=university"))
+    assert "GET /console/log" in text_of(owner.get("/console/log?console=1"))
+    lines = list(csv.reader(io.StringIO(owner.get("/console/log.csv").text)))
+    assert lines[0] == ["at", "who", "what", "outcome", "bytes"]
+    whole = [line for line in lines if line[2] == "GET /v1/datasets/people/copy"]
+    assert whole[0][3] == "200"
+    assert int(whole[0][4]) == len(got.content)
+    assert token not in str(lines)
+    assert "copy of people as csv" in text_of(owner.get(f"/console/datasets/{world.people.id}"))
+
+
+def test_no_cell_of_the_exported_log_is_a_formula(world: World, owner: TestClient):
+    world.browser().request("+CMD|X", "/v1/datasets")
+    world.browser().request("-1", "/v1/datasets")
+    for line in csv.reader(io.StringIO(owner.get("/console/log.csv").text)):
+        assert not any(cell[:1] in tuple("=+-@") for cell in line), line
+
+
+def test_the_ledger_is_checked_against_itself_and_earlier_heads(world: World, owner: TestClient):
+    before = owner.get("/console/ledger/heads.txt").text
+    released(world)
+    page = text_of(owner.get("/console/ledger"))
+    assert "The ledger is whole" in page
+    assert page.count("university") == 1
+    kept = owner.post("/console/ledger", data={"heads": before})
+    assert "heads are still in the ledger" in text_of(kept)
+    false = re.sub(r"[0-9a-f]{8}(?=\t)", "00000000", before)
+    assert "heads are still in the ledger" not in text_of(
+        owner.post("/console/ledger", data={"heads": false})
+    )
+    assert "not a head" in text_of(owner.post("/console/ledger", data={"heads": "nonsense"}))
+
+
+def test_a_ledger_changed_from_outside_is_seen(world: World, owner: TestClient, outside_writer):
+    released(world)
+    outside_writer(world)
+    page = text_of(owner.get("/console/ledger"))
+    assert "The ledger is whole" not in page
+
+
+# --- registering --------------------------------------------------------------------------
+
+
+def form_of(page):
+    """The fields of the form on a page, as a browser would send them."""
+    fields = {}
+    for each in re.findall(r"<input [^>]+>", page):
+        named = dict(re.findall(r'(\w+)="([^"]*)"', each))
+        if named["type"] != "checkbox":
+            fields[named["name"]] = named.get("value", "")
+    for name, options in re.findall(r'<select name="([^"]+)"[^>]*>(.*?)</select>', page, re.S):
+        chosen = re.search(r'<option value="([^"]*)" selected', options)
+        first = re.search(r'<option value="([^"]*)"', options)
+        fields[name] = (chosen or first)[1]
+    return {name: unescape(value) for name, value in fields.items()}
+
+
+def columns_page(world, owner, path):
+    return owner.get("/console/register/columns", params={"path": str(path)})
+
+
+def test_a_table_is_registered_column_by_column(world: World, owner: TestClient):
+    rng = np.random.default_rng(5)
+    path = world.tables / "clinic.parquet"
+    n = 300
+    gaps = pa.array(rng.normal(size=n), mask=rng.random(n) < 0.2)
+    pq.write_table(
+        pa.table(
+            {
+                "id": rng.permutation(n),
+                "size": np.exp(rng.normal(0, 2, n)),
+                "visits": gaps,
+                "ward": rng.choice(["a", "b"], n),
+                "name": [f"CELL-{i}" for i in rng.permutation(n)],
+            }
+        ),
+        path,
+    )
+    assert str(path) in owner.get("/console/register").text
+    page = columns_page(world, owner, path)
+    assert "looks like an identifier" in page.text
+    assert "long-tailed" in page.text
+    assert "CELL" not in page.text
+    fields = form_of(page.text)
+    assert fields["do-4"] == ""  # undecided: nothing is registered without a decision
+    refused = owner.post("/console/register/columns", data=fields)
+    assert refused.status_code == 400
+    assert "choose what shall happen to it" in text_of(refused)
+    chosen = {"do-0": "key", "scale-1": "log1p", "hide-2": "on", "uniform-3": "on", "do-4": "drop"}
+    done = owner.post("/console/register/columns", data={**fields, **chosen, "name": "clinic"})
+    assert done.status_code == 200
+    assert "clinic is registered" in text_of(done)
+    schema = world.vault.dataset("clinic").frozen.schema
+    assert {c.name: c.role for c in schema.columns} == {
+        "id": "key",
+        "size": "perturbed",
+        "visits": "perturbed",
+        "ward": "category",
+        "name": "dropped",
+    }
+    assert schema.column("size").transform == "log1p"
+    assert schema.column("visits").hide_missing
+    assert schema.column("ward").base == "uniform"
+    twice = owner.post("/console/register/columns", data={**fields, **chosen, "name": "people"})
+    assert twice.status_code == 400
+    kept = form_of(twice.text)
+    assert kept["scale-1"] == "log1p"  # what was chosen stays chosen
+    assert kept["do-4"] == "drop"
+
+
+def test_columns_with_names_that_nobody_expects(world: World, owner: TestClient):
+    rng = np.random.default_rng(6)
+    path = world.tables / "strange.parquet"
+    pq.write_table(pa.table({name: rng.normal(size=200) for name in STRANGE_NAMES}), path)
+    fields = form_of(columns_page(world, owner, path).text)
+    fields |= {"do-2": "drop", "name": "strange"}
+    assert owner.post("/console/register/columns", data=fields).status_code == 200
+    columns = world.vault.dataset("strange").frozen.schema.columns
+    assert [c.name for c in columns if c.role == "dropped"] == [STRANGE_NAMES[2]]
+
+
+def test_the_warnings_of_registration_are_shown(world: World, owner: TestClient):
+    rng = np.random.default_rng(7)
+    one = rng.normal(size=200)
+    path = world.tables / "twins.parquet"
+    pq.write_table(pa.table({"one": one, "twice": 2 * one, "other": rng.normal(size=200)}), path)
+    fields = form_of(columns_page(world, owner, path).text)
+    done = owner.post("/console/register/columns", data={**fields, "name": "twins"})
+    assert "Please note" in text_of(done)
+    assert "twice" in text_of(done).partition("Please note")[2]
+
+
+def test_a_table_whose_columns_changed_meanwhile_is_asked_about_again(world: World, owner):
+    path = world.tables / "people.parquet"
+    fields = form_of(columns_page(world, owner, path).text)
+    pq.write_table(pq.read_table(path).rename_columns(["a", "b", "c", "d"]), path)
+    answer = owner.post("/console/register/columns", data={**fields, "do-3": "drop"})
+    assert answer.status_code == 400
+    assert "other columns now" in text_of(answer)
+
+
+def test_nothing_outside_the_allowed_folders_can_be_named(world: World, owner: TestClient):
+    secret = world.tables.parent / "secret.parquet"
+    pq.write_table(pa.table({"x": np.arange(100.0)}), secret)
+    (world.tables / "link.parquet").symlink_to(secret)
+    (world.tables / ".hidden.csv").write_text("x\n1\n")
+    tried = [
+        secret,
+        world.tables / ".." / "secret.parquet",
+        world.tables / "link.parquet",
+        world.tables / "nothing.parquet",
+        "/etc/passwd",
+        "",
+        "\0",
+        "postgresql://localhost/x",
+        "x" * 5000,
+    ]
+    for path in map(str, tried):
+        for answer in (
+            columns_page(world, owner, path),
+            owner.post("/console/register/columns", data={"path": path, "name": "x"}),
+        ):
+            assert answer.status_code == 400, path
+            assert "no such table in a folder" in text_of(answer), path
+    assert ".hidden.csv" not in owner.get("/console/register").text
+    assert len(world.vault.datasets()) == 1
+
+
+def test_without_an_allowed_folder_nothing_is_registered_here(world: World, owner: TestClient):
+    world.app.state.allowed = ()
+    assert "may read no folder" in text_of(owner.get("/console/register"))
+    assert columns_page(world, owner, world.tables / "people.parquet").status_code == 400
