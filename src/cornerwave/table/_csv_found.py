@@ -43,7 +43,11 @@ _MARKS = {
 }
 _USUAL = "windows-1252"
 _SURER, _SURE = 1.5, 0.01
-"""Another encoding must be this much more likely than the usual one, and this likely."""
+"""Another encoding must be this much more likely than the usual one, and this likely.
+
+Chosen by hand on 27 texts of three or four lines, of which 22 come out right with them; so what
+was guessed is always said aloud.
+"""
 
 _NUMBERS = tuple(
     ReadingSettings(decimal=decimal, thousands=thousands)
@@ -131,9 +135,7 @@ def _likely(text: bytes) -> str | None:
     import chardet  # takes a while to import, and is seldom needed
 
     era = chardet.EncodingEra
-    found = chardet.detect_all(
-        text, ignore_threshold=True, encoding_era=era.MODERN_WEB | era.LEGACY_ISO
-    )
+    found = chardet.detect_all(text, ignore_threshold=True, encoding_era=era.MODERN_WEB)
     names = {str(each["encoding"]).lower(): each["confidence"] for each in found}
     chances = {name: chance for name, chance in names.items() if _decodes(text, name)}
     best = max(chances, key=lambda name: chances[name], default=None)
