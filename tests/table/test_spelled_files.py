@@ -135,6 +135,13 @@ def test_an_encoding_that_is_said_is_taken(tmp_path):
     assert "is not ascii text" in refusal(path, encoding="ascii")
 
 
+def test_what_is_no_text_in_any_encoding_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    noise = bytes((37 * i + i * i // 5) % 256 for i in range(400)).replace(b"\n", b"")
+    path.write_bytes(f"a,b\n1,{CANARY}".encode() + noise + b"\x81\x8d\n")
+    assert "t.csv" in refusal(path)
+
+
 # --- numbers ---------------------------------------------------------------------------------
 
 

@@ -43,7 +43,11 @@ _MARKS = {
 }
 _USUAL = "windows-1252"
 _SURER, _SURE = 1.5, 0.01
-"""Another encoding must be this much more likely than the usual one, and this likely."""
+"""Another encoding must be this much more likely than the usual one, and this likely.
+
+Chosen by hand on 27 texts of three or four lines, of which 22 come out right with them; so what
+was guessed is always said aloud.
+"""
 
 _NUMBERS = tuple(
     ReadingSettings(decimal=decimal, thousands=thousands)
@@ -87,7 +91,7 @@ def encoding_at_start(sample: bytes) -> str:
     if b"\0" not in sample[:1000]:
         return UTF_8
     found = _likely(sample[: len(sample) // 4 * 4])
-    return found if found.startswith(("utf-16", "utf-32")) else UTF_8
+    return found if found and found.startswith(("utf-16", "utf-32")) else UTF_8
 
 
 def encoding_of_lines(lines: Iterable[bytes], name: str) -> str:
@@ -107,27 +111,36 @@ def encoding_of_lines(lines: Iterable[bytes], name: str) -> str:
             "convert it, or name the encoding",
             use=("encoding",),
         )
-    return _likely(b"".join(kept))
+    found = _likely(b"".join(kept))
+    if found is None:
+        raise SourceError(
+            f"{name} is not text of an encoding that could be found; name it", use=("encoding",)
+        )
+    return found
 
 
 def _decodes(text: bytes, encoding: str) -> bool:
     try:
         text.decode(encoding)
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, LookupError):
         return False
     return True
 
 
-def _likely(text: bytes) -> str:
-    """Return the likely encoding of bytes: Windows-1252 unless another is clearly more so."""
+def _likely(text: bytes) -> str | None:
+    """Return the likely encoding of bytes: Windows-1252 unless another is clearly more so.
+
+    None for what is no text.
+    """
     import chardet  # takes a while to import, and is seldom needed
 
     era = chardet.EncodingEra
-    found = chardet.detect_all(
-        text, ignore_threshold=True, encoding_era=era.MODERN_WEB | era.LEGACY_ISO
-    )
-    chances = {str(each["encoding"]).lower(): each["confidence"] for each in found}
-    best = max(chances, key=lambda name: chances[name])
+    found = chardet.detect_all(text, ignore_threshold=True, encoding_era=era.MODERN_WEB)
+    names = {str(each["encoding"]).lower(): each["confidence"] for each in found}
+    chances = {name: chance for name, chance in names.items() if _decodes(text, name)}
+    best = max(chances, key=lambda name: chances[name], default=None)
+    if best is None:
+        return None
     usual = chances.get(_USUAL, 0.0)
     unsure = chances[best] < _SURE or chances[best] < _SURER * usual
     return codecs.lookup(_USUAL if unsure and _decodes(text, _USUAL) else best).name
