@@ -142,7 +142,8 @@ class Recipe:
 
     def metadata(self, wanted: Wanted) -> dict[str, Any]:
         """Return what a copy says of itself; nothing in it comes from single rows."""
-        level = wanted.level
+        level, reading = wanted.level, self.frozen.reading
+        marks = reading.missing if reading else None
         return {
             "dataset": self.dataset,
             "noise": level.noise,
@@ -151,7 +152,7 @@ class Recipe:
             "rows": self.frozen.rows,
             "order": self.frozen.schema.order,
             "noise_format": self.frozen.noise_format,
-            "missing": list(self.frozen.reading.missing or ()) if self.frozen.reading else [],
+            **({"missing": list(marks)} if marks else {}),
             "columns": {
                 wanted.finish.name_of(column.name): describe(column, self.frozen, wanted)
                 for column in self.frozen.schema.shown

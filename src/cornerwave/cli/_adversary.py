@@ -79,7 +79,7 @@ def _as_read(
     from cornerwave.table import ReadingSettings, read_metadata
 
     own = reading or ReadingSettings()
-    if own.missing is not None or not copies:
+    if own.missing is not None or not copies or not copies[0].exists():
         return reading
     marks = (read_metadata(copies[0]) or {}).get("missing")
     return replace(own, missing=tuple(marks)) if marks else reading
