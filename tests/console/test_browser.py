@@ -20,6 +20,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
 )
+expect.set_options(timeout=30_000)  # a busy machine is not a fault
 PHONE = {"width": 420, "height": 800}
 
 
