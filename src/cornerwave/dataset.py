@@ -123,7 +123,10 @@ class Dataset:
 
     def schema_file(self) -> str:
         """Return the schema file of what was registered: with it, it is the same dataset."""
-        return schema_text(self.frozen.schema)
+        text, reading = schema_text(self.frozen.schema), self.frozen.reading
+        if reading is None or not reading.said:
+            return text
+        return text + "\n".join(["", "[reading]", *reading.lines()]) + "\n"
 
     def remember_source(self) -> None:
         """Write down where the table lies now, after it passed the fingerprint there."""
@@ -529,7 +532,7 @@ def reopen(source: Any, entry: Entry) -> Source:
     frozen = Frozen.from_json(entry.frozen)
     types = {column.name: column.type for column in frozen.source_types}
     try:
-        opened = open_source(source, types)
+        opened = open_source(source, types, frozen.reading)
     except SourceError as error:
         raise SourceError(
             f"the table of {entry.name!r} cannot be read: {error}. If it was moved, name its place",

@@ -39,6 +39,7 @@ from cornerwave.table import (
     Column,
     Knots,
     RankDraws,
+    ReadingSettings,
     Scale,
     Schema,
     check_identifying,
@@ -106,6 +107,8 @@ class Frozen:
     draws: Draws | None
     hidden: Hidden
     noise_format: int = NOISE_FORMAT
+    reading: ReadingSettings | None = None
+    """How the cells of the source are spelled: values do not depend on it, reading them does."""
 
     def scaled(self, numbers: Floats, draws: RankDraws | None = None) -> Floats:
         """Return perturbed columns (N, rows) on the scales that they are perturbed on."""
@@ -124,7 +127,7 @@ class Frozen:
     def identity(self) -> bytes:
         """Return all that the noise depends on, in a form that no version of a library changes."""
         kept = self._kept()
-        del kept["hidden"]
+        del kept["hidden"], kept["reading"]
         kept["types"] = [[part.name, _plain_name(part.type)] for part in self.source_types]
         for column in kept["columns"]:
             for look in ("declared", "round", "clip", "released_type", "released_as"):
@@ -159,6 +162,7 @@ class Frozen:
                 "quantiles": self.draws.quantiles,
             },
             "hidden": asdict(self.hidden),
+            "reading": self.reading and self.reading.to_json(),
         }
 
     @classmethod
@@ -192,6 +196,7 @@ class Frozen:
             draws=kept["draws"] and _draws(kept["draws"], columns),
             hidden=_hidden(kept["hidden"]),
             noise_format=kept["noise_format"],
+            reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
         )
 
 

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from cornerwave.rows import RowSecrets
 from cornerwave.table import (
     Choices,
     Progress,
+    ReadingSettings,
     Source,
     decide,
     names_of,
@@ -36,6 +38,7 @@ from cornerwave.table import (
     order_of,
     read_choices,
     said_in,
+    schema_reading,
     settled,
     silent,
     warn_of,
@@ -146,6 +149,7 @@ class Vault:
         clip: Mapping[str, tuple[Any, Any]] | None = None,
         released_as: Mapping[str, str] | None = None,
         schema: str | Path | None = None,
+        reading: Mapping[str, Any] | None = None,
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> "Dataset":
@@ -159,6 +163,9 @@ class Vault:
 
         If the order of the rows tells a column, copies `shuffle` the rows, all in the same
         way, or `keep_order` for recipients who need it; otherwise neither need be said.
+
+        `reading` says how the cells of a text file are spelled, such as {"decimal": ","}; what it
+        does not say is found, and the same for every release.
 
         Copies look like the table where that costs a miner nothing; columns in `round` always
         do, those in `clip` stay between two bounds, and `released_as` gives them other names.
@@ -184,7 +191,13 @@ class Vault:
             released_as=dict(released_as or {}),
         )
         return self.register_as(
-            name, source, choices, schema=schema, dry_run=dry_run, progress=progress
+            name,
+            source,
+            choices,
+            schema=schema,
+            reading=None if reading is None else ReadingSettings.of(**reading),
+            dry_run=dry_run,
+            progress=progress,
         )
 
     def register_as(
@@ -194,22 +207,25 @@ class Vault:
         choices: Choices,
         *,
         schema: str | Path | None = None,
+        reading: ReadingSettings | None = None,
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table with choices made as one, or with those in a schema file."""
         check_name(name, what="a dataset's name")
-        opened = open_source(source)
+        if schema is not None:
+            reading = schema_reading(Path(schema), reading)
+        opened = open_source(source, reading=reading)
         if schema is not None:
             if choices != Choices():
                 raise ColumnError("a schema file says everything; leave out the other choices")
             choices = read_choices(Path(schema), opened.schema.names)
         decided = settled(decide(opened.schema, choices))
-        warn_of(opened.notes, decided)
+        warn_of(opened.notes, decided, opened.remarks)
         secrets = RowSecrets.of(self._key.derive)
         with discreet():
             surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
-            frozen = freeze(surveyor, survey, opened.schema)
+            frozen = replace(freeze(surveyor, survey, opened.schema), reading=opened.reading)
             marks = surveyor.marks(survey).to_json()
         new = Entry(
             id=dataset_id(self._key, frozen),

@@ -151,6 +151,7 @@ class Recipe:
             "rows": self.frozen.rows,
             "order": self.frozen.schema.order,
             "noise_format": self.frozen.noise_format,
+            "missing": list(self.frozen.reading.missing or ()) if self.frozen.reading else [],
             "columns": {
                 wanted.finish.name_of(column.name): describe(column, self.frozen, wanted)
                 for column in self.frozen.schema.shown

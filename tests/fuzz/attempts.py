@@ -54,6 +54,8 @@ SOURCE = (
     ("attack", "ann0.3.parquet", "ann0.8.csv", "--truth", CLEAN),
     ("attack", "ann0.3.parquet", "--truth", CLEAN, "--method", "bayes", "--out", "x.csv"),
 )  # fmt: skip
+_SPELLED = [command for command in SOURCE if "--source" not in command]
+"""For files with other values than the registered table has."""
 COPY = (
     ("audit", "people.parquet", CLEAN),
     ("audit", "people.csv", CLEAN, "ann0.8.csv"),
@@ -114,6 +116,17 @@ KINDS: dict[str, Kind] = {
         SOURCE,
     ),
     "csv.gz source": ("people.csv.gz", (mutants.bytes_of, mutants.zipped), SOURCE),
+    "messy source": ("messy.csv", (mutants.bytes_of, mutants.latin_text_of), _SPELLED),
+    "csv.zip source": ("people.csv.zip", (mutants.bytes_of, mutants.words_of), SOURCE),
+    "csv folder": (
+        "texts/two.csv",
+        _CSV,
+        [[{CLEAN: "texts"}.get(word, word) for word in command] for command in SOURCE],
+    ),
+    "workbook": ("people.xlsx", (mutants.bytes_of, mutants.sheet_of), _SPELLED),
+    "spss source": ("people.sav", (mutants.bytes_of, mutants.words_of), _SPELLED),
+    "stata source": ("people.dta", (mutants.bytes_of, mutants.words_of), _SPELLED),
+    "sas source": ("people.xpt", (mutants.bytes_of, mutants.words_of), _SPELLED),
     "parquet source": ("people.parquet", _BINARY, SOURCE),
     "parquet folder": (
         "parts/two.parquet",
@@ -139,6 +152,11 @@ KINDS: dict[str, Kind] = {
         (mutants.toml_of, mutants.toml_of, mutants.bytes_of),
         [("register", "new", "people.parquet", "--vault", "empty", "--schema", CLEAN)],
     ),
+    "reading": (
+        "messy.toml",
+        (mutants.toml_of, mutants.toml_of, mutants.bytes_of),
+        [("register", "new", "messy.csv", "--vault", "empty", "--schema", CLEAN)],
+    ),
     "batch": (
         "batch.toml",
         (mutants.toml_of, mutants.toml_of, mutants.bytes_of),
@@ -156,7 +174,10 @@ KINDS: dict[str, Kind] = {
         VAULT,
     ),
 }
-COMPILED = ("parquet source", "parquet folder", "arrow source", "parquet copy", "arrow copy")
+COMPILED = (
+    *("parquet source", "parquet folder", "arrow source", "parquet copy", "arrow copy"),
+    *("workbook", "spss source", "stata source", "sas source"),
+)
 """Kinds that could crash the interpreter itself."""
 
 

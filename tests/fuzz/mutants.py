@@ -5,6 +5,7 @@ import gzip
 import json
 import random
 import sqlite3
+import zipfile
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -151,6 +152,29 @@ def text_of(path: Path, chance: random.Random) -> str:
     return ", ".join(done)
 
 
+def latin_text_of(path: Path, chance: random.Random) -> str:
+    """Change fields and lines of a file with semicolons in Windows-1252."""
+    text = path.read_bytes().decode("cp1252").replace(",", "\0").replace(";", ",")
+    path.write_text(text, encoding="utf-8")
+    done = text_of(path, chance)
+    text = path.read_bytes().decode().replace(",", ";").replace("\0", ",")
+    path.write_bytes(text.encode("cp1252", "replace"))
+    return done
+
+
+def sheet_of(path: Path, chance: random.Random) -> str:
+    """Change what a workbook holds, rather than its compressed bytes."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    name = chance.choice(sorted(parts))
+    content = bytearray(parts[name])
+    done = _change(content, chance)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each, old in parts.items():
+            archive.writestr(each, bytes(content) if each == name else old)
+    return f"{name}: {done}"
+
+
 def _with(line: str, column: int, field: str) -> str:
     fields = line.split(",")
     fields[min(column, len(fields) - 1)] = field
@@ -162,6 +186,7 @@ _TOML = (
     '[["city"]]', '[["city", "city"]]', '[["city", "nope"]]', '[["city", "flag"]]', '"uniform"',
     "{ a = 1 }", "2024-01-01", '"\\n"',
     '"wage"', '"rank"', '"log1p"', '"keep"', '"key"', '"perturb"', '"category"', '"drop"',
+    '"utf-7"', '"idna"', '"hex"', '";"', '"%d"', '"%d.%m.%y"', '["%Y%m%d"]', '"utf-16"',
     '"../up.csv"', '"/"', '"."', '".hidden.csv"', '"nul\\u0000.csv"', '"people.parquet"',
     "1" * 400, "1" * 5000, "0.5", "1e-320", "999999999999999999999", "[" * 2000,
     "{a=" * 500, '"' + "n" * 400 + '.csv"', '"\\ud83d"', "[ [ [ ] ] ]",
@@ -181,7 +206,10 @@ def toml_of(path: Path, chance: random.Random) -> str:
         elif what == 1:
             lines.insert(at, lines[chance.randrange(len(lines))])
         elif what == 2:
-            names = ("column", "copy", "min_count", "together", "name", "to", "out", "privacy")
+            names = (
+                *("column", "copy", "min_count", "together", "name", "to", "out", "privacy"),
+                *("reading", "delimiter", "encoding", "decimal", "date_format", "missing"),
+            )
             lines.insert(at, f"{chance.choice(names)} = {chance.choice(_TOML)}")
         elif "=" in lines[at]:
             lines[at] = lines[at].partition("=")[0] + "= " + chance.choice(_TOML)

@@ -4,6 +4,7 @@ One row holds cells that must never be shown; so does the key file.
 """
 
 import datetime
+import zipfile
 from contextlib import chdir
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.ipc as paipc
 import pyarrow.parquet as papq
+import pyreadstat
 
 from cornerwave.dataset import write_all
 from cornerwave.levels import Level
@@ -119,10 +121,51 @@ def write_table(table: pa.Table, path: Path, **options: object) -> None:
         pacsv.write_csv(table, path)
 
 
+READING = """
+[reading]
+delimiter = ";"
+encoding = "cp1252"
+decimal = ","
+thousands = ""
+date_format = ["%d.%m.%Y"]
+missing = ["?", "NA"]
+"""
+
+
+def write_messy(table: pa.Table, path: Path) -> None:
+    """Write a table as a spreadsheet in Europe would."""
+    frame = table.to_pandas()
+    frame["born"] = [day.strftime("%d.%m.%Y") for day in frame["born"]]
+    frame["city"] = frame["city"].replace("Ulm", "Köln")
+    frame["flag"] = frame["flag"].map({True: "true", False: "false"})
+    frame.to_csv(path, sep=";", decimal=",", encoding="cp1252", index=False)
+
+
+def write_others(table: pa.Table, folder: Path) -> None:
+    """Write a table as a workbook, and as statistics programs would."""
+    frame = table.to_pandas()
+    frame.to_excel(folder / "people.xlsx", index=False)
+    frame["flag"] = frame["flag"].map({True: "true", False: "false"})
+    pyreadstat.write_xport(frame, folder / "people.xpt")
+    frame["flag"] = (frame["flag"] == "true").astype(int)
+    labels = {"flag": {0: "no", 1: "yes"}}
+    pyreadstat.write_sav(frame, folder / "people.sav", variable_value_labels=labels)
+    pyreadstat.write_dta(frame, folder / "people.dta", variable_value_labels=labels)
+
+
 def make_world(folder: Path) -> None:
     """Fill a folder: sources, a vault with two datasets, copies of both, the owner's files."""
     for format_ in FORMATS:
         write_table(people(), folder / f"people.{format_}")
+    write_messy(people(), folder / "messy.csv")
+    write_others(people(), folder)
+    with zipfile.ZipFile(folder / "people.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(folder / "people.csv", "people.csv")
+    (folder / "texts").mkdir()
+    for i, part in enumerate(("one", "two")):
+        half = people().slice(i * ROWS // 2, ROWS // 2)
+        write_table(half, folder / "texts" / f"{part}.csv")
+    (folder / "messy.toml").write_text(SCHEMA + READING)
     write_table(people(seed=12), folder / "other.csv")
     (folder / "parts").mkdir()
     for i, part in enumerate(("one", "two")):

@@ -12,7 +12,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table import _csv, open_source, to_floats
+from cornerwave.table import ReadingSettings, _csv, open_source, to_floats
 
 CANARY = "SECRET-CELL-4711"
 NUMBER_CANARY = "-31415926.5358"
@@ -227,8 +227,16 @@ def test_a_malformed_row_is_named_by_its_line(tmp_path, before, row):
 @pytest.mark.parametrize("filler", [b"", FILLER], ids=["early", "late"])
 @pytest.mark.parametrize("bad", [b"\xff\xfe", b"caf\xe9"])
 def test_what_is_not_utf8(tmp_path, filler, bad):
-    content = b"a,b\n" + filler + b"1," + bad + CANARY.encode() + b"\n"
-    assert "not UTF-8" in refusal(tmp_path, "t.csv", content)
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n" + filler + b"1," + bad + CANARY.encode() + b"\n")
+    with pytest.raises(SourceError, match=r"t\.csv is not UTF-8 text") as caught:
+        open_source(path, reading=ReadingSettings(encoding="utf-8"))
+    assert CANARY not in shown(caught.value)
+    source = open_source(path)
+    assert source.reading.encoding == "cp1252"
+    assert source.remarks == ("t.csv is not UTF-8; it is read as cp1252",)
+    last = whole(source, ["b"])["b"][-1].as_py()
+    assert last == bad.decode("cp1252") + CANARY
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n"])
@@ -339,7 +347,7 @@ def test_a_damaged_part_of_a_directory(tmp_path):
     assert CANARY not in shown(caught.value)
 
 
-@pytest.mark.parametrize("name", ["t.txt", "t.xlsx", "t", "t.csv.zip"])
+@pytest.mark.parametrize("name", ["t.doc", "t", "t.csv.7z"])
 def test_other_endings(tmp_path, name):
     message = refusal(tmp_path, name, CANARY.encode())
     assert ".csv.gz" in message
@@ -353,12 +361,10 @@ def test_no_file_and_an_empty_directory(tmp_path):
         open_source(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "pandas", "pyarrow"])
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "pandas", "pyarrow"])
 def test_two_columns_of_one_name(tmp_path, kind):
     both = pa.table([[1, 2], [3, 4]], names=["a", "a"])
-    if kind == "csv":
-        what = write_csv(both, tmp_path)
-    elif kind == "parquet":
+    if kind == "parquet":
         what = write_parquet(both, tmp_path)
     elif kind == "arrow":
         what = write_arrow(both, tmp_path)

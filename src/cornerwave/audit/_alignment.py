@@ -189,7 +189,7 @@ def _opened_like(truth: Source, copy: Any) -> Source:
         return opened
     fields = zip(open_source(copy).schema.names, opened.schema, strict=True)
     types = {name: texts.get(own.name, own.type) for name, own in fields}
-    return by_source_names(open_source(copy, types), truth.schema.names)
+    return by_source_names(open_source(copy, types, opened.reading), truth.schema.names)
 
 
 def _check_shuffled(

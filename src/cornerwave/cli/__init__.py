@@ -28,6 +28,7 @@ import typer
 from cornerwave.cli import _screen
 from cornerwave.cli._adversary import attack, audit
 from cornerwave.cli._copies import again, release
+from cornerwave.cli._options import reads
 from cornerwave.cli._owner import init, inspect, register
 from cornerwave.cli._questions import coalition, ledger, levels, report
 from cornerwave.cli._researcher import demo, reproduce
@@ -87,8 +88,10 @@ _LONG = {register, inspect, release, again, levels, report, fetch, audit, attack
 _OWNER = (init, inspect, register, schema, rename, unregister, close)
 _COPIES = (release, again, levels, ledger, coalition, report)
 _SERVICE = (grant, revoke, token, serve, fetch)
+_READING = {register, inspect, audit, attack}
 for _command in (*_OWNER, *_COPIES, *_SERVICE, audit, attack, demo, reproduce):
-    app.command()(_piped(_long(_command) if _command in _LONG else _command))
+    _made = reads(_command) if _command in _READING else _command
+    app.command()(_piped(_long(_made) if _command in _LONG else _made))
 app.add_typer(recipient_app, name="recipient")
 
 REFUSED, FAULT = 2, 3

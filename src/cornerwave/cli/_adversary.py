@@ -1,5 +1,6 @@
 """The adversary's commands: `audit` and `attack`."""
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,10 @@ from cornerwave.cli._screen import print_json, print_table, progress, say, tell,
 from cornerwave.errors import spelled
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cornerwave.audit import Recovered
+    from cornerwave.table import ReadingSettings
 
 FOUND = 1
 
@@ -40,14 +44,18 @@ def audit(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
     ] = None,
+    *,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Attack copies of a table, check their noise and report what a coalition gains."""
     from cornerwave.audit import as_json as to_json
     from cornerwave.audit import audit as run
     from cornerwave.audit import findings, sections, verdict
+    from cornerwave.table import open_source
 
     with progress("Auditing") as advance:
-        found = run(source, copies, key=key, privacy=privacy, progress=advance)
+        truth = open_source(source, reading=_as_read(reading, copies))
+        found = run(truth, copies, key=key, privacy=privacy, progress=advance)
     if html is not None:
         from cornerwave.pages import audit_page
 
@@ -62,6 +70,19 @@ def audit(
             tell(line)
     if not found.clean:
         raise typer.Exit(FOUND)
+
+
+def _as_read(
+    reading: "ReadingSettings | None", copies: "Sequence[Path]"
+) -> "ReadingSettings | None":
+    """Return how to read the original: what is missing there is what its copies say, if unsaid."""
+    from cornerwave.table import ReadingSettings, read_metadata
+
+    own = reading or ReadingSettings()
+    if own.missing is not None or not copies:
+        return reading
+    marks = (read_metadata(copies[0]) or {}).get("missing")
+    return replace(own, missing=tuple(marks)) if marks else reading
 
 
 def attack(
@@ -82,13 +103,17 @@ def attack(
         Path | None,
         typer.Option(metavar="FILE", help="Write the estimate: .csv, .csv.gz, .parquet, .arrow."),
     ] = None,
+    *,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Play the adversary: estimate the original from copies."""
     from cornerwave.audit import attack_copies as run
+    from cornerwave.table import open_source
 
     with progress("Attacking") as advance:
+        original = None if truth is None else open_source(truth, reading=_as_read(reading, copies))
         found = run(
-            copies, noise=noise, truth=truth, key=key, method=method, out=out, progress=advance
+            copies, noise=noise, truth=original, key=key, method=method, out=out, progress=advance
         )
     _print_recovered(found, method)
     if out is not None:

@@ -1,7 +1,9 @@
 """Options that several commands share, and how to parse them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -85,6 +87,69 @@ def by_column(pairs: Iterable[tuple[str, Value]], option: str) -> dict[str, Valu
             raise ColumnError(f"{option} names {name!r} more than once; give it once")
         said[name] = value
     return said
+
+
+def reads(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command, which takes a `reading`, with options that say how cells are spelled."""
+
+    @wraps(command)
+    def run(
+        *arguments: Any,
+        delimiter: str | None,
+        encoding: str | None,
+        decimal: str | None,
+        thousands: str | None,
+        date_format: list[str] | None,
+        missing: str | None,
+        sheet: str | None,
+        **options: Any,
+    ) -> None:
+        from cornerwave.table import ReadingSettings
+
+        reading = ReadingSettings.of(
+            delimiter=delimiter,
+            encoding=encoding,
+            decimal=decimal,
+            thousands=thousands,
+            date_format=date_format or None,
+            missing=None if missing is None else [m for m in missing.split(",") if m.strip()],
+            sheet=sheet,
+        )
+        command(*arguments, reading=reading, **options)
+
+    known = [each for name, each in signature(command).parameters.items() if name != "reading"]
+    kinds = {name: Annotated[type_, option] for name, (type_, option) in _READING.items()}
+    run.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            *known,
+            *(
+                Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+                for name, kind in kinds.items()
+            ),
+        ]
+    )
+    run.__annotations__ = {each.name: each.annotation for each in known} | kinds
+    return run
+
+
+_READING: dict[str, tuple[Any, Any]] = {
+    "delimiter": (str | None, typer.Option(metavar="C", help="What separates fields: , ; | tab.")),
+    "encoding": (str | None, typer.Option(metavar="NAME", help="Encoding, such as cp1252.")),
+    "decimal": (str | None, typer.Option(metavar="C", help="Decimal point of numbers: . or ,")),
+    "thousands": (
+        str | None,
+        typer.Option(metavar="C", help="Separates thousands in numbers, such as . or a space."),
+    ),
+    "date_format": (
+        list[str] | None,
+        typer.Option(metavar="FORMAT", help="How dates are written: %d.%m.%Y (repeatable)."),
+    ),
+    "missing": (
+        str | None,
+        typer.Option(metavar="A,B,...", help="Cells that stand for missing values: '?,NA,-9'."),
+    ),
+    "sheet": (str | None, typer.Option(metavar="NAME", help="The sheet of a workbook to read.")),
+}
 
 
 SCHEMA_WORDS = {

@@ -24,6 +24,7 @@ from cornerwave.errors import CornerwaveError, OutputExists, spelled
 
 if TYPE_CHECKING:
     from cornerwave.dataset import Dataset
+    from cornerwave.table import ReadingSettings
 
 
 def init(
@@ -72,7 +73,7 @@ def register(
     name: Annotated[str, typer.Argument(help="Name of the dataset.")],
     source: Annotated[
         Path,
-        typer.Argument(help="CSV (also .gz), Parquet, Arrow/Feather, or a directory of Parquet."),
+        typer.Argument(help="CSV, Parquet, Arrow, Excel, Stata, SPSS, SAS, or a directory."),
     ],
     key: Annotated[
         Columns,
@@ -124,6 +125,8 @@ def register(
         bool, typer.Option("--dry-run", help="Do everything but record the dataset.")
     ] = False,
     vault: VaultOption = None,
+    *,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Register a table before its first release."""
     from cornerwave.outlook import explained
@@ -149,7 +152,13 @@ def register(
     opened = open_vault(vault)
     with advice_for(schema), progress("Reading") as advance:
         dataset = opened.register_as(
-            name, source, choices, schema=schema, dry_run=dry_run, progress=advance
+            name,
+            source,
+            choices,
+            schema=schema,
+            reading=reading,
+            dry_run=dry_run,
+            progress=advance,
         )
     for line in _registered(dataset, "Would register" if dry_run else "Registered"):
         say(line)
@@ -196,14 +205,17 @@ def inspect(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Write the draft to a new file.")
     ] = None,
+    *,
+    reading: "ReadingSettings | None" = None,
 ) -> None:
     """Look at a table and draft a schema file for `register`."""
-    from cornerwave.inspection import draft
+    from cornerwave.inspection import draft, how_read
     from cornerwave.inspection import inspect as look
-    from cornerwave.table import open_source, write_text
+    from cornerwave.table import open_to_inspect, write_text
 
     with progress("Inspecting") as advance:
-        text = draft(look(open_source(source), progress=advance))
+        opened = open_to_inspect(source, reading)
+        text = draft(look(opened, progress=advance)) + how_read(opened)
     if out is None:
         typer.echo(text, nl=False)
         return

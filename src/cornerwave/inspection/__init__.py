@@ -6,6 +6,7 @@
 Names and counts are shown, never a value.
 
     _columns    what each column is, and what to watch for
+    _how_read   how the cells of a text file are spelled
     _recognise  what must not leave by default, and numbers that are codes; _words: by name
     _telling    which columns tell which, and what copies will look like
     _risks      few rows, far records, combinations and gaps, each with a number
@@ -16,11 +17,12 @@ from dataclasses import dataclass
 
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._draft import written
+from cornerwave.inspection._how_read import how_read
 from cornerwave.inspection._risks import risks
 from cornerwave.inspection._telling import SampledRows, Telling, telling
 from cornerwave.table import Progress, Source, silent
 
-__all__ = ["ColumnReport", "Inspection", "draft", "inspect"]
+__all__ = ["ColumnReport", "Inspection", "draft", "how_read", "inspect"]
 
 GROUP_ROWS = 1 << 17
 

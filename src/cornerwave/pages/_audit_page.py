@@ -22,11 +22,12 @@ MOST_COLUMNS_DRAWN = 24
 APART = 0.01
 """Shares that differ by more are seen apart in the picture."""
 ELSEWHERE = (
-    "Where a coalition lies elsewhere than on its best copy and still gains nothing, the best copy "
-    "was measured in two ways. The dot is that copy as it is, fitted to all rows. The hollow mark "
-    "is what the coalition is compared with: the same copy before it was rounded, since rounded "
-    "copies may say more together than each alone but never more than that one, and tested on "
-    "rows that the estimate was not fitted to, which in small tables costs every estimate a little."
+    "Where a coalition gains nothing and still lies elsewhere than on its best copy, the two were "
+    "measured differently. A dot is a copy as it is, fitted to all rows. The diamond and hollow "
+    "mark are tested on rows that the estimate was not fitted to. In small tables that costs "
+    "something, and the more, the more copies there are to weigh: the diamond lies further right. "
+    "The hollow mark is the best copy before any rounding: rounded copies may say more together "
+    "than each alone, but never more than that one."
 )
 
 

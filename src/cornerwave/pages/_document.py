@@ -6,8 +6,9 @@ Every function takes plain text and escapes it, except for parts that are named 
 cells that are `Html`.
 """
 
+import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +21,7 @@ ROOM, BETWEEN = 112, 3
 """Characters that fit beside each other on a sheet of paper, and those between two columns."""
 SMALL = 44
 """Characters that fit on a telephone; there, the rows of a wider table stand one by one."""
-DRAWN = 14
+DRAWN = 11
 """Characters that a drawing in a cell takes."""
 
 NUMBER = re.compile(r"[-+–±\d.,:%e\s]*( (days|hours|minutes|seconds))?")
@@ -151,20 +152,28 @@ def html_table(head: str, lines: Iterable[str], kind: str = "") -> str:
     )
 
 
-def _parts(widths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the columns of each part of a table of these widths.
+def _parts(widths: Sequence[int]) -> list[list[int]]:
+    """Return the columns of each part of a table of these widths, about as many in each.
 
-    >>> list(_parts([20, 40, 40, 40]))
-    [[0, 1, 2], [0, 3]]
+    >>> _parts([20, 20, 20, 20]), _parts([20, 24, 24, 24, 24])
+    ([[0, 1, 2, 3]], [[0, 1, 2], [0, 3, 4]])
     """
-    part, used = [0], widths[0] + BETWEEN
+    most = len(widths)
+    needed = len(_filled(widths, most))
+    return _filled(widths, math.ceil((most - 1) / needed))
+
+
+def _filled(widths: Sequence[int], most: int) -> list[list[int]]:
+    """Return parts filled one after the other, with at most so many columns after the first."""
+    parts, used = [[0]], widths[0] + BETWEEN
     for i, width in enumerate(widths[1:], start=1):
-        if used + width + BETWEEN > ROOM and len(part) > 1:
-            yield part
-            part, used = [0], widths[0] + BETWEEN
-        part.append(i)
+        is_full = used + width + BETWEEN > ROOM or len(parts[-1]) > most
+        if is_full and len(parts[-1]) > 1:
+            parts.append([0])
+            used = widths[0] + BETWEEN
+        parts[-1].append(i)
         used += width + BETWEEN
-    yield part
+    return parts
 
 
 def _width(cells: Sequence[str]) -> int:

@@ -316,10 +316,13 @@ def _coalition_row(each: Coalition, name: str) -> ShareRow:
 
 
 def _guesses(coalitions: Sequence[Coalition], names: Sequence[str]) -> str:
-    """Return a table of best guesses for each category."""
+    """Return a table of best guesses for each category; of many coalitions without the pairs."""
     header = ("coalition", "no copy", "best copy", "pooled", "independent noise")
     rows: dict[str, list[tuple[str, ...]]] = {}
+    many = len(coalitions) > MOST_LINES
     for each, name in zip(coalitions, names, strict=True):
+        if many and len(dict(each.members)) == 2:
+            continue
         for column, g in each.guesses.items():
             shares = (f"{share:.1%}" for share in (g.blind, g.best, g.joint, g.independent))
             rows.setdefault(column, []).append((name, *shares))

@@ -126,8 +126,8 @@ def _statement(statement: _Judged) -> str:
     return (
         f'<td class="long">{escape(statement.claim)}'
         f'<span class="aside">{escape(statement.source)}</span></td>'
-        f'<td class="long">{escape(statement.measured)}{remark}</td>'
-        f'<td class="{kind}">{mark} {escape(str(statement.verdict))}</td>'
+        f'<td class="long" data-label="measured">{escape(statement.measured)}{remark}</td>'
+        f'<td class="{kind}" data-label="verdict">{mark} {escape(str(statement.verdict))}</td>'
     )
 
 

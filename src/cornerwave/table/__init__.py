@@ -1,6 +1,7 @@
 """Tables at the edge: what a column is, where rows come from, where copies go.
 
 open_source, Source       CSV, Parquet, Arrow, a directory or a frame: groups of rows
+ReadingSettings                   how the cells of a text file are spelled
 is_number, is_text, ...   what a column's type says; to_floats: any number as floats
 Choices, decide, Schema   what happens to each column
 read_choices, read_batch  the owner's files: choices for columns, copies to release
@@ -29,6 +30,7 @@ from cornerwave.table._rare import (
     check_number,
     identifies,
 )
+from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._scale import (
     LOG1P_ENDS,
     Knots,
@@ -64,6 +66,7 @@ from cornerwave.table._sources import (
     Source,
     format_of,
     open_source,
+    open_to_inspect,
     silent,
 )
 from cornerwave.table._told import (
@@ -73,7 +76,7 @@ from cornerwave.table._told import (
     parse_metadata,
     read_metadata,
 )
-from cornerwave.table._toml_files import read_batch, read_choices, schema_text
+from cornerwave.table._toml_files import read_batch, read_choices, schema_reading, schema_text
 from cornerwave.table._types import (
     DAYS,
     MISSING_BITS,
@@ -117,6 +120,7 @@ __all__ = [
     "Knots",
     "Progress",
     "RankDraws",
+    "ReadingSettings",
     "Scale",
     "Schema",
     "Source",
@@ -146,6 +150,7 @@ __all__ = [
     "names_of",
     "one_chunk",
     "open_source",
+    "open_to_inspect",
     "order_of",
     "parquet_settings",
     "parse_metadata",
@@ -157,6 +162,7 @@ __all__ = [
     "read_choices",
     "read_metadata",
     "said_in",
+    "schema_reading",
     "schema_text",
     "settled",
     "silent",

@@ -314,8 +314,13 @@ def repeated(names: Iterable[str]) -> list[str]:
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
-def warn_of(notes: Mapping[str, str], schema: Schema) -> None:
-    """Warn of what is odd about columns that are categories without being declared so."""
+def warn_of(notes: Mapping[str, str], schema: Schema, remarks: Sequence[str] = ()) -> None:
+    """Warn of what is odd about columns that are categories without being declared so.
+
+    And of what is odd about the whole file.
+    """
+    for remark in remarks:
+        warnings.warn(remark, CornerwaveWarning, stacklevel=3)
     for column in schema.columns:
         if column.role == CATEGORY and not column.declared and column.name in notes:
             text = f"{column.name!r}: {notes[column.name]}"

@@ -1,4 +1,5 @@
-"""Sources of rows: CSV (also .gz), Parquet, Arrow/Feather, a directory of Parquet, a frame.
+"""Sources of rows: text (CSV and its kin), Parquet, Arrow/Feather, a workbook, a file of a
+statistics program, a directory of Parquet or of CSV, a frame.
 
 Files are read in groups of a fixed number of rows, so that a table larger than memory
 needs little of it, and so that the rows of a group, and with them the bytes of a copy,
@@ -12,7 +13,7 @@ looks into it, and no file is mapped into memory: a file that shrinks would kill
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 
 from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
-from cornerwave.table._csv import CsvFile
+from cornerwave.table._csv import CsvTable
+from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._schema import check_distinct
+from cornerwave.table._sheets import SHEET_ENDINGS, SheetTable
+from cornerwave.table._stat_files import STAT_ENDINGS, StatFile
 from cornerwave.table._types import plain_type
 
 BATCH_ROWS, LEAST_BATCH_ROWS = 1 << 16, 1 << 12
@@ -45,6 +49,10 @@ FORMATS = {
     ".ipc": "arrow",
 }
 """The endings of file names, and the format that each stands for."""
+
+TEXT_ENDINGS = tuple(
+    text + packed for packed in ("", ".gz", ".zip") for text in (".csv", ".tsv", ".tab", ".txt")
+)
 
 Batches = Iterator[pa.RecordBatch]
 Types = Mapping[str, pa.DataType]
@@ -81,7 +89,9 @@ class Source:
     """A table that can be read again and again, always in the same order.
 
     `path` is its file (None for a frame in memory), `frame_kind` the library that a copy
-    goes back to; `notes` say what is odd about a column, by its name.
+    goes back to; `notes` say what is odd about a column, by its name, and `remarks` about the
+    file. `reading` is how its cells are spelled; `markers` are those of its cells that may stand
+    for missing values, and how often they occur.
     """
 
     schema: pa.Schema
@@ -89,6 +99,9 @@ class Source:
     path: Path | None = None
     frame_kind: Any = None
     notes: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    reading: ReadingSettings | None = None
+    markers: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_distinct(self.schema.names)
@@ -124,32 +137,120 @@ class Source:
         return self.path.name if self.path else "the frame"
 
 
-def open_source(what: Any, types: Types | None = None) -> Source:
+def open_source(
+    what: Any, types: Types | None = None, reading: ReadingSettings | None = None
+) -> Source:
     """Open a path or a frame (pandas, polars, pyarrow, or any other that speaks Arrow).
 
-    `types` fixes the types of a CSV's columns, as they were at registration; without
-    it the whole file is read once to infer them. Raises SourceError.
+    `types` fixes the types of columns whose file does not say them (text, workbooks), as they
+    were at registration; without it the whole file is read once to infer them. `reading` says
+    how the cells of such files are spelled; what it leaves open is found. Raises SourceError.
     """
+    if isinstance(what, Source):
+        return what
     if not isinstance(what, str | Path):
+        if types is None:
+            _check_applies("a frame", reading, "typed")
         return _open_frame(what)
     path = Path(what).absolute()
     with _reading(path.name):
         if not path.exists():
             raise SourceError(f"there is no file {path}")
-        return _open_file(path, types)
+        return _open_file(path, types, reading)
 
 
-def _open_file(path: Path, types: Types | None) -> Source:
+def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source:
+    """Open a source for a first look: cells that may stand for missing values are missing.
+
+    Unless the reading says what is missing. The reading of the source names them.
+    """
+    source = open_source(what, reading=reading)
+    if not source.markers or source.reading is None or (reading and reading.missing is not None):
+        return source
+    missing = tuple(sorted(source.markers))
+    opened = open_source(what, reading=replace(reading or ReadingSettings(), missing=missing))
+    return replace(opened, markers=source.markers)
+
+
+def _open_file(path: Path, types: Types | None, reading: ReadingSettings | None) -> Source:
+    kind = kind_of(path)
+    if types is None:
+        _check_applies(path.name, reading, kind)
+    reading = (reading or ReadingSettings()).only(_APPLY[kind])
+    if kind == "text":
+        texts = _text_files(path) if path.is_dir() else [path]
+        base = path if path.is_dir() else None
+        return _of_text(path, CsvTable.open(texts, types, reading, base))
+    if kind == "sheet":
+        return _of_text(path, SheetTable.open(path, types, reading))
+    if kind == "stat":
+        stat = StatFile.open(path, types, reading)
+        schema = pa.schema(list(stat.types.items()))
+        return Source(schema, stat.read, path, notes=stat.notes, reading=stat.reading)
     try:
         format_ = "parquet" if path.is_dir() else format_of(path)
-    except OutputError as error:
-        raise SourceError(f"{error}, or a directory of .parquet files") from None
-    if format_ == "parquet":
-        return _open_parquet(path, types or {})
-    if format_ == "arrow":
-        return _open_arrow(path)
-    csv = CsvFile.open(path, types)
-    return Source(pa.schema(list(csv.types.items())), csv.read, path, notes=csv.notes)
+    except OutputError:
+        raise SourceError(
+            f"{path.name}: the ending must be one of {', '.join(_ENDINGS)}, or it must be a "
+            "directory of .parquet or of .csv files"
+        ) from None
+    return _open_parquet(path, types or {}) if format_ == "parquet" else _open_arrow(path)
+
+
+_ENDINGS = (*dict.fromkeys((*TEXT_ENDINGS, *FORMATS, *SHEET_ENDINGS, *STAT_ENDINGS)),)
+
+
+def kind_of(path: Path) -> str:
+    """Return what sort of source a path is, by its ending or its files."""
+    name = path.name.lower()
+    if path.is_dir():
+        return "text" if _text_files(path) else "typed"
+    for kind, endings in (
+        ("text", (*TEXT_ENDINGS, ".zip")),
+        ("sheet", SHEET_ENDINGS),
+        ("stat", STAT_ENDINGS),
+    ):
+        if name.endswith(endings):
+            return kind
+    return "typed"
+
+
+_SPELLINGS = ("decimal", "thousands", "date_format", "missing")
+_APPLY = {
+    "text": ("delimiter", "encoding", *_SPELLINGS),
+    "sheet": (*_SPELLINGS, "sheet"),
+    "stat": ("encoding", "missing"),
+    "typed": (),
+}
+"""What can be said about the spelling of each sort of source."""
+
+
+def _check_applies(name: str, reading: ReadingSettings | None, kind: str) -> None:
+    """Raise SourceError if something is said that does not apply to a source."""
+    for said in reading.said if reading else ():
+        if said not in _APPLY[kind]:
+            raise SourceError(f"{name}: {said} does not apply to this kind of source; leave it out")
+
+
+def _text_files(path: Path) -> list[Path]:
+    """Return the files of a directory of CSV, in the order of their paths."""
+    if next(path.rglob("*.parquet"), None):
+        return []
+    files = (file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+    return sorted(file for file in files if file.name.lower().endswith(TEXT_ENDINGS))
+
+
+def _of_text(path: Path, table: CsvTable | SheetTable) -> Source:
+    found = table.found
+    return Source(
+        pa.schema(list(found.types.items())),
+        table.read,
+        path,
+        notes=found.notes,
+        remarks=found.remarks,
+        reading=table.reading,
+        markers=found.markers,
+    )
 
 
 @contextmanager
@@ -247,7 +348,7 @@ def _open_parquet(path: Path, types: Types) -> Source:
     """
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
-        raise SourceError(f"{path} holds no .parquet file")
+        raise SourceError(f"{path} holds no .parquet file and no .csv file")
     schemas = [papq.read_schema(file) for file in files]
     for schema in schemas:
         check_distinct(schema.names)

@@ -15,7 +15,7 @@ import pyarrow.parquet as papq
 
 from cornerwave.errors import SourceError
 from cornerwave.table._schema import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED, TRANSFORMS, UNIFORM
-from cornerwave.table._sources import arrow_schema, format_of
+from cornerwave.table._sources import arrow_schema, format_of, kind_of
 
 METADATA_KEY = b"cornerwave"
 
@@ -71,7 +71,7 @@ def _check(told: Mapping[Any, Any], fields: Mapping[str, tuple[Test, str]], wher
 
 
 def _metadata_text(path: Path) -> bytes | None:
-    format_ = format_of(path)
+    format_ = format_of(path) if kind_of(path) == "typed" else "csv"
     if format_ == "parquet":
         return (papq.read_schema(path).metadata or {}).get(METADATA_KEY)
     if format_ == "arrow":
@@ -127,6 +127,7 @@ _FIELDS: dict[str, tuple[Test, str]] = {
     "privacy": _SHARE,
     "retention": _SHARE,
     "rows": (_whole, "a number of rows"),
+    "missing": (_are_texts, "a list of marks for missing values in the source"),
     "columns": (lambda value: isinstance(value, Mapping), "a table of columns"),
 }
 _ROLES = (PERTURBED, CATEGORY, KEPT, KEY)

@@ -6,6 +6,9 @@ A schema file holds the choices for all columns of a table:
     together = [["city", "district"]]
     order = "shuffle"         # or "keep"; if the order of the rows tells a column
 
+    [reading]                 # how the cells of a text file are spelled
+    delimiter = ";"           # also encoding, decimal, thousands, date_format, missing, sheet
+
     [[column]]
     name = "wage"
     do = "perturb"            # perturb, category, key, keep or drop
@@ -41,6 +44,7 @@ from typing import Any
 
 from cornerwave.errors import ColumnError, CornerwaveError, LevelError
 from cornerwave.levels import Level, Privacy, asked_for
+from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._schema import (
     CATEGORY,
     DROPPED,
@@ -71,7 +75,7 @@ _COPY_OPTIONS = ("to", "privacy", "noise", "out")
 def read_choices(path: Path, columns: Sequence[str]) -> Choices:
     """Read a schema file for a source with these columns. Raises ColumnError."""
     content = _parsed(path, ColumnError)
-    _check_known(content, ("column", "min_count", "together", "order"), path.name)
+    _check_known(content, ("column", "min_count", "together", "order", "reading"), path.name)
     entries = _tables(content, "column", path, ColumnError)
     for entry in entries:
         _check_entry(entry, path)
@@ -88,6 +92,16 @@ def read_choices(path: Path, columns: Sequence[str]) -> Choices:
             f"{', '.join(_DOES)}"
         )
     return _choices(entries, content)
+
+
+def schema_reading(path: Path, said: ReadingSettings | None = None) -> ReadingSettings:
+    """Return how a schema file says that cells are spelled. Raises ColumnError, SourceError."""
+    given = _parsed(path, ColumnError).get("reading", {})
+    if said is not None and said.said:
+        raise ColumnError("a schema file says everything; leave out the other choices")
+    if not isinstance(given, dict):
+        raise ColumnError(f"{path.name}: write reading as a [reading] table")
+    return ReadingSettings.from_table(given, f"{path.name}, [reading]")
 
 
 def _expanded(

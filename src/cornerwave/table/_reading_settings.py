@@ -1,0 +1,206 @@
+"""How the cells of a source are spelled: what the owner said, or what was found.
+
+    [reading]
+    delimiter = ";"
+    encoding = "cp1252"
+    decimal = ","
+    thousands = "."
+    date_format = ["%d.%m.%Y"]
+    missing = ["?", "NA", "-9"]
+    sheet = "2020"
+
+None means: find it. What was found is frozen with a dataset, so that a later release reads the
+table in the same way; the identity of a dataset does not depend on it, as values are values.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from cornerwave.errors import SourceError
+
+COMMAS, POINT, UTF_8 = ",", ".", "utf-8"
+SPACES = "\u0020\u00a0\u202f"
+"""A space, and those that do not break a line; as a thousands separator they are one."""
+THOUSANDS = ("", ".", ",", " ", "'", "’", "_")
+
+_DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+_DIRECTIVES = {
+    "Y": "[0-9]{4}",
+    "y": "[0-9]{2}",
+    "m": "(?:0?[1-9]|1[0-2])",
+    "d": "(?P<day>0?[1-9]|[12][0-9]|3[01])",
+    "H": "(?:[01]?[0-9]|2[0-3])",
+    "I": "(?:0?[1-9]|1[0-2])",
+    "M": "[0-5][0-9]",
+    "S": "[0-5][0-9]",
+    "p": "[AaPp][Mm]",
+    "b": "[A-Za-z]{3}",
+    "B": "[A-Za-z]{3,9}",
+}
+_ONE_DIGIT = {"m": "(?:0[1-9]|1[0-2])", "d": "(?P<day>0[1-9]|[12][0-9]|3[01])"}
+"""Without a separator a day and a month have two digits."""
+
+
+@dataclass(frozen=True)
+class ReadingSettings:
+    """How cells are spelled; None where that is to be found."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    date_format: tuple[str, ...] | None = None
+    missing: tuple[str, ...] | None = None
+    sheet: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None and not re.match(r"[^\w\s\"'.+-]$|\t$", self.delimiter):
+            raise SourceError("the delimiter must be one character, such as ',', ';', '|' or a tab")
+        if self.decimal not in (None, POINT, ","):
+            raise SourceError("decimal must be '.' or ','")
+        if self.thousands not in (None, *THOUSANDS):
+            raise SourceError("thousands must be one of . , ' _ or a space, or empty for none")
+        if self.thousands and self.thousands == (self.decimal or POINT):
+            raise SourceError("decimal and thousands must be different characters")
+        check_date_formats(self.date_format or ())
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
+        thousands: str | None = None,
+        date_format: str | Iterable[str] | None = None,
+        missing: str | Iterable[str] | None = None,
+        sheet: str | None = None,
+    ) -> "ReadingSettings":
+        """Return what an owner said. Raises SourceError for what cannot be.
+
+        >>> ReadingSettings.of(delimiter="tab", encoding="Latin-1").encoding
+        'iso8859-1'
+        """
+        return cls(
+            delimiter=_DELIMITERS.get(delimiter or "", delimiter),
+            encoding=None if encoding is None else _codec(encoding),
+            decimal=decimal,
+            thousands=thousands,
+            date_format=_texts(date_format),
+            missing=_texts(missing),
+            sheet=sheet,
+        )
+
+    @classmethod
+    def from_table(cls, given: Mapping[str, Any], where: str) -> "ReadingSettings":
+        """Return the settings of a schema file. Raises SourceError."""
+        known = [field.name for field in fields(cls)]
+        if unknown := sorted(set(given) - set(known)):
+            raise SourceError(f"{where}: unknown setting {unknown[0]!r}; use {', '.join(known)}")
+        for name, value in given.items():
+            lists = name in ("date_format", "missing") and isinstance(value, list)
+            if not all(isinstance(each, str) for each in (value if lists else [value])):
+                raise SourceError(f"{where}: {name} must be text in quotes")
+        try:
+            return cls.of(**given)
+        except SourceError as error:
+            raise SourceError(f"{where}: {error}") from None
+
+    @property
+    def spells_numbers(self) -> bool:
+        """Whether numbers are spelled otherwise than by 1234.5."""
+        return bool(self.thousands) or self.decimal == ","
+
+    @property
+    def said(self) -> list[str]:
+        """The settings that have a value."""
+        return [name for name, value in asdict(self).items() if value is not None]
+
+    def only(self, names: Iterable[str]) -> "ReadingSettings":
+        """Return some of the settings."""
+        return ReadingSettings(**{name: getattr(self, name) for name in names})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as they are kept."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> "ReadingSettings":
+        """Return what `to_json` gave."""
+        lists = {
+            name: None if kept[name] is None else tuple(kept[name])
+            for name in ("date_format", "missing")
+        }
+        return cls(**{**kept, **lists})
+
+    def lines(self) -> Iterator[str]:
+        """Yield the settings as lines of a schema file, without those that say nothing."""
+        for name, value in asdict(self).items():
+            if value:
+                text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+                yield f"{name} = {text}"
+
+
+def check_date_formats(formats: Iterable[str]) -> None:
+    """Raise SourceError for a format that is none, or two that read one cell in two ways."""
+    shapes: dict[str, str] = {}
+    for each in formats:
+        if not all(re.search(part, each) for part in ("%d", "%[mbB]", "%[yY]")):
+            raise SourceError(
+                f"the date format {each!r} needs a day, a month and a year, as in '%d.%m.%Y'"
+            )
+        date_pattern(each)
+        shape = re.sub("%[dm]", "%d", re.sub("%[bB]", "%b", each))
+        if shape in shapes:
+            raise SourceError(
+                f"the date formats {shapes[shape]!r} and {each!r} read the same cell in two ways; "
+                "give one of them"
+            )
+        shapes[shape] = each
+
+
+def date_pattern(format_: str) -> str:
+    """Return a pattern of the cells that have a format. Raises SourceError.
+
+    >>> bool(re.match(date_pattern("%d.%m.%Y"), "31.12.2020"))
+    True
+    """
+    parts = re.findall("%(.)|([^%]+|%$)", format_)
+    pattern = []
+    for at, (directive, literal) in enumerate(parts):
+        if not directive:
+            pattern.append(re.escape(literal))
+        elif directive not in _DIRECTIVES:
+            raise SourceError(
+                f"the date format {format_!r} has %{directive}; it can have "
+                f"{' '.join('%' + each for each in _DIRECTIVES)}"
+            )
+        else:
+            beside = any(
+                0 <= near < len(parts) and parts[near][0] and parts[near][0] not in "bBp"
+                for near in (at - 1, at + 1)
+            )
+            pattern.append((_ONE_DIGIT if beside else {}).get(directive, _DIRECTIVES[directive]))
+    return f"^{''.join(pattern)}$"
+
+
+def _texts(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    return given if given is None else (given,) if isinstance(given, str) else tuple(given)
+
+
+def _codec(name: str) -> str:
+    """Return Python's name of an encoding. Raises SourceError."""
+    try:
+        found = codecs.lookup(name)
+        text = "a,1\n".encode(found.name).decode(found.name)
+    except Exception:  # bytes to bytes, not meant for text, no such name, a NUL in it
+        text = ""
+    if text != "a,1\n":
+        raise SourceError(
+            f"the encoding {name!r} is not known; common ones are utf-8, cp1252, latin-1, utf-16"
+        )
+    return found.name
