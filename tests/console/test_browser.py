@@ -14,11 +14,13 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from cornerwave.server import first_link
 from tests.console.conftest import PASSWORD, World, table
+from tests.console.test_console_pages import pages_of, released
 
 CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
 )
+expect.set_options(timeout=30_000)  # a busy machine is not a fault
 PHONE = {"width": 420, "height": 800}
 
 
@@ -155,6 +157,18 @@ def test_a_steward_registers_grants_revokes_and_the_recipient_fetches(
     expect(page.get_by_label("Password")).to_be_visible()
     page.goto(f"{address}/console/log")
     expect(page.get_by_label("Password")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_every_page_fits_on_a_phone(world: World, address: str, page: Page) -> None:
+    released(world)
+    world.sharing.ask("partner", "people", privacy=0.2, reason="x" * 300)
+    page.emulate_media(color_scheme="dark")
+    enter(page, world, address)
+    for path in pages_of(world):
+        if "/part" not in path and "nothing" not in path:
+            page.goto(f"{address}{path}")
+            assert fits(page), path
 
 
 @pytest.mark.slow

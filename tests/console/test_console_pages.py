@@ -6,6 +6,7 @@ import json
 import re
 from html import unescape
 from html.parser import HTMLParser
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -420,3 +421,48 @@ def test_without_an_allowed_folder_nothing_is_registered_here(world: World, owne
     world.app.state.allowed = ()
     assert "may read no folder" in text_of(owner.get("/console/register"))
     assert columns_page(world, owner, world.tables / "people.parquet").status_code == 400
+
+
+# --- hostile requests ---------------------------------------------------------------------
+
+ODD = ["", "\0", "\ud7ff", "x" * 3000, "../..", "%00", "<b>", "1e999", "-1", "[]", "ü\n\t"]
+
+
+def test_odd_forms_and_addresses_are_refused_in_words(world: World, owner: TestClient):
+    own = f"/console/datasets/{world.people.id}"
+    posts = [
+        "/console/recipients",
+        "/console/recipient/token",
+        "/console/recipient/token/end",
+        "/console/recipient/profile",
+        "/console/recipient/remove",
+        "/console/register/columns",
+        "/console/ledger",
+        "/console/password",
+        f"{own}/grant",
+        f"{own}/revoke",
+        f"{own}/answer",
+    ]
+    names = ("name", "days", "token", "path", "heads", "recipient", "privacy", "until", "request")
+    for odd in ODD:
+        for path in posts:
+            answer = owner.post(path, data=dict.fromkeys(names, odd) | {"act": "approve"})
+            assert answer.status_code < 500, (path, odd)
+            assert "Traceback" not in answer.text
+        for path in (f"{own}/explore?who=", f"{own}/privacy?p=", "/console/recipient?name="):
+            assert owner.get(path + quote(odd)).status_code < 500, (path, odd)
+    for body, kind in (
+        (b"\xff\xfe=%ff", "application/x-www-form-urlencoded"),
+        (b"{", "application/json"),
+        (b"--x\r\n\r\n", "multipart/form-data; boundary=x"),
+        (b"junk", "multipart/form-data"),
+    ):
+        answer = owner.post("/console/recipients", content=body, headers={"content-type": kind})
+        assert answer.status_code in (303, 400), kind
+    assert owner.post("/console/ledger", data={"heads": "x" * 100_000}).status_code == 413
+    for host in ("[", "", "evil.example", "127.0.0.1.evil.example", "127.0.0.1@evil.example"):
+        assert world.browser().get("/console", headers={"host": host}).status_code in (
+            303,
+            400,
+            403,
+        )

@@ -241,6 +241,7 @@ def serve(
     if host not in ("127.0.0.1", "::1", "localhost") and not certificate and not url:
         say("warning: without a certificate, tokens and copies travel in the open")
     local = f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104
+    say(f"The owner's console: {url or local}/console")
     if link := first_link(opened, url or local, again=new_password):
         say(f"Set the console's password here, once, within a day: {link}")
     uvicorn.run(

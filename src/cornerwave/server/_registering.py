@@ -19,10 +19,9 @@ from cornerwave.inspection import Inspection, inspect
 from cornerwave.outlook import explained
 from cornerwave.server._page import Ticked, page, router, signed_in, words_of
 from cornerwave.server._replies import service_of
-from cornerwave.table import Choices, is_number, open_source
+from cornerwave.table import SOURCE_ENDINGS, Choices, is_number, open_to_inspect
 
 pages = router(signed_in)
-ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".arrow", ".feather", ".ipc")
 MOST_FILES, DEPTH = 500, 4
 """So many tables are listed, in folders so deep."""
 WORDS = {
@@ -55,14 +54,15 @@ def register(request: Request, ticked: Ticked) -> Response:
     said = {name: values[-1] for name, values in ticked.items()}
     path = _within(request, said.get("path", ""))
     try:
-        names = open_source(path).schema.names
+        source = open_to_inspect(path)
+        names = source.schema.names
         if said.get("columns") != _hash(names):
             raise SourceError("the table has other columns now; choose for each of them again")
         choices = _choices(names, said, ticked.get("together", []))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CornerwaveWarning)
             vault = service_of(request).vault
-            made = vault.register_as(said.get("name", "").strip(), path, choices)
+            made = vault.register_as(said.get("name", "").strip(), source, choices)
     except CornerwaveError as error:
         return _form(request, path, said, words_of(error))
     notes = [str(each.message) for each in caught]
@@ -73,7 +73,7 @@ def _form(
     request: Request, path: Path, said: dict[str, str] | None = None, error: str = ""
 ) -> Response:
     with discreet():
-        source = open_source(path)
+        source = open_to_inspect(path)
         found = inspect(source)
     numbers = [is_number(part.type) for part in source.schema]
     known = said if said is not None else _proposed(found)
@@ -178,7 +178,7 @@ def _tables(folder: Path) -> Iterator[Path]:
         yield from (
             Path(place) / name
             for name in sorted(names)
-            if name.lower().endswith(ENDINGS) and not name.startswith(".")
+            if name.lower().endswith(SOURCE_ENDINGS) and not name.startswith(".")
         )
 
 

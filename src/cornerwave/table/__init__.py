@@ -62,6 +62,7 @@ from cornerwave.table._schema import (
 )
 from cornerwave.table._sources import (
     ENCODED_TEXT,
+    SOURCE_ENDINGS,
     Progress,
     Source,
     format_of,
@@ -108,6 +109,7 @@ __all__ = [
     "OTHER",
     "PERTURBED",
     "SHUFFLE",
+    "SOURCE_ENDINGS",
     "UNIFORM",
     "Categories",
     "Choices",

@@ -191,13 +191,13 @@ def _open_file(path: Path, types: Types | None, reading: ReadingSettings | None)
         format_ = "parquet" if path.is_dir() else format_of(path)
     except OutputError:
         raise SourceError(
-            f"{path.name}: the ending must be one of {', '.join(_ENDINGS)}, or it must be a "
+            f"{path.name}: the ending must be one of {', '.join(SOURCE_ENDINGS)}, or it must be a "
             "directory of .parquet or of .csv files"
         ) from None
     return _open_parquet(path, types or {}) if format_ == "parquet" else _open_arrow(path)
 
 
-_ENDINGS = (*dict.fromkeys((*TEXT_ENDINGS, *FORMATS, *SHEET_ENDINGS, *STAT_ENDINGS)),)
+SOURCE_ENDINGS = (*dict.fromkeys((*TEXT_ENDINGS, *FORMATS, *SHEET_ENDINGS, *STAT_ENDINGS)),)
 
 
 def kind_of(path: Path) -> str:
