@@ -126,6 +126,7 @@ class TestColumnsReleasedUnchanged:
 
 
 class TestRegistration:
+    @pytest.mark.slow
     def test_one_table_has_one_id_in_every_process(self, tmp_path):
         # a missing value and the text 'None' are equally frequent: which of them is pooled?
         Vault.create(tmp_path / "v")

@@ -81,7 +81,7 @@ class TestFrozen:
 
 
 class TestCommands:
-    def test_a_draft_registers_as_it_is(self, run, tmp_path):
+    def test_a_draft_registers_once_it_is_decided(self, run, tmp_path):
         german(tmp_path / "g.csv")
         assert run("init").code == 0
         assert run("inspect", "g.csv", "--out", "g.toml").code == 0
@@ -98,6 +98,8 @@ class TestCommands:
         marks = (MARKED == "?").sum()
         assert f"# proposed: {marks} cells look like marks for missing values" in text
         assert "# g.csv is not UTF-8; it is read as cp1252" in text
+        decided = text.replace('do = "decide"', 'do = "perturb"')  # a date of birth
+        (tmp_path / "g.toml").write_text(decided, encoding="utf-8")
         done = run("register", "g", "g.csv", "--schema", "g.toml")
         assert done.code == 0, done.err
         assert "perturbed: wage, age, born" in done.err

@@ -164,6 +164,7 @@ def test_columns_that_say_the_same_count_once():
     assert (weights.tolist(), spread.tolist()) == ([[1.0]], [[0.0]])
 
 
+@pytest.mark.slow
 def test_the_same_bits_on_another_processor(tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
     plain = report_of(REPORT, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache)

@@ -95,6 +95,7 @@ for columns in (3, 50):
 """
 
 
+@pytest.mark.slow
 def test_bit_identical_on_a_plain_processor(tmp_path):
     """Sums of whole numbers may be reordered and fused: another processor's are the same."""
     here = report_of(REPORT)

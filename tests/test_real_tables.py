@@ -124,7 +124,8 @@ def test_what_inspect_drafts_is_what_register_takes(run, tmp_path):
     assert run("release", "adult", "--to", "bob", "--privacy", "0.5")[0] == 0
     copy = papq.read_table("adult-bob.parquet")
     assert copy.column_names == table.column_names
-    code, _, said = run("inspect", "adult.parquet", "--out", "schema.toml")
+    (tmp_path / "draft.toml").write_text(draft, encoding="utf-8")
+    code, _, said = run("inspect", "adult.parquet", "--out", "draft.toml")
     assert code == 0  # the same draft; and the table has a name already
     assert "as adult; next: cornerwave release adult" in said
     Path("other.toml").write_text("mine")
@@ -600,9 +601,11 @@ def test_strange_names_work_through_a_schema_file(run, ending):
     assert run("register", "t", f"t.{ending}", "--schema", "s.toml")[0] == 0
     for out in ("copy.parquet", "copy.csv"):
         assert run("release", "t", "--to", "bob", "--privacy", "0.5", "--out", out)[0] == 0
-    assert papq.read_table("copy.parquet").column_names == STRANGE_NAMES
+    # a column of a CSV that has no name gets one
+    wanted = ["column_1", *STRANGE_NAMES[1:]] if ending == "csv" else STRANGE_NAMES
+    assert papq.read_table("copy.parquet").column_names == wanted
     parse = pacsv.ParseOptions(newlines_in_values=True)
-    assert pacsv.read_csv("copy.csv", parse_options=parse).column_names == STRANGE_NAMES
+    assert pacsv.read_csv("copy.csv", parse_options=parse).column_names == wanted
 
 
 @pytest.mark.in_order
@@ -621,12 +624,13 @@ def test_strange_names_work_in_options(run, name):
     assert set(found.to_pylist()) <= {0, 1, 2, 3, 4, 5}
 
 
-def test_two_columns_of_one_name_are_refused(run, tmp_path):
-    (tmp_path / "t.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
-    for command in (["inspect", "t.csv"], ["register", "t", "t.csv"]):
-        assert "more than one column has the same name (columns 1 and 3); rename" in refused(
-            run(*command)
-        )
+def test_two_columns_of_one_name_are_named(run, tmp_path):
+    rng = np.random.default_rng(0)
+    cells = "\n".join(f"{a},{b},{c}" for a, b, c in rng.normal(size=(50, 3)))
+    (tmp_path / "t.csv").write_text(f"a,b,a\n{cells}\n")
+    code, _, said = run("register", "t", "t.csv")
+    assert code == 0
+    assert "the same name" in said
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_copy_rounded_to_whole_numbers_exits_0(folder: Path) -> None:
         (["source.parquet", "short.parquet"], "ends after 4,999 rows"),
         (["source.parquet", "other.parquet"], "share no column of numbers"),
         (["source.parquet", "low.parquet", "--key", "nothing"], "no column 'nothing'"),
-        (["source.parquet", "notes.txt"], "the ending must be one of"),
+        (["source.parquet", "notes.md"], "the ending must be one of"),
         (["source.parquet", "text.csv"], "share no column of numbers"),
         (["source.parquet", "text.parquet"], "text.parquet"),
         (["source.parquet", "missing.parquet"], "there is no file"),
@@ -143,7 +143,7 @@ def test_bad_input_gets_one_line_and_exit_code_2(
     source = papq.read_table(folder / "source.parquet")
     papq.write_table(source.slice(1), folder / "short.parquet")
     papq.write_table(source.rename_columns(["x", "y", "z"]), folder / "other.parquet")
-    for name in ("notes.txt", "text.csv", "text.parquet"):
+    for name in ("notes.md", "text.csv", "text.parquet"):
         (folder / name).write_text("Dear all\nthis is no table\n")
     done = command("audit", *arguments, folder=folder)
     assert (done.returncode, done.stdout) == (2, "")

@@ -43,7 +43,7 @@ def test_schemes_that_must_fall_do(scheme):
 ZIPF = tuple(int(10_000 / rank) for rank in range(1, 37))
 CASES = {
     "few rows of 36 values": (2000, ZIPF),
-    "400 values": (20_000, MANY),
+    "400 values": pytest.param(20_000, MANY, marks=pytest.mark.slow),
     "a rare one of two": (2000, (97, 3)),
     "500 rows": (500, (72, 28)),
 }

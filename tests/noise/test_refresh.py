@@ -223,6 +223,7 @@ def test_no_rows_no_values_but_one_and_no_noise_to_speak_of():
     assert set(copies(codes, noise=[1e300])[0].tolist()) == {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 def test_bit_identical_on_a_plain_processor(tmp_path):
     here = report_of(REPORT)
     assert len(here.splitlines()) == 3

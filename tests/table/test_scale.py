@@ -260,6 +260,7 @@ def test_a_short_table_is_taken_whole():
 # --- the same bits everywhere -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bit_identical_on_a_plain_processor(tmp_path):
     here = report_of(REPORT)
     assert len(here.splitlines()) == 2

@@ -9,7 +9,7 @@ import typer
 
 from cornerwave.cli._options import AlignOption, JsonOption
 from cornerwave.cli._screen import print_json, print_table, progress, say, tell, write_text
-from cornerwave.errors import spelled
+from cornerwave.errors import SourceError, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,9 +79,12 @@ def _as_read(
     from cornerwave.table import ReadingSettings, read_metadata
 
     own = reading or ReadingSettings()
-    if own.missing is not None or not copies or not copies[0].exists():
+    if own.missing is not None or not copies:
         return reading
-    marks = (read_metadata(copies[0]) or {}).get("missing")
+    try:
+        marks = (read_metadata(copies[0]) or {}).get("missing")
+    except SourceError:  # said when the copy itself is opened
+        return reading
     return replace(own, missing=tuple(marks)) if marks else reading
 
 
