@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 # One file pins every package, the build's own included.
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip
 
-.PHONY: help setup system check test test-slow bench demo reproduce clean
+.PHONY: help setup system check test test-slow bench demo serve reproduce clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,15 @@ bench: $(READY)  ## speed and memory, as ratios measured in one run
 
 demo: $(READY)  ## three levels, a fourth on demand, and what a coalition gains
 	$(BIN)/cornerwave demo
+
+serve: $(READY)  ## the service on the demo's table, with two recipients and their profile files
+	@test -d served || $(BIN)/cornerwave demo --keep served >/dev/null
+	@for who in partner:0.5 university:0.6; do name=$${who%:*}; test -e served/$$name.share || { \
+	  $(BIN)/cornerwave recipient add $$name --vault served/.cornerwave && \
+	  $(BIN)/cornerwave grant people $$name --privacy $${who#*:} --vault served/.cornerwave && \
+	  $(BIN)/cornerwave token $$name --out served/$$name.share --vault served/.cornerwave; }; done
+	@echo "As a recipient: .venv/bin/cornerwave fetch served/partner.share --out copy.parquet"
+	$(BIN)/cornerwave serve --vault served/.cornerwave
 
 reproduce: $(READY)  ## the paper's evaluation again, into reproduction/ (minutes)
 	$(BIN)/cornerwave reproduce all --out reproduction --seed 1
