@@ -16,7 +16,6 @@ import narwhals as nw
 import pyarrow as pa
 
 from cornerwave.coalition import Coalition, Law
-from cornerwave.dictionary import described
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import (
     DatasetClosed,
@@ -493,7 +492,11 @@ def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
 
 def _metadata(recipe: Recipe, wanted: Wanted, release: Release) -> dict[str, Any]:
     told = recipe.metadata(wanted)
-    return described(told) if release.dictionary else told
+    if not release.dictionary:
+        return told
+    from cornerwave.dictionary import described  # not on import: few commands need its rooms
+
+    return described(told)
 
 
 def _recipe(releases: Sequence[Release]) -> Recipe:

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.errors import SourceError
-from cornerwave.table._csv_numbers import WHOLE, plain_numbers
 from cornerwave.table._reading_settings import COMMAS, POINT, UTF_8, ReadingSettings
 from cornerwave.table._spelling import (
     as_numbers,
@@ -218,6 +217,9 @@ def _with_numbers(
         for each in _NUMBERS
         if given.decimal in (None, each.decimal) and given.thousands in (None, each.thousands)
     ] or [replace(given, decimal=given.decimal or POINT, thousands=given.thousands or "")]
+    # not on import: it takes Numba, and most commands need none
+    from cornerwave.table._csv_numbers import WHOLE, plain_numbers
+
     telling = {name: text for name, text in texts.items() if plain_numbers(text)[0] != WHOLE}
     found = {each: _number_columns(telling, each) for each in allowed}
     # a column that is a number anyway stays one

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.table._csv_numbers import DECIMAL, OTHER, plain_numbers
 from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._spelling import (
     as_dates,
@@ -121,6 +120,9 @@ class TypeGuess:
         if self._is_text:
             self._mark(text)
             return False
+        # not on import: it takes Numba, and most commands need none
+        from cornerwave.table._csv_numbers import DECIMAL, OTHER, plain_numbers
+
         kind, count = plain_numbers(text)
         if self._tries_dates_first or (kind == DECIMAL and self._reading.spells_numbers):
             kind = OTHER

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.ipc as paipc
 
-from cornerwave.table._csv_text import csv_header, csv_text
 from cornerwave.table._row_groups import RowGroups
 from cornerwave.table._types import plain_type
 
@@ -73,9 +72,14 @@ class _Lines:
     def __init__(self, file: BinaryIO, schema: pa.Schema, format_: str) -> None:
         self._file = file
         self._packed: Callable[[Any], Any] = _gzipped if format_ == "csv.gz" else memoryview
+        # not on import: it takes Numba, and most commands need none
+        from cornerwave.table._csv_text import csv_header
+
         self._file.write(self._packed(csv_header(schema.names)))
 
     def encode(self, group: pa.Table) -> Any:
+        from cornerwave.table._csv_text import csv_text
+
         return self._packed(csv_text(group))
 
     def append(self, encoded: Any) -> None:
