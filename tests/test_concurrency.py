@@ -73,6 +73,7 @@ def run(processes, count, work, *arguments):
     assert [process.exitcode for process in running] == [0] * count
 
 
+@pytest.mark.slow
 def test_all_copies_lie_on_one_path(processes, folder):
     dataset = Vault.open(folder / ".cornerwave").register("x", folder / "x.parquet")
     run(processes, PROCESSES, release_some, folder)

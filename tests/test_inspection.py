@@ -261,6 +261,7 @@ def test_no_group_is_drafted_that_singles_rows_out():
     assert inspect(open_source(alone)).telling.together == ()
 
 
+@pytest.mark.slow
 def test_what_a_draft_says_of_a_sample_is_what_registration_finds(tmp_path):
     from cornerwave.outlook import explained
     from cornerwave.owner import Vault

@@ -103,6 +103,7 @@ def test_progress_adds_up(made):
     assert sum(done) == pytest.approx(duration(list(PARTS)))
 
 
+@pytest.mark.slow
 def test_one_seed_gives_the_same_bytes_and_another_does_not(made, small, tmp_path):
     folder, results, _ = made
     reproduce(EXACT, replace(small), tmp_path)

@@ -18,6 +18,7 @@ import uvicorn
 from cornerwave.access import Sharing
 from cornerwave.owner import Vault
 from cornerwave.server import application
+from tests import postgresql
 
 ROWS = 3000
 
@@ -73,6 +74,15 @@ def serve(app: object) -> tuple[uvicorn.Server, threading.Thread, str]:
     while not server.started:
         time.sleep(0.01)
     return server, thread, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A place for a new ledger in each database; PostgreSQL's run with the slow tests."""
+    if request.param == "sqlite":
+        return tmp_path / "ledger.db"
+    server: postgresql.Server = request.getfixturevalue("postgresql_server")
+    return server.fresh()
 
 
 @pytest.fixture
