@@ -79,6 +79,11 @@ def postgresql_server() -> Iterator[postgresql.Server]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     """A place for a new ledger, in each database."""
+    return new_place(request, tmp_path)
+
+
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A place for a new ledger, in the database that a fixture is asked for."""
     if request.param == "sqlite":
         return tmp_path / "ledger.db"
     server: postgresql.Server = request.getfixturevalue("postgresql_server")

@@ -255,6 +255,7 @@ class TestStewardship:
         before = state(tmp_path)
         assert run("register", "people", people_csv, "--schema", "s.toml").code == 0
         assert state(tmp_path) == before
+        (tmp_path / "s.toml").write_text(text + "# mine\n")
         refused(run, tmp_path, "schema", "people", "--out", "s.toml", says="exists")
 
     def test_rename_close_and_unregister(self, registered, tmp_path, people_csv):

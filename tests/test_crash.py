@@ -31,7 +31,7 @@ from pathlib import Path
 
 import sqlalchemy
 
-import cornerwave.dataset as dataset
+from cornerwave.dataset import _release
 from cornerwave.levels import Level
 from cornerwave.dataset import write_all
 from cornerwave.owner import Vault
@@ -44,7 +44,7 @@ SEAMS = [
     (write.CopyFile, "__init__"), (write.CopyFile, "append"), (write.CopyFile, "finish"),
     (write.CopyFile, "publish"), (write.CopyFile, "discard"),
     (write, "_write_beside"), (write, "_create_hidden"), (write, "_remove_leftovers"),
-    (write, "_sync_directory"), (dataset, "make_copies"),
+    (write, "_sync_directory"), (_release, "make_copies"),
     (os, "fsync"), (fcntl, "flock"), (sqlalchemy.Connection, "commit"),
     (pathlib.Path, "replace"), (pathlib.Path, "chmod"), (pathlib.Path, "unlink"),
 ]
@@ -218,7 +218,7 @@ def test_the_net_catches_a_release_that_shows_before_it_records(backup, tmp_path
 def forgetful(releases, formats):
     pass
 
-dataset._hold = forgetful
+_release._hold = forgetful
 main(Path(""",
     )
     monkeypatch.setitem(globals(), "DRIVER", wrong)

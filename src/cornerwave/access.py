@@ -11,6 +11,7 @@ leave. Revoking stops downloads and changes nothing about what the recipient kno
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 import zlib
@@ -32,6 +33,8 @@ ANYBODY = "anybody"
 ANYBODY_KNOWN = "anybody with a token"
 """A grant to this name is for anybody with a token."""
 PREFIX = "cw"
+SHARING_PATH = "/delta-sharing"
+"""Where the service speaks the Delta Sharing protocol."""
 MOST_DAYS = 366
 LIVE_TOKENS = 2
 """Tokens that a recipient may have at a time: the old and the new one, while they change."""
@@ -182,17 +185,17 @@ class Sharing:
         `recipient` is None for those without a token, who may have what is public. What is
         granted to anybody is held by those who fetch it.
         """
+        return self.all_permitted(recipient).get(dataset)
+
+    def all_permitted(self, recipient: str | None) -> dict[str, Grant]:
+        """Return what somebody may fetch of each dataset, by its id."""
         names = [ANYBODY] if recipient is None else [recipient, ANYBODY_KNOWN, ANYBODY]
-        live = [
-            each
-            for name in names
-            for each in self.grants(dataset=dataset, recipient=name)
-            if each.is_live(now())
-        ]
-        if not live:
-            return None
-        best = min(live, key=lambda each: each.level)
-        return replace(best, recipient=recipient or ANYBODY)
+        found = [each for name in names for each in self.grants(recipient=name)]
+        live = [each for each in found if each.is_live(now())]
+        best: dict[str, Grant] = {}
+        for each in sorted(live, key=lambda each: each.level, reverse=True):
+            best[each.dataset] = replace(each, recipient=recipient or ANYBODY)
+        return best
 
     def permitted_by(self, grant: str, recipient: str, token: str) -> Grant | None:
         """Return a grant if it still permits something to a recipient with this token."""
@@ -329,6 +332,17 @@ class Sharing:
                 f"there is no recipient {name!r}; {have}{nearest(name, known)}",
                 use=() if known else ("recipient",),
             )
+
+
+def profile_text(url: str, token: str, expires: str) -> str:
+    """Return a profile file, as clients of Delta Sharing read it."""
+    said = {
+        "shareCredentialsVersion": 1,
+        "endpoint": f"{url.rstrip('/')}{SHARING_PATH}/",
+        "bearerToken": token,
+        "expirationTime": expires,
+    }
+    return json.dumps(said, indent=2) + "\n"
 
 
 def _written(id: str, secret: bytes) -> str:

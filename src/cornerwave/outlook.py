@@ -59,6 +59,17 @@ class Outlook:
         return f"{self.hidden[column]:.0%} hidden"
 
     @property
+    def costs(self) -> tuple[str, ...]:
+        """Privacy, noise, errors of a mean and of a slope, and records that stand out, in words."""
+        return (
+            f"{self.privacy:g}",
+            f"{self.level.noise:.4g}",
+            f"{self.mean_error:.2f}",
+            f"{self.regression_error:.2f}",
+            "not counted" if self.stand_out is None else f"{self.stand_out:,}",
+        )
+
+    @property
     def mean_error(self) -> float:
         """The standard error of a mean, as a multiple of the original's."""
         return float(np.sqrt(1 + self.level.noise))

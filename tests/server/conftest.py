@@ -18,7 +18,7 @@ import uvicorn
 from cornerwave.access import Sharing
 from cornerwave.owner import Vault
 from cornerwave.server import application
-from tests import postgresql
+from tests.conftest import new_place
 
 ROWS = 3000
 
@@ -79,10 +79,7 @@ def serve(app: object) -> tuple[uvicorn.Server, threading.Thread, str]:
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     """A place for a new ledger in each database; PostgreSQL's run with the slow tests."""
-    if request.param == "sqlite":
-        return tmp_path / "ledger.db"
-    server: postgresql.Server = request.getfixturevalue("postgresql_server")
-    return server.fresh()
+    return new_place(request, tmp_path)
 
 
 @pytest.fixture

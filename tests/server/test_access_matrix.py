@@ -6,6 +6,7 @@ import time
 import pytest
 
 from cornerwave.server import _signatures
+from cornerwave.vault import now
 
 DELTA = "/delta-sharing/shares/cornerwave"
 TABLE = f"{DELTA}/schemas/copies/tables/wages"
@@ -148,9 +149,7 @@ def test_two_tokens_live_at_a_time(served):
     second = sharing.new_token("ann", days=1)
     assert sharing.bearer(served.tokens["ann"]).recipient == "ann"
     third = sharing.new_token("ann", days=1)
-    live = [
-        token.is_live(__import__("cornerwave.vault").vault.now()) for token in sharing.tokens("ann")
-    ]
+    live = [token.is_live(now()) for token in sharing.tokens("ann")]
     assert live == [False, True, True]
     assert {sharing.bearer(text).recipient for text in (second, third)} == {"ann"}
 
@@ -160,4 +159,5 @@ def test_who_guesses_tokens_has_to_wait(served):
         for _ in range(25):
             last = guesser.get("/v1/datasets", headers={"Authorization": "Bearer cw_x"}).status_code
         assert last == 429
-        assert ann.get("/v1/datasets").status_code == 429  # from the same address
+        # a true token is not refused for what others try from the same address
+        assert ann.get("/v1/datasets").status_code == 200

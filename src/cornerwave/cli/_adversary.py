@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cornerwave.cli._options import AlignOption, JsonOption
-from cornerwave.cli._screen import print_json, print_table, progress, say, tell, write_text
+from cornerwave.cli._screen import print_json, print_table, progress, say, tell
 from cornerwave.errors import SourceError, spelled
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def audit(
         found = run(truth, copies, key=key, privacy=privacy, progress=advance)
     if html is not None:
         from cornerwave.pages import audit_page
+        from cornerwave.table import write_text
 
         write_text(html, audit_page(found))
     if as_json:

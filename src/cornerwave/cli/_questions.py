@@ -208,16 +208,7 @@ def _print_levels(name: str, found: "Sequence[Outlook]") -> None:
     print_table(
         f"{name}: what a recipient pays, and which records stand out",
         ("privacy", "noise", "mean", "slope", "stand out"),
-        [
-            (
-                f"{each.privacy:g}",
-                f"{each.level.noise:.3g}",
-                f"{each.mean_error:.2f}",
-                f"{each.regression_error:.2f}",
-                "?" if each.stand_out is None else f"{each.stand_out:,}",
-            )
-            for each in found
-        ],
+        [each.costs for each in found],
     )
     typer.echo("mean, slope: standard errors as multiples of the original's")
     shown = [each for each in found if each.privacy in SHOWN_ON_SCREEN]

@@ -11,8 +11,6 @@ from typing import Any
 
 import typer
 
-from cornerwave.errors import OutputError
-
 
 def one_line(text: str) -> str:
     r"""Return text with control characters spelled out: names may come from foreign files.
@@ -101,25 +99,6 @@ def _longest(words: Sequence[str]) -> int:
     from rich.cells import cell_len
 
     return max(map(cell_len, words))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file. Raises OutputError."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a file that does not exist yet. Raises OutputError."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise OutputError(f"{path} exists; choose another name") from None
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
 
 
 PATIENCE = 2.0

@@ -1,6 +1,5 @@
 """The service: who may have what (recipient, grant, revoke, token, requests), serve, and fetch."""
 
-import json
 import os
 import re
 from pathlib import Path
@@ -183,18 +182,14 @@ def token(
 
 def write_profile(path: Path, url: str, token: str, expires: str) -> None:
     """Write a profile file that only its owner can read."""
-    said = {
-        "shareCredentialsVersion": 1,
-        "endpoint": f"{url.rstrip('/')}/delta-sharing/",
-        "bearerToken": token,
-        "expirationTime": expires,
-    }
+    from cornerwave.access import profile_text
+
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from None
     with os.fdopen(file, "w", encoding="utf-8") as out:
-        json.dump(said, out, indent=2)
+        out.write(profile_text(url, token, expires))
 
 
 def serve(

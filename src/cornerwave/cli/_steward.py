@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cornerwave.cli._options import VaultOption, open_vault
-from cornerwave.cli._screen import say, write_new
+from cornerwave.cli._screen import say
 
 Name = Annotated[str, typer.Argument(help="The dataset.")]
 
@@ -23,7 +23,9 @@ def schema(
     if out is None:
         typer.echo(text, nl=False)
         return
-    write_new(out, text)
+    from cornerwave.table import write_text
+
+    write_text(out, text, force=False)
     say(f"Wrote {out}")
 
 

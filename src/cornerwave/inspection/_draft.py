@@ -3,7 +3,6 @@
 Columns that are alike, as item_1, item_2, ..., share one entry with a wildcard.
 """
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._telling import Telling
+from cornerwave.table import toml_comment, toml_text
 
 ALIKE = 5
 """So many columns of one stem, one type and one decision share an entry."""
@@ -25,7 +25,7 @@ _DECIDE = "perturb, category, key, keep or drop"
 
 def written(columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[str]) -> str:
     """Return the text of the draft."""
-    groups = ", ".join(f"[{', '.join(map(_quoted, names))}]" for names in telling.together)
+    groups = ", ".join(f"[{', '.join(map(toml_text, names))}]" for names in telling.together)
     undecided = sum(report.do == "decide" for report in columns)
     lines = [
         "# Edit this schema file, then register the table with it.",
@@ -33,8 +33,8 @@ def written(columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[s
         "min_count = 0    # pool category values that are held by fewer rows than this",
         f'together = [{groups}]    # categories to refresh as one, as in [["city", "district"]]',
         *(_ORDER if any(report.told for report in columns) else ()),
-        *(f"# {_comment(line)}" for line in telling.sentences),
-        *(f"# warning: {_comment(line)}" for line in risks),
+        *(f"# {toml_comment(line)}" for line in telling.sentences),
+        *(f"# warning: {toml_comment(line)}" for line in risks),
         *(line for same in alike(columns) for line in _entry(same, telling.looks)),
     ]
     return "\n".join(lines) + "\n"
@@ -76,12 +76,12 @@ def _entry(same: Sequence[ColumnReport], looks: Mapping[str, str]) -> Iterator[s
     name = f"{_stem(first.name)}*" if several else first.name
     yield ""
     yield "[[column]]"
-    yield f"name = {_quoted(name)}" + (f"    # {len(same)} columns" if several else "")
-    yield f"do = {_quoted(first.do)}    # {_DECIDE}"
-    yield f"# {_comment(first.type)}, {_distinct(same)}, {_missing(same)} missing"
+    yield f"name = {toml_text(name)}" + (f"    # {len(same)} columns" if several else "")
+    yield f"do = {toml_text(first.do)}    # {_DECIDE}"
+    yield f"# {toml_comment(first.type)}, {_distinct(same)}, {_missing(same)} missing"
     if first.name in looks:
         of = f" of {first.name}" if several else ""
-        yield f"# copy{of}: {_comment(looks[first.name])}"
+        yield f"# copy{of}: {toml_comment(looks[first.name])}"
     if first.do == "perturb" and "int" in first.type:
         yield "# round = true       # whole at every privacy, not only where noise is wider than 1"
     if all(report.from_zero for report in same):
@@ -96,7 +96,7 @@ def _notes(same: Sequence[ColumnReport]) -> Iterator[str]:
             found[warning].append(report.name)
     for warning, names in list(found.items())[:MOST_NOTES]:
         of = "" if len(same) == 1 else f" ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
-        yield f"# note{_comment(of)}: {_comment(warning)}"
+        yield f"# note{toml_comment(of)}: {toml_comment(warning)}"
     if len(found) > MOST_NOTES:
         yield f"# and {len(found) - MOST_NOTES} notes more"
 
@@ -112,12 +112,3 @@ def _distinct(same: Sequence[ColumnReport]) -> str:
 def _missing(same: Sequence[ColumnReport]) -> str:
     least, most = (pick(report.missing for report in same) for pick in (min, max))
     return f"{most:.1%}" if least == most else f"{least:.1%} to {most:.1%}"
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _comment(text: str) -> str:
-    """Return text that cannot end a comment's line."""
-    return _quoted(text)[1:-1].replace('\\"', '"')

@@ -1,8 +1,6 @@
 """How the cells of a text file are spelled, as the last table of a schema file."""
 
-import json
-
-from cornerwave.table import Source
+from cornerwave.table import Source, toml_comment
 
 
 def how_read(source: Source) -> str:
@@ -13,7 +11,7 @@ def how_read(source: Source) -> str:
     if source.reading is None or not (source.reading.said or source.remarks):
         return ""
     lines = ["", "[reading]    # how the cells are spelled; register reads them in this way"]
-    lines += [f"# {_comment(remark)}" for remark in source.remarks]
+    lines += [f"# {toml_comment(remark)}" for remark in source.remarks]
     if source.markers:
         cells = sum(source.markers.values())
         lines.append(
@@ -21,8 +19,3 @@ def how_read(source: Source) -> str:
             "`missing` what is a value"
         )
     return "\n".join([*lines, *source.reading.lines()]) + "\n"
-
-
-def _comment(text: str) -> str:
-    """Return text that cannot end a comment's line."""
-    return json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("\x7f", "")

@@ -72,17 +72,7 @@ def _cost(found: Sequence[Outlook]) -> str:
     }
     chart = charts.curves(lines, "What a recipient pays, by privacy", "privacy")
     header = ("privacy", "noise", "error of a mean", "of a regression slope", "stand out")
-    rows = [
-        (
-            f"{each.privacy:g}",
-            f"{each.level.noise:.4g}",
-            f"{each.mean_error:.2f}",
-            f"{each.regression_error:.2f}",
-            "not counted" if each.stand_out is None else f"{each.stand_out:,}",
-        )
-        for each in found
-    ]
-    table = kit.table(header, rows)
+    table = kit.table(header, [each.costs for each in found])
     return kit.section("What it costs a recipient", explained, chart, table)
 
 

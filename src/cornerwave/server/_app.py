@@ -7,6 +7,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cornerwave.errors import CornerwaveError
@@ -79,7 +80,6 @@ def application(
     app.add_exception_handler(CornerwaveError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http_problem)
-    app.add_exception_handler(Exception, fault)
 
     @app.get("/healthz", include_in_schema=False)
     def health() -> dict[str, str]:
@@ -120,6 +120,9 @@ class _Around:
 
         try:
             await self._app(scope, limited, noted)
+        except Exception as error:  # not further: whoever logs it would show its words
+            if not sent["status"]:
+                await fault(Request(scope), error)(scope, receive, noted)
         finally:
             if not state.get("quiet"):  # style sheets, and parts of a page that follow a slider
                 who = state.get("who", "anybody")

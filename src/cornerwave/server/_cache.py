@@ -21,9 +21,6 @@ import pyarrow as pa
 from cornerwave.dataset import Release
 from cornerwave.errors import OutputError
 
-ENDINGS = {"parquet": "parquet", "arrow": "arrow", "csv": "csv", "csv.gz": "csv.gz"}
-"""The formats in which copies are offered, and their endings."""
-
 
 class Abandoned(Exception):
     """Nobody waits for a copy any more."""
@@ -53,7 +50,7 @@ class CopyCache:
             self._forget()
 
     async def _get(self, key: str, release: Release, format_: str) -> Path:
-        path = self._folder / f"{key}.{ENDINGS[format_]}"
+        path = self._folder / f"{key}.{format_}"
         if path.exists():
             with suppress(OSError):
                 os.utime(path)
@@ -62,12 +59,17 @@ class CopyCache:
         if task is None:
             task = asyncio.create_task(self._make(key, path, release))
             self._making[key] = task
-            task.add_done_callback(lambda _: self._making.pop(key, None))
+            task.add_done_callback(lambda done: self._ended(key, done))
         self._waiting[key] += 1
         try:
             return await asyncio.shield(task)
         finally:
             self._waiting[key] -= 1
+
+    def _ended(self, key: str, task: "asyncio.Task[Path]") -> None:
+        self._making.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # if nobody waits any more, nobody else asks for it
 
     async def _make(self, key: str, path: Path, release: Release) -> Path:
         def watch(_rows: int) -> None:
@@ -75,7 +77,7 @@ class CopyCache:
                 raise Abandoned
 
         def make() -> None:
-            with _locked(path.with_suffix(".lock")):
+            with locked(path.with_suffix(".lock")):
                 if not path.exists():  # another process may have made it meanwhile
                     release.make(path, progress=watch)
                     self.made += 1
@@ -106,7 +108,7 @@ def key_of(release: Release, format_: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Wait until no other process makes the same copy."""
     try:
         file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)

@@ -6,6 +6,7 @@ response formats, `parquet` and `delta`, are lines of JSON with signed addresses
 
 import base64
 import json
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -13,20 +14,19 @@ import anyio.to_thread
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Query
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from cornerwave.access import Token
+from cornerwave.access import SHARING_PATH, Token
 from cornerwave.errors import AccessDenied, NoSuchDataset
 from cornerwave.server._delta_types import schema_string
 from cornerwave.server._replies import bearer, send_copy, service_of
-from cornerwave.server._service import DELTA, Permitted, Service, table_name
+from cornerwave.server._service import DELTA, Permitted, Service, table_names
 from cornerwave.server._signatures import LIFETIME
 
-PREFIX = "/delta-sharing"
 SHARE, SCHEMA = "cornerwave", "copies"
 VERSION = {"Delta-Table-Version": "0"}
 MOST_RESULTS = 500
-router = APIRouter(prefix=PREFIX, tags=["Delta Sharing"])
+router = APIRouter(prefix=SHARING_PATH, tags=["Delta Sharing"])
 MaxResults = Annotated[int | None, Query(alias="maxResults", ge=0)]
 PageToken = Annotated[str | None, Query(alias="pageToken", max_length=200)]
 
@@ -135,14 +135,12 @@ async def file(request: Request, name: str, sp: Annotated[str, Query(max_length=
 
 
 def _ends() -> int:
-    import time
-
     return int((time.time() + LIFETIME) * 1000)
 
 
 def _address(request: Request, ticket: str, name: str) -> str:
     base = request.app.state.public_url or str(request.base_url).rstrip("/")
-    return f"{base}{PREFIX}/files/{name}?sp={ticket}"
+    return f"{base}{SHARING_PATH}/files/{name}?sp={ticket}"
 
 
 async def _found(request: Request, share: str, schema: str, table: str) -> Permitted:
@@ -154,10 +152,10 @@ async def _found(request: Request, share: str, schema: str, table: str) -> Permi
 def _find(request: Request, share: str, schema: str, table: str) -> Permitted:
     token = _token(request)
     _check(share, schema)
-    for each in service_of(request).offered(token):
-        if table_name(each.dataset.name) == table:
-            return each
-    raise NoSuchDataset("there is no such table, or you may not read it")
+    found = table_names(service_of(request).offered(token)).get(table)
+    if found is None:
+        raise NoSuchDataset("there is no such table, or you may not read it")
+    return found
 
 
 def _check(share: str, schema: str = SCHEMA) -> None:
@@ -168,13 +166,13 @@ def _check(share: str, schema: str = SCHEMA) -> None:
 def _tables(service: Service, token: Token) -> list[dict[str, str]]:
     return [
         {
-            "name": table_name(each.dataset.name),
+            "name": name,
             "schema": SCHEMA,
             "share": SHARE,
             "shareId": SHARE,
             "id": each.dataset.id,
         }
-        for each in service.offered(token)
+        for name, each in table_names(service.offered(token)).items()
     ]
 
 
@@ -221,6 +219,3 @@ def _lines(request: Request, lines: Sequence[dict[str, Any]]) -> Response:
     format_ = DELTA if _wants_delta(request) else "parquet"
     headers = {**VERSION, "delta-sharing-capabilities": f"responseformat={format_}"}
     return Response(text, media_type="application/x-ndjson", headers=headers)
-
-
-__all__ = ["JSONResponse", "router"]

@@ -2,17 +2,15 @@
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from cornerwave.access import MOST_DAYS, Sharing, Token
+from cornerwave.access import MOST_DAYS, Sharing, Token, profile_text
 from cornerwave.dataset import Held
 from cornerwave.errors import CornerwaveError, NoSuchRecipient, VaultError
-from cornerwave.server import _delta_sharing
 from cornerwave.server._console import state_of
 from cornerwave.server._page import Fields, go, page, router, signed_in, status_of, words_of
 from cornerwave.server._replies import service_of
@@ -144,14 +142,8 @@ def profile(request: Request, fields: Fields) -> Response:
 
 def _profile(request: Request, token: str, expires: str) -> str:
     """Return a profile file as clients of Delta Sharing read it."""
-    base = request.app.state.public_url or str(request.base_url).rstrip("/")
-    said = {
-        "shareCredentialsVersion": 1,
-        "endpoint": f"{base}{_delta_sharing.PREFIX}/",
-        "bearerToken": token,
-        "expirationTime": expires,
-    }
-    return json.dumps(said, indent=2) + "\n"
+    base = request.app.state.public_url or str(request.base_url)
+    return profile_text(base, token, expires)
 
 
 def _known(request: Request, name: str) -> Sharing:

@@ -23,7 +23,6 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from cornerwave.access import Token
 from cornerwave.errors import (
     AccessDenied,
-    CornerwaveError,
     LevelError,
     NoSuchDataset,
     NoSuchRecipient,
@@ -86,15 +85,15 @@ def bearer(request: Request, *, required: bool = True) -> Token | None:
     header = request.headers.get("authorization", "")
     if not header and not required:
         return None
-    address = request.client.host if request.client else ""
-    failures: Failures = request.app.state.failures
-    failures.check(address)
     scheme, _, text = header.partition(" ")
     try:
         if scheme.lower() != "bearer":
             raise AccessDenied("send your token: Authorization: Bearer cw_...")
         token = service_of(request).sharing.bearer(text.strip())
     except AccessDenied:
+        failures: Failures = request.app.state.failures
+        address = request.client.host if request.client else ""
+        failures.check(address)
         failures.add(address)
         raise
     request.state.who = called(token)
@@ -184,6 +183,3 @@ def problem(
     """Return an error as JSON, in the words of the Delta Sharing protocol."""
     content = {"errorCode": code, "message": message}
     return JSONResponse(content, status_code=status, headers=dict(headers or {}))
-
-
-REFUSALS = (CornerwaveError,)

@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from cornerwave.access import Grant, Sharing, Token
 from cornerwave.dataset import Dataset, Release
 from cornerwave.errors import AccessDenied, NoSuchDataset
 from cornerwave.owner import Vault
-from cornerwave.server._cache import CopyCache, key_of
+from cornerwave.server._cache import CopyCache, key_of, locked
 from cornerwave.server._delta_types import offered_schema, write_offered
 from cornerwave.server._signatures import Signer, Ticket
 from cornerwave.vault import Access, now
@@ -70,8 +70,18 @@ class Service:
 
     def offered(self, token: Token | None) -> list[Permitted]:
         """Return everything that somebody may fetch."""
-        found = [self._permitted(each, token) for each in self.vault.datasets()]
-        return [each for each in found if each is not None]
+        grants = self.sharing.all_permitted(token.recipient if token else None)
+        return [
+            Permitted(self._known(each), grants[each.id], called(token), token.id if token else "")
+            for each in self.vault.datasets()
+            if each.id in grants and not each.closed
+        ]
+
+    def check_again(self, what: Permitted) -> None:
+        """Raise AccessDenied if what was permitted has ended: making a copy may take long."""
+        grant = what.grant
+        if self.sharing.permitted_by(grant.id, grant.recipient, what.token) is None:
+            raise AccessDenied("what you were granted has ended")
 
     def permitted(self, name: str, token: Token | None) -> Permitted:
         """Return what somebody may fetch of a dataset. Raises NoSuchDataset.
@@ -121,6 +131,7 @@ class Service:
 
     async def hold(self, what: Permitted, format_: str) -> None:
         """Record that the recipient holds a copy from now on: before its first byte leaves."""
+        await _in_thread(lambda: self.check_again(what))
         recorded = "parquet" if format_ == DELTA else format_
         known = (what.grant.recipient, key_of(what.release, recorded))
         if known not in self._held:
@@ -133,13 +144,25 @@ def called(token: Token | None) -> str:
     return "anybody" if token is None else f"{token.recipient} ({token.id})"
 
 
-def table_name(dataset: str) -> str:
-    """Return a dataset's name as clients of Delta Sharing can write it.
+def table_names(offered: Sequence[Permitted]) -> dict[str, Permitted]:
+    """Return what is offered by names that clients of Delta Sharing can write.
 
-    >>> table_name("people 2026/q1.csv")
+    Of names that become the same, each gets the beginning of its dataset's id.
+    """
+    plain = [_plain(each.dataset.name) for each in offered]
+    return {
+        name if plain.count(name) == 1 else f"{name}_{each.dataset.id[:8]}": each
+        for name, each in zip(plain, offered, strict=True)
+    }
+
+
+def _plain(name: str) -> str:
+    """Return a name of letters, digits, - and _ alone.
+
+    >>> _plain("people 2026/q1.csv")
     'people_2026_q1_csv'
     """
-    return re.sub(r"[^A-Za-z0-9_-]", "_", dataset)
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 def _offered(path: Path) -> Path:
@@ -148,8 +171,9 @@ def _offered(path: Path) -> Path:
     if offered_schema(schema).equals(schema):
         return path
     out = path.with_name(path.name.replace(".parquet", ".delta.parquet"))
-    if not out.exists():
-        write_offered(path, out)
+    with locked(out.with_suffix(".lock")):
+        if not out.exists():
+            write_offered(path, out)
     return out
 
 
@@ -179,17 +203,12 @@ class AccessLog:
         line = Access(now().isoformat(timespec="milliseconds"), who, what, outcome, 0)
         self._sharing.log([line])
 
-    def flush(self) -> None:
-        """Write what was noted."""
-        with self._lock:
-            lines, self._lines = self._lines, []
-        self._sharing.log(lines)
-
     def _run(self) -> None:
         while not self._closing.wait(FLUSH_SECONDS):
-            self._try_flush()
+            self.flush()
 
-    def _try_flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was noted, as soon as the database takes it."""
         with self._lock:
             lines, self._lines = self._lines, []
         try:
@@ -202,4 +221,4 @@ class AccessLog:
         """Write what is left, and stop."""
         self._closing.set()
         self._thread.join()
-        self._try_flush()
+        self.flush()

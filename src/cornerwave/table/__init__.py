@@ -78,6 +78,7 @@ from cornerwave.table._told import (
     read_metadata,
 )
 from cornerwave.table._toml_files import read_batch, read_choices, schema_reading, schema_text
+from cornerwave.table._toml_text import toml_comment, toml_text
 from cornerwave.table._types import (
     DAYS,
     MISSING_BITS,
@@ -171,6 +172,8 @@ __all__ = [
     "step_of",
     "tally",
     "to_floats",
+    "toml_comment",
+    "toml_text",
     "type_named",
     "unit_of",
     "value_type",

@@ -14,13 +14,13 @@ table in the same way; the identity of a dataset does not depend on it, as value
 """
 
 import codecs
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from cornerwave.errors import SourceError
+from cornerwave.table._toml_text import toml_text
 
 COMMAS, POINT, UTF_8 = ",", ".", "utf-8"
 SPACES = "\u0020\u00a0\u202f"
@@ -141,8 +141,7 @@ class ReadingSettings:
         """Yield the settings as lines of a schema file, without those that say nothing."""
         for name, value in asdict(self).items():
             if value:
-                text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-                yield f"{name} = {text}"
+                yield f"{name} = {toml_text(value)}"
 
 
 def check_date_formats(formats: Iterable[str]) -> None:

@@ -33,7 +33,6 @@ It must decide every column of the source. A batch file lists copies to release:
     out = "partner.parquet"   # beside the batch file; optional
 """
 
-import json
 import math
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -61,6 +60,7 @@ from cornerwave.table._schema import (
     listed,
     repeated,
 )
+from cornerwave.table._toml_text import toml_text
 from cornerwave.table._types import DAYS
 
 _DOES = ("perturb", "category", "key", "keep", "drop")
@@ -130,11 +130,11 @@ def _fits(name: str, wildcard: str) -> bool:
 
 def schema_text(schema: Schema) -> str:
     """Return a schema file that says what was decided."""
-    lines = [f"min_count = {schema.min_count}", f"together = {_toml(schema.together)}"]
+    lines = [f"min_count = {schema.min_count}", f"together = {toml_text(schema.together)}"]
     if schema.order is not None:
-        lines.append(f"order = {_toml(schema.order)}")
+        lines.append(f"order = {toml_text(schema.order)}")
     for column in schema.columns:
-        lines += ["", "[[column]]", *(f"{o} = {_toml(v)}" for o, v in _said(column))]
+        lines += ["", "[[column]]", *(f"{o} = {toml_text(v)}" for o, v in _said(column))]
     return "\n".join(lines) + "\n"
 
 
@@ -161,16 +161,6 @@ def _end(end: float | None, place: int, days: bool) -> Any:
     if end is None:
         return (-math.inf, math.inf)[place]
     return date(1970, 1, 1) + timedelta(int(end)) if days and end == int(end) else end
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return str(value)
 
 
 def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Path | None]]:

@@ -114,7 +114,7 @@ class Ledger:
     @property
     def records(self) -> Records:
         """What is kept beside the chains."""
-        return Records(self._database, self._key)
+        return Records(self._database, self._key.child("records", b""))
 
     def register(self, entry: Entry) -> Entry:
         """Record a dataset, and return the entry that the ledger has from now on.

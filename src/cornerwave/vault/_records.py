@@ -48,18 +48,17 @@ class Access:
 class Records:
     """The records of a vault; every method is a transaction unless within `together`."""
 
-    def __init__(self, database: Database, key: Key) -> None:
-        self._database = database
-        self._key = key.child("records", b"")
-        self._open: sa.Connection | None = None
+    def __init__(
+        self, database: Database, key: Key, connection: sa.Connection | None = None
+    ) -> None:
+        """`key` is their own; within a `connection`, all that is done is one transaction."""
+        self._database, self._key, self._open = database, key, connection
 
     @contextmanager
     def together(self) -> Iterator["Records"]:
         """Yield the records within one transaction: all is written, or nothing."""
         with self._database.writing() as connection:
-            within = Records.__new__(Records)
-            within._database, within._key, within._open = self._database, self._key, connection
-            yield within
+            yield Records(self._database, self._key, connection)
 
     def find(self, kind: str, *, id: str | None = None, of: str | None = None) -> list[Record]:
         """Return records of a kind, the oldest first. Raises LedgerDamaged for a false one."""

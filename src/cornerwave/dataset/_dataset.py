@@ -1,31 +1,21 @@
-"""A registered table, and the copies of it.
+"""A registered table: who holds which copy of it, and what may be released next."""
 
-release   a recipient and a level: a promise of a copy, not yet made
-make      one pass over the source, by the recipe; nothing shows of a copy that is refused
-hold      the ledger says who holds it, and all that made its bytes; then the copy appears
-"""
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
-import pyarrow as pa
-
 from cornerwave.coalition import Coalition, Law
-from cornerwave.engines.local import make_copies
+from cornerwave.dataset._release import Release, write_copies
 from cornerwave.errors import (
     DatasetClosed,
     LevelError,
     NoSuchRecipient,
-    OutputError,
     SourceChanged,
     SourceError,
     VaultError,
-    discreet,
     nearest,
 )
 from cornerwave.frozen import Frozen
@@ -34,23 +24,16 @@ from cornerwave.looks import look
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
-    CopyFile,
     Finish,
     Progress,
     Source,
-    check_output,
-    format_of,
     is_number,
     names_of,
     open_source,
-    plain_schema,
     schema_text,
     silent,
 )
 from cornerwave.vault import Entry, Holding, Key, Ledger, closed_message, work_folder
-
-FRAME = "frame"
-"""The format of a copy that was handed over in memory."""
 
 
 @dataclass(frozen=True)
@@ -160,9 +143,9 @@ class Dataset:
 
     def is_from(self, path: Path) -> bool:
         """Whether the table was registered from this file."""
-        return path.resolve() in self._source_places()
+        return path.resolve() in self.source_places()
 
-    def _source_places(self) -> list[Path]:
+    def source_places(self) -> list[Path]:
         """Return where the table lies, and where it lay at registration."""
         known = (self._entry.source, self._source and self._source.path)
         return [Path(place).resolve() for place in known if place]
@@ -177,7 +160,7 @@ class Dataset:
         clip: Mapping[str, tuple[Any, Any]] | None = None,
         raw: bool = False,
         dictionary: bool = False,
-    ) -> "Release":
+    ) -> Release:
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
         `privacy` is the share of the variance of every column that the whole copy hides: the
@@ -209,7 +192,7 @@ class Dataset:
         finish: Finish | None = None,
         raw: bool = False,
         dictionary: bool = False,
-    ) -> list["Release"]:
+    ) -> list[Release]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
         `levels` maps recipients to levels, or lists (recipient, level) pairs: a Level is raw
@@ -230,7 +213,7 @@ class Dataset:
             for to, level in at
         ]
 
-    def granted(self, to: str, level: Level, finish: Finish) -> "Release":
+    def granted(self, to: str, level: Level, finish: Finish) -> Release:
         """Return a copy that was permitted before. Raises DatasetClosed."""
         if self.closed:
             raise DatasetClosed(closed_message(self.name, self.closed))
@@ -271,7 +254,7 @@ class Dataset:
         """Return the share of the variance of every column that copies at a level hide."""
         return self.frozen.hidden.promised(level)
 
-    def again(self, recipient: str) -> list[tuple["Release", str]]:
+    def again(self, recipient: str) -> list[tuple[Release, str]]:
         """Return the copies that a recipient holds, each with its format, to be made again.
 
         Written in that format they are the same files, byte for byte (if the libraries that
@@ -293,8 +276,12 @@ class Dataset:
         """
         releases = [Release(self, "the owner", level, Finish()) for level in self.levels]
         paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
-        _write(releases, paths, recorded=False, progress=progress)
+        write_copies(releases, paths, recorded=False, progress=progress)
         return paths
+
+    def hold(self, lines: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Record who is about to hold what: recipients, each with all that makes the bytes."""
+        self._ledger.hold(self.id, lines)
 
     def knows(self, dataset: str, noise: float) -> bool:
         """Whether the ledger knows of a copy of a dataset id and noise, as a copy states them."""
@@ -339,190 +326,6 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"
-
-
-@dataclass(frozen=True)
-class Release:
-    """One copy for one recipient: it writes to a file, yields batches, or becomes a frame."""
-
-    dataset: Dataset
-    recipient: str
-    level: Level
-    finish: Finish
-    dictionary: bool = False
-
-    @property
-    def privacy(self) -> float:
-        """The share of the variance of every column that the whole copy hides."""
-        return self.dataset.privacy_of(self.level)
-
-    def write(
-        self,
-        path: str | Path,
-        *,
-        force: bool = False,
-        threads: int | None = None,
-        progress: Progress = silent,
-    ) -> Path:
-        """Write the copy to a file; its ending (csv, csv.gz, parquet, arrow) says how.
-
-        Raises OutputExists unless `force`, SourceChanged if the table is not the
-        registered one; then nothing appears.
-        """
-        [written] = write_all([(self, path)], force=force, threads=threads, progress=progress)
-        return written
-
-    def make(self, path: Path, *, progress: Progress = silent) -> None:
-        """Write the copy to a new file that nobody else may see: nothing is recorded.
-
-        Before a byte of it leaves, `hold` must have recorded who gets it.
-        """
-        _write([self], [path], recorded=False, progress=progress)
-
-    def made(self, format_: str) -> dict[str, Any]:
-        """Return all that makes the copy's bytes, apart from its dataset: a line of the ledger."""
-        return {
-            "level": self.level.thousandths,
-            "round": sorted(self.finish.round),
-            "clip": {name: list(ends) for name, ends in self.finish.clip.items()},
-            "types": dict(self.finish.types),
-            "names": dict(self.finish.names),
-            "format": format_,
-            "dictionary": self.dictionary,
-            "edition": 1,
-            "mark": None,
-        }
-
-    def hold(self, format_: str) -> None:
-        """Record that the recipient is about to hold the copy in this format."""
-        _hold([self], [format_])
-
-    def to_arrow(self) -> pa.Table:
-        """Return the whole copy as an Arrow table."""
-        with discreet():
-            recipe, collected = _recipe([self]), _Collected()
-            make_copies(self.dataset.source, recipe, [collected])
-            self.dataset.remember_source()
-            _hold([self], [FRAME])
-        copy = pa.concat_tables(collected.groups)
-        return copy.cast(plain_schema(copy.schema))
-
-    def to_frame(self) -> Any:
-        """Return the copy as the kind of frame that was registered; as Arrow for a file."""
-        kind: Any = self.dataset.source.frame_kind or nw.Implementation.PYARROW
-        return nw.from_arrow(self.to_arrow(), backend=kind).to_native()
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the copy as Arrow batches, in little memory.
-
-        The whole copy is made and checked in a hidden file first: nobody sees a row
-        of a copy that would have been refused.
-        """
-        with self.dataset.work_folder() as folder:
-            path = self.write(folder / "copy.arrow")
-            with pa.OSFile(str(path)) as file:
-                reader = pa.ipc.open_file(file)
-                for index in range(reader.num_record_batches):
-                    yield reader.get_batch(index)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Hand the copy to any library that speaks Arrow."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-
-def write_all(
-    copies: Sequence[tuple[Release, str | Path]],
-    *,
-    force: bool = False,
-    threads: int | None = None,
-    progress: Progress = silent,
-) -> list[Path]:
-    """Write several releases of one dataset to files, in one pass over its source."""
-    releases = [release for release, _ in copies]
-    paths = [Path(path).absolute() for _, path in copies]
-    if copies:
-        _write(releases, paths, recorded=True, force=force, threads=threads, progress=progress)
-    return paths
-
-
-def _write(
-    releases: Sequence[Release],
-    paths: Sequence[Path],
-    *,
-    recorded: bool,
-    force: bool = False,
-    threads: int | None = None,
-    progress: Progress = silent,
-) -> None:
-    """Write copies whole or not at all; unless `recorded`, nobody else may see them."""
-    with discreet(), ExitStack() as hidden:
-        recipe = _recipe(releases)
-        _check_places(releases[0].dataset, paths)
-        said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
-        for path, metadata in zip(paths, said, strict=True):
-            check_output(path, metadata, force=force)
-        files = []
-        for path, wanted, metadata in zip(paths, recipe.wanted, said, strict=True):
-            files.append(CopyFile(path, recipe.schema(wanted), metadata))
-            hidden.callback(files[-1].discard)
-        make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
-        releases[0].dataset.remember_source()
-        for file in files:
-            file.finish(force=force)
-        if recorded:
-            _hold(releases, [format_of(path) for path in paths])
-        for file in files:
-            file.publish()
-
-
-def _check_places(dataset: Dataset, paths: Sequence[Path]) -> None:
-    """Raise OutputError if two copies would meet in one file, one in the source or one nowhere."""
-    for path in paths:
-        format_of(path)
-    places = {path.resolve() for path in paths}
-    if len(places) < len(paths):
-        raise OutputError("two copies would be written to one file; name a file for each")
-    for source in dataset._source_places():
-        for place in places:
-            if source in (place, *place.parents):
-                raise OutputError(
-                    f"{place} is (part of) the registered table itself; write the copy elsewhere"
-                )
-
-
-def _metadata(recipe: Recipe, wanted: Wanted, release: Release) -> dict[str, Any]:
-    told = recipe.metadata(wanted)
-    if not release.dictionary:
-        return told
-    from cornerwave.dictionary import described  # not on import: few commands need its rooms
-
-    return described(told)
-
-
-def _recipe(releases: Sequence[Release]) -> Recipe:
-    if len({release.dataset.id for release in releases}) > 1:
-        raise OutputError("one pass makes copies of one dataset; write the others separately")
-    return releases[0].dataset.recipe([Wanted(r.level, r.finish) for r in releases])
-
-
-def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
-    """Write down who is about to hold what, with all that makes its bytes."""
-    dataset = releases[0].dataset
-    lines = [(each.recipient, each.made(f)) for each, f in zip(releases, formats, strict=True)]
-    dataset._ledger.hold(dataset.id, lines)
-
-
-class _Collected:
-    """An output in memory."""
-
-    def __init__(self) -> None:
-        self.groups: list[pa.Table] = []
-
-    def encode(self, group: pa.Table) -> pa.Table:
-        return group
-
-    def append(self, encoded: pa.Table) -> None:
-        self.groups.append(encoded)
 
 
 def dataset_key(key: Key, dataset: str) -> Key:

@@ -1,0 +1,12 @@
+"""A registered table, and the copies of it.
+
+Dataset    who holds what, what may be released, what recipients know together
+Release    a recipient and a level: a promise of a copy, made as often as it is asked for
+Held       a line of the ledger: who holds which copy since when
+write_all  several releases in one pass
+"""
+
+from cornerwave.dataset._dataset import Dataset, Held, check_name, reopen
+from cornerwave.dataset._release import FRAME, Release, write_all
+
+__all__ = ["FRAME", "Dataset", "Held", "Release", "check_name", "reopen", "write_all"]

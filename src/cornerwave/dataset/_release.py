@@ -1,0 +1,221 @@
+"""A copy for a recipient: made whole, recorded, then shown.
+
+make      one pass over the source, by the recipe; nothing shows of a copy that is refused
+hold      the ledger says who holds it, and all that made its bytes; then the copy appears
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+
+from cornerwave.engines.local import make_copies
+from cornerwave.errors import OutputError, discreet
+from cornerwave.levels import Level
+from cornerwave.recipe import Recipe, Wanted
+from cornerwave.table import (
+    CopyFile,
+    Finish,
+    Progress,
+    check_output,
+    format_of,
+    plain_schema,
+    silent,
+)
+
+if TYPE_CHECKING:
+    from cornerwave.dataset._dataset import Dataset
+
+FRAME = "frame"
+"""The format of a copy that was handed over in memory."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One copy for one recipient: it writes to a file, yields batches, or becomes a frame."""
+
+    dataset: "Dataset"
+    recipient: str
+    level: Level
+    finish: Finish
+    dictionary: bool = False
+
+    @property
+    def privacy(self) -> float:
+        """The share of the variance of every column that the whole copy hides."""
+        return self.dataset.privacy_of(self.level)
+
+    def write(
+        self,
+        path: str | Path,
+        *,
+        force: bool = False,
+        threads: int | None = None,
+        progress: Progress = silent,
+    ) -> Path:
+        """Write the copy to a file; its ending (csv, csv.gz, parquet, arrow) says how.
+
+        Raises OutputExists unless `force`, SourceChanged if the table is not the
+        registered one; then nothing appears.
+        """
+        [written] = write_all([(self, path)], force=force, threads=threads, progress=progress)
+        return written
+
+    def make(self, path: Path, *, progress: Progress = silent) -> None:
+        """Write the copy to a new file that nobody else may see: nothing is recorded.
+
+        Before a byte of it leaves, `hold` must have recorded who gets it.
+        """
+        write_copies([self], [path], recorded=False, progress=progress)
+
+    def made(self, format_: str) -> dict[str, Any]:
+        """Return all that makes the copy's bytes, apart from its dataset: a line of the ledger."""
+        return {
+            "level": self.level.thousandths,
+            "round": sorted(self.finish.round),
+            "clip": {name: list(ends) for name, ends in self.finish.clip.items()},
+            "types": dict(self.finish.types),
+            "names": dict(self.finish.names),
+            "format": format_,
+            "dictionary": self.dictionary,
+            "edition": 1,
+            "mark": None,
+        }
+
+    def hold(self, format_: str) -> None:
+        """Record that the recipient is about to hold the copy in this format."""
+        _hold([self], [format_])
+
+    def to_arrow(self) -> pa.Table:
+        """Return the whole copy as an Arrow table."""
+        with discreet():
+            recipe, collected = _recipe([self]), _Collected()
+            make_copies(self.dataset.source, recipe, [collected])
+            self.dataset.remember_source()
+            _hold([self], [FRAME])
+        copy = pa.concat_tables(collected.groups)
+        return copy.cast(plain_schema(copy.schema))
+
+    def to_frame(self) -> Any:
+        """Return the copy as the kind of frame that was registered; as Arrow for a file."""
+        kind: Any = self.dataset.source.frame_kind or nw.Implementation.PYARROW
+        return nw.from_arrow(self.to_arrow(), backend=kind).to_native()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the copy as Arrow batches, in little memory.
+
+        The whole copy is made and checked in a hidden file first: nobody sees a row
+        of a copy that would have been refused.
+        """
+        with self.dataset.work_folder() as folder:
+            path = self.write(folder / "copy.arrow")
+            with pa.OSFile(str(path)) as file:
+                reader = pa.ipc.open_file(file)
+                for index in range(reader.num_record_batches):
+                    yield reader.get_batch(index)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Hand the copy to any library that speaks Arrow."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+def write_all(
+    copies: Sequence[tuple[Release, str | Path]],
+    *,
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> list[Path]:
+    """Write several releases of one dataset to files, in one pass over its source."""
+    releases = [release for release, _ in copies]
+    paths = [Path(path).absolute() for _, path in copies]
+    if copies:
+        write_copies(
+            releases, paths, recorded=True, force=force, threads=threads, progress=progress
+        )
+    return paths
+
+
+def write_copies(
+    releases: Sequence[Release],
+    paths: Sequence[Path],
+    *,
+    recorded: bool,
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> None:
+    """Write copies whole or not at all; unless `recorded`, nobody else may see them."""
+    with discreet(), ExitStack() as hidden:
+        recipe = _recipe(releases)
+        _check_places(releases[0].dataset, paths)
+        said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
+        for path, metadata in zip(paths, said, strict=True):
+            check_output(path, metadata, force=force)
+        files = []
+        for path, wanted, metadata in zip(paths, recipe.wanted, said, strict=True):
+            files.append(CopyFile(path, recipe.schema(wanted), metadata))
+            hidden.callback(files[-1].discard)
+        make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
+        releases[0].dataset.remember_source()
+        for file in files:
+            file.finish(force=force)
+        if recorded:
+            _hold(releases, [format_of(path) for path in paths])
+        for file in files:
+            file.publish()
+
+
+def _check_places(dataset: "Dataset", paths: Sequence[Path]) -> None:
+    """Raise OutputError if two copies would meet in one file, one in the source or one nowhere."""
+    for path in paths:
+        format_of(path)
+    places = {path.resolve() for path in paths}
+    if len(places) < len(paths):
+        raise OutputError("two copies would be written to one file; name a file for each")
+    for source in dataset.source_places():
+        for place in places:
+            if source in (place, *place.parents):
+                raise OutputError(
+                    f"{place} is (part of) the registered table itself; write the copy elsewhere"
+                )
+
+
+def _metadata(recipe: Recipe, wanted: Wanted, release: Release) -> dict[str, Any]:
+    told = recipe.metadata(wanted)
+    if not release.dictionary:
+        return told
+    from cornerwave.dictionary import described  # not on import: few commands need its rooms
+
+    return described(told)
+
+
+def _recipe(releases: Sequence[Release]) -> Recipe:
+    if len({release.dataset.id for release in releases}) > 1:
+        raise OutputError("one pass makes copies of one dataset; write the others separately")
+    return releases[0].dataset.recipe([Wanted(r.level, r.finish) for r in releases])
+
+
+def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
+    """Write down who is about to hold what, with all that makes its bytes."""
+    dataset = releases[0].dataset
+    dataset.hold(
+        [(each.recipient, each.made(f)) for each, f in zip(releases, formats, strict=True)]
+    )
+
+
+class _Collected:
+    """An output in memory."""
+
+    def __init__(self) -> None:
+        self.groups: list[pa.Table] = []
+
+    def encode(self, group: pa.Table) -> pa.Table:
+        return group
+
+    def append(self, encoded: pa.Table) -> None:
+        self.groups.append(encoded)
