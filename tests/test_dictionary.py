@@ -137,7 +137,8 @@ def test_bounds_steps_and_biases_are_said(entries: dict[str, ColumnNote]) -> Non
     assert "biased" not in entries["height"].mind
     assert "drawn towards each other" in entries["sex"].mind
     assert "drawn towards" not in entries["city"].mind
-    assert (entries["score"].use, entries["kept"].mind) == ("", "")
+    assert entries["score"].use == "copy.original_mean('score'), copy.distribution('score')"
+    assert entries["kept"].mind == ""
 
 
 def test_the_copy_says_it_too_if_asked(dataset: Dataset, copy: Path, tmp_path: Path) -> None:

@@ -168,9 +168,9 @@ def use(name: str, told: Told) -> str:
         if told.get("base") == UNIFORM and told.get("together"):
             return f"copy.two_way{tuple(told['together'][:2])!r}"
         return f"copy.frequencies({name!r})"
-    if told.get("role") != PERTURBED or told.get("transform") == RANK:
+    if told.get("role") != PERTURBED:
         return ""
-    mean = "original_mean" if told.get("transform") == LOG1P else "mean"
+    mean = "original_mean" if told.get("transform") in (LOG1P, RANK) else "mean"
     return f"copy.{mean}({name!r}), copy.distribution({name!r})"
 
 
@@ -184,7 +184,7 @@ def mind(told: Told, noise: float) -> str:
     if role != PERTURBED:
         return ""
     if told.get("transform") == RANK:
-        return "only the order of the values can be used: the miner refuses it"
+        return "its values are drawn apart: averages of the copy are not those of the original"
     lines = [f"variances are about {1 + noise:.4g} times the original’s"]
     if told.get("transform") == LOG1P:
         lines = [f"variances of log(1 + x) are about {1 + noise:.4g} times the original’s"]

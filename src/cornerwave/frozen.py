@@ -184,7 +184,7 @@ class Frozen:
             ),
             source_types=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept["types"]))),
             rows=kept["rows"],
-            scales=tuple(Scale(s["name"], _knots(s["knots"])) for s in kept["scales"]),
+            scales=tuple(_scale(scale) for scale in kept["scales"]),
             mean=np.array(kept["mean"], dtype=np.float64),
             covariance=_square(kept["covariance"], columns),
             excess=_square(kept["excess"], columns),
@@ -203,6 +203,10 @@ class Frozen:
 def _column(kept: Mapping[str, Any]) -> Column:
     clip = kept["clip"]
     return Column(**{**kept, "clip": None if clip is None else tuple(clip)})
+
+
+def _scale(kept: Mapping[str, Any]) -> Scale:
+    return Scale(kept["name"], _knots(kept["knots"]), kept["ends"] and tuple(kept["ends"]))
 
 
 def _plain_name(type_: pa.DataType) -> str:

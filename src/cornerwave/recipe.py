@@ -42,6 +42,7 @@ from cornerwave.table import (
     Column,
     Fingerprint,
     Finish,
+    knot_count,
     plain_type,
 )
 
@@ -231,6 +232,9 @@ def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
     if column.role == PERTURBED:
         place = frozen.schema.perturbed.index(column.name)
         told["transform"] = column.transform
+        if knots := frozen.scales[place].knots:
+            # how many values there were says how many are missing
+            told["scores"] = knot_count(frozen.rows) if column.hide_missing else len(knots)
         told["excess"] = _excess(place, frozen, finish)
         told |= finish.describe(
             column.name,

@@ -14,6 +14,7 @@ from cornerwave.errors import SingularCovariance
 from cornerwave.levels import retention
 from cornerwave.moments import Moments
 from cornerwave.noise import position_ids, refresh, thresholds
+from cornerwave.table import rank_scale
 from tests.audit import releases
 from tests.audit.releases import (
     binomial_limit,
@@ -232,16 +233,20 @@ def test_power_two_percent_off_the_corner_wave_in_100_000_rows(seed: int) -> Non
 
 SCALES = {
     "log1p": ({"transform": {"wage": "log1p"}}, {}, ["log(1+x): wage"]),
-    "rank": ({"transform": {"wage": "rank"}}, {}, ["UNTESTED wage", "scale of its ranks"]),
+    "rank": (
+        {"transform": {"wage": "rank"}},
+        {},
+        ["wage was perturbed on the scale of its ranks, so it is judged by itself"],
+    ),
     "clipped": (
         {},
         {"clip": {"wage": (0.0, None)}},
-        ["clipped, so each is judged by itself: wage"],
+        ["wage was clipped, so it is judged by itself"],
     ),
     "clipped, rounded, log1p": (
         {"transform": {"wage": "log1p"}},
         {"clip": {"wage": (0.0, 30_000.0)}, "round": ["wage"]},
-        ["clipped, so each is judged by itself: wage"],
+        ["wage was clipped, so it is judged by itself"],
     ),
     "log1p, rounded": (
         {"transform": {"wage": "log1p"}},
@@ -281,6 +286,39 @@ def test_noise_of_its_own_on_the_log_scale_is_caught(tmp_path: Path) -> None:
         papq.write_table(copy.replace_schema_metadata(metadata), tmp_path / f"{i}.parquet")
     found = audit(pa.table({"wage": np.expm1(t)}), [tmp_path / f"{i}.parquet" for i in range(2)])
     assert found.numbers.alarms
+
+
+SLIPS = {
+    "honest": lambda T, one, two: (one, one + math.sqrt(2) * two),
+    "half the noise": lambda T, one, two: (one / math.sqrt(2), one + math.sqrt(2) * two),
+    "independent": lambda T, one, two: (one, math.sqrt(3) * two),
+    "sized by the value": lambda T, one, two: (
+        one * np.where(T > 0, math.sqrt(1.6), math.sqrt(0.4)),
+        one + math.sqrt(2) * two,
+    ),
+    "a step that is X": lambda T, one, two: (one, one + math.sqrt(2) * T),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("zeros", [0.0, 0.6])
+def test_columns_on_the_scale_of_ranks_are_judged(tmp_path: Path, slip: str, zeros: float) -> None:
+    """The source alone gives the scale; which of a value's ranks a row got stays unknown."""
+    rng, n = np.random.default_rng(4), 8000
+    wage = np.where(rng.random(n) < zeros, 0.0, rng.lognormal(9, 1, n))
+    scale, draws = rank_scale(wage, "wage"), rng.random(n)
+    T = scale.forward(wage, "wage", lambda column: draws)
+    noises = SLIPS[slip](T, *(rng.normal(0, T.std(), n) for _ in range(2)))
+    paths = []
+    for v, W in zip((1.0, 3.0), noises, strict=True):
+        told = {"noise": v, "columns": {"wage": {"role": "perturbed", "transform": "rank"}}}
+        copy = pa.table({"wage": scale.backward(T + W)})
+        metadata = {b"cornerwave": json.dumps(told).encode()}
+        paths.append(tmp_path / f"{v}.parquet")
+        papq.write_table(copy.replace_schema_metadata(metadata), paths[-1])
+    assert faults(audit(pa.table({"wage": wage}), paths)) == (
+        set() if slip == "honest" else {"apart"}
+    )
 
 
 def test_twelve_copies_are_attacked_in_every_subset() -> None:

@@ -136,10 +136,14 @@ def test_what_cannot_be_undone_is_warned_of_by_name(field: dict[str, object], wh
         copy.mean(["y"])
 
 
-def test_ranks_are_refused_by_name() -> None:
+def test_ranks_are_refused_by_name_where_they_cannot_answer() -> None:
     copy = Copy.open(pa.table({"x": [1.0, 2.0]}), metadata=_said(transform="rank"))
     with pytest.raises(ColumnError, match="'x': perturbed on the rank scale"):
+        copy.mean(["x"])
+    with pytest.raises(ColumnError, match="no numeric columns"):
         copy.mean()
+    with pytest.raises(ColumnError, match="'x': at least 100 rows must have a value"):
+        copy.original_mean("x")
 
 
 def test_questions_that_have_no_answer() -> None:

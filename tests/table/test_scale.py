@@ -200,13 +200,17 @@ def test_rank_goes_both_ways_and_ends_at_the_outermost_knots():
     x = np.random.default_rng(1).lognormal(0, 2, 5000)
     scale = rank_scale(x, "c")
     values, scores = np.array(scale.knots).T
-    within = x[(x > values[0]) & (x < values[-1])]
+    within = x[(x > scale.ends[0]) & (x < scale.ends[1])]
+    assert len(x) - len(within) == 20 + 19  # the outermost of 255 shares at each end
     assert np.allclose(scale.backward(scale.forward(within, "c")), within, rtol=1e-9)
     assert scale.forward(floats([-1e9, 1e9]), "c").tolist() == [scores[0], scores[-1]]
     beyond = scale.backward(scores[-1] + np.arange(3.0)) - values[-1]
     slope = (values[-1] - values[-2]) / (scores[-1] - scores[-2])
     assert beyond == pytest.approx(module.RISE * slope * np.arange(3.0), rel=1e-6)
     assert np.isnan(scale.forward(floats([np.nan]), "c"))[0]
+    # so that the mean of a column is what it was
+    back = scale.backward(scale.forward(x, "c"))
+    assert back.mean() == pytest.approx(x.mean(), rel=1e-6)
     grid = np.linspace(-4, 4, 10_001)
     assert (np.diff(scale.backward(grid)) >= 0).all()
     assert (np.diff(scale.forward(np.sort(x), "c")) >= 0).all()

@@ -17,10 +17,10 @@
                  _number_checks            sums of products      _promise   what stays hidden
                  _row_checks, _ranks       sorted rows           _digits    low digits
                  _gain                     what coalitions recover, linear or not
+                 _apart                    columns clipped or on ranks, each by itself
     categories:  _shown                    what one pass keeps
                  _category_checks, _value_tables   refreshes, replacements, path
                  _guesses                  what stays hidden, alone and together
-                 _clipped                  columns that were clipped, each by itself
     both:        _kinds                    do noise and draws have nothing in common?
                  _whole                    does everything in a copy hide what it states?
 

@@ -47,7 +47,7 @@ class Aligned:
 
     `names` are the shortest distinct ends of the copies' paths, `stated` is their metadata,
     `sorted_copies` names those whose rows were reordered. `logarithmic` columns are compared
-    on the scale log(1+x); `clipped` ones are numbers that were clipped, which are judged apart;
+    on the scale log(1+x); numbers `apart` are judged each by itself, for the reason given;
     `left_out` says why a column cannot be compared.
     """
 
@@ -57,7 +57,7 @@ class Aligned:
     columns: tuple[str, ...]
     categories: tuple[tuple[str, ...], ...]
     stated: Stated
-    clipped: tuple[str, ...] = ()
+    apart: Mapping[str, str] = field(default_factory=dict)
     sorted_copies: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,26 +83,26 @@ class Aligned:
             for name in shared
             if name not in refreshed and all(_has_number(t, name) for t in (truth, *opened))
         ]
-        clipped = [name for name in numbers if stated.clipped(name)]
+        apart = {name: why for name in numbers if (why := stated.apart(name))}
         left_out = {
             name: why
             for name in numbers
-            if name not in clipped and (why := stated.not_comparable(name))
+            if name not in apart and (why := stated.not_comparable(name))
         }
         left_out |= {
             name: f"{name} is not a number, or not a category, in every file"
             for name in shared
             if name not in {*numbers, *refreshed}
         }
-        columns = tuple(name for name in numbers if name not in {*left_out, *clipped})
-        if not columns and not categories and not clipped:
+        columns = tuple(name for name in numbers if name not in {*left_out, *apart})
+        if not columns and not categories and not apart:
             raise ColumnError(_nothing_to_compare([truth, *opened], left_out))
         left_out |= {name: f"{name} is not in every file" for name in _unshared(truth, opened)}
         changed: list[str] = []
         if key is not None:
             for i, copy in enumerate(opened):
                 if not _same_order(truth, copy, key):
-                    wanted = [*columns, *clipped, *refreshed]
+                    wanted = [*columns, *apart, *refreshed]
                     opened[i] = _sorted_like(truth, copy, wanted, key)
                     changed.append(names[i])
         return cls(
@@ -112,7 +112,7 @@ class Aligned:
             columns=columns,
             categories=tuple(categories),
             stated=stated,
-            clipped=tuple(clipped),
+            apart=apart,
             sorted_copies=tuple(changed),
             left_out=left_out,
         )

@@ -24,10 +24,10 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.attack import left_by_posterior
 from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._apart import APART_FAMILIES, ApartEvidence
 from cornerwave.audit._arithmetic import refuse_overflow
 from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
 from cornerwave.audit._chance import ALPHA, Check, names_by_chance, run_all
-from cornerwave.audit._clipped import CLIPPED_FAMILIES, ClippedEvidence
 from cornerwave.audit._completion import Completion
 from cornerwave.audit._evidence import NumberEvidence
 from cornerwave.audit._exposure import Exposed, count_exposed
@@ -53,7 +53,7 @@ NUMBER_CHECKS = names_by_chance(NUMBER_FAMILIES)
 CATEGORY_CHECKS = names_by_chance(CATEGORY_FAMILIES)
 MIXED_CHECKS = (
     *names_by_chance(MIXED_FAMILIES),
-    *names_by_chance(CLIPPED_FAMILIES),
+    *names_by_chance(APART_FAMILIES),
     *names_by_chance(WHOLE_FAMILIES),
 )
 """The names of the checks that chance could fail, in their order."""
@@ -144,7 +144,7 @@ class Audit:
     stated: tuple[float | None, ...]
     sorted_copies: tuple[str, ...]
     logarithmic: tuple[str, ...]
-    clipped: tuple[str, ...]
+    apart: Mapping[str, str]
     left_out: Mapping[str, str]
     untested: Mapping[str, str]
     rows: int
@@ -204,14 +204,14 @@ def audit(
     mixed: tuple[Check, ...] = ()
     if measured and collected:
         mixed = run_all(MIXED_FAMILIES, MixedEvidence(measured, collected[1]), SHARE)
-    apart = ClippedEvidence.of(aligned)
-    if apart is not None:
-        mixed += run_all(CLIPPED_FAMILIES, apart, SHARE)
+    lone = ApartEvidence.of(aligned)
+    if lone is not None:
+        mixed += run_all(APART_FAMILIES, lone, SHARE)
     if numbers is None and categories is not None and not categories.kept:
         names = ", ".join(categories.boundless)
         raise SourceError(f"nothing to compare: {names} have too many values for a category")
     rows = numbers.found.rows if numbers else categories.rows if categories else 0
-    rows = apart.keeper.seen if apart else rows
+    rows = lone.keeper.seen if lone else rows
     if rows < LEAST_ROWS:
         raise _too_few(rows)
     whole = _whole_evidence(aligned, seen, collected)
@@ -224,7 +224,7 @@ def audit(
         stated=aligned.stated.noise,
         sorted_copies=aligned.sorted_copies,
         logarithmic=aligned.logarithmic,
-        clipped=aligned.clipped,
+        apart=aligned.apart,
         left_out={**aligned.left_out, **unjudged},
         untested=missed,
         rows=rows,
@@ -288,7 +288,7 @@ def measure_numbers(
     kinds = _kinds(found)
     used = [n for n, kind in enumerate(kinds) if kind == "perturbed"]
     used = used or [n for n, kind in enumerate(kinds) if kind == "bare" and _owed(aligned, n)]
-    if not used and not aligned.categories and not aligned.clipped:
+    if not used and not aligned.categories and not aligned.apart:
         raise SourceError(f"all numbers that {aligned.source.name} shares are constant")
     if not used:
         why = {"constant": "is constant", "bare": "is the same in every copy and the source"}

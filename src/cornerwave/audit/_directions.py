@@ -152,12 +152,16 @@ def _within(noise: Floats, step: float, size: float, random: Any) -> Floats:
 
 def from_within(low: Floats, high: Floats, random: Any) -> Floats:
     """Return normals from the intervals that each of them is known to lie in."""
-    least, most = _phi(low), _phi(high)
-    share = least + random.random(len(low)) * (most - least)
+    return within(normal_shares(low), normal_shares(high), random)
+
+
+def within(least: Floats, most: Floats, random: Any) -> Floats:
+    """Return normals from between the shares of all normals that lie below and above each."""
+    share = least + random.random(len(least)) * (most - least)
     return _normal(np.clip(share, 1e-300, 1 - 1e-16))
 
 
-def _phi(z: Floats) -> Floats:
+def normal_shares(z: Floats) -> Floats:
     """Return P(N(0, 1) < z)."""
     return np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in z.tolist()])
 

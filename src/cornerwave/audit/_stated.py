@@ -100,15 +100,22 @@ class Stated:
         steps = [s for s in self.told(name, "rounded") if isinstance(s, int | float) and s > 0]
         return math.log(min(steps) / 4) if steps else -53 * math.log(2)
 
-    def clipped(self, name: str) -> bool:
-        """Whether a column was clipped in some copy, and every copy states what its noise was."""
-        known = "rank" not in self.told(name, "transform") and None not in self.noise
-        return known and any(self.told(name, "clipped"))
+    def on_ranks(self, name: str) -> bool:
+        """Whether a column was perturbed on the scale of its ranks."""
+        return "rank" in self.told(name, "transform")
+
+    def apart(self, name: str) -> str | None:
+        """Return why a column is judged by itself, if it is; the copies' noise must be stated."""
+        if None in self.noise:
+            return None
+        if self.on_ranks(name):
+            return "perturbed on the scale of its ranks"
+        return "clipped" if any(self.told(name, "clipped")) else None
 
     def not_comparable(self, name: str) -> str | None:
         """Return why copy minus source is not the noise of a column, if it is not."""
-        if "rank" in self.told(name, "transform"):
-            return f"{name} was perturbed on the scale of its ranks, which a copy does not contain"
+        if self.on_ranks(name):
+            return f"{name} was perturbed on the scale of its ranks, and a copy states no noise"
         if any(self.told(name, "clipped")):
             return f"{name} was clipped, which truncates its noise"
         return None

@@ -114,7 +114,7 @@ def notes(audit: Audit) -> list[str]:
     lines += _category_notes(audit, audit.categories) if audit.categories else []
     lines += _whole_notes(audit)
     lines += _listed("compared on the scale log(1+x)", audit.logarithmic)
-    lines += _listed("clipped, so each is judged by itself", audit.clipped)
+    lines += [f"{name} was {why}, so it is judged by itself" for name, why in audit.apart.items()]
     lines += [
         f"left out: {why}" for name, why in audit.left_out.items() if name not in audit.untested
     ]
@@ -226,7 +226,7 @@ def as_json(audit: Audit) -> dict[str, Any]:
         "constant_columns": _both(numbers, categories, "constant"),
         "unperturbed_columns": _both(numbers, categories, "bare"),
         "logarithmic_columns": list(audit.logarithmic),
-        "clipped_columns": list(audit.clipped),
+        "apart_columns": dict(audit.apart),
         "left_out_columns": dict(audit.left_out),
         "copies": [_copy_json(audit, i) for i in range(len(audit.copies))],
         "noise_across_copies": numbers.found.across.tolist() if numbers else None,

@@ -7,14 +7,14 @@ It needs only the copy and its metadata: no key, no ledger, no original.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from cornerwave.errors import ColumnError, nearest
 from cornerwave.levels import Level
-from cornerwave.miner import _covariance, _means, _regression, _shares
+from cornerwave.miner import _covariance, _means, _ranked, _regression, _shares
 from cornerwave.miner._blocks import column_blocks, find_labels, number_blocks
 from cornerwave.miner._distribution import (
     CELLS,
@@ -92,8 +92,10 @@ class Copy:
         return _covariance.mean(self._moments(chosen), chosen, of)
 
     def original_mean(self, column: str, *, of: Of = "population") -> Estimate:
-        """Return the mean of a column on its original scale, even if perturbed as log1p."""
+        """Return the mean of a column on its original scale, even if perturbed as log1p or rank."""
         check_of(of)
+        if (ranked := self._ranked(column)) is not None:
+            return _ranked.original_mean(*ranked, of)
         [chosen] = self._numbers([column])
         if chosen.transform != LOG1P:
             return self.mean([column], of=of)[column]
@@ -150,8 +152,11 @@ class Copy:
         """Return the reconstructed distribution of a numeric column, on its original scale.
 
         `support` is the known range of the original, `atoms` are values that many rows may
-        share, such as 0; `confidence` is that of the intervals of their masses.
+        share, such as 0; `confidence` is that of the intervals of their masses. A column that was
+        perturbed on ranks shows its support and atoms by itself, the latter as narrow cells.
         """
+        if (ranked := self._ranked(column)) is not None:
+            return _ranked.distribution_of(*ranked, cells)
         [chosen] = self._numbers([column])
         return distribution_of(
             self.source,
@@ -188,16 +193,26 @@ class Copy:
             )
         if self.columns[name].transform == RANK:
             raise ColumnError(
-                f"{name!r}: perturbed on the rank scale, and only the owner can map ranks to "
-                "values; leave the column out, or ask for a copy with another transform"
+                f"{name!r}: perturbed on the rank scale, where original_mean() and distribution() "
+                "answer; leave the column out here, or ask for a copy with another transform"
             )
         return self.columns[name]
+
+    def _ranked(self, name: str) -> tuple[_ranked.SortedCopy, _ranked.RankLaw] | None:
+        """Return a column that was perturbed on ranks, in order, with the law of its scores."""
+        column = self.columns.get(name)
+        if column is None or column.transform != RANK:
+            return None
+        warn_of_bias([replace(column, transform=None)])  # ranks take no harm from rounding
+        copy = _ranked.SortedCopy.of(lambda: number_blocks(self.source, [column]), name)
+        return copy, _ranked.RankLaw.of(column)
 
     def _numbers(self, names: Sequence[str] | None) -> list[CopyColumn]:
         if isinstance(names, str):
             names = [names]
         if names is None:
-            names = [name for name, column in self.columns.items() if column.is_number]
+            all_ = {name: column for name, column in self.columns.items() if column.is_number}
+            names = [name for name, column in all_.items() if column.transform != RANK]
         chosen = [self._column(name) for name in names]
         if not chosen:
             raise ColumnError("no numeric columns were given, or the copy has none")

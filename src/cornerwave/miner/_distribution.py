@@ -226,13 +226,13 @@ def cell_kernel(bins: Floats, edges: Floats, deviation: float) -> Floats:
     The mean over the cell of Phi(b - x) is a difference of G(z) = z Phi(z) + phi(z).
     """
     z = (bins[:, None] - edges[None, :]) / deviation
-    G = z * _phi(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    G = z * normal_shares(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     return _between((G[:, :-1] - G[:, 1:]) * deviation / np.diff(edges))
 
 
 def _atom_kernel(bins: Floats, values: Floats, deviation: float) -> Floats:
     """Return P(value + noise in bin j) (B, values)."""
-    return _between(_phi((bins[:, None] - values[None, :]) / deviation))
+    return _between(normal_shares((bins[:, None] - values[None, :]) / deviation))
 
 
 def _between(below: Floats) -> Floats:
@@ -240,6 +240,7 @@ def _between(below: Floats) -> Floats:
     return np.maximum(np.diff(below, axis=0), 0.0)
 
 
-def _phi(z: Floats) -> Floats:
+def normal_shares(z: Floats) -> Floats:
+    """Return P(N(0, 1) < z)."""
     erf = np.asarray(np.frompyfunc(math.erf, 1, 1)(z / math.sqrt(2)), dtype=np.float64)
     return (1 + erf) / 2

@@ -25,6 +25,7 @@ from cornerwave.table import (
     CATEGORY,
     KEPT,
     KEY,
+    KNOTS,
     MARGINAL,
     METADATA_KEY,
     PERTURBED,
@@ -50,7 +51,8 @@ class CopyColumn:
     `rounded` is the rounding step, 0 for none. A category that was not retained was drawn
     from `base`: "marginal" (the column's own frequencies) or "uniform" over `categories`
     values. Columns in `together` are one category whose values are their combinations.
-    `excess` is by how much the noise exceeds the table's covariances, per unit of noise.
+    `excess` is by how much the noise exceeds the table's covariances, per unit of noise,
+    `scores` the number of scores of a column that was perturbed on ranks.
     """
 
     name: str
@@ -65,6 +67,7 @@ class CopyColumn:
     clipped: bool = False
     hides_missing: bool = False
     excess: Mapping[str, float] = field(default_factory=dict)
+    scores: int = KNOTS
 
     @property
     def step(self) -> float:
@@ -147,6 +150,7 @@ def columns_of(schema: pa.Schema, noise: float, metadata: Metadata | None) -> di
             # a joint draw treats a missing cell as one more value of its combination
             hides_missing=known.get("missing") == "hidden" or bool(together),
             excess=known.get("excess") or {},
+            scores=int(known.get("scores") or KNOTS),
         )
     return columns
 

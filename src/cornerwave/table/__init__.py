@@ -32,12 +32,15 @@ from cornerwave.table._rare import (
 )
 from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._scale import (
+    KNOTS,
     LOG1P_ENDS,
     Knots,
     RankDraws,
     Scale,
     Thinned,
     interpolate,
+    knot_count,
+    knot_scores,
     quantiles,
     rank_scale,
 )
@@ -102,6 +105,7 @@ __all__ = [
     "KEEP_ORDER",
     "KEPT",
     "KEY",
+    "KNOTS",
     "LOG1P_ENDS",
     "MARGINAL",
     "METADATA_KEY",
@@ -147,6 +151,8 @@ __all__ = [
     "is_number",
     "is_text",
     "key_ids",
+    "knot_count",
+    "knot_scores",
     "listed",
     "macs",
     "metadata_path",

@@ -7,14 +7,16 @@
 On its own scale a record far out in the tail is not hidden by noise of the
 population's size. On a transformed scale it is hidden in proportion. The knots of the
 rank scale are averages over equal shares of the rows: a cell stands in one only where
-a whole share has that value. What lies beyond the outermost knots goes to them before
-the noise; after it the way back is a slope throughout, so that no two scores become one
-value (as finely as doubles tell them apart), and a set of copies says no more than its
-best member on the own scale either.
+a whole share has that value. The outermost share at each end goes to its knot before the
+noise: no record stands out from its share, and means stay what they were. After the noise
+the way back is a slope throughout, so that no two scores become one value (as finely as
+doubles tell them apart), and a set of copies says no more than its best member on the own
+scale either.
 
 A value that many rows hold, as zero among wages, spans many ranks. Each of its rows gets
 one of them by a keyed draw, the same in every copy. So scores are normal whatever the
-column is, and normal scores T with normal noise W have the property that
+column is (up to the outermost shares), and normal scores T with normal noise W have the
+property that
 
     Var E[f(T) | T + W]  <=  Var f(T) / (1 + v)        for every function f     (Gebelein)
 
@@ -60,10 +62,14 @@ ends rise on with this share of their slope."""
 
 @dataclass(frozen=True)
 class Scale:
-    """How a column is transformed before the noise, and back after it."""
+    """How a column is transformed before the noise, and back after it.
+
+    Values up to the first of `ends`, or from the second on, are in the outermost shares.
+    """
 
     name: str | None = None
     knots: Knots = ()
+    ends: tuple[float, float] | None = None
 
     def forward(self, x: Floats, column: str, draws: RankDraws | None = None) -> Floats:
         """Return x on this scale; NaN stays. Raises ColumnError for what it cannot take.
@@ -81,8 +87,13 @@ class Scale:
             values, scores = np.array(self.knots).T.copy()
             distinct, first, count = np.unique(values, return_index=True, return_counts=True)
             chosen = np.full(len(x), 0.5) if draws is None else draws(column)
-            _rank(x, chosen, distinct, first, count, scores, out)
+            _rank(x, chosen, distinct, first, count, scores, self.ends or (-np.inf, np.inf), out)
         return out
+
+    def undone(self, x: Floats) -> Floats:
+        """Return the scores that `backward` takes to x, on the scale of ranks."""
+        scores, values = _sloping(self.knots)
+        return np.where(np.isnan(x), np.nan, np.interp(x, values, scores))
 
     def backward(self, t: Floats) -> Floats:
         """Return t on the column's own scale."""
@@ -133,23 +144,34 @@ def rank_scale(sample: Floats, column: str) -> Scale:
         raise ColumnError(f"{column!r}: rank needs at least {2 * ROWS_PER_KNOT} values")
     if knots[0][0] == knots[-1][0]:
         raise ColumnError(f"{column!r}: constant, or nearly so; rank cannot order it")
-    return Scale("rank", knots)
+    shares = _shares(sample)
+    return Scale("rank", knots, (float(shares[0][-1]), float(shares[-1][0])))
 
 
 def quantiles(sample: Floats) -> Knots:
     """Return the means of equal shares of the values, with normal scores; none of too few."""
-    values = np.sort(sample[~np.isnan(sample)])
-    count = min(KNOTS, len(values) // ROWS_PER_KNOT)
-    if count < 2:
-        return ()
+    shares = _shares(sample)
     # the mean of equal values, computed in floating point, may lie beside them
-    means = [
-        float(np.clip(math.fsum(part) / len(part), part[0], part[-1]))
-        for part in np.array_split(values, count)
-    ]
+    means = [float(np.clip(math.fsum(part) / len(part), part[0], part[-1])) for part in shares]
+    return tuple(zip(means, knot_scores(len(shares)), strict=True))
+
+
+def _shares(sample: Floats) -> list[Floats]:
+    """Return the values in order, in equal shares; none of too few."""
+    values = np.sort(sample[~np.isnan(sample)])
+    count = knot_count(len(values))
+    return np.array_split(values, count) if count > 1 else []
+
+
+def knot_count(values: int) -> int:
+    """Return how many knots the rank scale of so many values has."""
+    return min(KNOTS, values // ROWS_PER_KNOT)
+
+
+def knot_scores(count: int) -> list[float]:
+    """Return the scores of the knots of a rank scale."""
     # rounded, since the last bit of a logarithm differs from machine to machine
-    scores = [round(NormalDist().inv_cdf((k + 0.5) / count), 12) for k in range(count)]
-    return tuple(zip(means, scores, strict=True))
+    return [round(NormalDist().inv_cdf((k + 0.5) / count), 12) for k in range(count)]
 
 
 class Thinned:
@@ -189,7 +211,9 @@ def _expm1(t: Any, out: Any) -> None:
 
 
 @strict
-def _rank(x: Any, draws: Any, distinct: Any, first: Any, count: Any, scores: Any, out: Any) -> None:
+def _rank(
+    x: Any, draws: Any, distinct: Any, first: Any, count: Any, scores: Any, ends: Any, out: Any
+) -> None:
     """Fill out with the scores of x: `first` and `count` are the knots that a value spans."""
     last = distinct.shape[0] - 1
     end = scores.shape[0] - 1.0
@@ -204,11 +228,11 @@ def _rank(x: Any, draws: Any, distinct: Any, first: Any, count: Any, scores: Any
                 high = middle
             else:
                 low = middle
-        if x[i] == distinct[low]:
-            place = first[low] - 0.5 + draws[i] * count[low] if count[low] > 1 else 1.0 * first[low]
-        elif x[i] < distinct[low]:
+        if x[i] == distinct[low] and count[low] > 1:
+            place = first[low] - 0.5 + draws[i] * count[low]
+        elif x[i] <= max(ends[0], distinct[0]):
             place = 0.0
-        elif low == last:
+        elif x[i] >= min(ends[1], distinct[last]):
             place = end
         else:
             share = (x[i] - distinct[low]) / (distinct[low + 1] - distinct[low])

@@ -1,0 +1,188 @@
+"""Columns that are judged each by itself: copy minus source is not their noise, but tells of it.
+
+A clipped cell at a bound says that the noise W reached at least that far, a rounded one that it lay
+within half a step. On the scale of ranks both values are first taken to their normal scores, by
+the quantiles of the source; a value that many rows hold has a score T that only the owner knows,
+drawn evenly from the ranks that it spans. Given X, honest noise is N(0, v S), so what a cell shows
+lies in its interval I with a known probability, and with U uniform on (0, 1)
+
+    z = Phi^-1(F(I_low) + U (F(I_high) - F(I_low))),    F(y) = E[ Phi((y - T) / sqrt(v S)) | X ]
+
+is exactly N(0, 1) and unrelated to X. Each such column of each copy is judged by this alone. Where
+copies show scores exactly, so is the step from one to the next, N(0, (v' - v) S) whatever T was.
+It is not part of what a whole copy hides: neither clipping nor ranks are linear, and the promise
+is about estimates that are linear in what was perturbed.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cornerwave.arrays import Floats
+from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._chance import Check, Family, sure_limit, z_limit
+from cornerwave.audit._directions import normal_shares, within
+from cornerwave.audit._kept_rows import RowKeeper
+from cornerwave.audit._ranks import Ranks
+from cornerwave.audit._row_checks import normal_fit
+from cornerwave.errors import ColumnError
+from cornerwave.table import Scale, Thinned, rank_scale
+
+LAST_BITS = 2.0**-50
+"""A value that is closer to a bound, as a share of it, is at the bound."""
+
+RANKS_TRIED = 64
+"""Ranks, evenly spread over those that a value spans, that stand for all of them."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of a column in a copy, or on the step from one to another, as normals beside X."""
+
+    copies: tuple[int, ...]
+    name: str
+    X: Floats
+    z: Floats
+
+
+@dataclass(frozen=True)
+class ApartEvidence:
+    """The columns apart of some rows; of the whole source each one's `deviation` (N,), and the
+    rank scale of those on it.
+    """
+
+    aligned: Aligned
+    keeper: RowKeeper
+    deviation: Floats
+    ranked: dict[str, Scale]
+
+    @classmethod
+    def of(cls, aligned: Aligned) -> "ApartEvidence | None":
+        """Read these columns of source and copies; None if there are none."""
+        if not aligned.apart:
+            return None
+        side = replace(aligned, columns=tuple(aligned.apart))
+        keeper = RowKeeper(columns=len(side.columns), tables=1 + len(side.copies))
+        sums, shift, some = np.zeros((3, len(side.columns))), None, Thinned(len(side.columns))
+        for block in side.raw_blocks([side.source, *side.copies]):
+            keeper.add(block)
+            some.add(list(block[0]))
+            X = side.scaled(block[:1])[0]
+            shift = np.nanmean(np.c_[X, np.zeros(len(X))], axis=1) if shift is None else shift
+            away = X - shift[:, None]
+            known = np.isfinite(X).sum(axis=1)
+            sums += [known, *(np.nansum(away**power, axis=1) for power in (1, 2))]
+        count, total, squares = sums
+        variance = (squares - total**2 / np.maximum(count, 1)) / np.maximum(count - 1, 1)
+        excess = np.diag(side.stated.excess(side.columns)).copy()
+        ranked = {}
+        for n, name in enumerate(side.columns):
+            if side.stated.on_ranks(name):
+                ranked[name], variance[n] = _by_ranks(some.column(n), name)
+                excess[n] *= variance[n] > 0
+        return cls(side, keeper, np.sqrt(np.maximum(variance + excess, 0.0)), ranked)
+
+    @property
+    def noise(self) -> Iterator[Noise]:
+        """Each column of each copy, and of each step that is shown exactly, in random order."""
+        kept = self.keeper.raw
+        scaled = np.stack(self.aligned.scaled(list(kept)))
+        random = np.random.default_rng([kept.shape[2], len(self.aligned.columns)])
+        stated = [noise or 0.0 for noise in self.aligned.stated.noise]
+        for n, name in enumerate(self.aligned.columns):
+            before: tuple[int, Floats] | None = None
+            for i in sorted(range(len(stated)), key=stated.__getitem__):
+                present = np.flatnonzero(np.isfinite(kept[[0, 1 + i], n]).all(axis=0))
+                rows = random.permutation(present)
+                size = math.sqrt(stated[i]) * float(self.deviation[n])
+                if not size > 0 or not len(rows):
+                    continue
+                X, shown = scaled[0, n, rows], kept[1 + i, n]
+                low, high = self._interval(i, name, shown)
+                least, most = (self._below(end[rows], X, name, size) for end in (low, high))
+                yield Noise((i,), name, X, within(least, most, random))
+                if name in self.ranked and not (low < high).any():
+                    if before is not None:
+                        wider = math.sqrt(stated[i] - stated[before[0]]) * float(self.deviation[n])
+                        step = (low - before[1])[rows]
+                        if wider > 0 and np.isfinite(step).all():
+                            yield Noise((before[0], i), name, X, step / wider)
+                    before = (i, low)
+
+    def _below(self, ends: Floats, X: Floats, name: str, size: float) -> Floats:
+        """Return the probability that X with noise of this size lies below each end."""
+        if name not in self.ranked:
+            return normal_shares((ends - X) / size)
+        scale = self.ranked[name]
+        low, high = (scale.forward(X, name, _all(draw, X)) for draw in (0.0, 1.0))
+        found = normal_shares((ends - low) / size)
+        tied = np.flatnonzero(high > low)
+        draws = (np.arange(RANKS_TRIED) + 0.5) / RANKS_TRIED
+        found[tied] = 0.0
+        for draw in draws if len(tied) else ():
+            T = scale.forward(X[tied], name, _all(draw, tied))
+            found[tied] += normal_shares((ends[tied] - T) / size) / RANKS_TRIED
+        return found
+
+    def _interval(self, i: int, name: str, shown: Floats) -> tuple[Floats, Floats]:
+        """Return where values lay before they were rounded and clipped, on the column's scale."""
+        told = self.aligned.stated.column(i, name)
+        half = float(told.get("rounded") or 0.0) / 2
+        least, most = told.get("clipped") or (None, None)
+        low, high = shown - half, shown + half
+        if name in self.ranked:
+            low, high = (self.ranked[name].undone(end) for end in (low, high))
+        elif name in self.aligned.logarithmic:
+            ended = low <= -1  # far down every value becomes -1
+            low, high = (np.log1p(np.maximum(end, -1 + 2.0**-53)) for end in (low, high))
+            low = np.where(ended, -np.inf, low)
+        # the ends of 64-bit numbers are not doubles
+        if least is not None:
+            low = np.where(shown <= least + LAST_BITS * abs(least), -np.inf, low)
+        if most is not None:
+            high = np.where(shown >= most - LAST_BITS * abs(most), np.inf, high)
+        return low, high
+
+
+def _by_ranks(values: Floats, name: str) -> tuple[Scale, float]:
+    """Return the rank scale of a column of the source, and the variance of its scores."""
+    try:
+        scale = rank_scale(values, name)
+    except ColumnError:  # constant, or too short: it has no scores
+        return Scale(), 0.0
+    known = values[~np.isnan(values)]
+    tried = [scale.forward(known, name, _all((k + 0.5) / 16, known)) for k in range(16)]
+    return scale, float(np.var(tried))
+
+
+def _all(draw: float, like: Any) -> Any:
+    return lambda column: np.full(len(like), draw)
+
+
+def apart(evidence: ApartEvidence, alpha: float) -> Iterator[Check]:
+    """Compare the noise of columns apart with the normal law, and its ranks with those of X."""
+    scores: dict[tuple[int, ...], list[tuple[float, str]]] = {}
+    fits: list[tuple[Noise, Any]] = []
+    ranks: list[tuple[Noise, float]] = []
+    for own in evidence.noise:
+        fits.append((own, normal_fit(own.z, own.name)))
+        ranks.append((own, max(Ranks.of(own.X, again=True).scores(Ranks.of(own.z)))))
+    law = sure_limit(alpha / 2 / max(sum(found.comparisons for _, found in fits), 1))
+    bound = z_limit(alpha / 2 / max(3 * len(ranks), 1))
+    for own, found in fits:
+        note = f"the noise of {own.name} is not what it states"
+        scores.setdefault(own.copies, []).append((found.value / law, note))
+    for own, score in ranks:
+        note = f"the noise of {own.name} is not independent of its values"
+        scores[own.copies].append((score / bound, note))
+    for copies, all_ in sorted(scores.items()):
+        value, note = max(all_)
+        yield Check.of(copies, value * bound, bound, note)
+
+
+APART_FAMILIES: tuple[Family[ApartEvidence], ...] = (
+    Family("apart", "noise that clipping or ranks leave open is normal and unrelated to X", apart),
+)

@@ -1,0 +1,150 @@
+"""A column that was perturbed on ranks: what the original was, from the copy alone.
+
+The copy shows Y = Q(S) with S = T + W: T is the normal score of a row's rank, W ~ N(0, v k) the
+noise with k = Var T, and Q the original's quantile function by scores, which only the owner has.
+But how often scores occur is known before any row is seen, so the copy tells Q itself, and with it
+
+    P(X <= y) = C(P(Y <= y)),      C(p) = F_T(F_S^-1(p))
+
+The mean of X is that of Y with rows weighted by C' at their rank: a sum over the sorted copy, with
+the influence of a row h(y) = -integral (1{y <= u} - F_Y(u)) C'(F_Y(u)) du. T is fixed by the table,
+so given the table Var(mean) = E[Var(h | T)] / n, and a population adds Var(X) / n.
+
+F_T puts the outermost share of the rows at each end on one score, e. Beyond e the function Q hardly
+rises, so that this share may be spread over scores beyond e, and C has a slope everywhere.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cornerwave.arrays import Floats
+from cornerwave.errors import ColumnError
+from cornerwave.miner._distribution import Distribution, normal_shares
+from cornerwave.miner._estimates import Estimate, Of
+from cornerwave.miner._metadata import CopyColumn
+from cornerwave.table import Thinned, knot_scores
+
+BINS = 1024
+"""The sorted copy is summed up in so many parts."""
+
+FEWEST = 100
+"""With fewer rows the law of a copy is not known well enough to undo it."""
+
+
+@dataclass(frozen=True)
+class RankLaw:
+    """How often scores occur: P(T <= t) by lines through `at` and `below`, and S = T + noise."""
+
+    at: Floats
+    below: Floats
+    deviation: float
+
+    @classmethod
+    def of(cls, column: CopyColumn) -> "RankLaw":
+        """Return the laws of T and S, as the copy's column states them."""
+        count = column.scores
+        scores = np.array(knot_scores(count))
+        ranks = (np.arange(count) + 0.5) / count
+        # the outermost shares lie on the outermost scores: spread beyond them
+        edge = float(scores[-1] - scores[-2])
+        at = np.array([scores[0] - edge, *scores, scores[-1] + edge])
+        below = np.array([0.0, 1 / count, *ranks[1:-1], 1 - 1 / count, 1.0])
+        middle = np.array([scores[0], *((at[1:-2] + at[2:-1]) / 2), scores[-1]])
+        k = float(np.diff(below) @ middle**2) + column.excess.get(column.name, 0.0)
+        return cls(at, below, math.sqrt(column.noise * k))
+
+    def kernel(self, ends: Floats) -> Floats:
+        """Return P(S <= end | T in a part) (ends, parts), for the parts between `at`."""
+        middle = (self.at[:-1] + self.at[1:]) / 2
+        middle[[0, -1]] = self.at[[1, -2]]
+        if not self.deviation:
+            return np.asarray(ends[:, None] >= middle, dtype=np.float64)
+        return normal_shares((ends[:, None] - middle) / self.deviation)
+
+    def scores(self, p: Floats) -> Floats:
+        """Return F_S^-1(p)."""
+        reach = self.at[-1] + 8 * self.deviation
+        s = np.linspace(-reach, reach, 2 * BINS)
+        return np.asarray(np.interp(p, self.kernel(s) @ np.diff(self.below), s))
+
+    def undone(self, scores: Floats) -> Floats:
+        """Return F_T of scores."""
+        return np.asarray(np.interp(scores, self.at, self.below))
+
+
+@dataclass(frozen=True)
+class SortedCopy:
+    """A copy's column in order, in parts: how many rows each has, and their mean."""
+
+    edges: Floats
+    count: Floats
+    mean: Floats
+
+    @classmethod
+    def of(cls, read: Callable[[], Iterable[Floats]], name: str) -> "SortedCopy":
+        """Sum up blocks (rows, 1), read twice; NaN is missing."""
+        some = Thinned(1)
+        for block in read():
+            some.add([block[:, 0]])
+        values = some.column(0)
+        values = values[~np.isnan(values)]
+        if len(values) < FEWEST:
+            raise ColumnError(f"{name!r}: at least {FEWEST} rows must have a value")
+        edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)))
+        count, total = np.zeros(len(edges)), np.zeros(len(edges))
+        for block in read():
+            own = block[~np.isnan(block)]
+            place = np.searchsorted(edges, own).clip(max=len(edges) - 1)
+            count += np.bincount(place, minlength=len(edges))
+            total += np.bincount(place, weights=own, minlength=len(edges))
+        seen = count > 0
+        return cls(edges[seen], count[seen], total[seen] / count[seen])
+
+    @property
+    def below(self) -> Floats:
+        """The share of rows up to the end of each part."""
+        return np.asarray(np.cumsum(self.count) / self.count.sum())
+
+
+def original_mean(copy: SortedCopy, law: RankLaw, of: Of) -> Estimate:
+    """Return the mean of the original column."""
+    rows, scores = copy.count.sum(), law.scores(copy.below)
+    weight = np.diff(law.undone(scores), prepend=0.0)
+    mean = float(copy.mean @ weight)
+    spread = float(((copy.mean - mean) ** 2) @ weight)
+    noise = _noise(copy, law, weight, scores)
+    return Estimate(mean, math.sqrt(max(noise + (0.0 if of == "table" else spread), 0.0) / rows))
+
+
+def _noise(copy: SortedCopy, law: RankLaw, weight: Floats, scores: Floats) -> float:
+    """Return E[Var(h | T)], with h and T in parts."""
+    share = np.diff(copy.below, prepend=0.0)
+    # h falls by C' times the distance to the next value: between parts C' is that of both
+    slope = weight / share
+    between = (slope[1:] + slope[:-1]) / 2
+    h = np.concatenate([[0.0], np.cumsum(between * np.diff(copy.mean))])
+    parts = np.diff(law.kernel(scores[:-1]), axis=0, prepend=0.0, append=1.0)
+    first, second = h @ parts, (h**2) @ parts
+    return float((second - first**2) @ np.diff(law.below))
+
+
+def distribution_of(copy: SortedCopy, law: RankLaw, cells: int) -> Distribution:
+    """Return the distribution of the original column, in cells of about equal probability."""
+    below = np.concatenate([[0.0], law.undone(law.scores(copy.below))])
+    edges = np.concatenate([copy.mean[:1], copy.edges])
+    chosen = np.unique(
+        np.searchsorted(below, np.linspace(0, 1, cells + 1)).clip(max=len(edges) - 1)
+    )
+    none = np.empty(0)
+    return Distribution(
+        edges[chosen],
+        np.diff(below[chosen]),
+        none,
+        none,
+        np.empty((0, 2)),
+        converged=True,
+        shortfall=0.0,
+    )
