@@ -22,7 +22,7 @@ from cornerwave.errors import (
     SourceChanged,
 )
 from cornerwave.frozen import Frozen
-from cornerwave.table import read_metadata
+from cornerwave.table import Scale, read_metadata
 from tests.scores import worst_cell_score, z_bound
 from tests.tables import STRANGE_NAMES, adult
 
@@ -254,8 +254,10 @@ def test_what_is_frozen_comes_back_bit_for_bit(people):
     assert Frozen.from_json(text).to_json() == text
     ranked = [(0.1 + 0.2, 1 / 3), (1e300, 5e-324)]
     kept = json.loads(text)
-    kept["scales"][0] = {"name": "rank", "knots": ranked}
-    assert Frozen.from_json(json.dumps(kept)).scales[0].knots == tuple(ranked)
+    kept["scales"][0] = {"name": "rank", "knots": ranked, "ends": (0.1 + 0.2, 1e300)}
+    assert Frozen.from_json(json.dumps(kept)).scales[0] == Scale(
+        "rank", tuple(ranked), (0.1 + 0.2, 1e300)
+    )
 
 
 # --- association, missing values, finishing -----------------------------------------------
@@ -528,7 +530,7 @@ REFUSED = {
     "a float category": (
         pa.table({"n": numbers()}),
         ["--categorical", "n"],
-        "cannot be a category",
+        "it holds fractions",
     ),
     "a transformed text": (
         pa.table({"n": numbers(), "c": ["x", "y"] * 20}),

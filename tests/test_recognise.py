@@ -144,7 +144,7 @@ def test_plain_columns_are_left_alone(name):
 def test_numbers_stored_as_floats_are_recognised_too():
     for name in ("handy", "ssn", "case_no"):
         assert report(name, pa.array(NUMBERS, pa.float64())).do == "decide"
-    assert report("sex", CODES["sex"].cast(pa.float64())).do == "perturb"
+    assert report("sex", CODES["sex"].cast(pa.float64())).do == "category"
     assert report("wage", pa.array(NUMBERS, pa.float64())).do == "perturb"
 
 

@@ -266,7 +266,7 @@ def _middle_ranks(values: Floats) -> Floats:
 
 
 def _of_category(column: pa.Array, name: str, *, hides_missing: bool) -> _Codes | None:
-    codes = Encoded.of(column, name).codes + (1 if hides_missing else 0)
+    codes = Encoded.of_category(column, name).codes + (1 if hides_missing else 0)
     counts = np.bincount(codes[codes >= 0])
     pi = counts[counts > 0] / max(1, counts.sum())
     if len(pi) < 2:

@@ -86,7 +86,12 @@ class Group:
         numbers = words[:number].view(np.float64)
         for row, name in zip(numbers, schema.perturbed, strict=True):
             fill_floats(_whole(table, name), name, row)
-        encoded = {name: Encoded.of(_whole(table, name), name) for name in schema.encoded}
+        encoded = {
+            name: (Encoded.of if name in schema.kept else Encoded.of_category)(
+                _whole(table, name), name
+            )
+            for name in schema.encoded
+        }
         return cls(table, ids, words, numbers, encoded)
 
     def recognised(self, secrets: RowSecrets) -> tuple[Fingerprint, Words]:

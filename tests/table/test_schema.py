@@ -82,11 +82,6 @@ def test_whatever_is_encoded_is_a_category_unless_it_is_called_a_number(values):
         assert roles(decide(source, perturb=("c",))) == {"c": "perturbed", "n": "perturbed"}
 
 
-def test_floats_that_should_be_categories_need_another_type():
-    with pytest.raises(ColumnError, match=r"'wage': .* make them integers"):
-        decide(SOURCE, drop=("tags",), categorical=("wage",))
-
-
 def test_odd_columns_are_warned_of_unless_they_were_called_categories():
     notes = {"id": "odd", "town": "odd", "age": "odd"}
     with pytest.warns(CornerwaveWarning, match="'town': odd") as caught:
@@ -123,7 +118,6 @@ def test_a_forgotten_column_is_an_error_that_says_what_to_do():
         ({"perturb": ("town",)}, "a category, but perturb needs a number; correct or blank"),
         ({"perturb": ("tags",)}, "dropped, but perturb needs a number; choose one of the two"),
         ({"uniform": ("age",)}, "'age' is a number, but uniform needs a category; declare it"),
-        ({"categorical": ("wage",)}, "cannot be a category"),
         ({"together": (("town",),)}, "at least two"),
         ({"together": (("town", "id"), ("town", "age"))}, "more than one group"),
         ({"together": (("town", "age"),)}, "together needs a category"),

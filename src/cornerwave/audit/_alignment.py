@@ -23,6 +23,7 @@ from cornerwave.table import (
     SHUFFLE,
     Encoded,
     Source,
+    category_type,
     is_number,
     is_text,
     one_chunk,
@@ -159,7 +160,7 @@ class Aligned:
     def category_blocks(self) -> Iterator[list[Encodings]]:
         """Yield, for the same rows, the encoded categories of the source and of each copy."""
         names = [name for group in self.categories for name in group]
-        types = {name: value_type(self.source.schema.field(name).type) for name in names}
+        types = {name: category_type(self.source.schema.field(name).type) for name in names}
         yield from _side_by_side(
             [self.source, *self.copies],
             lambda source: _encodings(source, types),
@@ -284,6 +285,8 @@ def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if value_type(array.type) == type_:
         return array
     plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    if pa.types.is_floating(plain.type):
+        plain = pc.if_else(pc.is_nan(plain), None, plain)
     try:
         return plain.cast(type_, safe=not pa.types.is_temporal(type_))
     except pa.ArrowException:

@@ -137,7 +137,6 @@ class Columns:
             warnings = [*self._warnings(part, found, present, recognised)]
             if part.name in rows.column_names and recognised is None:
                 warnings += _zero_heavy(rows.column(part.name), found)
-                warnings += _codes_as_floats(rows.column(part.name), found)
             if part.name in collinear:
                 warnings.append("a linear function of the numbers before it")
             if part.name in long_tailed:
@@ -208,18 +207,6 @@ def _zero_heavy(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
         yield (
             f"{share:.0%} of the values are 0: whoever knows that tells zeros from large values, "
             "and recovers more than the privacy says; see transform (log1p, rank)"
-        )
-
-
-def _codes_as_floats(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
-    few = 1 < found.number <= FEW_CODES and len(cells) >= 2 * FEW_ROWS
-    if not few or not pa.types.is_floating(cells.type):
-        return
-    values = pc.unique(cells).drop_null()
-    if pc.all(pc.equal(values, pc.floor(values))).as_py():
-        yield (
-            f"{found.number} different whole numbers, stored as floats: if they are codes, store "
-            "them as integers to make this a category"
         )
 
 

@@ -325,8 +325,7 @@ def _whole_floats(seen: Seen) -> Recognised | None:
         or not pc.all(pc.equal(values, pc.floor(values))).as_py()
     ):
         return None
-    found = _first(_WHOLE, replace(seen, values=values.cast(pa.int64())))
-    return found if found is not None and found.do == "decide" else None
+    return _first(_WHOLE, replace(seen, values=values.cast(pa.int64())))
 
 
 def _birth(seen: Seen) -> str | None:

@@ -85,6 +85,7 @@ from cornerwave.table._toml_text import toml_comment, toml_text
 from cornerwave.table._types import (
     DAYS,
     MISSING_BITS,
+    category_type,
     ends_of,
     fill_floats,
     is_number,
@@ -134,6 +135,7 @@ __all__ = [
     "Tally",
     "Thinned",
     "cases",
+    "category_type",
     "check_identifying",
     "check_metadata",
     "check_number",

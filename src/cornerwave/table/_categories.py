@@ -30,7 +30,7 @@ from cornerwave.table._encoded import (
 )
 from cornerwave.table._rare import OTHER, in_order, rare_values
 from cornerwave.table._schema import UNIFORM, Schema, listed
-from cornerwave.table._types import is_text, value_type
+from cornerwave.table._types import category_type, is_text
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def freeze_categories(
 
     Raises ColumnError if there is nothing to draw from.
     """
-    kinds = [value_type(types.field(name).type) for name in names]
+    kinds = [category_type(types.field(name).type) for name in names]
     other = tuple(OTHER if is_text(kind) else None for kind in kinds)
     hides = len(names) > 1 or schema.column(names[0]).hide_missing
     counted = {c: n for c, n in found.items() if hides or None not in c}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cornerwave.arrays import Ints, Words
 from cornerwave.errors import ColumnError
@@ -42,6 +43,13 @@ class Encoded:
         """How many rows hold each value."""
         return np.bincount(self.codes + 1, minlength=len(self.values) + 1)[1:]
 
+    @classmethod
+    def of_category(cls, column: pa.Array, name: str) -> "Encoded":
+        """Number the distinct values of a category: floats are the whole numbers that they hold,
+        as beside gaps. Raises ColumnError for fractions.
+        """
+        return cls.of(_whole_numbers(column, name), name)
+
     def bits(self, secret: bytes, missing: np.uint64) -> Words:
         """Return 64 bits that stand for each cell. Raises ColumnError for what has no text."""
         try:
@@ -71,6 +79,19 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
             return column
         column = column.dictionary_decode()
     return column.cast(value_type(column.type)).dictionary_encode()
+
+
+def _whole_numbers(column: pa.Array, name: str) -> pa.Array:
+    if not pa.types.is_floating(column.type):
+        return column
+    floats = column.cast(pa.float64())
+    try:
+        return pc.if_else(pc.is_nan(floats), None, floats).cast(pa.int64())
+    except pa.ArrowException:
+        raise ColumnError(
+            f"{name!r}: it holds fractions, or numbers beyond 2^53, and a category of numbers has "
+            "whole ones; perturb it, or make it text"
+        ) from None
 
 
 def combined(columns: Sequence[Encoded]) -> tuple[Ints, Ints]:

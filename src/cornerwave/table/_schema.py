@@ -248,11 +248,6 @@ def _dressed(column: Column, choices: Choices) -> Column:
 def _check_category(part: pa.Field) -> None:
     if pa.types.is_nested(plain_type(part.type)):
         raise ColumnError(f"{part.name!r}: a nested column ({part.type}) cannot be a category")
-    if pa.types.is_floating(part.type):
-        raise ColumnError(
-            f"{part.name!r}: a column of type {part.type} cannot be a category; if its values are "
-            "whole numbers, make them integers (Int64 in pandas allows missing ones) or text"
-        )
 
 
 def _check_choices(choices: Choices, present: Sequence[str]) -> None:

@@ -53,6 +53,12 @@ def value_type(type_: pa.DataType) -> pa.DataType:
     return pa.large_string() if _types.is_string_view(plain) else plain
 
 
+def category_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type of a category's values: floats are whole numbers."""
+    plain = value_type(type_)
+    return pa.int64() if _types.is_floating(plain) else plain
+
+
 def is_text(type_: pa.DataType) -> bool:
     """Return whether a column holds text, of any width or view."""
     return value_type(type_) in (pa.string(), pa.large_string())
