@@ -35,7 +35,7 @@ def test_honest_noise_passes_and_every_other_falls(tmp_path: Path, wages: np.nda
     W = np.random.default_rng(2).normal(0, wages.std(), ROWS)
     found = stated(tmp_path, wages, wages + W)
     assert found.clean, [check.note for check in found.faults]
-    assert [check.name for check in found.checks] == ["clipped"]
+    assert [check.name for check in found.checks] == ["apart"]
     at_the_bound = (np.rint(np.clip(wages + W, 0, None)) == 0).mean()
     assert at_the_bound > 0.2  # such a cell says no more than that it lay below
     for wrong, note in (
@@ -45,7 +45,7 @@ def test_honest_noise_passes_and_every_other_falls(tmp_path: Path, wages: np.nda
         (wages + np.sqrt(0.9) * W - 0.3 * (wages - wages.mean()), "not independent of its values"),
     ):
         [fault] = stated(tmp_path, wages, wrong).faults
-        assert fault.name == "clipped"
+        assert fault.name == "apart"
         assert note in fault.note
 
 

@@ -201,8 +201,9 @@ def _check_shuffled(
     if key is None and len(set(orders)) > 1:
         raise SourceError(
             f"the rows of {[truth, *copies][orders.index(True)].name} were shuffled, so their "
-            "positions match no other order; match the rows by a key column",
-            use=("key",),
+            "positions match no other order; match the rows by a key column, or give the vault "
+            "that shuffled them",
+            use=("key", "vault"),
         )
 
 

@@ -1,5 +1,6 @@
 """The adversary's commands: `audit` and `attack`."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cornerwave.cli._options import AlignOption, JsonOption
+from cornerwave.cli._options import AlignOption, JsonOption, VaultOption, open_vault
 from cornerwave.cli._screen import print_json, print_table, progress, say, tell
 from cornerwave.errors import SourceError, spelled
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cornerwave.audit import Recovered
-    from cornerwave.table import ReadingSettings
+    from cornerwave.table import ReadingSettings, Source
 
 FOUND = 1
 
@@ -44,6 +45,7 @@ def audit(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
     ] = None,
+    vault: VaultOption = None,
     *,
     reading: "ReadingSettings | None" = None,
 ) -> None:
@@ -53,8 +55,9 @@ def audit(
     from cornerwave.audit import findings, sections, verdict
     from cornerwave.table import open_source
 
-    with progress("Auditing") as advance:
-        truth = open_source(source, reading=_as_read(reading, copies))
+    with progress("Auditing") as advance, ExitStack() as closing:
+        truth = None if key else _in_copies_order(source, copies, vault, closing)
+        truth = truth or open_source(source, reading=_as_read(reading, copies))
         found = run(truth, copies, key=key, privacy=privacy, progress=advance)
     if html is not None:
         from cornerwave.pages import audit_page
@@ -89,6 +92,33 @@ def _as_read(
     return replace(own, missing=tuple(marks)) if marks else reading
 
 
+def _in_copies_order(
+    source: Path, copies: "Sequence[Path]", vault: Path | None, closing: ExitStack
+) -> "Source | None":
+    """Return the original in the order of its shuffled copies, as the vault that made them knows.
+
+    None if copies are not shuffled, or no vault here knows their dataset.
+    """
+    from cornerwave.owner import is_vault, vault_place
+    from cornerwave.table import SHUFFLE, open_source, read_metadata
+
+    try:
+        told = (read_metadata(copies[0]) if copies else None) or {}
+    except SourceError:  # said when the copy itself is opened
+        return None
+    if told.get("order") != SHUFFLE or not (vault or is_vault(vault_place())):
+        return None
+    opened = open_vault(vault)
+    names = [each.name for each in opened.datasets() if each.id == told.get("dataset")]
+    for name in names:
+        dataset = opened.dataset(name, source=source)
+        place = closing.enter_context(dataset.work_folder()) / f"{source.stem}.arrow"
+        dataset.write_in_copies_order(place)
+        say(f"The rows of {source} were put into the order of the copies of {name}")
+        return open_source(place)
+    return None
+
+
 def attack(
     copies: Annotated[list[Path], typer.Argument(help="The copies that the coalition holds.")],
     noise: Annotated[
@@ -107,6 +137,7 @@ def attack(
         Path | None,
         typer.Option(metavar="FILE", help="Write the estimate: .csv, .csv.gz, .parquet, .arrow."),
     ] = None,
+    vault: VaultOption = None,
     *,
     reading: "ReadingSettings | None" = None,
 ) -> None:
@@ -114,8 +145,11 @@ def attack(
     from cornerwave.audit import attack_copies as run
     from cornerwave.table import open_source
 
-    with progress("Attacking") as advance:
-        original = None if truth is None else open_source(truth, reading=_as_read(reading, copies))
+    with progress("Attacking") as advance, ExitStack() as closing:
+        original = None
+        if truth is not None:
+            original = None if key else _in_copies_order(truth, copies, vault, closing)
+            original = original or open_source(truth, reading=_as_read(reading, copies))
         found = run(
             copies, noise=noise, truth=original, key=key, method=method, out=out, progress=advance
         )

