@@ -212,6 +212,28 @@ def test_rounding_may_hide_less_together_than_alone_but_not_less_than_the_raw_co
     assert not found.numbers.alarms
 
 
+def calendar(rows: int, seed: int = 0) -> np.ndarray:
+    """A time that month and day nearly determine."""
+    rng = np.random.default_rng(seed)
+    month, day = (rng.integers(0, n, rows) for n in (12, 30))
+    return np.column_stack([month, day, 30.4 * month + day + rng.uniform(0, 1, rows)])
+
+
+def test_rounding_between_columns_that_nearly_determine_each_other_is_no_fault() -> None:
+    X = calendar(20_000)
+    whole = [True, True, False]
+    rounded = [np.where(whole, np.rint(copy), copy) for copy in ours(X, [0.5, 3.0])]
+    found = run(X, rounded)
+    assert found.clean, [check.note for check in found.faults]
+    assert found.numbers.found.noise == pytest.approx([0.5, 3.0], rel=0.03)
+    assert found.numbers.found.whitening.shape == (3, 2)  # in one direction rounding is all
+    # noise of its own is found beside it, and so is half of the noise along time
+    alone = [np.where(whole, np.rint(copy), copy) for copy in independent(X, [0.5, 3.0])]
+    assert run(X, alone).numbers.alarms
+    less = [np.where([0, 0, 1], (copy + X) / 2, copy) for copy in rounded]
+    assert "shape" in faults(run(X, less))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_power_independence_of_two_copies_in_100_000_rows(seed: int) -> None:
     X = skewed(100_000, seed)[:, 1:]

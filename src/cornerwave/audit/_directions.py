@@ -21,11 +21,8 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import whitening
 from cornerwave.audit._kept_rows import KeptRows
 from cornerwave.audit._repeats import step_covariance
-from cornerwave.audit._sums import Statistics
+from cornerwave.audit._sums import COARSE, Statistics
 from cornerwave.audit._watch import step_of
-
-COARSE = 1.0
-"""A copy rounded to steps above this share of the noise's size cannot be judged."""
 
 BLURRED = 0.25
 """A step of the path is judged if copies are rounded to less than this share of it."""
@@ -86,14 +83,16 @@ class Directions:
         step = here if last is None else here - last
         covariance = self._covariance(k, columns, step)
         X = self.rows.source[columns]
-        axes = {
-            "": np.diag(1 / np.sqrt(np.diag(covariance))),
-            "an axis": whitening(covariance).T,
-            "what other columns leave of a column": _triangular(covariance),
-        }
+        axes = {"": np.diag(1 / np.sqrt(np.diag(covariance)))}
+        if len(columns) > 1:
+            copies = list(self.order[max(k - 1, 0) : k + 1])
+            blur = (self.found.steps[copies][:, columns] ** 2).sum(axis=0) / 6
+            axes["an axis"] = _sharp(whitening(covariance).T, blur)
+            axes["what other columns leave of a column"] = _sharp(_triangular(covariance), blur)
         return [
             View(name, turn @ step, turn @ X, None if last is None else turn @ last)
-            for name, turn in (axes if len(columns) > 1 else {"": axes[""]}).items()
+            for name, turn in axes.items()
+            if len(turn)
         ]
 
     def _covariance(self, k: int, columns: Ints, step: Floats) -> Floats:
@@ -141,6 +140,13 @@ class Directions:
         noise = self.rows.scaled[1 + i] - self.rows.source
         blur = random.uniform(-0.5, 0.5, noise.shape)
         return np.asarray(noise + blur * self.found.steps[i][:, None])
+
+
+def _sharp(turn: Floats, blur: Floats) -> Floats:
+    """Return those directions of noise 1 in which rounding and blurring, of these variances in
+    each column, are no more than in a column that is judged.
+    """
+    return turn[(turn**2 @ blur) <= BLURRED**2 / 3]
 
 
 def _within(noise: Floats, step: float, size: float, random: Any) -> Floats:

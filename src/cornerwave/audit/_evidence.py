@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.audit._directions import COARSE, Directions
+from cornerwave.audit._directions import Directions
 from cornerwave.audit._kept_rows import KeptRows
 from cornerwave.audit._repeats import Repeated
-from cornerwave.audit._sums import Statistics
+from cornerwave.audit._sums import COARSE, Statistics
 from cornerwave.audit._watch import Watched
 
 

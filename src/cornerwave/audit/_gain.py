@@ -42,6 +42,8 @@ ROWS_PER_WEIGHT = 4
 
 WORST = 16
 RIDGE = 1e-12
+LEAST = 0.05
+"""The least share of a direction's variance in a rounded copy that is not taken for rounding."""
 PERFECT = 1e-4
 """A coalition that leaves less than this share of the variance hidden has the table."""
 
@@ -209,9 +211,10 @@ class _Folds:
         # weights = (C - rounding)^-1 Cov(Y, X): those for the copy as it was before rounding
         C = self.covariance[:, cells][:, :, cells]
         diagonal = np.arange(len(cells))
-        C[:, diagonal, diagonal] -= extra
         C[:, diagonal, diagonal] *= 1 + RIDGE
         C[:, diagonal, diagonal] += 1e-300
+        if np.any(extra):
+            C = _without(C, np.asarray(extra))
         cross = self.covariance[:, cells, :N]
         weights = np.asarray(
             self._one_each(C, cross) if self.few else np.linalg.solve(C, cross), dtype=np.float64
@@ -242,6 +245,20 @@ class _Folds:
         # c'S c for the coefficients c of X - Xhat, over the group that was not fitted
         squares = np.einsum("gpn,gpn->gn", error, self.tests @ error)
         return np.asarray(squares / np.maximum(self.tests[:, -1:, -1], 1))
+
+
+def _without(C: Floats, rounding: Floats) -> Floats:
+    """Return covariances (G, k, k) less what rounding added, at least LEAST in any direction.
+
+    Where columns nearly determine each other, rounding may be almost all that is left.
+    """
+    unit = np.sqrt(np.maximum(np.einsum("gkk->gk", C), 1e-300))
+    each = unit[:, :, None] * unit[:, None, :]
+    lower = np.linalg.cholesky(C / each + RIDGE * np.eye(C.shape[1]))
+    blur = np.linalg.solve(lower, (rounding / unit**2)[:, :, None] * np.eye(C.shape[1]))
+    shares, turn = np.linalg.eigh(np.linalg.solve(lower, blur.transpose(0, 2, 1)))
+    left = lower @ turn * np.sqrt(np.maximum(1 - shares, LEAST))[:, None, :]
+    return np.asarray(left @ left.transpose(0, 2, 1) * each)
 
 
 @dataclass(frozen=True)

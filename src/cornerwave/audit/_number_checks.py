@@ -83,7 +83,9 @@ def shape(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
         raw, clean = np.diag(white), np.diag(white - found.rounding[i])
         # Fisher's z of each correlation, and the log of each variance, over their deviations.
         tilt = _ratio(white - found.rounding[i], np.sqrt(np.outer(raw, raw)))[upper]
-        stretch = np.log(np.maximum(clean, 1e-300) / clean.mean()) / np.sqrt(2.0)
+        # rounding adds to the error of a variance, and not to the variance
+        part = _ratio(clean, raw)
+        stretch = part * np.log(np.maximum(clean, 1e-300) / clean.mean()) / np.sqrt(2.0)
         scores = np.abs([*np.arctanh(np.clip(tilt, -1 + 1e-12, 1 - 1e-12)), *stretch])
         worst = float(scores.max(initial=0.0)) * np.sqrt(T)
         lean = float(np.maximum(clean, 0).max() / max(clean.min(), 1e-300))
@@ -119,7 +121,7 @@ def level(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     known = [(i, v) for i in evidence.fine if (v := evidence.noise[i]) is not None]
     limit = z_limit(alpha / max(len(known), 1))
     for i, noise in known:
-        score = float(np.log(max(found.noise[i], 1e-300) / noise)) / _log_error(found)
+        score = float(np.log(max(found.noise[i], 1e-300) / noise)) / _log_error(found, i)
         note = f"states noise {noise:.6g}, has {found.noise[i]:.4g}"
         yield Check.of((i,), abs(score), limit, note)
 
@@ -201,9 +203,11 @@ def _fisher(correlation: float, count: int) -> float:
     return float(np.arctanh(r) * np.sqrt(max(count - 3, 1)))
 
 
-def _log_error(found: Statistics) -> float:
+def _log_error(found: Statistics, i: int) -> float:
     """Return the standard deviation of the log of a copy's measured noise."""
-    return float(np.sqrt(2 / (found.whitening.shape[1] * found.complete)))
+    white = found.whitened[1 + i, 1 + i]
+    clean = max(float(np.trace(white - found.rounding[i])), 1e-300)
+    return float(np.sqrt(2 / found.complete) * np.linalg.norm(white) / clean)
 
 
 def _out_of_span(found: Statistics, i: int) -> float:
@@ -213,7 +217,7 @@ def _out_of_span(found: Statistics, i: int) -> float:
     noise = found.covariance[here, here] / np.outer(unit, unit) - np.diag(
         found.steps[i] ** 2 / 12 / unit**2
     )
-    axes = np.linalg.qr(found.shape / np.outer(unit, unit) @ (found.whitening * unit[:, None]))[0]
+    axes = np.linalg.qr(found.shape / np.outer(unit, unit) @ (found.axes * unit[:, None]))[0]
     outside = np.eye(N) - axes @ axes.T
     return float(np.trace(outside @ noise) / max(np.trace(noise), 1e-300))
 
@@ -240,7 +244,7 @@ def _pair_note(evidence: NumberEvidence, i: int, j: int, plain: Floats) -> str:
     found = evidence.found
     ratio = found.across[i, j] / max(found.noise[i], 1e-300)
     apart = abs(np.log(max(found.noise[j], 1e-300) / found.noise[i]))
-    if apart < 6 * _log_error(found) and ratio < 0.99:
+    if apart < 6 * _log_error(found, i) and ratio < 0.99:
         return f"the same level with different noise: they share {ratio:.3g} of it and average out"
     where = f", most of all in {evidence.columns[int(np.argmax(plain))]}" if plain.size else ""
     return f"share {ratio:.4g} of the smaller noise instead of 1{where}"

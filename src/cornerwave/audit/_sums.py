@@ -32,6 +32,10 @@ MOST_CELLS, FEWEST_GROUPS = 1 << 22, 8
 """Cells of the sums of all groups together: wide tables have fewer groups, down to these."""
 
 
+COARSE = 1.0
+"""A copy rounded to steps above this share of the noise's size cannot be judged."""
+
+
 @dataclass(frozen=True)
 class Statistics:
     """Sums over complete rows, (G, P+1, P+1) with P = N (1 + M), and K from all rows.
@@ -104,9 +108,25 @@ class Statistics:
         return np.asarray(lower @ lower.T)
 
     @cached_property
-    def whitening(self) -> Floats:
+    def axes(self) -> Floats:
         """A (N, rank) with A'SA = I for the shape S of the noise."""
         return whitening(self.definite)
+
+    @cached_property
+    def whitening(self) -> Floats:
+        """Those of the axes, turned within their span, in which rounding is less than the noise.
+
+        Where columns nearly determine each other, their noise does too, and rounding may be all
+        that is left between them.
+        """
+        size = np.sqrt(self.pairwise_noise)[:, None] * np.sqrt(np.diag(self.shape))
+        fine = (self.steps <= COARSE * size).all(axis=1)
+        if not self.steps[fine].any():
+            return self.axes
+        shares = self.steps[fine] ** 2 / 12 / self.pairwise_noise[fine, None]
+        rounding, turn = np.linalg.eigh(self.axes.T @ (self.axes * shares.sum(axis=0)[:, None]))
+        sharp = rounding <= 1
+        return np.asarray(self.axes @ turn[:, sharp]) if sharp.any() else self.axes
 
     @cached_property
     def whitened(self) -> Floats:
