@@ -22,7 +22,14 @@ from typing import Any
 
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset, Release, check_name
-from cornerwave.errors import AccessDenied, LevelError, NoSuchRecipient, VaultError, nearest
+from cornerwave.errors import (
+    AccessDenied,
+    LevelError,
+    NoSuchDataset,
+    NoSuchRecipient,
+    VaultError,
+    nearest,
+)
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
 from cornerwave.owner import Vault
 from cornerwave.table import Finish, names_of
@@ -190,8 +197,9 @@ class Sharing:
     def all_permitted(self, recipient: str | None) -> dict[str, Grant]:
         """Return what somebody may fetch of each dataset, by its id."""
         names = [ANYBODY] if recipient is None else [recipient, ANYBODY_KNOWN, ANYBODY]
-        found = [each for name in names for each in self.grants(recipient=name)]
-        live = [each for each in found if each.is_live(now())]
+        at = now()
+        found = map(_grant_of, self._records.find("grant", of=names))
+        live = [each for each in found if each.is_live(at)]
         best: dict[str, Grant] = {}
         for each in sorted(live, key=lambda each: each.level, reverse=True):
             best[each.dataset] = replace(each, recipient=recipient or ANYBODY)
@@ -321,8 +329,11 @@ class Sharing:
         return self._records.accesses(most=most)
 
     def name_of(self, dataset: str) -> str:
-        """Return the name of a dataset, given by its id."""
-        return next(each.name for each in self.vault.datasets() if each.id == dataset)
+        """Return the name of a dataset, given by its id. Raises NoSuchDataset."""
+        found = self.vault.states([dataset])
+        if not found:
+            raise NoSuchDataset("there is no such dataset any more")
+        return found[dataset].name
 
     def _check_recipient(self, name: str) -> None:
         known = self.recipients()

@@ -75,7 +75,7 @@ def _described(what: Permitted) -> dict[str, Any]:
     frozen, release = what.dataset.frozen, what.release
     return {
         "name": what.dataset.name,
-        "privacy": release.privacy,
+        "privacy": what.privacy,
         "noise": release.level.noise,
         "rows": frozen.rows,
         "columns": [column.name for column in frozen.schema.shown],

@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,12 +19,13 @@ from cornerwave.owner import Vault
 from cornerwave.server._cache import CopyCache, key_of, locked
 from cornerwave.server._delta_types import offered_schema, write_offered
 from cornerwave.server._signatures import Signer, Ticket
-from cornerwave.vault import Access, now
+from cornerwave.vault import Access, State, now
 
 CACHE = "cache"
 DELTA = "delta"
 """The format of a copy for clients of Delta Sharing."""
 FLUSH_SECONDS = 0.5
+MOST_PERMITS = 10_000
 Result = TypeVar("Result")
 
 
@@ -36,14 +38,29 @@ class Permitted:
     who: str
     token: str = ""
 
-    @property
+    @cached_property
     def release(self) -> Release:
         """The copy that is permitted."""
         return self.grant.release_of(self.dataset)
 
+    @cached_property
+    def privacy(self) -> float:
+        """The share of the variance of every column that the copy hides."""
+        return self.release.privacy
+
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        return {}
+
+    def key(self, format_: str) -> str:
+        """The name of the copy's bytes."""
+        if format_ not in self._keys:
+            self._keys[format_] = key_of(self.release, format_)
+        return self._keys[format_]
+
     def etag(self, format_: str) -> str:
-        """The name of the copy's bytes: the same for ever."""
-        return f'"{key_of(self.release, format_)}"'
+        """The same name for clients: a copy has one for ever."""
+        return f'"{self.key(format_)}"'
 
 
 class Service:
@@ -55,6 +72,8 @@ class Service:
         self.signer = Signer(vault.secret("addresses"))
         self.log = AccessLog(self.sharing)
         self._datasets: dict[str, Dataset] = {}
+        self._read: dict[str, tuple[State, Dataset]] = {}
+        self._permits: dict[tuple[str, str], Permitted] = {}
         self._held: set[tuple[str, str]] = set()
 
     def dataset(self, name: str) -> Dataset:
@@ -68,13 +87,24 @@ class Service:
             known = self._datasets[found.id] = found
         return known
 
+    def _at(self, id: str, state: State) -> Dataset:
+        """Return a dataset; the ledger is read again only if it says something new of it."""
+        then, found = self._read.get(id, (None, None))
+        if found is None or then != state:
+            found = self.dataset(state.name)  # read after its state, so at least as new
+            if found.id != id:
+                raise NoSuchDataset("this dataset was renamed just now; ask again")
+            self._read[id] = state, found
+        return found
+
     def offered(self, token: Token | None) -> list[Permitted]:
-        """Return everything that somebody may fetch."""
+        """Return everything that somebody may fetch, by name."""
         grants = self.sharing.all_permitted(token.recipient if token else None)
+        states = self.vault.states(grants)
         return [
-            Permitted(self._known(each), grants[each.id], called(token), token.id if token else "")
-            for each in self.vault.datasets()
-            if each.id in grants and not each.closed
+            self._permitted(self._at(id, state), grants[id], token.id if token else "")
+            for id, state in sorted(states.items(), key=lambda each: each[1].name)
+            if not state.closed
         ]
 
     def check_again(self, what: Permitted) -> None:
@@ -88,19 +118,10 @@ class Service:
 
         A dataset that is not granted looks like one that is not there.
         """
-        try:
-            found = self._permitted(self.dataset(name), token)
-        except NoSuchDataset:
-            found = None
-        if found is None:
-            raise NoSuchDataset("there is no such dataset, or you may not fetch it")
-        return found
-
-    def _permitted(self, dataset: Dataset, token: Token | None) -> Permitted | None:
-        grant = self.sharing.permitted(token.recipient if token else None, dataset.id)
-        if grant is None or dataset.closed:
-            return None
-        return Permitted(self._known(dataset), grant, called(token), token.id if token else "")
+        for each in self.offered(token):
+            if each.dataset.name == name:
+                return each
+        raise NoSuchDataset("there is no such dataset, or you may not fetch it")
 
     def ticket(self, what: Permitted, format_: str) -> str:
         """Return a signed text by which a file can be fetched without a header."""
@@ -113,11 +134,23 @@ class Service:
         """Return what a signed text permits now. Raises AccessDenied."""
         ticket = self.signer.read(text)
         live = self.sharing.permitted_by(ticket.grant, ticket.recipient, ticket.token)
-        if live is None or live.dataset != ticket.dataset:
+        states = self.vault.states([ticket.dataset])
+        if live is None or live.dataset != ticket.dataset or not states:
             raise AccessDenied("what this address permitted has ended")
-        name = self.sharing.name_of(live.dataset)
-        who = f"{ticket.recipient} ({ticket.token})" if ticket.token else ticket.recipient
-        return Permitted(self.dataset(name), live, who, ticket.token), ticket.format
+        dataset = self._at(live.dataset, states[live.dataset])
+        return self._permitted(dataset, live, ticket.token), ticket.format
+
+    def _permitted(self, dataset: Dataset, grant: Grant, token: str) -> Permitted:
+        """Return a permission; the same object as before, if it is, knows its copy already."""
+        who = f"{grant.recipient} ({token})" if token else grant.recipient
+        made = Permitted(dataset, grant, who, token)
+        known = self._permits.get((grant.id, who))
+        if known == made:
+            return known
+        if len(self._permits) > MOST_PERMITS:
+            self._permits.clear()
+        self._permits[grant.id, who] = made
+        return made
 
     @asynccontextmanager
     async def copy(self, what: Permitted, format_: str) -> AsyncIterator[Path]:
@@ -133,7 +166,7 @@ class Service:
         """Record that the recipient holds a copy from now on: before its first byte leaves."""
         await _in_thread(lambda: self.check_again(what))
         recorded = "parquet" if format_ == DELTA else format_
-        known = (what.grant.recipient, key_of(what.release, recorded))
+        known = (what.grant.recipient, what.key(recorded))
         if known not in self._held:
             await _in_thread(lambda: what.release.hold(recorded))
             self._held.add(known)
