@@ -13,12 +13,10 @@ import re
 import selectors
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -258,7 +256,10 @@ def metadata() -> None:
                 requests = [served.head(path, i) for i in range(32)]
                 took = max((ask(served.port, requests, SECONDS) for _ in range(3)), key=len)
                 p50, p99 = (1000 * _at(sorted(took), share) for share in (0.5, 0.99))
-                show(f"GET {path.rpartition('/')[2]}, answers a second", f"{len(took) / SECONDS:,.0f}")
+                show(
+                    f"GET {path.rpartition('/')[2]}, answers a second",
+                    f"{len(took) / SECONDS:,.0f}",
+                )
                 show("  p50; p99, ms", f"{p50:.0f}; {p99:.0f}")
 
 

@@ -224,7 +224,7 @@ def serve(
     try:
         import uvicorn
 
-        from cornerwave.server import application, first_link
+        from cornerwave.server import application, first_link, settings
     except ImportError:
         raise ExtraMissing(
             "the service needs packages that are not installed: pip install 'cornerwave[service]'"
@@ -243,12 +243,9 @@ def serve(
         app,
         host=host,
         port=port,
-        access_log=False,  # it would hold the signatures of addresses
-        log_level="warning",
-        server_header=False,
-        timeout_keep_alive=30,
         ssl_certfile=certificate,
         ssl_keyfile=certificate_key,
+        **settings(),
     )
 
 

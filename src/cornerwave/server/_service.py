@@ -16,8 +16,8 @@ from cornerwave.access import Grant, Sharing, Token
 from cornerwave.dataset import Dataset, Release
 from cornerwave.errors import AccessDenied, NoSuchDataset
 from cornerwave.owner import Vault
-from cornerwave.server._cache import CopyCache, key_of, locked
-from cornerwave.server._delta_types import offered_schema, write_offered
+from cornerwave.server._cache import CopyCache, key_of
+from cornerwave.server._delta_types import is_offered, schema_string, write_offered
 from cornerwave.server._signatures import Signer, Ticket
 from cornerwave.vault import Access, State, now
 
@@ -63,6 +63,21 @@ class Permitted:
         return f'"{self.key(format_)}"'
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What clients of Delta Sharing are told of a copy, which never changes."""
+
+    schema: str
+    rows: int
+    size: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Facts":
+        """Read them in the copy's file."""
+        told = pq.read_metadata(path)
+        return cls(schema_string(told.schema.to_arrow_schema()), told.num_rows, path.stat().st_size)
+
+
 class Service:
     """A vault, served."""
 
@@ -74,6 +89,7 @@ class Service:
         self._datasets: dict[str, Dataset] = {}
         self._read: dict[str, tuple[State, Dataset]] = {}
         self._permits: dict[tuple[str, str], Permitted] = {}
+        self._facts: dict[str, Facts] = {}
         self._held: set[tuple[str, str]] = set()
 
     def dataset(self, name: str) -> Dataset:
@@ -134,10 +150,10 @@ class Service:
         """Return what a signed text permits now. Raises AccessDenied."""
         ticket = self.signer.read(text)
         live = self.sharing.permitted_by(ticket.grant, ticket.recipient, ticket.token)
-        states = self.vault.states([ticket.dataset])
-        if live is None or live.dataset != ticket.dataset or not states:
+        state = self.vault.states([ticket.dataset]).get(ticket.dataset)
+        if live is None or live.dataset != ticket.dataset or state is None or state.closed:
             raise AccessDenied("what this address permitted has ended")
-        dataset = self._at(live.dataset, states[live.dataset])
+        dataset = self._at(live.dataset, state)
         return self._permitted(dataset, live, ticket.token), ticket.format
 
     def _permitted(self, dataset: Dataset, grant: Grant, token: str) -> Permitted:
@@ -160,7 +176,21 @@ class Service:
                 yield path
             return
         async with self.cache.copy(what.release, "parquet") as path:
-            yield await _in_thread(lambda: _offered(path))
+            if await _in_thread(lambda: is_offered(path)):
+                yield path
+            else:  # its name begins alike, so that it stays as long as the copy is used
+                name = path.name.replace(".parquet", ".delta.parquet")
+                yield await self.cache.file(
+                    path.with_name(name), lambda part, watch: write_offered(path, part, watch)
+                )
+
+    async def facts(self, what: Permitted) -> Facts:
+        """Return what is told of a copy; it is made if nobody has asked before."""
+        key = what.key(DELTA)
+        if key not in self._facts:
+            async with self.copy(what, DELTA) as path:
+                self._facts[key] = await _in_thread(lambda: Facts.of(path))
+        return self._facts[key]
 
     async def hold(self, what: Permitted, format_: str) -> None:
         """Record that the recipient holds a copy from now on: before its first byte leaves."""
@@ -196,18 +226,6 @@ def _plain(name: str) -> str:
     'people_2026_q1_csv'
     """
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
-
-
-def _offered(path: Path) -> Path:
-    """Return a Parquet copy in types that Delta knows: the same file if it has no others."""
-    schema = pq.read_schema(path)
-    if offered_schema(schema).equals(schema):
-        return path
-    out = path.with_name(path.name.replace(".parquet", ".delta.parquet"))
-    with locked(out.with_suffix(".lock")):
-        if not out.exists():
-            write_offered(path, out)
-    return out
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:

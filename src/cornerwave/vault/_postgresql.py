@@ -91,9 +91,7 @@ class PostgreSQL(Database):
                 hide_parameters=True,
             )
             engine = make(poolclass=sa.NullPool)
-            pooled = make(
-                isolation_level="AUTOCOMMIT", pool_pre_ping=True, pool_timeout=_SECONDS
-            )
+            pooled = make(isolation_level="AUTOCOMMIT", pool_pre_ping=True, pool_timeout=_SECONDS)
         except ImportError:
             raise ExtraMissing(
                 "a ledger in PostgreSQL needs psycopg, which is not installed: "
