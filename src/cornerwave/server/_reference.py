@@ -43,7 +43,7 @@ def _operations(document: dict[str, Any]) -> Iterator[Operation]:
                 group=said["tags"][0],
                 method=method.upper(),
                 path=path,
-                what=said["description"],
+                what=said["description"].replace("`", ""),
                 parameters=(*own, *_body(document, said)),
             )
 
@@ -74,5 +74,5 @@ def _type(schema: dict[str, Any]) -> str:
         "exclusiveMaximum": "less than {}",
         "maxLength": "at most {} characters",
     }
-    words = [text.format(schema[name]) for name, text in bounds.items() if name in schema]
+    words = [text.format(f"{schema[n]:g}") for n, text in bounds.items() if n in schema]
     return ", ".join([schema["type"], *words])
