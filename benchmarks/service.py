@@ -284,7 +284,7 @@ def memory() -> None:
         with tempfile.TemporaryDirectory() as name:
             served = prepared(Path(name), rows, 10)
             with served.service() as service:
-                _, [first] = download(served.port, [served.head(COPY)])
+                download(served.port, [served.head(COPY)])
                 download(served.port, [served.head(COPY, i) for i in range(10)])
                 peaks.append(peak_memory(service))
     show(f"peak memory, a copy of 100 MB; {LARGE} times as large, MB",

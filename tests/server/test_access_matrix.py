@@ -18,6 +18,8 @@ ROUTES = {
     # route: (method, address, who gets in)
     "GET /healthz": ("GET", "/healthz", "whatever"),
     "GET /openapi.json": ("GET", "/openapi.json", "whatever"),
+    "GET /docs": ("GET", "/docs", "whatever"),
+    "GET /": ("GET", "/", "elsewhere"),
     "GET /v1/datasets": ("GET", "/v1/datasets", OPEN),
     "GET /v1/datasets/{name}": ("GET", "/v1/datasets/wages", GRANT),
     "GET /v1/datasets/{name}/copy": ("GET", "/v1/datasets/wages/copy", GRANT),
@@ -55,6 +57,7 @@ ROUTES = {
 EXPECTED = {
     # who gets in: status for each of WHO
     "whatever": (200,) * 6,
+    "elsewhere": (303,) * 6,
     OPEN: (200, 200, 401, 401, 401, 200),
     TOKEN: (200, 200, 401, 401, 401, 401),
     GRANT: (200, 404, 401, 401, 401, 404),
