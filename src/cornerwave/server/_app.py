@@ -65,6 +65,7 @@ def application(
         summary="Copies of tables, at the level that each recipient is trusted with.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would lead to whatever host a client names
         lifespan=life,
     )
     app.state.service, app.state.failures = service, Failures()
