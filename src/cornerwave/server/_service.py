@@ -2,12 +2,13 @@
 
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio.to_thread
 import pyarrow.parquet as pq
@@ -26,7 +27,10 @@ DELTA = "delta"
 """The format of a copy for clients of Delta Sharing."""
 FLUSH_SECONDS = 0.5
 MOST_PERMITS = 10_000
+MOST_LINES = 100_000
+"""Lines of the access log that wait for a database that is away."""
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class Service:
         self._read: dict[str, tuple[State, Dataset]] = {}
         self._permits: dict[tuple[str, str], Permitted] = {}
         self._facts: dict[str, Facts] = {}
+        self._holding: dict[str, Grouped[tuple[str, Mapping[str, Any]]]] = {}
         self._held: set[tuple[str, str]] = set()
 
     def dataset(self, name: str) -> Dataset:
@@ -198,7 +203,9 @@ class Service:
         recorded = "parquet" if format_ == DELTA else format_
         known = (what.grant.recipient, what.key(recorded))
         if known not in self._held:
-            await _in_thread(lambda: what.release.hold(recorded))
+            line = what.grant.recipient, what.release.made(recorded)
+            grouped = self._holding.setdefault(what.dataset.id, Grouped(what.dataset.hold))
+            await _in_thread(lambda: grouped.write(line))
             self._held.add(known)
 
 
@@ -232,12 +239,44 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
     return await anyio.to_thread.run_sync(work)
 
 
+class Grouped(Generic[Item]):
+    """Writes what many threads want to write at once in one transaction; each waits for it."""
+
+    def __init__(self, write: Callable[[Sequence[Item]], None]) -> None:
+        self._write = write
+        self._turn, self._lock = threading.Lock(), threading.Lock()
+        self._waiting: list[tuple[Item, Future[None]]] = []
+
+    def write(self, item: Item) -> None:
+        """Return when it is written. Raises what the writing of it, and of its group, raised."""
+        done: Future[None] = Future()
+        with self._lock:
+            self._waiting.append((item, done))
+        with self._turn:  # while one writes, the others gather
+            with self._lock:
+                group, self._waiting = self._waiting, []
+            if group:
+                self._write_group(group)
+        done.result()
+
+    def _write_group(self, group: Sequence[tuple[Item, Future[None]]]) -> None:
+        try:
+            self._write([item for item, _ in group])
+        except BaseException as error:
+            for _, done in group:
+                done.set_exception(error)
+        else:
+            for _, done in group:
+                done.set_result(None)
+
+
 class AccessLog:
     """Writes the access log: downloads at once, before a byte leaves; the rest twice a second."""
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
         self._lines: list[Access] = []
+        self._urgent = Grouped(sharing.log)
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -251,8 +290,7 @@ class AccessLog:
 
     def add_now(self, who: str, what: str, outcome: str) -> None:
         """Write a line before going on."""
-        line = Access(now().isoformat(timespec="milliseconds"), who, what, outcome, 0)
-        self._sharing.log([line])
+        self._urgent.write(Access(now().isoformat(timespec="milliseconds"), who, what, outcome, 0))
 
     def _run(self) -> None:
         while not self._closing.wait(FLUSH_SECONDS):
@@ -266,7 +304,7 @@ class AccessLog:
             self._sharing.log(lines)
         except Exception:  # the database is away: keep the lines for the next time
             with self._lock:
-                self._lines = lines + self._lines
+                self._lines = (lines + self._lines)[-MOST_LINES:]
 
     def close(self) -> None:
         """Write what is left, and stop."""
