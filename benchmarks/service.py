@@ -230,9 +230,8 @@ def downloads() -> None:
                     firsts.append(sorted(1000 * each.first for each in all_))
             peak = peak_memory(service)
     total, best = size * RECIPIENTS / 1e6, min(firsts, key=lambda each: _at(each, 0.5))
-    show(
-        f"{RECIPIENTS} recipients x {size / 1e6:.0f} MB at once, MB/s", f"{total / min(ours):,.0f}"
-    )
+    what = f"{RECIPIENTS} recipients x {size / 1e6:.0f} MB at once, MB/s"
+    show(what, f"{total / min(ours):,.0f}")
     show("throughput, ours / a static server's", f"{min(theirs) / min(ours):.2f}", ">= 0.8")
     show("first byte, p50; p99, ms", f"{_at(best, 0.5):,.0f}; {_at(best, 0.99):,.0f}")
     show("peak memory of the service, MB", f"{peak:.0f}", "< 1000")

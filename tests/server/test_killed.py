@@ -1,5 +1,6 @@
 """Kill -9: of the service while it makes, keeps, records and sends a copy; of PostgreSQL too."""
 
+import itertools
 import os
 import signal
 import subprocess
