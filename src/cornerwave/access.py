@@ -39,6 +39,8 @@ ANYBODY = "anybody"
 """A grant to this name is the dataset's public level: anybody may fetch it, without a token."""
 ANYBODY_KNOWN = "anybody with a token"
 """A grant to this name is for anybody with a token."""
+OWNER = "the owner"
+"""A token of this name is for the owner's own work over REST, and fetches nothing."""
 PREFIX = "cw"
 SHARING_PATH = "/delta-sharing"
 """Where the service speaks the Delta Sharing protocol."""
@@ -114,8 +116,8 @@ class Sharing:
     def add(self, name: str, *, note: str = "") -> None:
         """Add a recipient. Raises VaultError if the name is taken or easily confused."""
         check_name(name, what="a recipient's name")
-        if name.casefold() in (ANYBODY, ANYBODY_KNOWN):
-            raise VaultError(f"{name!r} stands for everybody; choose another name")
+        if name.casefold() in (ANYBODY, ANYBODY_KNOWN, OWNER):
+            raise VaultError(f"{name!r} has a meaning of its own; choose another name")
         known = {each.id.casefold(): each for each in self._records.find("recipient")}
         if there := known.get(name.casefold()):
             if there.id == name and not there.content["removed"]:
@@ -229,12 +231,13 @@ class Sharing:
     # --- tokens ---------------------------------------------------------------------------
 
     def new_token(self, recipient: str, *, days: float) -> str:
-        """Return a new token for a recipient, which is never shown again.
+        """Return a new token for a recipient, or for the OWNER, which is never shown again.
 
         Of more than LIVE_TOKENS live ones the oldest ends. Raises VaultError for a term that
         is not between 0 and MOST_DAYS days.
         """
-        self._check_recipient(recipient)
+        if recipient != OWNER:
+            self._check_recipient(recipient)
         if not 0 < days <= MOST_DAYS:
             raise VaultError(f"a token lasts more than 0 and at most {MOST_DAYS} days")
         id, secret, at = _id(), secrets.token_bytes(_SECRET_BYTES), now()

@@ -157,7 +157,12 @@ def revoke(name: DatasetName, recipient: RecipientName, vault: VaultOption = Non
 
 
 def token(
-    recipient: Annotated[str, typer.Argument(help="The recipient.")],
+    recipient: Annotated[
+        str | None, typer.Argument(help="The recipient.", show_default=False)
+    ] = None,
+    owner: Annotated[
+        bool, typer.Option("--owner", help="For your own work over REST, not for a recipient.")
+    ] = False,
     days: Annotated[float, typer.Option(metavar="N", help="How many days it lasts.")] = 90,
     url: Annotated[
         str, typer.Option(metavar="URL", help="Where the service is.")
@@ -167,8 +172,13 @@ def token(
     ] = None,
     vault: VaultOption = None,
 ) -> None:
-    """Make a token for a recipient, which is shown once."""
+    """Make a token for a recipient, or for yourself, which is shown once."""
+    from cornerwave.access import OWNER
+
+    if owner == (recipient is not None):
+        raise VaultError("name a recipient, or say --owner for a token of your own")
     sharing = _sharing(vault)
+    recipient = recipient or OWNER
     if out is not None and out.exists():
         raise OutputError(f"{out} exists already; choose another name")
     text = sharing.new_token(recipient, days=days)

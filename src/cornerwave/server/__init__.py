@@ -8,6 +8,7 @@
     _cache          copies that were made, in a bounded folder
     _signatures     signed addresses of files
     _downloads      plain HTTP
+    _administration the owner's work over REST
     _delta_sharing  the Delta Sharing protocol; _delta_types its types
     _limits         how much of it one client may take
     _replies        files with ranges, and errors in words

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cornerwave.errors import AccessDenied, CornerwaveError
 from cornerwave.owner import Vault
 from cornerwave.server import (
+    _administration,
     _console,
     _delta_sharing,
     _doors,
@@ -78,6 +79,7 @@ def application(
     app.include_router(_doors.outside)
     app.include_router(_doors.inside)
     app.include_router(_downloads.router)
+    app.include_router(_administration.router)
     app.include_router(_delta_sharing.router)
     app.add_exception_handler(CornerwaveError, refused)
     app.add_exception_handler(RequestValidationError, invalid)

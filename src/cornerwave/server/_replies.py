@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from cornerwave.access import Token
+from cornerwave.access import OWNER, Token
 from cornerwave.errors import (
     AccessDenied,
     LevelError,
@@ -83,11 +83,18 @@ class Failures:
 
 
 def bearer(request: Request, *, required: bool = True) -> Token | None:
-    """Return the token that a request carries. Raises AccessDenied for a false one."""
-    header = request.headers.get("authorization", "")
-    if not header and not required:
+    """Return the recipient's token that a request carries. Raises AccessDenied for a false one."""
+    if not required and "authorization" not in request.headers:
         return None
-    scheme, _, text = header.partition(" ")
+    token = any_bearer(request)
+    if token.recipient == OWNER:
+        raise AccessDenied("this is a token of the owner, which fetches nothing")
+    return token
+
+
+def any_bearer(request: Request) -> Token:
+    """Return the token that a request carries, the owner's too."""
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
     try:
         if scheme.lower() != "bearer":
             raise AccessDenied("send your token: Authorization: Bearer cw_...")
