@@ -2,6 +2,7 @@
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +104,13 @@ def test_every_route_is_in_the_table(served):
         if not path.startswith("/console")  # for the owner: tests/console/test_sign_in.py
     }
     assert found - {"HEAD /openapi.json"} == set(ROUTES)
+
+
+def test_every_route_is_documented(served):
+    text = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    for _, path in routes_of(served.app):
+        if path.startswith(("/v1", "/docs", "/openapi.json", "/healthz")):
+            assert path.replace("{name}", "NAME") in text, path
 
 
 @pytest.fixture
