@@ -1,4 +1,4 @@
-"""The service: who may have what (recipient, grant, revoke, token, requests), serve, and fetch."""
+"""The service: who may have what (recipient, grant, revoke, token), serve, fetch and request."""
 
 import os
 import re
@@ -296,3 +296,28 @@ def fetch(
     with progress("Fetching") as advance:
         path = download(profile, dataset, out=out, force=force, progress=advance)
     say(f"Wrote {path}")
+
+
+def request(
+    profile: Annotated[Path, typer.Argument(help="The profile file that the owner gave you.")],
+    dataset: Annotated[str | None, typer.Argument(help="The dataset.")] = None,
+    privacy: Annotated[
+        float | None, typer.Option(metavar="P", help="The privacy that you ask for.")
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, in a sentence.")] = "",
+) -> None:
+    """Ask the owner for another level of a dataset; without one, list what you asked for."""
+    from cornerwave.miner import Profile
+
+    own = Profile.read(profile)
+    if dataset is None or privacy is None:
+        if dataset is not None or privacy is not None:
+            raise VaultError("name a dataset and a privacy with --privacy, or neither")
+        rows = [
+            (str(each["dataset"]), f"{each['privacy']:g}", str(each["state"]), str(each["answer"]))
+            for each in own.asked()
+        ]
+        print_table("You asked for", ("dataset", "privacy", "state", "answer"), rows)
+        return
+    own.ask(dataset, privacy=privacy, reason=reason)
+    say(f"Asked for {dataset} at privacy {privacy:g}. The owner decides; see: request {profile}")

@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cornerwave.access import MOST_DAYS, MOST_WORDS, OWNER, Grant, Sharing, Token, profile_text
+from cornerwave.access import Request as Asked
+from cornerwave.dataset import Dataset
 from cornerwave.errors import AccessDenied, CornerwaveError, LedgerDamaged
 from cornerwave.server._page import status_of, words_of
 from cornerwave.server._replies import any_bearer, problem, service_of
@@ -154,24 +156,11 @@ def revoke(request: Request, dataset: Name, recipient: Name) -> None:
 @router.get("/requests")
 def requests(request: Request) -> list[dict[str, Any]]:
     """List what recipients ask for, and what all holders could recover if it were approved."""
-    sharing, told = _sharing(request), []
-    for each in sharing.requests():
-        state = sharing.vault.states([each.dataset]).get(each.dataset)
-        said: dict[str, Any] = {
-            "id": each.id,
-            "dataset": state and state.name,
-            "recipient": each.recipient,
-            "noise": each.asked.noise,
-            "reason": each.reason,
-            "at": each.at,
-            "state": each.state,
-        }
-        if state and each.state == "open":
-            before, after = sharing.foreseen(each)
-            said["joint_privacy_before"] = before and before.joint_privacy
-            said["joint_privacy_after"] = after.joint_privacy
-        told.append(said)
-    return told
+    sharing = _sharing(request)
+    asked = sharing.requests()
+    states = sharing.vault.states({each.dataset for each in asked})
+    known = {id: service_of(request).dataset_at(id, state) for id, state in states.items()}
+    return [_asked(sharing, each, known[each.dataset]) for each in asked if each.dataset in known]
 
 
 @router.post("/requests")
@@ -216,13 +205,34 @@ def _described(token: Token) -> dict[str, Any]:
 
 
 def _granted(request: Request, grant: Grant) -> dict[str, Any]:
-    state = service_of(request).vault.states([grant.dataset]).get(grant.dataset)
+    service = service_of(request)
+    state = service.vault.states([grant.dataset]).get(grant.dataset)
+    dataset = state and service.dataset_at(grant.dataset, state)
     return {
         "id": grant.id,
-        "dataset": state and state.name,
+        "dataset": dataset and dataset.name,
         "recipient": grant.recipient,
         "noise": grant.level.noise,
+        "privacy": dataset and dataset.privacy_of(grant.level),
         "since": grant.at,
         "until": grant.until,
         "revoked": grant.revoked,
     }
+
+
+def _asked(sharing: Sharing, asked: Asked, dataset: Dataset) -> dict[str, Any]:
+    said = {
+        "id": asked.id,
+        "dataset": dataset.name,
+        "recipient": asked.recipient,
+        "privacy": dataset.privacy_of(asked.asked),
+        "reason": asked.reason,
+        "at": asked.at,
+        "state": asked.state,
+    }
+    if asked.state != "open":
+        return said
+    before, after = sharing.foreseen(asked)
+    best = [each and min(level for _, level in each.members) for each in (before, after)]
+    hidden = [level and dataset.privacy_of(level) for level in best]
+    return {**said, "joint_privacy_before": hidden[0], "joint_privacy_after": hidden[1]}

@@ -108,7 +108,7 @@ class Service:
             known = self._datasets[found.id] = found
         return known
 
-    def _at(self, id: str, state: State) -> Dataset:
+    def dataset_at(self, id: str, state: State) -> Dataset:
         """Return a dataset; the ledger is read again only if it says something new of it."""
         then, found = self._read.get(id, (None, None))
         if found is None or then != state:
@@ -123,7 +123,7 @@ class Service:
         grants = self.sharing.all_permitted(token.recipient if token else None)
         states = self.vault.states(grants)
         return [
-            self._permitted(self._at(id, state), grants[id], token.id if token else "")
+            self._permitted(self.dataset_at(id, state), grants[id], token.id if token else "")
             for id, state in sorted(states.items(), key=lambda each: each[1].name)
             if not state.closed
         ]
@@ -158,7 +158,7 @@ class Service:
         state = self.vault.states([ticket.dataset]).get(ticket.dataset)
         if live is None or live.dataset != ticket.dataset or state is None or state.closed:
             raise AccessDenied("what this address permitted has ended")
-        dataset = self._at(live.dataset, state)
+        dataset = self.dataset_at(live.dataset, state)
         return self._permitted(dataset, live, ticket.token), ticket.format
 
     def _permitted(self, dataset: Dataset, grant: Grant, token: str) -> Permitted:
