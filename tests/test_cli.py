@@ -43,6 +43,7 @@ COMMANDS = [
     "token",
     "serve",
     "fetch",
+    "request",
     "audit",
     "attack",
     "demo",

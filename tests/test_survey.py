@@ -12,8 +12,9 @@ from cornerwave.engines import local
 from cornerwave.errors import ColumnError, SingularCovariance, SourceError
 from cornerwave.frozen import freeze
 from cornerwave.moments import Moments
+from cornerwave.noise import position_ids
 from cornerwave.rows import RowSecrets, row_ids
-from cornerwave.survey import Sample, Surveyor, no_rows, row_hashes
+from cornerwave.survey import Sample, Surveyor, no_rows, rank_draws, row_hashes
 from cornerwave.table import open_source
 from cornerwave.table._scale import Scale
 from cornerwave.vault import Key
@@ -235,3 +236,26 @@ def test_a_sample_is_chosen_by_key_and_not_by_position():
     assert len(set(other.numbers[0]) & set(one.numbers[0])) < 20
     # evenly from the whole: the mean of 50 of 0..999 within 5 standard errors
     assert abs(one.numbers.mean() - 499.5) < 5 * 288.7 / np.sqrt(50)
+
+
+def test_rank_draws_depend_on_row_and_column_alone_and_are_uniform():
+    """Uniform on (0, 1], by Kolmogorov-Smirnov; a column of its own has draws of its own."""
+    n, alpha, columns = 50_000, 1e-6, ("a", "b", "")
+    secrets, ids = RowSecrets.of(KEY.derive), position_ids(0, n)
+    draws = rank_draws(secrets, ids)
+    order = np.random.default_rng(1).permutation(n)
+    bound = np.sqrt(np.log(2 * len(columns) / alpha) / (2 * n))  # Massart's, for each column
+    even = np.arange(1, n + 1) / n
+    for column in columns:
+        u = draws(column)
+        assert u.min() > 0
+        assert u.max() <= 1
+        assert np.abs(np.sort(u) - even).max() < bound + 1 / n
+        shuffled = rank_draws(secrets, ids[order])(column)
+        np.testing.assert_array_equal(shuffled, u[order])  # in any order, in any part
+        np.testing.assert_array_equal(rank_draws(secrets, ids[:100])(column), u[:100])
+    limit = np.sqrt(2 * np.log(2 / alpha) / n)  # of the correlation of independent draws
+    assert abs(np.corrcoef(draws("a"), draws("b"))[0, 1]) < limit
+    other = rank_draws(RowSecrets.of(Key.unsafe_from_seed(2).derive), ids)
+    assert abs(np.corrcoef(draws("a"), other("a"))[0, 1]) < limit
+    assert np.abs(np.sort(draws("a") ** 2) - even).max() > bound + 1 / n  # the control

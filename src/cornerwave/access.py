@@ -22,7 +22,14 @@ from typing import Any
 
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset, Release, check_name
-from cornerwave.errors import AccessDenied, LevelError, NoSuchRecipient, VaultError, nearest
+from cornerwave.errors import (
+    AccessDenied,
+    LevelError,
+    NoSuchDataset,
+    NoSuchRecipient,
+    VaultError,
+    nearest,
+)
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
 from cornerwave.owner import Vault
 from cornerwave.table import Finish, names_of
@@ -32,6 +39,8 @@ ANYBODY = "anybody"
 """A grant to this name is the dataset's public level: anybody may fetch it, without a token."""
 ANYBODY_KNOWN = "anybody with a token"
 """A grant to this name is for anybody with a token."""
+OWNER = "the owner"
+"""A token of this name is for the owner's own work over REST, and fetches nothing."""
 PREFIX = "cw"
 SHARING_PATH = "/delta-sharing"
 """Where the service speaks the Delta Sharing protocol."""
@@ -107,8 +116,8 @@ class Sharing:
     def add(self, name: str, *, note: str = "") -> None:
         """Add a recipient. Raises VaultError if the name is taken or easily confused."""
         check_name(name, what="a recipient's name")
-        if name.casefold() in (ANYBODY, ANYBODY_KNOWN):
-            raise VaultError(f"{name!r} stands for everybody; choose another name")
+        if name.casefold() in (ANYBODY, ANYBODY_KNOWN, OWNER):
+            raise VaultError(f"{name!r} has a meaning of its own; choose another name")
         known = {each.id.casefold(): each for each in self._records.find("recipient")}
         if there := known.get(name.casefold()):
             if there.id == name and not there.content["removed"]:
@@ -190,8 +199,9 @@ class Sharing:
     def all_permitted(self, recipient: str | None) -> dict[str, Grant]:
         """Return what somebody may fetch of each dataset, by its id."""
         names = [ANYBODY] if recipient is None else [recipient, ANYBODY_KNOWN, ANYBODY]
-        found = [each for name in names for each in self.grants(recipient=name)]
-        live = [each for each in found if each.is_live(now())]
+        at = now()
+        found = map(_grant_of, self._records.find("grant", of=names))
+        live = [each for each in found if each.is_live(at)]
         best: dict[str, Grant] = {}
         for each in sorted(live, key=lambda each: each.level, reverse=True):
             best[each.dataset] = replace(each, recipient=recipient or ANYBODY)
@@ -221,12 +231,13 @@ class Sharing:
     # --- tokens ---------------------------------------------------------------------------
 
     def new_token(self, recipient: str, *, days: float) -> str:
-        """Return a new token for a recipient, which is never shown again.
+        """Return a new token for a recipient, or for the OWNER, which is never shown again.
 
         Of more than LIVE_TOKENS live ones the oldest ends. Raises VaultError for a term that
         is not between 0 and MOST_DAYS days.
         """
-        self._check_recipient(recipient)
+        if recipient != OWNER:
+            self._check_recipient(recipient)
         if not 0 < days <= MOST_DAYS:
             raise VaultError(f"a token lasts more than 0 and at most {MOST_DAYS} days")
         id, secret, at = _id(), secrets.token_bytes(_SECRET_BYTES), now()
@@ -321,8 +332,11 @@ class Sharing:
         return self._records.accesses(most=most)
 
     def name_of(self, dataset: str) -> str:
-        """Return the name of a dataset, given by its id."""
-        return next(each.name for each in self.vault.datasets() if each.id == dataset)
+        """Return the name of a dataset, given by its id. Raises NoSuchDataset."""
+        found = self.vault.states([dataset])
+        if not found:
+            raise NoSuchDataset("there is no such dataset any more")
+        return found[dataset].name
 
     def _check_recipient(self, name: str) -> None:
         known = self.recipients()

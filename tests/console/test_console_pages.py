@@ -359,6 +359,35 @@ def test_a_table_is_registered_column_by_column(world: World, owner: TestClient)
     assert kept["do-4"] == "drop"
 
 
+def test_how_copies_look_is_decided_in_the_form(world: World, owner: TestClient):
+    rng = np.random.default_rng(8)
+    path = world.tables / "flats.parquet"
+    flats = {
+        "rent": rng.gamma(5, 200, 300),
+        "area": rng.normal(70, 20, 300),
+        "built": pa.array(rng.integers(0, 20_000, 300).astype("int32"), pa.date32()),
+    }
+    pq.write_table(pa.table(flats), path)
+    fields = form_of(columns_page(world, owner, path).text) | {"do-2": "perturb", "name": "flats"}
+    looks = {
+        "low-0": "0", "high-0": "", "as-0": "rent in euros",
+        "round-1": "never", "low-2": "1980-01-01", "high-2": "2020-12-31",
+    }  # fmt: skip
+    for wrong in ({"low-0": "much"}, {"low-0": "2020-31-01"}, {"low-0": "9", "high-0": "1"}):
+        refused = owner.post("/console/register/columns", data={**fields, **looks, **wrong})
+        assert refused.status_code == 400, wrong
+        assert form_of(refused.text)["as-0"] == "rent in euros"  # what was chosen stays
+    done = owner.post("/console/register/columns", data={**fields, **looks})
+    assert done.status_code == 200, text_of(done)
+    schema = world.vault.dataset("flats").frozen.schema
+    assert schema.column("rent").clip == (0.0, None)
+    assert schema.column("area").round is False
+    copy = world.vault.dataset("flats").release(to="partner", privacy=0.5).to_arrow()
+    assert copy.column_names == ["rent in euros", "area", "built"]
+    assert min(copy["rent in euros"].to_pylist()) >= 0
+    assert {day.year for day in copy["built"].to_pylist()} <= set(range(1980, 2021))
+
+
 def test_columns_with_names_that_nobody_expects(world: World, owner: TestClient):
     rng = np.random.default_rng(6)
     path = world.tables / "strange.parquet"
@@ -466,3 +495,36 @@ def test_odd_forms_and_addresses_are_refused_in_words(world: World, owner: TestC
             400,
             403,
         )
+
+
+# --- what everybody may see -----------------------------------------------------------------
+
+
+def test_all_requests_stand_on_a_page_without_a_script(world: World):
+    """Each operation of the OpenAPI document, for everybody, from any address."""
+    for base in (LOCAL, "http://data.example.org"):
+        reader = world.browser(base)
+        page, document = reader.get("/docs"), reader.get("/openapi.json").json()
+        assert page.status_code == 200
+        for path, methods in document["paths"].items():
+            for method, said in methods.items():
+                assert f"{method.upper()}</span> <code>{path}</code>" in page.text
+                for parameter in said.get("parameters", ()):
+                    assert f"<code>{parameter['name']}</code>" in page.text
+        assert "<script" not in page.text
+        assert "cdn" not in page.text
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        [style] = re.findall(r'href="(/console/static/console.css[^"]*)"', page.text)
+        assert reader.get(style).status_code == 200
+
+
+def test_the_first_page_leads_to_the_console(world: World):
+    answer = world.browser().get("/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+
+
+def test_only_the_explorer_and_the_slider_have_a_script(world: World, owner: TestClient):
+    released(world)
+    with_script = {path for path in pages_of(world) if "<script" in owner.get(path).text}
+    assert {path.rpartition("/")[2] for path in with_script} == {"explore", "privacy"}

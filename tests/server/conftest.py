@@ -1,7 +1,6 @@
 """A vault with two datasets and a service on loopback."""
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import uvicorn
 
 from cornerwave.access import Sharing
 from cornerwave.owner import Vault
-from cornerwave.server import application
+from cornerwave.server import application, settings
 from tests.conftest import new_place
 
 ROWS = 3000
@@ -62,18 +61,17 @@ class Served:
         return path
 
 
-def serve(app: object) -> tuple[uvicorn.Server, threading.Thread, str]:
-    """Run an application in a thread, on a free port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", access_log=False)
+def serve(app: object, **more: object) -> tuple[uvicorn.Server, threading.Thread, str]:
+    """Run an application in a thread, on a free port, with the service's own settings."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, **{**settings(), **more})
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    return server, thread, f"http://127.0.0.1:{port}"
+    port = server.servers[0].sockets[0].getsockname()[1]
+    scheme = "https" if "ssl_certfile" in more else "http"
+    return server, thread, f"{scheme}://127.0.0.1:{port}"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])

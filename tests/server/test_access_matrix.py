@@ -2,28 +2,45 @@
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 
+from cornerwave.access import OWNER
 from cornerwave.server import _signatures
 from cornerwave.vault import now
 
 DELTA = "/delta-sharing/shares/cornerwave"
 TABLE = f"{DELTA}/schemas/copies/tables/wages"
-WHO = ("ann", "eve", "expired", "revoked", "false", "nobody")
+WHO = ("ann", "eve", "expired", "revoked", "false", "nobody", "owner")
 """ann has a grant of `wages`, eve none; the others have tokens that opened once, or none."""
 OPEN, TOKEN, GRANT = "open", "token", "grant"
+STEWARD = "/v1/owner"
 
 ROUTES = {
     # route: (method, address, who gets in)
     "GET /healthz": ("GET", "/healthz", "whatever"),
     "GET /openapi.json": ("GET", "/openapi.json", "whatever"),
+    "GET /docs": ("GET", "/docs", "whatever"),
+    "GET /": ("GET", "/", "elsewhere"),
     "GET /v1/datasets": ("GET", "/v1/datasets", OPEN),
     "GET /v1/datasets/{name}": ("GET", "/v1/datasets/wages", GRANT),
     "GET /v1/datasets/{name}/copy": ("GET", "/v1/datasets/wages/copy", GRANT),
     "HEAD /v1/datasets/{name}/copy": ("HEAD", "/v1/datasets/wages/copy", GRANT),
     "GET /v1/requests": ("GET", "/v1/requests", TOKEN),
     "POST /v1/requests": ("POST", "/v1/requests", GRANT),
+    **{
+        f"GET {STEWARD}/{what}": ("GET", f"{STEWARD}/{what}", 200)
+        for what in ("datasets", "recipients", "grants", "requests", "log")
+    },
+    f"POST {STEWARD}/recipients": ("POST", f"{STEWARD}/recipients", 201),
+    f"GET {STEWARD}/tokens": ("GET", f"{STEWARD}/tokens?recipient=eve", 200),
+    f"POST {STEWARD}/tokens": ("POST", f"{STEWARD}/tokens", 201),
+    f"POST {STEWARD}/grants": ("POST", f"{STEWARD}/grants", 201),
+    f"POST {STEWARD}/requests": ("POST", f"{STEWARD}/requests", 400),  # there is none
+    f"DELETE {STEWARD}/tokens": ("DELETE", f"{STEWARD}/tokens?recipient=eve&id=x", 400),
+    f"DELETE {STEWARD}/grants": ("DELETE", f"{STEWARD}/grants?dataset=wages&recipient=eve", 204),
+    f"DELETE {STEWARD}/recipients": ("DELETE", f"{STEWARD}/recipients?name=eve", 204),
     "GET /delta-sharing/shares": ("GET", "/delta-sharing/shares", TOKEN),
     "GET /delta-sharing/shares/{share}": ("GET", DELTA, TOKEN),
     "GET /delta-sharing/shares/{share}/schemas": ("GET", f"{DELTA}/schemas", TOKEN),
@@ -54,12 +71,20 @@ ROUTES = {
 }
 EXPECTED = {
     # who gets in: status for each of WHO
-    "whatever": (200,) * 6,
-    OPEN: (200, 200, 401, 401, 401, 200),
-    TOKEN: (200, 200, 401, 401, 401, 401),
-    GRANT: (200, 404, 401, 401, 401, 404),
-    "delta grant": (200, 404, 401, 401, 401, 401),
-    "signed": (401, 401, 401, 401, 401, 401),
+    "whatever": (200,) * 7,
+    "elsewhere": (303,) * 7,
+    OPEN: (200, 200, 401, 401, 401, 200, 401),
+    TOKEN: (200, 200, 401, 401, 401, 401, 401),
+    GRANT: (200, 404, 401, 401, 401, 404, 401),
+    "delta grant": (200, 404, 401, 401, 401, 401, 401),
+    "signed": (401,) * 7,
+}
+BODIES = {
+    "/v1/requests": {"dataset": "wages", "privacy": 0.7},
+    f"{STEWARD}/recipients": {"name": "new", "note": ""},
+    f"{STEWARD}/tokens": {"recipient": "eve", "days": 1},
+    f"{STEWARD}/grants": {"dataset": "wages", "recipient": "eve", "privacy": 0.8},
+    f"{STEWARD}/requests": {"id": "x", "approve": True},
 }
 
 
@@ -81,6 +106,13 @@ def test_every_route_is_in_the_table(served):
     assert found - {"HEAD /openapi.json"} == set(ROUTES)
 
 
+def test_every_route_is_documented(served):
+    text = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    for _, path in routes_of(served.app):
+        if path.startswith(("/v1", "/docs", "/openapi.json", "/healthz")):
+            assert path.replace("{name}", "NAME") in text, path
+
+
 @pytest.fixture
 def outsiders(served):
     sharing = served.sharing
@@ -90,6 +122,7 @@ def outsiders(served):
     served.tokens["expired"] = sharing.new_token("expired", days=1e-9)
     served.tokens["revoked"] = sharing.new_token("revoked", days=1)
     sharing.remove("revoked")
+    served.tokens["owner"] = sharing.new_token(OWNER, days=1)
     served.tokens["false"] = served.tokens["ann"][:-1] + "x"
     time.sleep(0.01)
     return served
@@ -101,13 +134,15 @@ def test_the_matrix(outsiders, place):
     outsiders.app.state.failures.check = lambda _address: None  # its own test is below
     with outsiders.client(None if who == "nobody" else who) as client:
         for route, (method, address, _) in ROUTES.items():
-            body = {"dataset": "wages", "privacy": 0.7} if method == "POST" else None
+            body = BODIES.get(address) if method == "POST" else None
             found[route] = client.request(method, address, json=body).status_code
     wanted = {route: _expected(route, kind)[place] for route, (_, _, kind) in ROUTES.items()}
     assert found == wanted
 
 
 def _expected(route, kind):
+    if isinstance(kind, int):  # the status that the owner gets
+        return (*(401,) * 6, kind)
     if kind == GRANT and ("delta-sharing" in route or "requests" in route):
         return tuple(
             201 if s == 200 and route.endswith("requests") else s for s in EXPECTED["delta grant"]

@@ -7,9 +7,11 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer.testing
 
+from cornerwave import cli
 from cornerwave.errors import AccessDenied, NoSuchDataset, OutputError
-from cornerwave.miner import Copy, fetch, open_copy
+from cornerwave.miner import Copy, Profile, fetch, open_copy
 
 COPY = "/v1/datasets/wages/copy"
 
@@ -129,6 +131,21 @@ def test_requests_for_a_better_level(served):
         assert bob.get("/v1/datasets/wages").json()["privacy"] == pytest.approx(0.8)
         hidden = bob.post("/v1/requests", json={"dataset": "odd table", "privacy": 0.7})
         assert hidden.status_code == 404
+
+
+def test_a_recipient_asks_with_the_command(served, capsys):
+    profile, run = str(served.profile("ann")), typer.testing.CliRunner().invoke
+    asked = run(cli.app, ["request", profile, "odd table", "--privacy", "0.4", "--reason", "trial"])
+    assert asked.exit_code == 0
+    [open_] = served.sharing.requests()
+    dataset = served.sharing.vault.dataset("odd table")
+    assert dataset.privacy_of(open_.asked) == pytest.approx(0.4)
+    assert open_.reason == "trial"
+    served.sharing.answer(open_.id, decline=True, words="not now")
+    listed = run(cli.app, ["request", profile]).output
+    assert all(word in listed for word in ("odd table", "0.4", "declined", "not now"))
+    with pytest.raises(NoSuchDataset):
+        Profile.read(profile).ask("nothing", privacy=0.4)
 
 
 def test_fetch_resumes_and_opens(served):

@@ -4,7 +4,7 @@
     _steward.py    schema, rename, close, unregister
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
-    _sharing.py    recipient, grant, revoke, token, serve, fetch
+    _sharing.py    recipient, grant, revoke, token, serve, fetch, request
     _adversary.py  audit, attack
     _researcher.py demo, reproduce
     _options.py    shared options
@@ -33,7 +33,7 @@ from cornerwave.cli._owner import init, inspect, register
 from cornerwave.cli._questions import coalition, ledger, levels, report
 from cornerwave.cli._researcher import demo, reproduce
 from cornerwave.cli._screen import say, show_warning, tell_places
-from cornerwave.cli._sharing import fetch, grant, recipient_app, revoke, serve, token
+from cornerwave.cli._sharing import fetch, grant, recipient_app, request, revoke, serve, token
 from cornerwave.cli._steward import close, rename, schema, unregister
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault
 from cornerwave.version import __version__
@@ -87,7 +87,7 @@ def _piped(command: Callable[..., None]) -> Callable[..., None]:
 _LONG = {register, inspect, release, again, levels, report, fetch, audit, attack, reproduce}
 _OWNER = (init, inspect, register, schema, rename, unregister, close)
 _COPIES = (release, again, levels, ledger, coalition, report)
-_SERVICE = (grant, revoke, token, serve, fetch)
+_SERVICE = (grant, revoke, token, serve, fetch, request)
 _READING = {register, inspect, audit, attack}
 for _command in (*_OWNER, *_COPIES, *_SERVICE, audit, attack, demo, reproduce):
     _made = reads(_command) if _command in _READING else _command

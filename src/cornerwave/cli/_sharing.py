@@ -1,4 +1,4 @@
-"""The service: who may have what (recipient, grant, revoke, token, requests), serve, and fetch."""
+"""The service: who may have what (recipient, grant, revoke, token), serve, fetch and request."""
 
 import os
 import re
@@ -157,7 +157,12 @@ def revoke(name: DatasetName, recipient: RecipientName, vault: VaultOption = Non
 
 
 def token(
-    recipient: Annotated[str, typer.Argument(help="The recipient.")],
+    recipient: Annotated[
+        str | None, typer.Argument(help="The recipient.", show_default=False)
+    ] = None,
+    owner: Annotated[
+        bool, typer.Option("--owner", help="For your own work over REST, not for a recipient.")
+    ] = False,
     days: Annotated[float, typer.Option(metavar="N", help="How many days it lasts.")] = 90,
     url: Annotated[
         str, typer.Option(metavar="URL", help="Where the service is.")
@@ -167,8 +172,13 @@ def token(
     ] = None,
     vault: VaultOption = None,
 ) -> None:
-    """Make a token for a recipient, which is shown once."""
+    """Make a token for a recipient, or for yourself, which is shown once."""
+    from cornerwave.access import OWNER
+
+    if owner == (recipient is not None):
+        raise VaultError("name a recipient, or say --owner for a token of your own")
     sharing = _sharing(vault)
+    recipient = recipient or OWNER
     if out is not None and out.exists():
         raise OutputError(f"{out} exists already; choose another name")
     text = sharing.new_token(recipient, days=days)
@@ -224,7 +234,7 @@ def serve(
     try:
         import uvicorn
 
-        from cornerwave.server import application, first_link
+        from cornerwave.server import application, first_link, settings
     except ImportError:
         raise ExtraMissing(
             "the service needs packages that are not installed: pip install 'cornerwave[service]'"
@@ -243,12 +253,9 @@ def serve(
         app,
         host=host,
         port=port,
-        access_log=False,  # it would hold the signatures of addresses
-        log_level="warning",
-        server_header=False,
-        timeout_keep_alive=30,
         ssl_certfile=certificate,
         ssl_keyfile=certificate_key,
+        **settings(),
     )
 
 
@@ -289,3 +296,28 @@ def fetch(
     with progress("Fetching") as advance:
         path = download(profile, dataset, out=out, force=force, progress=advance)
     say(f"Wrote {path}")
+
+
+def request(
+    profile: Annotated[Path, typer.Argument(help="The profile file that the owner gave you.")],
+    dataset: Annotated[str | None, typer.Argument(help="The dataset.")] = None,
+    privacy: Annotated[
+        float | None, typer.Option(metavar="P", help="The privacy that you ask for.")
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, in a sentence.")] = "",
+) -> None:
+    """Ask the owner for another level of a dataset; without one, list what you asked for."""
+    from cornerwave.miner import Profile
+
+    own = Profile.read(profile)
+    if dataset is None or privacy is None:
+        if dataset is not None or privacy is not None:
+            raise VaultError("name a dataset and a privacy with --privacy, or neither")
+        rows = [
+            (str(each["dataset"]), f"{each['privacy']:g}", str(each["state"]), str(each["answer"]))
+            for each in own.asked()
+        ]
+        print_table("You asked for", ("dataset", "privacy", "state", "answer"), rows)
+        return
+    own.ask(dataset, privacy=privacy, reason=reason)
+    say(f"Asked for {dataset} at privacy {privacy:g}. The owner decides; see: request {profile}")

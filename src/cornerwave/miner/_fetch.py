@@ -50,8 +50,24 @@ class Profile:
             found: list[dict[str, Any]] = json.load(answer)
         return found
 
-    def _get(self, path: str, headers: dict[str, str], seconds: float) -> Any:
-        asked = Request(self.address + path, headers=headers)  # noqa: S310
+    def ask(self, dataset: str, *, privacy: float, reason: str = "") -> dict[str, Any]:
+        """Ask the owner for another level of a dataset. Raises NoSuchDataset, SourceError."""
+        said = {"dataset": dataset, "privacy": privacy, "reason": reason}
+        body, headers = json.dumps(said).encode(), {"Content-Type": "application/json"}
+        with self._get("/v1/requests", headers, SECONDS, body) as answer:
+            asked: dict[str, Any] = json.load(answer)
+        return asked
+
+    def asked(self) -> list[dict[str, Any]]:
+        """Return what the recipient has asked for, and the answers."""
+        with self._get("/v1/requests", {}, SECONDS) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
+
+    def _get(
+        self, path: str, headers: dict[str, str], seconds: float, body: bytes | None = None
+    ) -> Any:
+        asked = Request(self.address + path, data=body, headers=headers)  # noqa: S310
         asked.add_unredirected_header("Authorization", f"Bearer {self.token}")
         try:
             return urlopen(asked, timeout=seconds)  # noqa: S310

@@ -1,14 +1,18 @@
 """The service: recipients fetch what they were granted, with the clients they have.
 
     application     an ASGI application for a vault
+    settings        how uvicorn runs it
     first_link      where its owner sets the password of the console
 
     _service        who is asking, what is permitted, the copies and the access log
     _cache          copies that were made, in a bounded folder
     _signatures     signed addresses of files
     _downloads      plain HTTP
+    _administration the owner's work over REST
     _delta_sharing  the Delta Sharing protocol; _delta_types its types
+    _limits         how much of it one client may take
     _replies        files with ranges, and errors in words
+    _reference      all requests as a page, /docs
     _app            all of it as one application
 
 The console, for the owner in a browser:
@@ -26,6 +30,7 @@ checked for this very request.
 """
 
 from cornerwave.server._app import application
+from cornerwave.server._limits import settings
 from cornerwave.server._sign_in import first_link
 
-__all__ = ["application", "first_link"]
+__all__ = ["application", "first_link", "settings"]

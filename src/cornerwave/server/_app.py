@@ -1,5 +1,6 @@
 """The application: routes, errors, limits and the access log around them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,24 +11,25 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cornerwave.errors import CornerwaveError
+from cornerwave.errors import AccessDenied, CornerwaveError
 from cornerwave.owner import Vault
 from cornerwave.server import (
+    _administration,
     _console,
     _delta_sharing,
     _doors,
     _downloads,
     _explorer,
     _people,
+    _reference,
     _registering,
 )
+from cornerwave.server._limits import BODY_SECONDS, MOST_BODY, refusal
 from cornerwave.server._replies import Failures, fault, http_problem, invalid, refused
 from cornerwave.server._service import Service
 from cornerwave.server._sign_in import MOST_TRIES, TRY_SECONDS, SignIn
 from cornerwave.version import __version__
 
-MOST_BODY = 64 * 1024
-"""Bytes of a request's body."""
 SECURITY_HEADERS = [
     (
         b"content-security-policy",
@@ -64,6 +66,7 @@ def application(
         summary="Copies of tables, at the level that each recipient is trusted with.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would lead to whatever host a client names
         lifespan=life,
     )
     app.state.service, app.state.failures = service, Failures()
@@ -76,10 +79,14 @@ def application(
     app.include_router(_doors.outside)
     app.include_router(_doors.inside)
     app.include_router(_downloads.router)
+    app.include_router(_administration.router)
     app.include_router(_delta_sharing.router)
     app.add_exception_handler(CornerwaveError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http_problem)
+
+    app.include_router(_doors.open_to_all)
+    app.include_router(_reference.router)
 
     @app.get("/healthz", include_in_schema=False)
     def health() -> dict[str, str]:
@@ -101,14 +108,7 @@ class _Around:
             await self._app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        sent = {"status": 0, "bytes": 0, "body": 0}
-
-        async def limited() -> Message:
-            message = await receive()
-            sent["body"] += len(message.get("body", b""))
-            if sent["body"] > MOST_BODY:
-                raise HTTPException(413)
-            return message
+        sent, taken = {"status": 0, "bytes": 0}, _Taken(receive)
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -119,12 +119,43 @@ class _Around:
             await send(message)
 
         try:
-            await self._app(scope, limited, noted)
+            if status := refusal(scope):
+                answer = http_problem(Request(scope), HTTPException(status))
+                await answer(scope, receive, noted)
+            else:
+                await self._app(scope, taken, noted)
         except Exception as error:  # not further: whoever logs it would show its words
             if not sent["status"]:
                 await fault(Request(scope), error)(scope, receive, noted)
+            else:  # a permission ended, or a file cannot be read: the answer stays incomplete
+                sent["status"] = 0
+                if not isinstance(error, AccessDenied | HTTPException):
+                    fault(Request(scope), error)
         finally:
             if not state.get("quiet"):  # style sheets, and parts of a page that follow a slider
                 who = state.get("who", "anybody")
                 what = f"{scope['method']} {scope['path']}"[:500]
-                self._log.add(who, what, str(sent["status"] or "ended"), sent["bytes"])
+                self._log.add(who, what, str(sent["status"] or "cut off"), sent["bytes"])
+
+
+class _Taken:
+    """What a client sends: not too much, and not too slowly."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._until = asyncio.get_running_loop().time() + BODY_SECONDS
+        self._bytes, self._ended = 0, False
+
+    async def __call__(self) -> Message:
+        if self._ended:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408) from None
+        self._bytes += len(message.get("body", b""))
+        self._ended = not message.get("more_body", False)
+        if self._bytes > MOST_BODY:
+            raise HTTPException(413)
+        return message

@@ -2,7 +2,8 @@
 
 A copy is a pure function of its source, key and line in the ledger, so its file has a name
 made of all that makes its bytes. It is made once for any number of requests that wait for
-it, also across processes, and appears whole after its source passed the fingerprint.
+it, also across processes, and appears whole after its source passed the fingerprint. What a
+killed process leaves lies in a folder apart, which the next one removes.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -20,6 +21,13 @@ import pyarrow as pa
 
 from cornerwave.dataset import Release
 from cornerwave.errors import OutputError
+from cornerwave.vault import remove_leftovers, work_folder
+
+MAKERS = 1
+"""Copies made at a time: one keeps all cores busy, and the memory of several would add up."""
+Watch = Callable[[int], None]
+Make = Callable[[Path, Watch], None]
+"""Makes a file; it calls `Watch` with the rows done, which raises if nobody waits any more."""
 
 
 class Abandoned(Exception):
@@ -30,13 +38,15 @@ class CopyCache:
     """A folder of copies, at most `limit` bytes, the least recently used of which goes first."""
 
     def __init__(self, folder: Path, limit: int) -> None:
-        self._folder, self._limit = folder, limit
-        self._making: dict[str, asyncio.Task[Path]] = {}
-        self._waiting: Counter[str] = Counter()
+        self._folder, self._limit, self._work = folder, limit, folder / "work"
+        self._making: dict[Path, asyncio.Task[None]] = {}
+        self._waiting: Counter[Path] = Counter()
         self._used: Counter[str] = Counter()
+        self._makers = anyio.CapacityLimiter(MAKERS)
         self.made = 0
-        """How many copies were made, for tests and figures."""
+        """How many files were made, for tests and figures."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_leftovers(self._work)
 
     @asynccontextmanager
     async def copy(self, release: Release, format_: str) -> AsyncIterator[Path]:
@@ -44,53 +54,59 @@ class CopyCache:
         key = key_of(release, format_)
         self._used[key] += 1
         try:
-            yield await self._get(key, release, format_)
+            path = self._folder / f"{key}.{format_}"
+            yield await self.file(path, lambda part, watch: release.make(part, progress=watch))
         finally:
             self._used[key] -= 1
             self._forget()
 
-    async def _get(self, key: str, release: Release, format_: str) -> Path:
-        path = self._folder / f"{key}.{format_}"
-        if path.exists():
-            with suppress(OSError):
-                os.utime(path)
-            return path
-        task = self._making.get(key)
-        if task is None:
-            task = asyncio.create_task(self._make(key, path, release))
-            self._making[key] = task
-            task.add_done_callback(lambda done: self._ended(key, done))
-        self._waiting[key] += 1
-        try:
-            return await asyncio.shield(task)
-        finally:
-            self._waiting[key] -= 1
+    async def file(self, path: Path, make: Make) -> Path:
+        """Return a file of the folder; if it is missing, it is made once for all who wait."""
+        while not path.exists():
+            task = self._making.get(path)
+            if task is None:
+                task = asyncio.create_task(self._make(path, make))
+                self._making[path] = task
+                task.add_done_callback(lambda done: self._ended(path, done))
+            self._waiting[path] += 1
+            try:
+                await asyncio.shield(task)
+            except Abandoned:  # by those who were here before
+                continue
+            finally:
+                self._waiting[path] -= 1
+        with suppress(OSError):
+            os.utime(path)
+        return path
 
-    def _ended(self, key: str, task: "asyncio.Task[Path]") -> None:
-        self._making.pop(key, None)
+    def _ended(self, path: Path, task: "asyncio.Task[None]") -> None:
+        self._making.pop(path, None)
         if not task.cancelled():
             task.exception()  # if nobody waits any more, nobody else asks for it
 
-    async def _make(self, key: str, path: Path, release: Release) -> Path:
+    async def _make(self, path: Path, make: Make) -> None:
         def watch(_rows: int) -> None:
-            if not self._waiting[key]:
+            if not self._waiting[path]:
                 raise Abandoned
 
-        def make() -> None:
-            with locked(path.with_suffix(".lock")):
-                if not path.exists():  # another process may have made it meanwhile
-                    release.make(path, progress=watch)
-                    self.made += 1
+        def work() -> None:
+            watch(0)
+            with _locked(path.with_suffix(".lock")):
+                if path.exists():  # another process has made it meanwhile
+                    return
+                with work_folder(self._work) as folder:
+                    make(folder / path.name, watch)
+                    (folder / path.name).replace(path)
+                self.made += 1
 
-        await anyio.to_thread.run_sync(make)
-        return path
+        await anyio.to_thread.run_sync(work, limiter=self._makers)
 
     def _forget(self) -> None:
         """Remove what was not used for the longest time, down to the limit."""
         kept = []
         for path in self._folder.iterdir():
             with suppress(FileNotFoundError):
-                if path.suffix != ".lock" and not path.name.startswith("."):
+                if path.suffix != ".lock" and path.is_file():
                     kept.append((path.stat().st_mtime, path.stat().st_size, path))
         total = sum(size for _, size, _ in kept)
         for _, size, path in sorted(kept):
@@ -108,7 +124,7 @@ def key_of(release: Release, format_: str) -> str:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     """Wait until no other process makes the same copy."""
     try:
         file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)

@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import anyio.to_thread
-import pyarrow.parquet as pq
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cornerwave.access import SHARING_PATH, Token
 from cornerwave.errors import AccessDenied, NoSuchDataset
-from cornerwave.server._delta_types import schema_string
 from cornerwave.server._replies import bearer, send_copy, service_of
-from cornerwave.server._service import DELTA, Permitted, Service, table_names
+from cornerwave.server._service import DELTA, Facts, Permitted, Service, table_names
 from cornerwave.server._signatures import LIFETIME
 
 SHARE, SCHEMA = "cornerwave", "copies"
@@ -93,9 +91,8 @@ def version(request: Request, share: str, schema: str, table: str) -> Response:
 async def metadata(request: Request, share: str, schema: str, table: str) -> Response:
     """Describe a table: its columns and types."""
     what = await _found(request, share, schema, table)
-    async with service_of(request).copy(what, DELTA) as path:
-        lines = _head(what, path, delta=_wants_delta(request))
-    return _lines(request, lines)
+    facts = await service_of(request).facts(what)
+    return _lines(request, _head(what, facts, delta=_wants_delta(request)))
 
 
 @router.post("/shares/{share}/schemas/{schema}/tables/{table}/query", response_model=None)
@@ -103,12 +100,11 @@ async def query(request: Request, share: str, schema: str, table: str) -> Respon
     """Give the signed address of a table's file; hints are for larger tables than a file."""
     what = await _found(request, share, schema, table)
     service, delta = service_of(request), _wants_delta(request)
-    async with service.copy(what, DELTA) as path:
-        lines = _head(what, path, delta=delta)
-        rows = pq.read_metadata(path).num_rows
-        size, id = path.stat().st_size, path.name.partition(".")[0]
+    async with service.copy(what, DELTA):  # a copy that cannot be made is refused here already
+        facts = await service.facts(what)
+    lines, size, id = _head(what, facts, delta=delta), facts.size, what.key(DELTA)
     address = _address(request, service.ticket(what, DELTA), f"{table}.parquet")
-    stats = json.dumps({"numRecords": rows})
+    stats = json.dumps({"numRecords": facts.rows})
     if delta:
         add = {
             "path": address,
@@ -196,9 +192,9 @@ def _wants_delta(request: Request) -> bool:
     return parts.get("responseformat", "parquet").split(",")[0] == DELTA
 
 
-def _head(what: Permitted, path: Any, *, delta: bool) -> list[dict[str, Any]]:
+def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[dict[str, Any]]:
     """Return the lines that describe a table."""
-    schema = schema_string(pq.read_schema(path))
+    schema = facts.schema
     about = {
         "id": what.dataset.id,
         "format": {"provider": "parquet", "options": {}},
@@ -207,8 +203,7 @@ def _head(what: Permitted, path: Any, *, delta: bool) -> list[dict[str, Any]]:
     if delta:
         protocol = {"deltaProtocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
         described = {**about, "schemaString": schema, "configuration": {}, "createdTime": 0}
-        size = path.stat().st_size
-        told = {"version": 0, "size": size, "numFiles": 1, "deltaMetadata": described}
+        told = {"version": 0, "size": facts.size, "numFiles": 1, "deltaMetadata": described}
         return [{"protocol": protocol}, {"metaData": told}]
     described = {**about, "schemaString": schema, "version": 0, "configuration": {}}
     return [{"protocol": {"minReaderVersion": 1}}, {"metaData": described}]

@@ -5,11 +5,14 @@ are offered in the next larger type that holds the same values.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from cornerwave.errors import OutputError
 
 _NAMES = {
     pa.bool_(): "boolean",
@@ -76,17 +79,25 @@ def _name(type_: pa.DataType) -> str:
     return _NAMES.get(type_, "string")
 
 
-def write_offered(copy: Path, out: Path) -> None:
+def is_offered(copy: Path) -> bool:
+    """Return whether a Parquet copy has no other types than those that are offered."""
+    schema = pq.read_schema(copy)
+    return bool(offered_schema(schema).equals(schema))
+
+
+def write_offered(copy: Path, out: Path, progress: Callable[[int], None]) -> None:
     """Write a Parquet copy in the types in which it is offered, row group by row group."""
     file = pq.ParquetFile(copy)
     schema = offered_schema(file.schema_arrow)
-    hidden = out.with_name(f".{out.name}.part")
-    with pq.ParquetWriter(hidden, schema, compression="zstd") as writer:
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group)
-            columns = [_cast(table.column(part.name), part.type) for part in schema]
-            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-    hidden.rename(out)
+    try:
+        with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group)
+                columns = [_cast(table.column(part.name), part.type) for part in schema]
+                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+                progress(table.num_rows)
+    except OSError as error:
+        raise OutputError(f"a copy cannot be written: {error.strerror}") from None
 
 
 def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:

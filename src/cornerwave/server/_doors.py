@@ -1,5 +1,6 @@
 """The console's doors: setting the password, signing in and out, and what every page loads."""
 
+from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -21,10 +22,17 @@ from cornerwave.server._replies import Failures
 from cornerwave.server._sign_in import LEAST_LETTERS, SESSION_HOURS
 
 outside, inside = router(), router(signed_in)
+open_to_all = APIRouter(include_in_schema=False)
 YEAR = 365 * 86400
 
 
-@outside.get("/static/{name}")
+@open_to_all.get("/")
+def first_page() -> Response:
+    """Lead a browser to the console."""
+    return RedirectResponse(PREFIX, 303)
+
+
+@open_to_all.get(f"{PREFIX}/static/{{name}}")
 def static(request: Request, name: str) -> Response:
     """Send a style sheet or a script; its address changes when it does."""
     if name not in STATIC:

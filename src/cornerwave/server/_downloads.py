@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from cornerwave.access import MOST_WORDS
 from cornerwave.access import Request as Asked
+from cornerwave.dataset import Dataset
 from cornerwave.server._replies import bearer, send_copy, service_of
 from cornerwave.server._service import Permitted
 
@@ -52,7 +53,9 @@ def requests(request: Request) -> list[dict[str, Any]]:
     assert token is not None
     service = service_of(request)
     asked = service.sharing.requests(recipient=token.recipient)
-    return [_request(each, service.sharing.name_of(each.dataset)) for each in asked]
+    states = service.vault.states({each.dataset for each in asked})
+    known = {id: service.dataset_at(id, state) for id, state in states.items()}
+    return [_request(each, known[each.dataset]) for each in asked if each.dataset in known]
 
 
 @router.post("/requests", status_code=201)
@@ -66,16 +69,16 @@ def ask(
     token = bearer(request)
     assert token is not None
     service = service_of(request)
-    service.permitted(dataset, token)  # of what cannot be seen, nothing can be asked
+    seen = service.permitted(dataset, token)  # of what cannot be seen, nothing can be asked
     asked = service.sharing.ask(token.recipient, dataset, privacy=privacy, reason=reason)
-    return _request(asked, dataset)
+    return _request(asked, seen.dataset)
 
 
 def _described(what: Permitted) -> dict[str, Any]:
     frozen, release = what.dataset.frozen, what.release
     return {
         "name": what.dataset.name,
-        "privacy": release.privacy,
+        "privacy": what.privacy,
         "noise": release.level.noise,
         "rows": frozen.rows,
         "columns": [column.name for column in frozen.schema.shown],
@@ -85,11 +88,11 @@ def _described(what: Permitted) -> dict[str, Any]:
     }
 
 
-def _request(asked: Asked, dataset: str) -> dict[str, Any]:
+def _request(asked: Asked, dataset: Dataset) -> dict[str, Any]:
     return {
         "id": asked.id,
-        "dataset": dataset,
-        "privacy": asked.asked.privacy,
+        "dataset": dataset.name,
+        "privacy": dataset.privacy_of(asked.asked),
         "reason": asked.reason,
         "at": asked.at,
         "state": asked.state,

@@ -79,13 +79,25 @@ def same_origin(request: Request) -> None:
         return
     site = request.headers.get("sec-fetch-site")
     if site is None:
-        origin = request.headers.get("origin", "")
-        public = urlsplit(request.app.state.public_url or "").netloc
-        fits = urlsplit(origin).netloc in {request.headers.get("host", ""), public} - {""}
+        public = _place(request.app.state.public_url or "")
+        own = {request.headers.get("host", ""), public} - {""}
+        fits = _place(request.headers.get("origin", "")) in own
     else:
         fits = site == "same-origin"
     if not fits:
         raise HTTPException(403, "this form was not sent from the console")
+
+
+def _place(address: str) -> str:
+    """Return host and port of an address, '' if it is none.
+
+    >>> _place("https://data.example.org:8443"), _place("http://[")
+    ('data.example.org:8443', '')
+    """
+    try:
+        return urlsplit(address).netloc
+    except ValueError:
+        return ""
 
 
 def cookie_of(request: Request) -> str:

@@ -8,7 +8,9 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -124,7 +126,32 @@ def _choices(names: Sequence[str], said: dict[str, str], together: Sequence[str]
         transform={n: said[f"scale-{i}"] for i, n in enumerate(names) if said.get(f"scale-{i}")},
         min_count=_count(said.get("min_count", "0")),
         order=said.get("order") or None,
+        round={
+            **dict.fromkeys(chosen("round", "always"), True),
+            **dict.fromkeys(chosen("round", "never"), False),
+        },
+        clip=_clips(names, said),
+        released_as={n: a for i, n in enumerate(names) if (a := said.get(f"as-{i}", "").strip())},
     )
+
+
+def _clips(names: Sequence[str], said: dict[str, str]) -> dict[str, tuple[Any, Any]]:
+    """Return the bounds of each column that has some."""
+    bounds = {
+        name: (_bound(name, said.get(f"low-{i}", "")), _bound(name, said.get(f"high-{i}", "")))
+        for i, name in enumerate(names)
+    }
+    return {name: ends for name, ends in bounds.items() if ends != (None, None)}
+
+
+def _bound(name: str, text: str) -> float | date | None:
+    written = text.strip()
+    for kind in (float, date.fromisoformat):
+        try:
+            return kind(written) if written else None
+        except ValueError:
+            pass
+    raise SourceError(f"{name!r}: clip to numbers, or to dates such as 2027-01-31")
 
 
 def _groups(said: Sequence[str], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:

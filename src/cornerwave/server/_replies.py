@@ -9,18 +9,18 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
-from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
 
-from cornerwave.access import Token
+from cornerwave.access import OWNER, Token
 from cornerwave.errors import (
     AccessDenied,
     LevelError,
@@ -33,6 +33,8 @@ from cornerwave.errors import (
 from cornerwave.server._service import Permitted, Service, called
 
 RETRY_SECONDS = 5
+CHECK_SECONDS = 1.0
+"""How often a permission is looked at again while a copy is being sent."""
 MOST_FAILURES, FAILURE_SECONDS = 20, 60.0
 """So many false tokens from one address in so many seconds, then it has to wait."""
 
@@ -81,11 +83,18 @@ class Failures:
 
 
 def bearer(request: Request, *, required: bool = True) -> Token | None:
-    """Return the token that a request carries. Raises AccessDenied for a false one."""
-    header = request.headers.get("authorization", "")
-    if not header and not required:
+    """Return the recipient's token that a request carries. Raises AccessDenied for a false one."""
+    if not required and "authorization" not in request.headers:
         return None
-    scheme, _, text = header.partition(" ")
+    token = any_bearer(request)
+    if token.recipient == OWNER:
+        raise AccessDenied("this is a token of the owner, which fetches nothing")
+    return token
+
+
+def any_bearer(request: Request) -> Token:
+    """Return the token that a request carries, the owner's too."""
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
     try:
         if scheme.lower() != "bearer":
             raise AccessDenied("send your token: Authorization: Bearer cw_...")
@@ -117,13 +126,39 @@ async def send_copy(request: Request, what: Permitted, format_: str, name: str) 
         await stack.aclose()
         raise
     headers = {"ETag": etag, "Cache-Control": "private, no-cache", "Accept-Ranges": "bytes"}
-    return FileResponse(
+    sending = CopyResponse(
         path,
         headers=headers,
         filename=f"{name}.{format_}" if format_ != "delta" else f"{name}.parquet",
         media_type="application/octet-stream",
-        background=BackgroundTask(stack.aclose),
     )
+    sending.used, sending.check = stack, lambda: service.check_again(what)
+    return sending
+
+
+class CopyResponse(FileResponse):
+    """A copy on its way: kept while it is sent, and ended when its permission ends."""
+
+    chunk_size = 256 * 1024
+    used: AsyncExitStack
+    check: Callable[[], None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file; a permission that ends meanwhile cuts the answer off."""
+        checked = time.monotonic()
+
+        async def permitted(message: Message) -> None:
+            nonlocal checked
+            if time.monotonic() > checked + CHECK_SECONDS:
+                await anyio.to_thread.run_sync(self.check)
+                checked = time.monotonic()
+            await send(message)
+
+        try:
+            await super().__call__(scope, receive, permitted)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.used.aclose()
 
 
 async def _while_wanted(request: Request, work: Any) -> Path:
@@ -165,7 +200,10 @@ def http_problem(_request: Request, error: Exception) -> Response:
     words = {
         404: "there is nothing here",
         405: "this cannot be done here",
+        408: "the request did not arrive in time",
         413: "the request is too large",
+        414: "the address is too long",
+        431: "the headers are too large",
         429: "too many false tokens; wait a minute",
     }
     headers = dict(error.headers or {})

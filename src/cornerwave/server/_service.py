@@ -2,11 +2,13 @@
 
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio.to_thread
 import pyarrow.parquet as pq
@@ -15,16 +17,20 @@ from cornerwave.access import Grant, Sharing, Token
 from cornerwave.dataset import Dataset, Release
 from cornerwave.errors import AccessDenied, NoSuchDataset
 from cornerwave.owner import Vault
-from cornerwave.server._cache import CopyCache, key_of, locked
-from cornerwave.server._delta_types import offered_schema, write_offered
+from cornerwave.server._cache import CopyCache, key_of
+from cornerwave.server._delta_types import is_offered, schema_string, write_offered
 from cornerwave.server._signatures import Signer, Ticket
-from cornerwave.vault import Access, now
+from cornerwave.vault import Access, State, now
 
 CACHE = "cache"
 DELTA = "delta"
 """The format of a copy for clients of Delta Sharing."""
 FLUSH_SECONDS = 0.5
+MOST_PERMITS = 10_000
+MOST_LINES = 100_000
+"""Lines of the access log that wait for a database that is away."""
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -36,14 +42,44 @@ class Permitted:
     who: str
     token: str = ""
 
-    @property
+    @cached_property
     def release(self) -> Release:
         """The copy that is permitted."""
         return self.grant.release_of(self.dataset)
 
+    @cached_property
+    def privacy(self) -> float:
+        """The share of the variance of every column that the copy hides."""
+        return self.release.privacy
+
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        return {}
+
+    def key(self, format_: str) -> str:
+        """The name of the copy's bytes."""
+        if format_ not in self._keys:
+            self._keys[format_] = key_of(self.release, format_)
+        return self._keys[format_]
+
     def etag(self, format_: str) -> str:
-        """The name of the copy's bytes: the same for ever."""
-        return f'"{key_of(self.release, format_)}"'
+        """The same name for clients: a copy has one for ever."""
+        return f'"{self.key(format_)}"'
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What clients of Delta Sharing are told of a copy, which never changes."""
+
+    schema: str
+    rows: int
+    size: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Facts":
+        """Read them in the copy's file."""
+        told = pq.read_metadata(path)
+        return cls(schema_string(told.schema.to_arrow_schema()), told.num_rows, path.stat().st_size)
 
 
 class Service:
@@ -55,6 +91,10 @@ class Service:
         self.signer = Signer(vault.secret("addresses"))
         self.log = AccessLog(self.sharing)
         self._datasets: dict[str, Dataset] = {}
+        self._read: dict[str, tuple[State, Dataset]] = {}
+        self._permits: dict[tuple[str, str], Permitted] = {}
+        self._facts: dict[str, Facts] = {}
+        self._holding: dict[str, Grouped[tuple[str, Mapping[str, Any]]]] = {}
         self._held: set[tuple[str, str]] = set()
 
     def dataset(self, name: str) -> Dataset:
@@ -68,13 +108,24 @@ class Service:
             known = self._datasets[found.id] = found
         return known
 
+    def dataset_at(self, id: str, state: State) -> Dataset:
+        """Return a dataset; the ledger is read again only if it says something new of it."""
+        then, found = self._read.get(id, (None, None))
+        if found is None or then != state:
+            found = self.dataset(state.name)  # read after its state, so at least as new
+            if found.id != id:
+                raise NoSuchDataset("this dataset was renamed just now; ask again")
+            self._read[id] = state, found
+        return found
+
     def offered(self, token: Token | None) -> list[Permitted]:
-        """Return everything that somebody may fetch."""
+        """Return everything that somebody may fetch, by name."""
         grants = self.sharing.all_permitted(token.recipient if token else None)
+        states = self.vault.states(grants)
         return [
-            Permitted(self._known(each), grants[each.id], called(token), token.id if token else "")
-            for each in self.vault.datasets()
-            if each.id in grants and not each.closed
+            self._permitted(self.dataset_at(id, state), grants[id], token.id if token else "")
+            for id, state in sorted(states.items(), key=lambda each: each[1].name)
+            if not state.closed
         ]
 
     def check_again(self, what: Permitted) -> None:
@@ -88,19 +139,10 @@ class Service:
 
         A dataset that is not granted looks like one that is not there.
         """
-        try:
-            found = self._permitted(self.dataset(name), token)
-        except NoSuchDataset:
-            found = None
-        if found is None:
-            raise NoSuchDataset("there is no such dataset, or you may not fetch it")
-        return found
-
-    def _permitted(self, dataset: Dataset, token: Token | None) -> Permitted | None:
-        grant = self.sharing.permitted(token.recipient if token else None, dataset.id)
-        if grant is None or dataset.closed:
-            return None
-        return Permitted(self._known(dataset), grant, called(token), token.id if token else "")
+        for each in self.offered(token):
+            if each.dataset.name == name:
+                return each
+        raise NoSuchDataset("there is no such dataset, or you may not fetch it")
 
     def ticket(self, what: Permitted, format_: str) -> str:
         """Return a signed text by which a file can be fetched without a header."""
@@ -113,11 +155,23 @@ class Service:
         """Return what a signed text permits now. Raises AccessDenied."""
         ticket = self.signer.read(text)
         live = self.sharing.permitted_by(ticket.grant, ticket.recipient, ticket.token)
-        if live is None or live.dataset != ticket.dataset:
+        state = self.vault.states([ticket.dataset]).get(ticket.dataset)
+        if live is None or live.dataset != ticket.dataset or state is None or state.closed:
             raise AccessDenied("what this address permitted has ended")
-        name = self.sharing.name_of(live.dataset)
-        who = f"{ticket.recipient} ({ticket.token})" if ticket.token else ticket.recipient
-        return Permitted(self.dataset(name), live, who, ticket.token), ticket.format
+        dataset = self.dataset_at(live.dataset, state)
+        return self._permitted(dataset, live, ticket.token), ticket.format
+
+    def _permitted(self, dataset: Dataset, grant: Grant, token: str) -> Permitted:
+        """Return a permission; the same object as before, if it is, knows its copy already."""
+        who = f"{grant.recipient} ({token})" if token else grant.recipient
+        made = Permitted(dataset, grant, who, token)
+        known = self._permits.get((grant.id, who))
+        if known == made:
+            return known
+        if len(self._permits) > MOST_PERMITS:
+            self._permits.clear()
+        self._permits[grant.id, who] = made
+        return made
 
     @asynccontextmanager
     async def copy(self, what: Permitted, format_: str) -> AsyncIterator[Path]:
@@ -127,15 +181,31 @@ class Service:
                 yield path
             return
         async with self.cache.copy(what.release, "parquet") as path:
-            yield await _in_thread(lambda: _offered(path))
+            if await _in_thread(lambda: is_offered(path)):
+                yield path
+            else:  # its name begins alike, so that it stays as long as the copy is used
+                name = path.name.replace(".parquet", ".delta.parquet")
+                yield await self.cache.file(
+                    path.with_name(name), lambda part, watch: write_offered(path, part, watch)
+                )
+
+    async def facts(self, what: Permitted) -> Facts:
+        """Return what is told of a copy; it is made if nobody has asked before."""
+        key = what.key(DELTA)
+        if key not in self._facts:
+            async with self.copy(what, DELTA) as path:
+                self._facts[key] = await _in_thread(lambda: Facts.of(path))
+        return self._facts[key]
 
     async def hold(self, what: Permitted, format_: str) -> None:
         """Record that the recipient holds a copy from now on: before its first byte leaves."""
         await _in_thread(lambda: self.check_again(what))
         recorded = "parquet" if format_ == DELTA else format_
-        known = (what.grant.recipient, key_of(what.release, recorded))
+        known = (what.grant.recipient, what.key(recorded))
         if known not in self._held:
-            await _in_thread(lambda: what.release.hold(recorded))
+            line = what.grant.recipient, what.release.made(recorded)
+            grouped = self._holding.setdefault(what.dataset.id, Grouped(what.dataset.hold))
+            await _in_thread(lambda: grouped.write(line))
             self._held.add(known)
 
 
@@ -165,20 +235,39 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _offered(path: Path) -> Path:
-    """Return a Parquet copy in types that Delta knows: the same file if it has no others."""
-    schema = pq.read_schema(path)
-    if offered_schema(schema).equals(schema):
-        return path
-    out = path.with_name(path.name.replace(".parquet", ".delta.parquet"))
-    with locked(out.with_suffix(".lock")):
-        if not out.exists():
-            write_offered(path, out)
-    return out
-
-
 async def _in_thread(work: Callable[[], Result]) -> Result:
     return await anyio.to_thread.run_sync(work)
+
+
+class Grouped(Generic[Item]):
+    """Writes what many threads want to write at once in one transaction; each waits for it."""
+
+    def __init__(self, write: Callable[[Sequence[Item]], None]) -> None:
+        self._write = write
+        self._turn, self._lock = threading.Lock(), threading.Lock()
+        self._waiting: list[tuple[Item, Future[None]]] = []
+
+    def write(self, item: Item) -> None:
+        """Return when it is written. Raises what the writing of it, and of its group, raised."""
+        done: Future[None] = Future()
+        with self._lock:
+            self._waiting.append((item, done))
+        with self._turn:  # while one writes, the others gather
+            with self._lock:
+                group, self._waiting = self._waiting, []
+            if group:
+                self._write_group(group)
+        done.result()
+
+    def _write_group(self, group: Sequence[tuple[Item, Future[None]]]) -> None:
+        try:
+            self._write([item for item, _ in group])
+        except BaseException as error:
+            for _, done in group:
+                done.set_exception(error)
+        else:
+            for _, done in group:
+                done.set_result(None)
 
 
 class AccessLog:
@@ -187,6 +276,7 @@ class AccessLog:
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
         self._lines: list[Access] = []
+        self._urgent = Grouped(sharing.log)
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -200,8 +290,7 @@ class AccessLog:
 
     def add_now(self, who: str, what: str, outcome: str) -> None:
         """Write a line before going on."""
-        line = Access(now().isoformat(timespec="milliseconds"), who, what, outcome, 0)
-        self._sharing.log([line])
+        self._urgent.write(Access(now().isoformat(timespec="milliseconds"), who, what, outcome, 0))
 
     def _run(self) -> None:
         while not self._closing.wait(FLUSH_SECONDS):
@@ -215,7 +304,7 @@ class AccessLog:
             self._sharing.log(lines)
         except Exception:  # the database is away: keep the lines for the next time
             with self._lock:
-                self._lines = lines + self._lines
+                self._lines = (lines + self._lines)[-MOST_LINES:]
 
     def close(self) -> None:
         """Write what is left, and stop."""

@@ -20,7 +20,7 @@ Behind them:
 """
 
 from cornerwave.vault._key import Key
-from cornerwave.vault._ledger import Entry, Holding, Ledger, closed_message
+from cornerwave.vault._ledger import Entry, Holding, Ledger, State, closed_message
 from cornerwave.vault._postgresql import check_address
 from cornerwave.vault._records import Access, Record, Records, now
 from cornerwave.vault._work import remove_leftovers, work_folder
@@ -33,6 +33,7 @@ __all__ = [
     "Ledger",
     "Record",
     "Records",
+    "State",
     "check_address",
     "closed_message",
     "now",

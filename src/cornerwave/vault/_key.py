@@ -40,13 +40,14 @@ class Key:
     Key(<secret>)
     """
 
-    __slots__ = ("_cipher", "_secret", "is_unsafe")
+    __slots__ = ("_cipher", "_seals", "_secret", "is_unsafe")
 
     def __init__(self, secret: bytes, *, is_unsafe: bool = False) -> None:
         if len(secret) != KEY_BYTES:
             raise UnsafeKey(f"a key has {KEY_BYTES} bytes, not {len(secret)}")
         self._secret = secret
         self._cipher: AESGCM | None = None
+        self._seals: bytes | None = None
         self.is_unsafe = is_unsafe
 
     @classmethod
@@ -106,7 +107,9 @@ class Key:
 
     def seal(self, content: bytes) -> str:
         """Return a seal that only a holder of this key can make."""
-        return hmac.new(self.derive("seal"), content, hashlib.sha256).hexdigest()
+        if self._seals is None:
+            self._seals = self.derive("seal")
+        return hmac.digest(self._seals, content, hashlib.sha256).hex()
 
     def fits(self, seal: str, content: bytes) -> bool:
         """Return whether a seal belongs to this content."""

@@ -1,6 +1,6 @@
 """The ledger in a PostgreSQL database, for several machines."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -84,18 +84,20 @@ class PostgreSQL(Database):
     def __init__(self, address: str) -> None:
         url = _parsed(address)
         try:
-            engine = sa.create_engine(
+            make = partial(
+                sa.create_engine,
                 url.set(drivername="postgresql+psycopg"),
                 connect_args={"connect_timeout": url.query.get("connect_timeout", _SECONDS)},
-                poolclass=sa.NullPool,
                 hide_parameters=True,
             )
+            engine = make(poolclass=sa.NullPool)
+            pooled = make(isolation_level="AUTOCOMMIT", pool_pre_ping=True, pool_timeout=_SECONDS)
         except ImportError:
             raise ExtraMissing(
                 "a ledger in PostgreSQL needs psycopg, which is not installed: "
                 "pip install 'cornerwave[postgresql]'"
             ) from None
-        super().__init__(_shown(url), engine)
+        super().__init__(_shown(url), engine, pooled)
 
     def prepare(self) -> None:
         """Nothing to prepare: the owner makes the database."""

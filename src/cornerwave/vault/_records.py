@@ -8,7 +8,7 @@ has the grants of that day.
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cornerwave.errors import LedgerDamaged
-from cornerwave.vault._database import ACCESS, RECORD, Database
+from cornerwave.vault._database import ACCESS, RECORD, Database, rows_with
 from cornerwave.vault._key import Key
 
 _FIELDS = ("kind", "id", "of", "at", "content")
@@ -60,16 +60,21 @@ class Records:
         with self._database.writing() as connection:
             yield Records(self._database, self._key, connection)
 
-    def find(self, kind: str, *, id: str | None = None, of: str | None = None) -> list[Record]:
-        """Return records of a kind, the oldest first. Raises LedgerDamaged for a false one."""
-        query = sa.select(RECORD).where(RECORD.c.kind == kind)
-        if id is not None:
-            query = query.where(RECORD.c.id == id)
-        if of is not None:
-            query = query.where(RECORD.c.of == of)
-        with self._reading() as connection:
-            rows = connection.execute(query.order_by(RECORD.c.at, RECORD.c.id)).all()
-        return [self._checked(row) for row in rows]
+    def find(
+        self, kind: str, *, id: str | None = None, of: str | Sequence[str] | None = None
+    ) -> list[Record]:
+        """Return records of a kind, the oldest first; `of` is whose, one name or several.
+
+        Raises LedgerDamaged for a false one.
+        """
+        wanted: dict[str, Sequence[str]] = {"kind": [kind]}
+        wanted |= {} if id is None else {"id": [id]}
+        wanted |= {} if of is None else {"of": [of] if isinstance(of, str) else of}
+        if self._open is None:
+            found = self._database.peek(RECORD, self._checked, **wanted)
+        else:
+            found = [self._checked(row) for row in self._open.execute(rows_with(RECORD, wanted))]
+        return sorted(found, key=lambda each: (each.at, each.id))
 
     def put(self, record: Record) -> None:
         """Write a record, in place of the one of its kind and id if there is one."""

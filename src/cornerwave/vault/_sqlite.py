@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -27,13 +27,49 @@ class SQLite(Database):
             database="file:" + quote(str(self._path)),
             query={"mode": "rw", "uri": "true"},
         )
-        engine = sa.create_engine(
+        make = partial(
+            sa.create_engine,
             url,
             connect_args={"timeout": _database.WAIT_SECONDS, "isolation_level": None},
-            poolclass=sa.NullPool,
             hide_parameters=True,
         )
-        super().__init__(str(path), engine)
+        pooled = make(isolation_level="AUTOCOMMIT", max_overflow=-1)
+        sa.event.listen(pooled, "connect", self._remember_file)
+        sa.event.listen(pooled, "checkout", self._refuse_other_file)
+        super().__init__(str(path), make(poolclass=sa.NullPool), pooled)
+        self._watch: sqlite3.Connection | None = None
+        self._watched: tuple[int, int] | None = None
+
+    def _remember_file(self, _connection: Any, record: Any) -> None:
+        record.info["file"] = self._file()
+
+    def _refuse_other_file(self, _connection: Any, record: Any, _proxy: Any) -> None:
+        """Open again if the file was replaced, as by a backup: the old one still has its rows."""
+        if record.info["file"] != self._file():
+            raise sa.exc.DisconnectionError
+
+    def _file(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def version(self) -> Any:
+        """Return which file it is, and SQLite's count of what others have committed to it."""
+        file = self._file()
+        try:
+            with self._lock:
+                if self._watch is None or self._watched != file:
+                    self._watch, self._watched = self._opened(), file
+                return file, self._watch.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:  # whoever reads now says what is wrong
+            self._watch = None
+            return None
+
+    def _opened(self) -> sqlite3.Connection:
+        place = f"file:{quote(str(self._path))}?mode=ro"
+        return sqlite3.connect(place, uri=True, check_same_thread=False, isolation_level=None)
 
     def prepare(self) -> None:
         """Make an empty file with mode 0600; SQLite gives its journal the same mode."""

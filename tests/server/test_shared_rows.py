@@ -1,0 +1,110 @@
+"""What stands beside the chains is believed only if its seal fits, and is looked up at once."""
+
+import pytest
+import sqlalchemy as sa
+
+from cornerwave.access import Sharing
+from cornerwave.errors import LedgerDamaged
+from cornerwave.owner import Vault
+from cornerwave.vault._database import CHAIN, RECORD
+
+COPY = "/v1/datasets/wages/copy"
+
+
+def outside(served, statement):
+    """Run a statement as somebody who can write to the database, and has no key."""
+    with served.sharing.vault._ledger._database._engine.connect() as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def row(served, **wanted):
+    query = sa.select(RECORD).where(*(RECORD.c[name] == value for name, value in wanted.items()))
+    with served.sharing.vault._ledger._database._engine.connect() as connection:
+        return dict(connection.execute(query).first()._mapping)
+
+
+EDITS = {
+    "another level": lambda row: {"content": row["content"].replace('"level":500', '"level":100')},
+    "another recipient": lambda _: {"of": "eve"},
+    "another time": lambda _: {"at": "2020-01-01T00:00:00.000+00:00"},
+    "no seal": lambda _: {"seal": ""},
+    "a seal of something else": lambda row: {"seal": row["seal"][::-1]},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_grant_is_refused(served, edit):
+    grant = row(served, kind="grant", of="ann")
+    changed = EDITS[edit](grant)
+    assert changed.items() - grant.items()
+    with served.client("ann") as ann, served.client("bob") as bob:
+        assert ann.get(COPY).status_code == 200
+        own = sa.and_(RECORD.c.kind == "grant", RECORD.c.id == grant["id"])
+        outside(served, RECORD.update().where(own).values(changed))
+        victim = changed.get("of", "ann")
+        with pytest.raises(LedgerDamaged, match="changed from outside"):
+            served.sharing.grants(recipient=victim)
+        with served.client(victim) as who:
+            refused = who.get(COPY)
+        assert refused.status_code == 503
+        assert "seal" not in refused.text
+        assert bob.get(COPY).status_code == 200  # whose rows nobody touched
+
+
+def test_forged_grants_and_tokens_are_refused(served):
+    """A row of one's own making, and the true seal of another kind of row, open nothing."""
+    grant = row(served, kind="grant", of="bob")
+    outside(served, RECORD.insert().values({**grant, "id": "forged", "of": "eve"}))
+    with served.client("eve") as eve:
+        assert eve.get(COPY).status_code == 503
+    outside(served, RECORD.delete().where(RECORD.c.id == "forged"))
+    with served.client("eve") as eve:
+        assert eve.get(COPY).status_code == 404
+    token = row(served, kind="token", of="ann")
+    outside(served, RECORD.update().where(RECORD.c.id == token["id"]).values(of="bob"))
+    with served.client("ann") as ann:
+        assert ann.get("/v1/datasets").status_code == 503
+
+
+def test_an_edited_chain_is_refused(served):
+    with served.client("ann") as ann:
+        assert ann.get("/v1/datasets/wages").status_code == 200
+        outside(served, CHAIN.update().where(CHAIN.c.name == "wages").values(closed="", head="0"))
+        assert ann.get("/v1/datasets/wages").status_code == 503
+
+
+def test_what_another_process_writes_counts_at_once(served):
+    """The service keeps what it has read only as long as nobody has committed anything."""
+    other = Sharing(Vault.open(served.folder / "vault"))
+    with served.client("ann") as ann, served.client("eve") as eve:
+        for _ in range(3):
+            assert ann.get(COPY).status_code == 200
+            assert eve.get(COPY).status_code == 404
+            other.revoke("wages", "ann")
+            other.grant("wages", "eve", privacy=0.8)
+            assert ann.get(COPY).status_code == 404
+            assert eve.get(COPY).status_code == 200
+            other.grant("wages", "ann", privacy=0.5)
+            other.revoke("wages", "eve")
+        other.vault.dataset("wages").rename("pay")
+        assert ann.get("/v1/datasets/pay").status_code == 200
+        assert ann.get("/v1/datasets/wages").status_code == 404
+        other.vault.dataset("pay").close()
+        assert ann.get("/v1/datasets/pay").status_code == 404
+
+
+def test_a_second_machine_needs_the_key_and_the_address_of_the_ledger(served, tmp_path):
+    """With PostgreSQL, two files make the same vault elsewhere, and the same copies."""
+    here, there = served.folder / "vault", tmp_path / "elsewhere"
+    if not (here / "ledger.url").exists():
+        pytest.skip("a ledger in a file is on one machine")
+    there.mkdir()
+    for name in ("key", "ledger.url"):
+        (there / name).write_bytes((here / name).read_bytes())
+        (there / name).chmod(0o600)
+    with served.client("ann") as ann:
+        content = ann.get(COPY).content
+    second = Vault.open(there)
+    [(again, format_)] = second.dataset("wages").again("ann")
+    assert again.write(tmp_path / f"again.{format_}").read_bytes() == content
