@@ -58,7 +58,7 @@ def application(
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
         yield
-        service.log.close()
+        service.close()
 
     app = FastAPI(
         title="Cornerwave",

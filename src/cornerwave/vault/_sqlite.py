@@ -2,9 +2,10 @@
 
 import os
 import sqlite3
+import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -42,46 +43,56 @@ class SQLite(Database):
         super().__init__(str(path), make(poolclass=sa.NullPool), pooled)
         self._watch: sqlite3.Connection | None = None
         self._watched: tuple[int, int] | None = None
+        self._sure: Any = None
+        self._confirming = threading.Lock()
 
     def version(self) -> Any:
-        """Return which file it is, and SQLite's count of what others have committed to it."""
+        """Return which file it is, and its own count of commits, in its header.
+
+        A count that was confirmed once, by a reader that waited for whoever was writing, says by
+        itself that nothing was committed since: this takes no lock, and waits for nobody.
+        """
+        now = _file_at(self._path), self._count()
+        if now == self._sure:
+            return now
+        with self._confirming:
+            return self._confirmed()
+
+    def _confirmed(self) -> Any:
         file = _file_at(self._path)
         try:
-            with self._lock:
-                if self._watch is None or self._watched != file:
-                    self._watch, self._watched = self._opened(), file
-                return file, self._watch.execute("PRAGMA data_version").fetchone()
+            if self._watch is None or self._watched != file:
+                self._watch, self._watched = self._opened(), file
+            self._watch.execute("BEGIN")
+            try:
+                self._watch.execute("PRAGMA data_version").fetchone()  # from here on, a reader
+                self._sure = file, self._count()
+            finally:
+                self._watch.execute("COMMIT")
         except sqlite3.Error:  # whoever reads now says what is wrong
-            self._watch = None
-            return None
+            self._watch = self._sure = None
+        return self._sure
 
     @contextmanager
     def noting(self) -> Iterator[sa.Connection]:
         """Write what nobody peeks at: all that was read before stays as good as it was."""
-        with self.writing() as connection:  # nobody else can commit meanwhile
-            before, count = self.version(), self._count()
-            yield connection
-        self._keep(before, count)
+        with ExitStack() as after:
+            with self.writing() as connection:  # nobody else can commit meanwhile
+                after.enter_context(self._confirming)
+                before = _file_at(self._path), self._count()
+                yield connection
+            self._keep(*before)
 
-    def _keep(self, before: Any, count: int) -> None:
-        """Take what was read at a version for current, if one commit was all that came since."""
-        with self._lock, suppress(sqlite3.Error):
-            if self._watch is None or before is None or self._version != before:
-                return
-            self._watch.execute("BEGIN")
-            try:  # nobody can commit between these two, since this one is reading
-                version = self._watch.execute("PRAGMA data_version").fetchone()
-                if self._count() == count + 1:
-                    self._version = before[0], version
-            finally:
-                self._watch.execute("COMMIT")
+    def _keep(self, file: Any, count: int) -> None:
+        """Take what was read before a commit for current, if no other commit came since."""
+        with self._lock:
+            if self._version == self._sure == (file, count) and self._count() == count + 1:
+                self._version = self._sure = file, count + 1
 
     def _count(self) -> int:
-        """Return the file's own count of commits, in its header."""
         try:
             with self._path.open("rb") as file:
-                file.seek(24)
-                return int.from_bytes(file.read(4), "big")
+                return int.from_bytes(file.read(28)[24:], "big")
         except OSError:
             return -1
 
