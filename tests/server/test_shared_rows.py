@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from cornerwave.access import Sharing
 from cornerwave.errors import LedgerDamaged
 from cornerwave.owner import Vault
+from cornerwave.vault import Access
 from cornerwave.vault._database import CHAIN, RECORD
 
 COPY = "/v1/datasets/wages/copy"
@@ -92,6 +93,33 @@ def test_what_another_process_writes_counts_at_once(served):
         assert ann.get("/v1/datasets/wages").status_code == 404
         other.vault.dataset("pay").close()
         assert ann.get("/v1/datasets/pay").status_code == 404
+
+
+def test_the_access_log_makes_nothing_be_read_again(served, monkeypatch):
+    """But what another process writes beside it does, even in the moment after."""
+    database = served.sharing.vault._ledger._database
+    if database.version() is None:
+        pytest.skip("with PostgreSQL everything is read each time")
+    reads, true = [], database._pooled.connect
+    monkeypatch.setattr(database._pooled, "connect", lambda: reads.append(1) or true())
+    line = Access("2026-01-01", "ann", "GET /", "200", 0)
+    assert len(served.sharing.grants(recipient="ann")) == 2
+    reads.clear()
+    for _ in range(3):
+        served.sharing.log([line])
+        assert len(served.sharing.grants(recipient="ann")) == 2
+    assert reads == []
+    other, keep = Sharing(Vault.open(served.folder / "vault")), type(database)._keep
+
+    def late(self, *given):
+        if self is database:
+            other.grant("open", "ann", privacy=0.7)
+        keep(self, *given)
+
+    monkeypatch.setattr(type(database), "_keep", late)
+    served.sharing.log([line])
+    assert len(served.sharing.grants(recipient="ann")) == 3
+    assert reads
 
 
 def test_a_second_machine_needs_the_key_and_the_address_of_the_ledger(served, tmp_path):

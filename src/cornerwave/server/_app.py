@@ -58,7 +58,7 @@ def application(
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
         yield
-        service.log.close()
+        service.close()
 
     app = FastAPI(
         title="Cornerwave",
@@ -129,7 +129,7 @@ class _Around:
                 await fault(Request(scope), error)(scope, receive, noted)
             else:  # a permission ended, or a file cannot be read: the answer stays incomplete
                 sent["status"] = 0
-                if not isinstance(error, AccessDenied | HTTPException):
+                if not isinstance(error.__cause__ or error, AccessDenied | HTTPException):
                     fault(Request(scope), error)
         finally:
             if not state.get("quiet"):  # style sheets, and parts of a page that follow a slider

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 import anyio.to_thread
@@ -96,6 +97,12 @@ class Service:
         self._facts: dict[str, Facts] = {}
         self._holding: dict[str, Grouped[tuple[str, Mapping[str, Any]]]] = {}
         self._held: set[tuple[str, str]] = set()
+
+    def close(self) -> None:
+        """Write what is left to write."""
+        self.log.close()
+        for grouped in self._holding.values():
+            grouped.close()
 
     def dataset(self, name: str) -> Dataset:
         """Return a dataset; what is frozen is read once."""
@@ -204,7 +211,9 @@ class Service:
         known = (what.grant.recipient, what.key(recorded))
         if known not in self._held:
             line = what.grant.recipient, what.release.made(recorded)
-            grouped = self._holding.setdefault(what.dataset.id, Grouped(what.dataset.hold))
+            if what.dataset.id not in self._holding:
+                self._holding[what.dataset.id] = Grouped(what.dataset.hold)
+            grouped = self._holding[what.dataset.id]
             await _in_thread(lambda: grouped.write(line))
             self._held.add(known)
 
@@ -244,20 +253,29 @@ class Grouped(Generic[Item]):
 
     def __init__(self, write: Callable[[Sequence[Item]], None]) -> None:
         self._write = write
-        self._turn, self._lock = threading.Lock(), threading.Lock()
-        self._waiting: list[tuple[Item, Future[None]]] = []
+        self._waiting: SimpleQueue[tuple[Item, Future[None]] | None] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
 
     def write(self, item: Item) -> None:
         """Return when it is written. Raises what the writing of it, and of its group, raised."""
         done: Future[None] = Future()
-        with self._lock:
-            self._waiting.append((item, done))
-        with self._turn:  # while one writes, the others gather
-            with self._lock:
-                group, self._waiting = self._waiting, []
-            if group:
-                self._write_group(group)
+        self._waiting.put((item, done))
         done.result()
+
+    def close(self) -> None:
+        """Stop when all is written."""
+        self._waiting.put(None)
+
+    def _run(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            group = [first]
+            while not self._waiting.empty():  # what gathered while the last group was written
+                more = self._waiting.get()
+                if more is None:
+                    self.close()
+                    break
+                group.append(more)
+            self._write_group(group)
 
     def _write_group(self, group: Sequence[tuple[Item, Future[None]]]) -> None:
         try:
@@ -310,4 +328,5 @@ class AccessLog:
         """Write what is left, and stop."""
         self._closing.set()
         self._thread.join()
+        self._urgent.close()
         self.flush()

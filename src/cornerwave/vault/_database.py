@@ -12,6 +12,7 @@ make itself: a trigger or a view would act within the owner's own transactions.
 
 import re
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -92,6 +93,7 @@ class Database(ABC):
         self.place = place
         """Where it is, as it may be shown: without a password."""
         self._engine, self._pooled = engine, pooled
+        weakref.finalize(self, pooled.dispose)
         self._lock = threading.Lock()
         self._version: Any = None
         self._seen: dict[Any, Sequence[Any]] = {}
@@ -131,6 +133,12 @@ class Database(ABC):
                 found = [read(row) for row in connection.execute(rows_with(table, wanted))]
             seen[key] = found  # read after the version, so at least as new
             return found
+
+    @contextmanager
+    def noting(self) -> Iterator[sa.Connection]:
+        """Write what nobody peeks at: the access log."""
+        with self.writing() as connection:
+            yield connection
 
     def version(self) -> Any:
         """Return what changes whenever anybody commits something; None if nothing does."""

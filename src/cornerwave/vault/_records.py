@@ -99,7 +99,7 @@ class Records:
             for line in lines
         ]
         if rows:
-            with self._writing() as connection:
+            with self._database.noting() as connection:
                 connection.execute(ACCESS.insert(), rows)
 
     def accesses(self, *, who: str | None = None, most: int | None = None) -> list[Access]:

@@ -2,6 +2,10 @@
 
 import os
 import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -34,42 +38,69 @@ class SQLite(Database):
             hide_parameters=True,
         )
         pooled = make(isolation_level="AUTOCOMMIT", max_overflow=-1)
-        sa.event.listen(pooled, "connect", self._remember_file)
-        sa.event.listen(pooled, "checkout", self._refuse_other_file)
+        sa.event.listen(pooled, "connect", partial(_remember_file, self._path))
+        sa.event.listen(pooled, "checkout", partial(_refuse_other_file, self._path))
         super().__init__(str(path), make(poolclass=sa.NullPool), pooled)
         self._watch: sqlite3.Connection | None = None
         self._watched: tuple[int, int] | None = None
-
-    def _remember_file(self, _connection: Any, record: Any) -> None:
-        record.info["file"] = self._file()
-
-    def _refuse_other_file(self, _connection: Any, record: Any, _proxy: Any) -> None:
-        """Open again if the file was replaced, as by a backup: the old one still has its rows."""
-        if record.info["file"] != self._file():
-            raise sa.exc.DisconnectionError
-
-    def _file(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+        self._sure: Any = None
+        self._confirming = threading.Lock()
 
     def version(self) -> Any:
-        """Return which file it is, and SQLite's count of what others have committed to it."""
-        file = self._file()
+        """Return which file it is, and its own count of commits, in its header.
+
+        A count that was confirmed once, by a reader that waited for whoever was writing, says by
+        itself that nothing was committed since: this takes no lock, and waits for nobody.
+        """
+        now = _file_at(self._path), self._count()
+        if now == self._sure:
+            return now
+        with self._confirming:
+            return self._confirmed()
+
+    def _confirmed(self) -> Any:
+        file = _file_at(self._path)
         try:
-            with self._lock:
-                if self._watch is None or self._watched != file:
-                    self._watch, self._watched = self._opened(), file
-                return file, self._watch.execute("PRAGMA data_version").fetchone()
+            if self._watch is None or self._watched != file:
+                self._watch, self._watched = self._opened(), file
+            self._watch.execute("BEGIN")
+            try:
+                self._watch.execute("PRAGMA data_version").fetchone()  # from here on, a reader
+                self._sure = file, self._count()
+            finally:
+                self._watch.execute("COMMIT")
         except sqlite3.Error:  # whoever reads now says what is wrong
-            self._watch = None
-            return None
+            self._watch = self._sure = None
+        return self._sure
+
+    @contextmanager
+    def noting(self) -> Iterator[sa.Connection]:
+        """Write what nobody peeks at: all that was read before stays as good as it was."""
+        with ExitStack() as after:
+            with self.writing() as connection:  # nobody else can commit meanwhile
+                after.enter_context(self._confirming)
+                before = _file_at(self._path), self._count()
+                yield connection
+            self._keep(*before)
+
+    def _keep(self, file: Any, count: int) -> None:
+        """Take what was read before a commit for current, if no other commit came since."""
+        with self._lock:
+            if self._version == self._sure == (file, count) and self._count() == count + 1:
+                self._version = self._sure = file, count + 1
+
+    def _count(self) -> int:
+        try:
+            with self._path.open("rb") as file:
+                return int.from_bytes(file.read(28)[24:], "big")
+        except OSError:
+            return -1
 
     def _opened(self) -> sqlite3.Connection:
         place = f"file:{quote(str(self._path))}?mode=ro"
-        return sqlite3.connect(place, uri=True, check_same_thread=False, isolation_level=None)
+        watch = sqlite3.connect(place, uri=True, check_same_thread=False, isolation_level=None)
+        weakref.finalize(self, watch.close)
+        return watch
 
     def prepare(self) -> None:
         """Make an empty file with mode 0600; SQLite gives its journal the same mode."""
@@ -123,6 +154,24 @@ class SQLite(Database):
 
     def _exists(self) -> VaultExists:
         return VaultExists(f"the file {self.place} exists already; a ledger is never replaced")
+
+
+def _remember_file(path: Path, _connection: Any, record: Any) -> None:
+    record.info["file"] = _file_at(path)
+
+
+def _refuse_other_file(path: Path, _connection: Any, record: Any, _proxy: Any) -> None:
+    """Open again if the file was replaced, as by a backup: the old one still has its rows."""
+    if record.info["file"] != _file_at(path):
+        raise sa.exc.DisconnectionError
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _schema_of(connection: sa.Connection) -> frozenset[tuple[Any, ...]]:
