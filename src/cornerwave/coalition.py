@@ -130,11 +130,16 @@ def guess(law: Law, noise: Sequence[float]) -> BestGuess:
 
 
 def _hidden(law: Law, q: float) -> tuple[float, float]:
+    return hidden_shares(law.pi, law.drawn, q)
+
+
+def hidden_shares(pi: Floats, base: Floats, q: float) -> tuple[float, float]:
     """Return the hidden share of the variance: of all values, and of the most visible one.
 
-    E[1_x | y] has the mean square sum over y of P(x, y)^2 / P(y); pi_x less that stays hidden.
+    Values have the law pi, those that are drawn the law `base`. E[1_x | y] has the mean square
+    sum over y of P(x, y)^2 / P(y); pi_x less that stays hidden.
     """
-    pi, drawn = law.pi, (1 - q) * law.drawn
+    drawn = (1 - q) * base
     if len(pi) == 1:
         return 0.0, 0.0
     shown = np.maximum(q * pi + drawn, 1e-300)

@@ -79,8 +79,12 @@ class Recipe:
         *,
         rows: RowSecrets,
         noise: NoiseSecrets,
+        edition: int = 1,
+        batch: int | None = None,
     ) -> None:
+        """`frozen` has the rows and the fingerprint of the edition, or of the batch alone."""
         self.dataset, self.frozen, self.wanted = dataset, frozen, tuple(wanted)
+        self._edition, self._batch = edition, batch
         self.row_secrets, self._noise_secrets = rows, noise
         self._levels = sorted({each.level.noise for each in self.wanted})
         self._reading = Reading(lattice_path(), [lattice_index(v) for v in self._levels])
@@ -150,6 +154,8 @@ class Recipe:
             "privacy": self.frozen.hidden.promised(level),
             "retention": retention(level.noise),
             "rows": self.frozen.rows,
+            "edition": self._edition,
+            **({} if self._batch is None else {"batch": self._batch}),
             "order": self.frozen.schema.order,
             "noise_format": self.frozen.noise_format,
             **({"missing": list(marks)} if marks else {}),

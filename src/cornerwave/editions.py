@@ -1,0 +1,442 @@
+"""Editions of a table that grows: which rows each has, where they lie, and how far they drifted.
+
+Edition 1 is the registered table. Each batch that is appended makes the next edition: the table
+so far. What registration fixed stays. So new rows X, of covariance K', get noise v S of the shape
+that fits the first edition, and the best linear estimate from their numbers leaves
+
+    hidden_j = 1 - [K' (K' + v S)^-1 K']_jj / K'_jj            v / (1 + v) if K' = S
+
+of column j hidden; of a linear combination at least v / (r + v), where r is the largest eigenvalue
+of S^-1 K'. A category of law pi' that is refreshed by draws from the first edition's pi hides what
+`coalition.hidden_shares` says. These are drift: measured at privacy 0.5, shown, and refused beyond
+BOUND, after an allowance for what chance does to few rows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats
+from cornerwave.coalition import Law, hidden_shares
+from cornerwave.errors import Drifted, NoSuchEdition, SourceError
+from cornerwave.frozen import Frozen, type_name
+from cornerwave.levels import Level, retention
+from cornerwave.noise import grid_of
+from cornerwave.survey import Survey
+from cornerwave.table import Fingerprint, Source, listed, to_floats
+
+REGISTERED, APPENDED = "registered", "appended"
+
+HALF = 500
+"""Drift is measured at the level that hides so many thousandths of the first edition."""
+BOUND = 0.05
+"""New rows of which copies hide less than the first edition's by more than this are refused."""
+WORST = 4.0
+"""So are rows of which a linear combination varies so many times more than the noise expects."""
+OUTSIDE = 0.05
+"""And those of which a larger share lies beyond the ends of a rank scale."""
+ALLOWANCE = 3.0
+"""Standard errors that chance is allowed."""
+PRIOR = 50.0
+"""Rows of the first edition that the frequencies of a small batch are mixed with."""
+SOME_ROWS = 1 << 13
+"""Rows from which to see how heavy the tails of a column are."""
+_FLOOR = 1e-12
+
+
+@dataclass(frozen=True)
+class Edition:
+    """An edition: the table so far (`whole`), and the rows that came with it (`brought`).
+
+    Both are fingerprints. `first` is the position of the first row that came, `begins` the edition
+    whose rows this one begins with, `content` recognises a batch that comes again.
+    """
+
+    number: int
+    kind: str
+    at: str
+    source: str | None
+    brought: str
+    whole: str
+    first: int = 0
+    begins: int = 1
+    content: str = ""
+    keys: Mapping[str, Any] | None = None
+    drift: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> "Edition":
+        """Read a line of the ledger."""
+        said = {name: said for name, said in line.items() if name not in ("edition", "macs")}
+        return cls(number=line["edition"], **said)
+
+    def said(self) -> dict[str, Any]:
+        """Return what the line of the ledger says; the ledger knows when."""
+        said = {name: said for name, said in asdict(self).items() if name not in ("number", "at")}
+        return {**said, "edition": self.number}
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has."""
+        return Fingerprint.read(self.whole).rows
+
+    @property
+    def rows_brought(self) -> int:
+        """How many rows came with this edition."""
+        return Fingerprint.read(self.brought).rows
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a copy is made of: the table of an edition, or the rows of one batch alone."""
+
+    edition: int
+    batch: int | None
+    fingerprint: str
+    first: int
+    numbers: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return Fingerprint.read(self.fingerprint).rows
+
+
+def portion(
+    editions: Sequence[Edition], *, edition: int | None = None, batch: int | None = None
+) -> Portion:
+    """Return the rows of an edition, by default the last, or of a batch. Raises NoSuchEdition."""
+    if edition is not None and batch is not None:
+        raise NoSuchEdition("name an edition or a batch, not both")
+    number = edition or batch or len(editions)
+    if not 1 <= number <= len(editions):
+        known = "1" if len(editions) == 1 else f"1 to {len(editions)}"
+        raise NoSuchEdition(f"there is no edition {number}; there is {known}")
+    own = editions[number - 1]
+    if batch is not None:
+        return Portion(number, number, own.brought, own.first, (number,))
+    return Portion(number, None, own.whole, 0, tuple(range(own.begins, number + 1)))
+
+
+def next_edition(
+    editions: Sequence[Edition], found: Fingerprint, *, source: str | None, content: str
+) -> Edition:
+    """Return the edition that some new rows make. Raises SourceError for none."""
+    last = editions[-1]
+    if not found.rows:
+        raise SourceError("the batch has no rows, so there is nothing to append")
+    return Edition(
+        number=last.number + 1,
+        kind=APPENDED,
+        at="",
+        source=source,
+        brought=str(found),
+        whole=str(Fingerprint.read(last.whole) + found),
+        first=last.rows,
+        begins=last.begins,
+        content=content,
+    )
+
+
+def check_columns(types: pa.Schema, frozen: Frozen) -> None:
+    """Raise SourceError unless new rows have the registered columns, with the same types."""
+    known = {part.name: type_name(part.type) for part in frozen.source_types}
+    new = {part.name: type_name(part.type) for part in types}
+    if gone := [name for name in frozen.schema.used if name not in new]:
+        raise SourceError(f"column {gone[0]!r} is missing; new rows need the registered columns")
+    if more := [name for name in new if name not in known]:
+        raise SourceError(
+            f"column {more[0]!r} was not registered, so nobody has decided about it; leave it out"
+        )
+    for name in frozen.schema.used:
+        if new[name] != known[name]:
+            raise SourceError(
+                f"column {name!r} is of type {new[name]}, but {known[name]} was registered; "
+                "convert it"
+            )
+
+
+# --- drift ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How many rows there are, and the mean and covariance of their numbers; parts add up."""
+
+    rows: int
+    mean: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(cls, survey: Survey) -> "Spread":
+        """Return the spread of rows that were surveyed."""
+        found = survey.moments
+        return cls(found.rows, found.mean, found.covariance)
+
+    def __add__(self, other: "Spread") -> "Spread":
+        rows = self.rows + other.rows
+        apart = other.mean - self.mean
+        scatter = (
+            max(self.rows - 1, 0) * self.covariance + max(other.rows - 1, 0) * other.covariance
+        )
+        scatter = scatter + self.rows * other.rows / rows * np.outer(apart, apart)
+        mean = self.mean + other.rows / rows * apart
+        return Spread(rows, mean, scatter / max(rows - 1, 1))
+
+    def to_bytes(self) -> bytes:
+        """Return what is kept of it."""
+        head = np.array([self.rows], dtype=np.float64)
+        return np.concatenate([head, self.mean, self.covariance.ravel()]).astype("<f8").tobytes()
+
+    @classmethod
+    def read(cls, content: bytes, columns: int) -> "Spread":
+        """Return what `to_bytes` wrote."""
+        found = np.frombuffer(content, dtype="<f8").astype(np.float64)
+        covariance = found[1 + columns :].reshape(columns, columns)
+        return cls(int(found[0]), found[1 : 1 + columns], covariance)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How new rows differ from the first edition.
+
+    `hidden` is what copies at `privacy` hide of each column of theirs, about; `pooled` counts
+    category values that are new and become part of the pool, `outside` numbers beyond the ends
+    of a rank scale.
+    """
+
+    rows: int
+    privacy: float
+    hidden: Mapping[str, float]
+    pooled: Mapping[str, int] = field(default_factory=dict)
+    outside: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def least(self) -> tuple[str, float] | None:
+        """The column of which least is hidden, and how much."""
+        return min(self.hidden.items(), key=lambda each: each[1], default=None)
+
+    def sentences(self) -> Iterator[str]:
+        """Say what an owner should know."""
+        if self.least is not None:
+            name, share = self.least
+            yield (
+                f"copies at privacy {self.privacy:g} hide at least {share:.3f} of each column of "
+                f"the new rows (least of {name})"
+            )
+        for name, count in self.pooled.items():
+            yield f"{name}: {count:,} rows have values that are new; they are pooled"
+        for name, count in self.outside.items():
+            yield f"{name}: {count:,} values lie beyond those registered; copies show the ends"
+
+
+class Ranges:
+    """Counts the numbers of a source that lie beyond the ends of their rank scale."""
+
+    def __init__(self, frozen: Frozen) -> None:
+        scales = zip(frozen.schema.perturbed, frozen.scales, strict=True)
+        self._ends = {
+            name: (scale.knots[0][0], scale.knots[-1][0]) for name, scale in scales if scale.knots
+        }
+        self.outside = dict.fromkeys(self._ends, 0)
+
+    def watching(self, source: Source) -> Source:
+        """Return the source, looking at what is read from it."""
+        if not self._ends:
+            return source
+
+        def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            for batch in source.batches(columns):
+                self._look(batch)
+                yield batch
+
+        return replace(source, open=read)
+
+    def _look(self, batch: pa.RecordBatch) -> None:
+        for name, (low, high) in self._ends.items():
+            values = to_floats(batch.column(name), name)
+            self.outside[name] += int(np.count_nonzero((values < low) | (values > high)))
+
+
+def measure_drift(
+    frozen: Frozen, survey: Survey, ranges: Ranges, earlier: bytes | None
+) -> tuple[Drift, Spread]:
+    """Return how new rows differ, and the spread of all that came since registration.
+
+    `earlier` is what was kept of that of those before. Raises Drifted beyond the bounds.
+    """
+    level = frozen.hidden.level_of(HALF) or Level(1.0)
+    rows, own = survey.moments.rows, Spread.of(survey)
+    _check_numbers(frozen, survey)
+    pooled, counts = _count_cases(frozen, survey)
+    kurtosis = _kurtosis(survey, len(frozen.schema.perturbed))
+    since = own if earlier is None else Spread.read(earlier, len(own.mean)) + own
+    for spread in (own, since):
+        _check_spread(frozen, spread, level, kurtosis)
+    hidden = _of_numbers(frozen, own, level)
+    for names, found in counts.items():
+        hidden["+".join(names)] = _of_category(frozen, names, found, level)
+    stated = frozen.hidden.at(level)
+    usual = level.noise / (1 + level.noise)
+    hidden = {name: round(stated.get(name, usual) + h - usual, 4) for name, h in hidden.items()}
+    for name, count in ranges.outside.items():
+        if count > OUTSIDE * rows:
+            raise _refused(f"{count / rows:.0%} of {name!r} lie beyond the registered values")
+    for names, found in counts.items():
+        lost = usual - _of_category(frozen, names, found, level, prior=PRIOR)
+        if lost > BOUND:
+            raise _refused(f"the frequencies of {listed(names)} have changed too much")
+    outside = {name: count for name, count in ranges.outside.items() if count}
+    return Drift(rows, frozen.hidden.promised(level), hidden, pooled, outside), since
+
+
+def _refused(what: str) -> Drifted:
+    return Drifted(
+        f"{what}: the noise that was fixed at registration does not fit these rows. Register them "
+        "as a dataset of their own, whose noise fits them"
+    )
+
+
+def _check_numbers(frozen: Frozen, survey: Survey) -> None:
+    """Raise SourceError for missing values, constants that vary, and numbers beyond the grid."""
+    schema, moments = frozen.schema, survey.moments
+    finest = grid_of(deviation=np.full(len(frozen.grid), 1e-300), largest=moments.largest)
+    for place, name in enumerate(schema.perturbed):
+        present = int(moments.present[place])
+        shows = name in frozen.missing or schema.column(name).hide_missing
+        if present < moments.rows and not shows:
+            raise SourceError(
+                f"column {name!r} has missing values, and had none at registration; fill them in, "
+                "or leave out these rows"
+            )
+        ends = (moments.lowest[place], moments.highest[place])
+        if not present:
+            continue
+        if frozen.grid[place] == 0 and any(end != frozen.mean[place] for end in ends):
+            raise _refused(f"{name!r} was constant, and copies show it as it is; it varies now")
+        if frozen.grid[place] > 0 and finest[place] > frozen.grid[place]:
+            raise _refused(f"{name!r} has values too far from zero for the grid of its copies")
+
+
+def _count_cases(
+    frozen: Frozen, survey: Survey
+) -> tuple[dict[str, int], dict[tuple[str, ...], Floats]]:
+    """Return how many rows have new values that are pooled, and how many each known value.
+
+    Raises Drifted for values that are new and not pooled.
+    """
+    pooled, counts = {}, {}
+    for each in frozen.categories:
+        found, cases = dict(survey.tallies[each.columns]), each.cases()
+        if not each.hides_missing:
+            missing = sum(found.pop(case) for case in list(found) if None in case)
+            if missing and each.columns[0] not in frozen.missing:
+                raise SourceError(
+                    f"{listed(each.columns)}: values are missing, and none was at registration; "
+                    "fill them in, or leave out these rows"
+                )
+        known = np.array([found.pop(case, 0) for case in cases], dtype=np.float64)
+        new = sum(found.values())
+        if new and not each.pooled:
+            raise Drifted(
+                f"{listed(each.columns)}: {new:,} rows have {len(found):,} values that were not "
+                "there at registration, and no copy could draw them. Write one of the registered "
+                "values instead, leave out these rows, or register them as a dataset of their own"
+            )
+        if new:
+            known[-1] += new
+            pooled["+".join(each.columns)] = new
+        counts[each.columns] = known
+    return pooled, counts
+
+
+def _kurtosis(survey: Survey, columns: int) -> Floats:
+    """Return the kurtosis of each number, of which the error of a variance depends."""
+    numbers = survey.joint.parts[-1].numbers[:columns, :SOME_ROWS]
+    present = ~np.isnan(numbers)
+    count = np.maximum(present.sum(axis=1), 1)
+    values = np.where(present, numbers, 0.0)
+    centred = np.where(present, values - (values.sum(axis=1) / count)[:, None], 0.0)
+    second = (centred**2).sum(axis=1) / count
+    fourth = (centred**4).sum(axis=1) / count
+    return np.where(second > 0, fourth / np.maximum(second, 1e-300) ** 2, 3.0)
+
+
+def _scaled(frozen: Frozen, spread: Spread) -> tuple[Floats, Floats, list[int]]:
+    """Return S and K' in units of the noise's own deviation, and which columns vary."""
+    S = frozen.covariance + frozen.excess
+    vary = np.flatnonzero(np.diag(S) > 0).tolist()
+    size = np.sqrt(np.diag(S)[vary])
+    at = np.ix_(vary, vary)
+    unit = np.outer(size, size)
+    return S[at] / unit, _semidefinite(spread.covariance[at] / unit), vary
+
+
+def _semidefinite(K: Floats) -> Floats:
+    """Return K without negative eigenvalues, which missing values can bring about."""
+    values, vectors = np.linalg.eigh(K)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _hidden_numbers(S: Floats, K: Floats, noise: float) -> Floats:
+    """Return which share of each column's variance numbers leave hidden; NaN if it has none."""
+    whole = K + noise * S + _FLOOR * np.eye(len(S))
+    told = np.einsum("ij,ji->i", K, np.linalg.solve(whole, K))
+    variance = np.diag(K)
+    return np.where(variance > 0, 1 - told / np.maximum(variance, 1e-300), np.nan)
+
+
+def _of_numbers(frozen: Frozen, spread: Spread, level: Level) -> dict[str, float]:
+    """Return what copies at a level hide of each number, from numbers alone."""
+    S, K, vary = _scaled(frozen, spread)
+    if spread.rows < 2 or not vary:
+        return {}
+    shares = zip(vary, _hidden_numbers(S, K, level.noise), strict=True)
+    return {frozen.schema.perturbed[i]: float(h) for i, h in shares if not np.isnan(h)}
+
+
+def _check_spread(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats) -> None:
+    """Raise Drifted if numbers vary more than their noise can hide, beyond chance."""
+    S, K, vary = _scaled(frozen, spread)
+    if spread.rows < 2 or not vary:
+        return
+    chance = 1 + ALLOWANCE * np.sqrt(np.maximum(kurtosis[vary] - 1, 2.0) / spread.rows)
+    low = K / np.sqrt(np.outer(chance, chance))
+    hidden = _hidden_numbers(S, low, level.noise)
+    usual = level.noise / (1 + level.noise)
+    for place, share in zip(vary, hidden, strict=True):
+        if share < usual - BOUND:
+            name = frozen.schema.perturbed[place]
+            raise _refused(
+                f"of {name!r} in the new rows, copies at privacy {frozen.hidden.promised(level):g} "
+                f"would hide {share:.3f} where the first edition's hide {usual:.3f}"
+            )
+    values, vectors = np.linalg.eigh(S + _FLOOR * np.eye(len(S)))
+    white = vectors / np.sqrt(values)
+    largest = float(np.linalg.eigvalsh(white.T @ low @ white)[-1])
+    # the largest of N eigenvalues of n rows exceeds 1 by chance
+    if largest > WORST * (1 + np.sqrt(len(S) / spread.rows)) ** 2:
+        names = [frozen.schema.perturbed[place] for place in vary]
+        raise _refused(
+            f"a linear combination of {listed(names)} varies {largest:.3g} times more than at "
+            "registration, as where a column followed from others and no longer does"
+        )
+
+
+def _of_category(
+    frozen: Frozen, names: tuple[str, ...], counts: Floats, level: Level, prior: float = 0.0
+) -> float:
+    """Return what copies at a level hide of a category with these counts, by itself."""
+    [own] = [each for each in frozen.categories if each.columns == names]
+    law = Law(own.counts, own.base)
+    weights = counts + prior * law.pi
+    usual = level.noise / (1 + level.noise)
+    if not weights.sum() or np.count_nonzero(weights) < 2:
+        return usual
+    q = retention(level.noise)
+    share = hidden_shares(weights / weights.sum(), law.drawn, q)[0]
+    # even draws hide another share from the start: what counts is the difference
+    return usual + share - hidden_shares(law.pi, law.drawn, q)[0]
