@@ -1,80 +1,66 @@
-"""What an edition changed, summed over all rows that changed; parts add up to the bit.
+"""What an edition changed, summed over the rows that changed; parts add up.
 
-For a row with old values x and new values y, on the scales that columns are perturbed on, d is
-y - x in the columns that changed. Three covariances are kept:
-
-    old    of x_i and x_j,  over all changed rows
-    pull   of d_i and x_j,  over the rows whose column i changed
-    change of d_i and d_j,  over the rows whose columns i and j both changed
-
-They are the moments of the columns (x, d), in which d is missing where nothing changed.
+For a row with old values x and new values y, on the scales that columns are perturbed on, the
+moments of the columns (x, y - x) are kept: of rows that changed in the same columns together,
+as long as these are few kinds, and of all further rows together.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.arrays import Flags, Floats
 from cornerwave.moments import Moments
+
+MOST_KINDS = 16
+"""Sets of changed columns whose rows are told apart; each takes memory as a survey does."""
+
+Columns = tuple[int, ...]
+OTHERS: Columns = ()
+"""Stands for all sets of columns beyond the first MOST_KINDS."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What is learned from changed rows; `a + b` is what both sets of rows teach.
+    """Moments of (x, y - x) by the columns that changed; `a + b` are those of both sets of rows.
 
     >>> old, new = np.array([[1.0, 2.0, 3.0, 4.0]]), np.array([[1.0, 3.0, 3.0, 2.0]])
     >>> found = Changes.of(old, new)
-    >>> found.rows, found.count.tolist(), found.mean.tolist()
-    (2, [[2]], [-0.5])
+    >>> found.rows, {columns: part.mean.tolist() for columns, part in found.kinds.items()}
+    (2, {(0,): [3.0, -0.5]})
     """
 
-    moments: Moments
+    kinds: Mapping[Columns, Moments]
 
     @classmethod
     def of(cls, old: Floats, new: Floats) -> "Changes":
         """Return what rows teach, from (columns, rows) before and after; NaN is missing."""
         changed = changed_cells(old, new)
-        rows = changed.any(axis=0)
-        difference = np.where(changed, new - old, np.nan)
-        return cls(Moments.of_columns(np.concatenate([old, difference])[:, rows]))
+        rows = np.flatnonzero(changed.any(axis=0))
+        sets, which = np.unique(changed[:, rows], axis=1, return_inverse=True)
+        pairs = np.concatenate([old, new - old])
+        found = cls({})
+        for kind, cells in enumerate(sets.T):
+            own = pairs[:, rows[which.reshape(-1) == kind]]
+            columns = tuple(np.flatnonzero(cells).tolist())
+            found += cls({columns: Moments.of_columns(own)})
+        return found
 
     def __add__(self, other: "Changes") -> "Changes":
-        return Changes(self.moments + other.moments)
+        kinds = dict(self.kinds)
+        for columns, part in other.kinds.items():
+            known = columns in kinds or len(kinds.keys() - {OTHERS}) < MOST_KINDS
+            here = columns if known else OTHERS
+            kinds[here] = kinds[here] + part if here in kinds else part
+        return Changes(kinds)
 
     @property
     def rows(self) -> int:
         """How many rows changed in at least one column."""
-        return self.moments.rows
-
-    @property
-    def columns(self) -> int:
-        """How many columns a row has."""
-        return len(self.moments.top) // 2
-
-    @property
-    def count(self) -> Ints:
-        """In how many rows both of two columns changed, (N, N)."""
-        return self.moments.count[self.columns :, self.columns :]
-
-    @property
-    def mean(self) -> Floats:
-        """The mean change of each column, over the rows in which it changed."""
-        return self.moments.mean[self.columns :]
-
-    @property
-    def old(self) -> Floats:
-        """The covariance of the old values, (N, N)."""
-        return self.moments.covariance[: self.columns, : self.columns]
-
-    @property
-    def pull(self) -> Floats:
-        """The covariance of changes (rows) with old values (columns), (N, N)."""
-        return self.moments.covariance[self.columns :, : self.columns]
-
-    @property
-    def change(self) -> Floats:
-        """The covariance of the changes, (N, N)."""
-        return self.moments.covariance[self.columns :, self.columns :]
+        return sum(part.rows for part in self.kinds.values())
 
 
 def changed_cells(old: Floats, new: Floats) -> Flags:
@@ -83,3 +69,8 @@ def changed_cells(old: Floats, new: Floats) -> Flags:
     A value that goes missing, or was missing, keeps its noise: only one of the two is shown.
     """
     return np.asarray((old != new) & ~np.isnan(old) & ~np.isnan(new))
+
+
+def together(parts: list[Moments]) -> Moments:
+    """Return the moments of all parts."""
+    return reduce(add, parts)

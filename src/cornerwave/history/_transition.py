@@ -1,105 +1,183 @@
 """From what an edition changed to the frozen numbers of its rule.
 
-    y = A x + e,   A = I + pull old^-1,   Q = Cov(e)            measured over the changed rows
+    y = A x + e,   A = I + Cov(y - x, x) Cov(x)^-1,   Q = Cov(e)          of the changed rows
 
-    W_e = M W_{e-1} + B P_e,    M = I + diag(w) (A - I),  w_i = 1 / (1 + sqrt(A_ii)),  BB' = 1.4 Q
+    W_e = M W_{e-1} + B P_e,    M = I + g(A) (A - I),  g(t) = 1 / (1 + sqrt t),    BB' = 1.4 Q
 
 P_e is a fresh path over the levels. Noise shaped like the row's history would hide every
 function of it exactly, but one step of a history does not show its shape: values that drift
 (autoregressive) forget where they were, those that fluctuate about a person's own level do not.
-For a single column w makes M = sqrt(r): half as fast to forget as the first kind, and 1.4 is
-enough to hide what the second kind remembers. docs/editions.md has the figures.
+M is the square root of A: half as fast to forget as the first kind, and 1.4 is enough to hide
+what the second kind remembers. M and B keep what A and Q keep: a sum of columns that no row
+changed has the noise that it had, and columns that add up have noise that does.
 
-Where few rows changed, their regression would fit them all too well: pull is shrunk, which
-leads to W_e = W_{e-1} + sqrt(1.4 d^2) P_e, and the mean change counts as unknown.
+BB' is more where M and 1.4 Q leave an edition less noise than K (all balances become 0).
+
+Of n rows with N columns the share n / (n + 10 N) of the covariances is measured. The rest is
+what a history around the frozen mean would have: given the columns that did not change, those
+that did have covariance C, and change by d C of them, with d from the size of the changes.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats
-from cornerwave.history._changes import Changes
-from cornerwave.moments import absolute, factor, positive
+from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.history._changes import OTHERS, Changes, together
+from cornerwave.moments import Moments, absolute, factor, positive
 
 EXCESS = 1.4
 """How much fresh noise there is for the part of a change that the old values do not explain."""
 
 ROWS_PER_COLUMN = 10
-"""Rows per column at which what was measured and what is assumed of few rows weigh the same."""
+"""Rows per column at which what was measured weighs as much as what is assumed."""
 
+DOUBT = 2.0
+"""Standard errors of a measured variance, sqrt(2/n) of it each, that are added to it."""
 
 RANK_TOLERANCE = 1e-9
-"""Directions with less than this share of the variance are left out of the regression."""
+"""Directions with less than this share of the variance are left out of regressions."""
+
+WORST_BASIS = 1e6
+"""Eigenvectors that are closer to dependent than this lose the digits that a copy shows."""
 
 
 @dataclass(frozen=True)
 class Transition:
-    """How an edition renews the noise of a changed row: M and the lower triangular B, (N, N).
+    """How the noise of a row becomes that of the next edition, in the columns that changed.
 
-    >>> Transition.from_json(Transition(np.eye(1), np.eye(1)).to_json()).carry.tolist()
-    [[1.0]]
+    For c changed columns of N: carry (c, N) is M, fresh (c, c) the lower triangular B.
+
+    >>> Transition.from_json(Transition((0,), np.eye(1), np.eye(1)).to_json()).columns
+    (0,)
     """
 
+    columns: tuple[int, ...]
     carry: Floats
     fresh: Floats
 
-    def to_json(self) -> dict[str, list[list[float]]]:
+    def to_json(self) -> dict[str, Any]:
         """Return what the chain keeps; a double is written so that the same double comes back."""
-        return {"carry": self.carry.tolist(), "fresh": self.fresh.tolist()}
+        carry, fresh = self.carry.tolist(), self.fresh.tolist()
+        return {"columns": list(self.columns), "carry": carry, "fresh": fresh}
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Sequence[Sequence[float]]]) -> "Transition":
+    def from_json(cls, kept: Mapping[str, Any]) -> "Transition":
         """Return what `to_json` wrote."""
-        return cls(_square(kept["carry"]), _square(kept["fresh"]))
+        carry, fresh = (np.array(kept[name], dtype=np.float64) for name in ("carry", "fresh"))
+        return cls(tuple(kept["columns"]), carry, fresh)
 
 
-def transition(changes: Changes, covariance: Floats) -> Transition:
-    """Return the rule of an edition; `covariance` is the frozen shape of the noise, (N, N).
+@dataclass(frozen=True)
+class SecondMoments:
+    """Second moments of rows of one kind: of x, of y - x with x, and of y - x, (N, N) each."""
 
-    A column that changed in no row has the rule W_e = W_{e-1}.
+    old: Floats
+    pull: Floats
+    change: Floats
+
+
+def transitions(changes: Changes, covariance: Floats) -> tuple[Transition, ...]:
+    """Return the rules of an edition; `covariance` is the frozen shape of the noise, (N, N).
+
+    The first is for rows of all kinds that have none of their own: kinds with many rows do.
     """
-    prior = ROWS_PER_COLUMN * changes.columns
-    rows, count = changes.rows, np.diag(changes.count)
-    known = count / (count + prior)
-    unknown = np.sqrt(1 - known) * changes.mean
-    return exact_transition(
-        old=(rows * changes.old + prior * covariance) / (rows + prior),
-        pull=known[:, None] * changes.pull,
-        change=changes.change + np.where(changes.count > 0, np.outer(unknown, unknown), 0.0),
-        covariance=covariance,
-    )
+    enough = ROWS_PER_COLUMN * len(covariance)
+    own = {c: part for c, part in changes.kinds.items() if c != OTHERS and part.rows >= enough}
+    rest = [part for c, part in changes.kinds.items() if c not in own] or list(own.values())
+    kinds = [together(rest), *own.values()] if rest else []
+    return tuple(exact_transition(_supported(part, covariance), covariance) for part in kinds)
 
 
-def exact_transition(
-    *, old: Floats, pull: Floats, change: Floats, covariance: Floats
-) -> Transition:
-    """Return the rule for changes whose covariances, (N, N) each as in `Changes`, are known.
+def kinds_of(rules: Sequence[Transition], changed: Flags) -> Ints:
+    """Return which of an edition's rules each row follows; -1 for a row that did not change.
 
-    >>> r = np.array([[0.81]])  # between one edition and the next, of variance 1
-    >>> rule = exact_transition(old=r**0, pull=r - 1, change=2 * (1 - r), covariance=r**0)
+    changed: which cells did, (N, rows).
+    """
+    found = np.where(changed.any(axis=0), 0, -1)
+    for kind, rule in enumerate(rules[1:], 1):
+        cells = np.isin(np.arange(len(changed)), rule.columns)
+        found[(changed == cells[:, None]).all(axis=0)] = kind
+    return found
+
+
+def exact_transition(joint: SecondMoments, covariance: Floats) -> Transition:
+    """Return the rule for changes whose second moments are known.
+
+    >>> r = np.array([[0.81]])  # the correlation of one edition with the next
+    >>> rule = exact_transition(SecondMoments(old=r**0, pull=r - 1, change=2 * (1 - r)), r**0)
     >>> rule.carry.round(6).tolist(), (rule.fresh**2 / (1 - r**2)).round(6).tolist()
     ([[0.9]], [[1.4]])
     """
-    deviation = np.sqrt(np.diag(covariance))
-    scale = np.where(deviation > 0, deviation, 1.0)  # columns have units
+    columns = np.flatnonzero(np.diag(joint.change) > 0)
+    K, scale = _scaled(covariance)  # columns have units
     unit = np.outer(scale, scale)
-    K, old, pull, change = (part / unit for part in (covariance, old, pull, change))
-    step = np.linalg.lstsq(old, pull.T, rcond=RANK_TOLERANCE)[0].T  # A - I
-    rest = change - pull @ step.T - step @ pull.T + step @ old @ step.T  # Q
-    kept = np.sqrt(np.maximum(1 + np.diag(step), 0.0))
-    carry = np.eye(len(K)) + step / (1 + kept)[:, None]
-    fresh = _covering(EXCESS * rest, K - carry @ K @ carry.T, changed=np.diag(change) > 0)
-    return Transition(carry * scale[:, None] / scale, factor(fresh * unit).lower)
+    old, pull, change = joint.old / unit, (joint.pull / unit)[columns], joint.change / unit
+    step = np.asarray(np.linalg.lstsq(old, pull.T, rcond=RANK_TOLERANCE)[0].T, np.float64)  # A - I
+    explained = pull @ step.T
+    rest = change[np.ix_(columns, columns)] - explained - explained.T + step @ old @ step.T  # Q
+    own = np.eye(len(K))[columns]
+    carry = own + _slowed(step[:, columns]) @ step
+    less = own @ K @ own.T - carry @ K @ carry.T
+    fresh = absolute(EXCESS * rest)
+    fresh = fresh + positive(less - fresh)
+    here = scale[columns]
+    lower = factor(fresh * np.outer(here, here)).lower
+    return Transition(tuple(columns.tolist()), carry * here[:, None] / scale, lower)
 
 
-def _covering(wanted: Floats, needed: Floats, *, changed: Flags) -> Floats:
-    """Return fresh noise that covers what is wanted, and what keeps every edition's at K."""
-    both = np.outer(changed, changed)
-    shape = absolute(np.where(both, wanted, 0.0))
-    return shape + positive(np.where(both, needed, 0.0) - shape)
+def _slowed(step: Floats) -> Floats:
+    """Return g(A) for A - I = step, (c, c); g = 1 where A turns back."""
+    values, vectors = np.linalg.eig(np.eye(len(step)) + step)
+    if len(step) and np.linalg.cond(vectors) > WORST_BASIS:
+        return np.eye(len(step)) / 2
+    g = 1 / (1 + np.sqrt(np.where(values.real > 0, values, 0.0) + 0j))
+    return np.asarray((vectors * g @ np.linalg.inv(vectors)).real)
 
 
-def _square(kept: Sequence[Sequence[float]]) -> Floats:
-    return np.array(kept, dtype=np.float64).reshape(len(kept), len(kept))
+def _supported(part: Moments, covariance: Floats) -> SecondMoments:
+    """Return what was measured, as far as there are rows, and else what is assumed."""
+    number = len(covariance)
+    prior = ROWS_PER_COLUMN * number
+    known = part.rows / (part.rows + prior)
+    mean, found = part.mean[number:], part.covariance
+    # of few rows even the mean is not known to others, and the variance may be twice as much
+    change = found[number:, number:] + (1 - known) * np.outer(mean, mean)
+    change = change * (1 + DOUBT * math.sqrt(2 / part.rows))
+    moved = np.diag(change) > 0
+    open_ = _given_others(covariance, moved)
+    size = _size(change, open_)
+    return SecondMoments(
+        old=known * found[:number, :number] + (1 - known) * covariance,
+        pull=known * found[number:, :number] - (1 - known) * min(size, 2.0) / 2 * open_,
+        change=known * change + (1 - known) * size * open_,
+    )
+
+
+def _given_others(covariance: Floats, moved: Flags) -> Floats:
+    """Return the covariance of the columns that moved given the others, 0 elsewhere, (N, N)."""
+    K, scale = _scaled(covariance)
+    cov = np.where(np.outer(moved, moved), K, 0.0)
+    across = K[np.ix_(moved, ~moved)]
+    told = across @ np.linalg.pinv(K[np.ix_(~moved, ~moved)], RANK_TOLERANCE, True) @ across.T
+    cov[np.ix_(moved, moved)] -= told
+    return np.asarray(cov * np.outer(scale, scale))
+
+
+def _size(change: Floats, open_: Floats) -> float:
+    """Return the mean square of changes along the axes of `open_`, in units of its variances."""
+    C, scale = _scaled(open_)
+    values, vectors = np.linalg.eigh(C)
+    kept = values > RANK_TOLERANCE * len(C)
+    axes = vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None]
+    return float(np.trace(axes.T @ change @ axes) / max(1, int(kept.sum())))
+
+
+def _scaled(covariance: Floats) -> tuple[Floats, Floats]:
+    """Return the matrix on the scale of its deviations, and these; 1 for a constant column."""
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.where(deviation > 0, deviation, 1.0)
+    return covariance / np.outer(scale, scale), scale
