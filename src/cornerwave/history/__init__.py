@@ -1,0 +1,37 @@
+"""Tables that change: what the noise of a changed row becomes in the next edition.
+
+    W_e = M W_{e-1} + B P_e   in the columns that changed, W_{e-1} in the others
+
+Changes, changed_cells  what an edition changed, over all changed rows; parts add up
+Transition              M and B, frozen with an edition: `transitions` from its changes,
+                        `exact_transition` from second moments that are known (SecondMoments)
+kinds_of                which cells of rows changed -> by which of the edition's rules
+HistoryReader           key, row, the editions that changed it -> its noise at the wanted levels
+add_noise_on_grid       values and their noise -> a copy on its grid
+noise_across            the covariance of a row's noise across editions, exactly
+"""
+
+from cornerwave.history._across import noise_across
+from cornerwave.history._carried import HistoryReader, add_noise_on_grid, edition_key
+from cornerwave.history._changes import Changes, changed_cells
+from cornerwave.history._transition import (
+    SecondMoments,
+    Transition,
+    exact_transition,
+    kinds_of,
+    transitions,
+)
+
+__all__ = [
+    "Changes",
+    "HistoryReader",
+    "SecondMoments",
+    "Transition",
+    "add_noise_on_grid",
+    "changed_cells",
+    "edition_key",
+    "exact_transition",
+    "kinds_of",
+    "noise_across",
+    "transitions",
+]
