@@ -354,15 +354,16 @@ def _count_cases(
 
 
 def _kurtosis(survey: Survey, columns: int) -> Floats:
-    """Return the kurtosis of each number, of which the error of a variance depends."""
+    """Return the kurtosis of each number, on which the error of its variance depends."""
     numbers = survey.joint.parts[-1].numbers[:columns, :SOME_ROWS]
     present = ~np.isnan(numbers)
     count = np.maximum(present.sum(axis=1), 1)
     values = np.where(present, numbers, 0.0)
     centred = np.where(present, values - (values.sum(axis=1) / count)[:, None], 0.0)
-    second = (centred**2).sum(axis=1) / count
-    fourth = (centred**4).sum(axis=1) / count
-    return np.where(second > 0, fourth / np.maximum(second, 1e-300) ** 2, 3.0)
+    size = np.abs(centred).max(axis=1, initial=0.0)
+    centred = centred / np.where(size > 0, size, 1.0)[:, None]
+    second, fourth = ((centred**power).sum(axis=1) / count for power in (2, 4))
+    return np.where(second > 0, fourth / np.where(second > 0, second, 1.0) ** 2, 3.0)
 
 
 def _scaled(frozen: Frozen, spread: Spread) -> tuple[Floats, Floats, list[int]]:
@@ -403,8 +404,8 @@ def _check_spread(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats
     S, K, vary = _scaled(frozen, spread)
     if spread.rows < 2 or not vary:
         return
-    chance = 1 + ALLOWANCE * np.sqrt(np.maximum(kurtosis[vary] - 1, 2.0) / spread.rows)
-    low = K / np.sqrt(np.outer(chance, chance))
+    # one number for all columns: what they add up to must still add up
+    low = K / (1 + ALLOWANCE * np.sqrt(max(kurtosis[vary].max() - 1, 2.0) / spread.rows))
     hidden = _hidden_numbers(S, low, level.noise)
     usual = level.noise / (1 + level.noise)
     for place, share in zip(vary, hidden, strict=True):

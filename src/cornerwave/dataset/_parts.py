@@ -60,7 +60,7 @@ class Parts:
             return self._whole[1]
         key = self._frozen.schema.key
         parts = [self._source(number) for number in portion.numbers]
-        return replace(in_a_row(parts, unique=[key] if key else []), first=portion.first)
+        return in_a_row(parts, unique=[key] if key else [])
 
     def batch(self, source: Any) -> Source:
         """Open new rows. Raises SourceError unless they have the registered columns."""
