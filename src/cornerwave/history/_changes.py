@@ -40,13 +40,15 @@ class Changes:
         """Return what rows teach, from (columns, rows) before and after; NaN is missing."""
         changed = changed_cells(old, new)
         rows = np.flatnonzero(changed.any(axis=0))
-        sets, which = np.unique(changed[:, rows], axis=1, return_inverse=True)
-        pairs = np.concatenate([old, new - old])
+        bits = np.ascontiguousarray(np.packbits(changed[:, rows], axis=0).T)
+        sets = bits.view(np.dtype((np.void, bits.shape[1]))).reshape(-1)
+        _, first, kind = np.unique(sets, return_index=True, return_inverse=True)
         found = cls({})
-        for kind, cells in enumerate(sets.T):
-            own = pairs[:, rows[which.reshape(-1) == kind]]
-            columns = tuple(np.flatnonzero(cells).tolist())
-            found += cls({columns: Moments.of_columns(own)})
+        for number, row in enumerate(rows[first]):
+            own = rows[kind == number]
+            pairs = np.concatenate([old[:, own], new[:, own] - old[:, own]])
+            columns = tuple(np.flatnonzero(changed[:, row]).tolist())
+            found += cls({columns: Moments.of_columns(pairs)})
         return found
 
     def __add__(self, other: "Changes") -> "Changes":

@@ -12,7 +12,7 @@ by a share of what it may have missed, and there is some more fresh noise. docs/
 the figures. What the old row determines, e = 0, has the noise that it determines: constant
 columns and sums keep theirs, columns that add up still do, and last year's value has last year's.
 
-BB' is more where M and 1.35 Q leave an edition less noise than K: all balances become 0.
+BB' is more where M and 1.35 Q leave an edition clearly less noise than K: all balances become 0.
 
 Of n rows with N columns the share n / (n + 10 N) of the covariances is measured. The rest is
 what a history around the frozen mean would have: given the columns that did not change, those
@@ -28,7 +28,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.history._changes import OTHERS, Changes, together
-from cornerwave.moments import Moments, absolute, factor, positive
+from cornerwave.moments import Moments, factor
 
 EXCESS, REMEMBERED = 1.35, 0.28
 """How much fresh noise there is for the part of a change that the old row does not determine,
@@ -40,6 +40,9 @@ ROWS_PER_COLUMN = 10
 
 DOUBT = 2.0
 """Standard errors of a measured variance, sqrt(2/n) of it each, that are added to it."""
+
+SHORT = 0.1
+"""An edition's noise may be less than K by this share of it, along any axis."""
 
 RANK_TOLERANCE = 1e-9
 """Directions with less than this share of the variance are left out of regressions."""
@@ -123,12 +126,20 @@ def exact_transition(joint: SecondMoments, covariance: Floats) -> Transition:
     determined = np.eye(len(K)) + own.T @ step  # A
     new = determined @ old @ determined.T + own.T @ rest @ own
     carry = own @ determined + REMEMBERED * _regression(rest @ own, new)
-    less = own @ K @ own.T - carry @ K @ carry.T
-    fresh = absolute(EXCESS * rest)
-    fresh = fresh + positive(less - fresh)
+    fresh = EXCESS * rest
+    fresh = fresh + _lacking(carry @ K @ carry.T + fresh, own @ K @ own.T)
     here = scale[columns]
     lower = factor(fresh * np.outer(here, here)).lower
     return Transition(tuple(columns.tolist()), carry * here[:, None] / scale, lower)
+
+
+def _lacking(noise: Floats, wanted: Floats) -> Floats:
+    """Return what noise lacks along the axes on which it has clearly less than is wanted."""
+    axes = _axes(wanted)
+    values, vectors = np.linalg.eigh(np.eye(axes.shape[1]) - axes.T @ noise @ axes)
+    short = values > SHORT
+    back = wanted @ axes @ vectors[:, short]
+    return np.asarray(back * values[short] @ back.T)
 
 
 def _regression(of: Floats, on: Floats) -> Floats:
@@ -167,11 +178,16 @@ def _given_others(covariance: Floats, moved: Flags) -> Floats:
 
 def _size(change: Floats, open_: Floats) -> float:
     """Return the mean square of changes along the axes of `open_`, in units of its variances."""
-    C, scale = _scaled(open_)
+    axes = _axes(open_)
+    return float(np.trace(axes.T @ change @ axes) / max(1, axes.shape[1]))
+
+
+def _axes(covariance: Floats) -> Floats:
+    """Return X with X'CX = I, for the directions in which C varies."""
+    C, scale = _scaled(covariance)
     values, vectors = np.linalg.eigh(C)
     kept = values > RANK_TOLERANCE * len(C)
-    axes = vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None]
-    return float(np.trace(axes.T @ change @ axes) / max(1, int(kept.sum())))
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None])
 
 
 def _scaled(covariance: Floats) -> tuple[Floats, Floats]:
