@@ -1,8 +1,9 @@
-"""Editions of a table that grows: which rows each has, where they lie, and how far they drifted.
+"""Editions of a table that changes: which rows each has, where they lie, how far they drifted.
 
-Edition 1 is the registered table. Each batch that is appended makes the next edition: the table
-so far. What registration fixed stays. So new rows X, of covariance K', get noise v S of the shape
-that fits the first edition, and the best linear estimate from their numbers leaves
+Edition 1 is the registered table. Each batch that is appended makes the next edition, the table so
+far; so does each new state of the whole table. What registration fixed stays. So new rows X, of
+covariance K', get noise v S of the shape that fits the first edition, and the best linear estimate
+from their numbers leaves
 
     hidden_j = 1 - [K' (K' + v S)^-1 K']_jj / K'_jj            v / (1 + v) if K' = S
 
@@ -26,9 +27,9 @@ from cornerwave.frozen import Frozen, type_name
 from cornerwave.levels import Level, retention
 from cornerwave.noise import grid_of
 from cornerwave.survey import Survey
-from cornerwave.table import Fingerprint, Source, listed, to_floats
+from cornerwave.table import Fingerprint, Source, listed, one_chunk, to_floats
 
-REGISTERED, APPENDED = "registered", "appended"
+REGISTERED, APPENDED, UPDATED = "registered", "appended", "updated"
 
 HALF = 500
 """Drift is measured at the level that hides so many thousandths of the first edition."""
@@ -52,7 +53,8 @@ class Edition:
     """An edition: the table so far (`whole`), and the rows that came with it (`brought`).
 
     Both are fingerprints. `first` is the position of the first row that came, `begins` the edition
-    whose rows this one begins with, `content` recognises a batch that comes again.
+    whose rows this one begins with, `content` recognises a batch that comes again; `changes` says
+    how many rows of the edition before came, went and changed, and what copies of both hide.
     """
 
     number: int
@@ -66,6 +68,7 @@ class Edition:
     content: str = ""
     keys: Mapping[str, Any] | None = None
     drift: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> "Edition":
@@ -86,6 +89,8 @@ class Edition:
     @property
     def rows_brought(self) -> int:
         """How many rows came with this edition."""
+        if self.changes is not None:
+            return int(self.changes["came"])
         return Fingerprint.read(self.brought).rows
 
 
@@ -117,6 +122,11 @@ def portion(
         raise NoSuchEdition(f"there is no edition {number}; there is {known}")
     own = editions[number - 1]
     if batch is not None:
+        if own.kind == UPDATED:
+            raise NoSuchEdition(
+                f"edition {number} is a new edition of the whole table, which has no batch of its "
+                "own; name it as an edition"
+            )
         return Portion(number, number, own.brought, own.first, (number,))
     return Portion(number, None, own.whole, 0, tuple(range(own.begins, number + 1)))
 
@@ -138,6 +148,23 @@ def next_edition(
         first=last.rows,
         begins=last.begins,
         content=content,
+    )
+
+
+def updated_edition(
+    last: Edition, *, whole: str, source: str | None, changes: Mapping[str, Any]
+) -> Edition:
+    """Return the edition that a new state of the whole table makes."""
+    number = last.number + 1
+    return Edition(
+        number=number,
+        kind=UPDATED,
+        at="",
+        source=source,
+        brought=whole,
+        whole=whole,
+        begins=number,
+        changes=changes,
     )
 
 
@@ -171,10 +198,10 @@ class Spread:
     covariance: Floats
 
     @classmethod
-    def of(cls, survey: Survey) -> "Spread":
-        """Return the spread of rows that were surveyed."""
+    def of(cls, survey: Survey, usual: Floats) -> "Spread":
+        """Return the spread of rows that were surveyed; what none of them has has the usual mean."""
         found = survey.moments
-        return cls(found.rows, found.mean, found.covariance)
+        return cls(found.rows, np.where(found.present > 0, found.mean, usual), found.covariance)
 
     def __add__(self, other: "Spread") -> "Spread":
         rows = self.rows + other.rows
@@ -182,8 +209,8 @@ class Spread:
         scatter = (
             max(self.rows - 1, 0) * self.covariance + max(other.rows - 1, 0) * other.covariance
         )
-        scatter = scatter + self.rows * other.rows / rows * np.outer(apart, apart)
-        mean = self.mean + other.rows / rows * apart
+        scatter = scatter + self.rows * other.rows / max(rows, 1) * np.outer(apart, apart)
+        mean = self.mean + other.rows / max(rows, 1) * apart
         return Spread(rows, mean, scatter / max(rows - 1, 1))
 
     def to_bytes(self) -> bytes:
@@ -250,14 +277,15 @@ class Ranges:
 
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             for batch in source.batches(columns):
-                self._look(batch)
+                self.look(pa.Table.from_batches([batch]))
                 yield batch
 
         return replace(source, open=read)
 
-    def _look(self, batch: pa.RecordBatch) -> None:
+    def look(self, rows: pa.Table) -> None:
+        """Look at some rows."""
         for name, (low, high) in self._ends.items():
-            values = to_floats(batch.column(name), name)
+            values = to_floats(one_chunk(rows.column(name)), name)
             self.outside[name] += int(np.count_nonzero((values < low) | (values > high)))
 
 
@@ -269,7 +297,7 @@ def measure_drift(
     `earlier` is what was kept of that of those before. Raises Drifted beyond the bounds.
     """
     level = frozen.hidden.level_of(HALF) or Level(1.0)
-    rows, own = survey.moments.rows, Spread.of(survey)
+    rows, own = survey.moments.rows, Spread.of(survey, frozen.mean)
     _check_numbers(frozen, survey)
     pooled, counts = _count_cases(frozen, survey)
     kurtosis = _kurtosis(survey, len(frozen.schema.perturbed))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cornerwave.dataset import WORK, Dataset, KeptKeys, check_name
+from cornerwave.engines.batches import sorted_keys
 from cornerwave.engines.local import survey_table
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -224,9 +225,9 @@ class Vault:
         secrets = RowSecrets.of(self._key.derive)
         with KeptKeys(self.path, self._key) as keys:
             with discreet():
-                surveyor, survey = survey_table(
-                    opened, decided, secrets, keep_keys=keys.write, progress=progress
-                )
+                surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
+                if decided.key is not None:
+                    keys.write(sorted_keys(opened, decided, secrets))
                 frozen = replace(freeze(surveyor, survey, opened.schema), reading=opened.reading)
                 marks = surveyor.marks(survey).to_json()
             new = Entry(

@@ -1,12 +1,17 @@
-"""Tables that change: append."""
+"""Tables that change: append, update."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cornerwave.cli._options import SourceOption, VaultOption, open_vault
 from cornerwave.cli._screen import progress, say
+from cornerwave.errors import spelled
+
+if TYPE_CHECKING:
+    from cornerwave.editions import Edition
 
 Name = Annotated[str, typer.Argument(help="The dataset.")]
 
@@ -29,3 +34,44 @@ def append(
     )
     for line in Drift(**made.drift).sentences():
         say(f"  {line}")
+
+
+def update(
+    name: Name,
+    new: Annotated[Path, typer.Argument(help="The whole table as it is now.")],
+    old: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The last edition; default: where it lies."),
+    ] = None,
+    vault: VaultOption = None,
+) -> None:
+    """Make a changed table the next edition: rows that came, went and changed."""
+    from cornerwave.editions import Drift
+
+    dataset = open_vault(vault).dataset(name)
+    with progress("Comparing", 2 * dataset.rows) as advance:
+        made = dataset.update(new, old=old, progress=advance)
+    for line in _changes(name, made):
+        say(line)
+    for line in Drift(**made.drift).sentences():
+        say(f"  {line}")
+
+
+def _changes(name: str, made: "Edition") -> Iterator[str]:
+    """Say what an edition changed, and what copies of it and of the one before hide."""
+    changes = made.changes or {}
+    yield (
+        f"Edition {made.number} of {name}: {changes['came']:,} rows came, {changes['went']:,} went, "
+        f"{changes['changed']:,} changed, {made.rows:,} rows in all"
+    )
+    for column, count in changes["columns"].items():
+        yield f"  {spelled(column)}: {count:,} values changed"
+    if hides := changes["hides"]:
+        yield (
+            "  copies of both editions at privacy 0.5 hide together, of rows that changed, at "
+            f"least {hides['value']:.3f} of each value, {hides['mean']:.3f} of their mean and "
+            f"{hides['change']:.3f} of each change"
+        )
+    elif changes["changed"]:
+        yield "  too few rows changed to measure what copies of both editions hide of them"
+    yield "  which rows came, went and changed is visible to whoever holds copies of both editions"

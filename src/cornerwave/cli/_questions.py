@@ -87,13 +87,15 @@ def _print_editions(dataset: "Dataset") -> None:
             f"{each.number}",
             each.kind,
             f"{each.rows_brought:,}",
+            f"{each.changes['went']:,}" if each.changes else "",
+            f"{each.changes['changed']:,}" if each.changes else "",
             f"{each.rows:,}",
             f"{min(each.drift['hidden'].values()):.3f}" if each.drift.get("hidden") else "",
             each.at,
         )
         for each in dataset.editions
     ]
-    header = ("edition", "", "rows that came", "rows in all", "hidden at 0.5", "since")
+    header = ("edition", "", "came", "went", "changed", "rows", "hidden at 0.5", "since")
     print_table(f"{dataset.name}: editions", header, rows)
 
 
@@ -189,6 +191,7 @@ def _edition_json(edition: "Edition") -> dict[str, Any]:
         "rows": edition.rows,
         "rows_brought": edition.rows_brought,
         "drift": dict(edition.drift),
+        "changes": edition.changes and dict(edition.changes),
     }
 
 

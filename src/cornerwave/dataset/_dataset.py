@@ -12,7 +12,8 @@ from cornerwave.dataset._growing import grow, keep_batch
 from cornerwave.dataset._keys import WORK
 from cornerwave.dataset._parts import Parts
 from cornerwave.dataset._release import Release, write_copies
-from cornerwave.editions import REGISTERED, Edition, Portion, portion
+from cornerwave.dataset._updating import changes_name, update_table
+from cornerwave.editions import REGISTERED, UPDATED, Edition, Portion, portion
 from cornerwave.errors import (
     DatasetClosed,
     LevelError,
@@ -21,6 +22,7 @@ from cornerwave.errors import (
     nearest,
 )
 from cornerwave.frozen import Frozen
+from cornerwave.history import ChangedRows, Past
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
 from cornerwave.looks import look
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
@@ -189,6 +191,27 @@ class Dataset:
         they are needed again as a source.
         """
         return [self.append(keep_batch(self, batch, folder)) for batch in batches]
+
+    def update(self, new: Any, *, old: Any = None, progress: Progress = silent) -> Edition:
+        """Make a new state of the whole table, a file or a frame, the next edition.
+
+        Needs a key column. It is compared with the last edition, which lies where it did or is
+        given as `old`. Rows that did not change keep their noise; that of the others is renewed
+        so that copies of both editions hide the values and the change. Visible is which rows
+        came, went and changed.
+        """
+        own = dataset_key(self._key, self.id)
+        return update_table(self, new, old, self._ledger, self._key, own, progress=progress)
+
+    def _past(self, edition: int) -> Past | None:
+        """Return which rows were changed up to an edition. Raises LedgerDamaged if that is lost."""
+        names = {e.number: changes_name(e.number) for e in self.editions if e.kind == UPDATED}
+        kept = {
+            number: self._ledger.attachment(self._entry, name)
+            for number, name in names.items()
+            if number <= edition
+        }
+        return Past({n: ChangedRows.read(c) for n, c in kept.items() if c}) if kept else None
 
     @property
     def entry(self) -> Entry:
@@ -405,6 +428,7 @@ class Dataset:
             noise=NoiseSecrets.of(own.derive),
             edition=rows.edition,
             batch=rows.batch,
+            past=self._past(rows.edition),
         )
 
     def __repr__(self) -> str:

@@ -16,11 +16,11 @@ import pyarrow.parquet as papq
 
 from cornerwave.dataset._keys import KeptKeys
 from cornerwave.editions import Edition, Ranges, measure_drift, next_edition
-from cornerwave.engines.local import survey_table
+from cornerwave.engines.batches import survey_batch
 from cornerwave.errors import AlreadyRegistered, DatasetClosed, OutputError, discreet
 from cornerwave.marks import TableMarks, grown
 from cornerwave.rows import RowSecrets
-from cornerwave.survey import Survey
+from cornerwave.survey import Survey, Surveyor
 from cornerwave.table import Progress, open_source, silent
 from cornerwave.vault import Key, Ledger, closed_message
 
@@ -40,19 +40,13 @@ def grow(
     frozen, source = dataset.frozen, dataset.parts.batch(batch)
     ranges = Ranges(frozen)
     with KeptKeys(dataset.home, key) as keys, discreet():
-        surveyor, survey = survey_table(
-            ranges.watching(source),
-            frozen.schema,
-            RowSecrets.of(key.derive),
-            scales=frozen.scales,
-            keep_keys=keys.write,
-            progress=progress,
-        )
+        surveyor = Surveyor(frozen.schema, frozen.scales, RowSecrets.of(key.derive))
+        survey = survey_batch(ranges.watching(source), surveyor, keys.write, progress=progress)
         edition = next_edition(
             dataset.editions,
             survey.fingerprint,
             source=str(source.path) if source.path else None,
-            content=_content(survey, key),
+            content=content_of(survey, key),
         )
         _check_once(dataset, edition)
         keys.check_new(dataset)
@@ -71,7 +65,7 @@ def grow(
     return dataset.took(entry, source)
 
 
-def _content(survey: Survey, key: Key) -> str:
+def content_of(survey: Survey, key: Key) -> str:
     """Return what recognises these rows if they come again, whatever their order and place."""
     learned = survey.marks
     parts = (learned.present.astype("<i8"), learned.sums.astype("<u8"), learned.row_sum)

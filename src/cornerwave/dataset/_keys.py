@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cornerwave.arrays import Words
-from cornerwave.engines.local import sorted_keys
+from cornerwave.arrays import Flags, Words
+from cornerwave.engines.batches import sorted_keys
 from cornerwave.errors import ColumnError, LedgerDamaged
 from cornerwave.rows import RowSecrets
 from cornerwave.vault import Key, KeyRun, SeenKeys, work_folder
@@ -60,7 +60,7 @@ class KeptKeys:
         """Raise ColumnError if a key was there before, in any edition."""
         if self._run is None:
             return
-        found = sum(self._found(dataset, each.number) for each in dataset.editions)
+        found = sum(np.count_nonzero(self.seen(dataset, hashes)) for hashes in self._own())
         if found:
             raise ColumnError(
                 f"{found:,} rows have keys that are or were in {dataset.name!r} already: the same "
@@ -68,17 +68,21 @@ class KeptKeys:
                 "rows that changed, make a new edition of the whole table"
             )
 
-    def _found(self, dataset: "Dataset", number: int) -> int:
-        """Return how many of the keys came with an edition; its file is made again if missing."""
-        said = dataset.editions[number - 1].keys
-        if said is None:
-            return 0
-        run = KeyRun.of(said)
+    def seen(self, dataset: "Dataset", hashes: Words) -> Flags:
+        """Return which of some ascending hashes came with any edition."""
+        found = np.zeros(len(hashes), dtype=bool)
+        for edition in dataset.editions:
+            if edition.keys:
+                found |= self._found(dataset, edition.number, KeyRun.of(edition.keys), hashes)
+        return found
+
+    def _found(self, dataset: "Dataset", number: int, run: KeyRun, hashes: Words) -> Flags:
+        """Return which hashes came with an edition; its file is made again if it is missing."""
         try:
-            return sum(self._seen.seen(run, hashes) for hashes in self._own())
+            return self._seen.seen(run, hashes)
         except FileNotFoundError:
             self._restore(dataset, number, run)
-        return sum(self._seen.seen(run, hashes) for hashes in self._own())
+        return self._seen.seen(run, hashes)
 
     def _own(self) -> Iterator[Words]:
         """Yield the keys of the new rows, ascending, some at a time."""

@@ -62,6 +62,10 @@ class Parts:
         parts = [self._source(number) for number in portion.numbers]
         return in_a_row(parts, unique=[key] if key else [])
 
+    def of_last(self, source: Any) -> Source:
+        """Open a source that has all rows of the last edition."""
+        return open_again(source, self._name, self._frozen)
+
     def batch(self, source: Any) -> Source:
         """Open new rows. Raises SourceError unless they have the registered columns."""
         types = {part.name: part.type for part in self._frozen.source_types}

@@ -11,10 +11,10 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Ids, Words
+from cornerwave.arrays import Ids
 from cornerwave.engines._shuffle import shuffled
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError
-from cornerwave.neighbours import CELLS, RowOrder
+from cornerwave.neighbours import RowOrder
 from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe
 from cornerwave.rows import RowSecrets, numbered, row_ids
@@ -55,21 +55,16 @@ def survey_table(
     schema: Schema,
     secrets: RowSecrets,
     *,
-    scales: tuple[Scale, ...] | None = None,
-    keep_keys: Callable[[Iterator[Words]], None] | None = None,
     threads: int | None = None,
     progress: Progress = silent,
 ) -> tuple[Surveyor, Survey]:
-    """Survey a whole table, or new rows of one whose `scales` are known.
+    """Survey a whole table.
 
-    `keep_keys` takes 64 bits of each row's id, ascending, if the rows have a key.
     Raises SourceError, also if two rows have one key, or if the order of the rows tells a
     column and the schema does not say what happens to it.
     """
-    cells = CELLS if scales is None else 0  # of few new rows it would cost more than all else
-    scales = _scales(source, schema, secrets, threads) if scales is None else scales
-    surveyor = Surveyor(schema, scales, secrets)
-    survey, order = no_rows(surveyor), RowOrder(_ordered(schema), cells=cells)
+    surveyor = Surveyor(schema, _scales(source, schema, secrets, threads), secrets)
+    survey, order = no_rows(surveyor), RowOrder(_ordered(schema))
 
     def work(group: tuple[int, pa.Table]) -> tuple[Ids, Survey]:
         start, table = group
@@ -84,19 +79,8 @@ def survey_table(
             keys.add(ids)
             progress(len(ids))
         keys.check()
-        if keep_keys is not None and schema.key is not None:
-            keep_keys(keys.sorted())
     _check_order(order, schema)
     return surveyor, survey
-
-
-def sorted_keys(source: Source, schema: Schema, secrets: RowSecrets) -> Iterator[Words]:
-    """Yield 64 bits of the id of each row of a table with a key, ascending."""
-    assert schema.key is not None
-    with _Keys(schema.key) as keys:
-        for table in source.groups([schema.key], IDS_IN_MEMORY):
-            keys.add(row_ids(0, table, schema, secrets))
-        yield from keys.sorted()
 
 
 def _ordered(schema: Schema) -> list[str]:
@@ -238,37 +222,21 @@ class _Keys:
 
     def check(self) -> None:
         """Raise ColumnError if two rows have the same id."""
-        repeated = sum(_repeated(ids) for ids in self._parts())
-        if repeated:
-            raise ColumnError(
-                f"the key column {self._column!r} is not unique: {repeated} rows repeat a key"
-            )
-
-    def sorted(self) -> Iterator[Words]:
-        """Yield the first words of all ids, ascending."""
-        for ids in self._parts():
-            yield np.sort(ids[:, 0])
-
-    def _parts(self) -> Iterator[Ids]:
-        """Yield the ids by ranges of their first word, ascending; few enough to be sorted."""
         if not self._file or not self._count:
             return
         self._file.flush()
         ids = np.memmap(self._file, dtype=np.uint64, mode="r").reshape(-1, 2)
         parts = -(-self._count // IDS_IN_MEMORY)
-        for part in range(parts):
-            chosen = [
-                chunk[(chunk[:, 0] >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32) == part]
-                for chunk in np.array_split(ids, max(1, len(ids) // IDS_IN_MEMORY))
-            ]
-            yield np.concatenate(chosen)
+        repeated = sum(self._repeated(ids, part, parts) for part in range(parts))
+        if repeated:
+            raise ColumnError(
+                f"the key column {self._column!r} is not unique: {repeated} rows repeat a key"
+            )
 
-
-def _repeated(ids: Ids) -> int:
-    """Return how many ids are there already. Few have the first word of another."""
-    first = np.sort(ids[:, 0])
-    twice = first[1:][first[1:] == first[:-1]]
-    if not len(twice):
-        return 0
-    some = ids[np.isin(ids[:, 0], twice)].view("V16")
-    return len(some) - len(np.unique(some))
+    def _repeated(self, ids: Ids, part: int, parts: int) -> int:
+        chosen = [
+            chunk[chunk[:, 0] % np.uint64(parts) == part]
+            for chunk in np.array_split(ids, max(1, len(ids) // IDS_IN_MEMORY))
+        ]
+        mine = np.concatenate(chosen).view("V16")
+        return len(mine) - len(np.unique(mine))

@@ -6,6 +6,7 @@ Changes, changed_cells  what an edition changed, over all changed rows; parts ad
 Transition              M and B, frozen with an edition: `transitions` from its changes,
                         `exact_transition` from second moments that are known (SecondMoments)
 kinds_of                which cells of rows changed -> by which of the edition's rules
+ChangedRows, Past       which rows each edition changed, and by which rules
 HistoryReader           key, row, the editions that changed it -> its noise at the wanted levels
 add_noise_on_grid       values and their noise -> a copy on its grid
 noise_across            the covariance of a row's noise across editions, exactly
@@ -13,6 +14,7 @@ noise_across            the covariance of a row's noise across editions, exactly
 
 from cornerwave.history._across import noise_across
 from cornerwave.history._carried import HistoryReader, add_noise_on_grid, edition_key
+from cornerwave.history._changed_rows import ChangedRows, Past
 from cornerwave.history._changes import Changes, changed_cells
 from cornerwave.history._transition import (
     SecondMoments,
@@ -23,8 +25,10 @@ from cornerwave.history._transition import (
 )
 
 __all__ = [
+    "ChangedRows",
     "Changes",
     "HistoryReader",
+    "Past",
     "SecondMoments",
     "Transition",
     "add_noise_on_grid",

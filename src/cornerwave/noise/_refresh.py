@@ -10,8 +10,9 @@ It is Markov in s: a noisier copy is the better one with further events, so a se
 copies says no more than its best. Event k of a cell is a keyed function of the row's
 id, the column and the value, so no order of levels enters, and no ledger; a value that
 changes in a later edition of the table draws anew, and one that changes back gives the
-old answer. With pi the column's own distribution, the best linear estimate of an indicator recovers q^2 of its
-variance: numbers and categories have the same privacy p = v/(1+v).
+old answer. With pi the column's own distribution, the best linear estimate of an
+indicator recovers q^2 of its variance: numbers and categories have the same privacy
+p = v/(1+v).
 
 Times are compared as 2 T_k <= ln(1+v), by the arithmetic of stream.py: the same on
 every machine.

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cornerwave.arrays import Words
+from cornerwave.arrays import Flags, Words
 from cornerwave.errors import LedgerDamaged, VaultError
 from cornerwave.vault._key import Key
 
@@ -86,12 +86,12 @@ class SeenKeys:
         for run in runs:
             (self._home / run.salt).unlink(missing_ok=True)
 
-    def seen(self, run: KeyRun, hashes: Words) -> int:
-        """Return how many of some ascending hashes a file has. Raises FileNotFoundError.
+    def seen(self, run: KeyRun, hashes: Words) -> Flags:
+        """Return which of some ascending hashes a file has. Raises FileNotFoundError.
 
         Raises LedgerDamaged if the file does not fit what the line says of it.
         """
-        tag, found = self._tagger(run.salt), 0
+        tag, found = self._tagger(run.salt), np.zeros(len(hashes), dtype=bool)
         with open(self._home / run.salt, "rb") as file:  # noqa: PTH123
             index = self._index(file, run)
             places = np.searchsorted(index["first"], hashes, side="right") - 1
@@ -103,7 +103,7 @@ class SeenKeys:
                 first, last = np.searchsorted(places, [number, number + 1])
                 block, own = np.frombuffer(content, dtype="<u8"), hashes[first:last]
                 at = np.minimum(np.searchsorted(block, own), len(block) - 1)
-                found += int(np.count_nonzero(block[at] == own))
+                found[first:last] = block[at] == own
         return found
 
     def _index(self, file: BinaryIO, run: KeyRun) -> Any:

@@ -1,0 +1,101 @@
+"""Which rows each edition changed, and in which columns: keyed hashes and bits, and no values."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Ids, Ints, Words
+from cornerwave.history._transition import Transition, kinds_of
+
+_FILTER_BITS = 24
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """The rows that an edition changed: 64 bits of their ids, ascending; cells (N, rows); rules."""
+
+    hashes: Words
+    cells: Flags
+    rules: tuple[Transition, ...]
+
+    @classmethod
+    def of(cls, hashes: Words, cells: Flags, rules: Sequence[Transition]) -> "ChangedRows":
+        """Put rows in the order of their ids."""
+        order = np.argsort(hashes)
+        return cls(hashes[order], cells[:, order], tuple(rules))
+
+    @cached_property
+    def kinds(self) -> Ints:
+        """By which of the rules the noise of each row is carried over."""
+        return kinds_of(self.rules, self.cells).astype(np.int64)
+
+    def to_bytes(self) -> bytes:
+        """Return what is kept beside the chain."""
+        number, rows = self.cells.shape
+        rules = [rule.to_json() for rule in self.rules]
+        head = json.dumps({"columns": number, "rows": rows, "rules": rules}).encode()
+        bits = np.packbits(self.cells, axis=0).T.tobytes()
+        return len(head).to_bytes(8, "little") + head + self.hashes.astype("<u8").tobytes() + bits
+
+    @classmethod
+    def read(cls, content: bytes) -> "ChangedRows":
+        """Return what `to_bytes` wrote."""
+        start = 8 + int.from_bytes(content[:8], "little")
+        head = json.loads(content[8:start])
+        number, rows = head["columns"], head["rows"]
+        hashes = np.frombuffer(content, "<u8", rows, start).astype(np.uint64)
+        packed = np.frombuffer(content, np.uint8, offset=start + 8 * rows)
+        cells = np.unpackbits(packed.reshape(rows, -(-number // 8)), axis=1, count=number)
+        rules = tuple(Transition.from_json(rule) for rule in head["rules"])
+        return cls(hashes, np.ascontiguousarray(cells.T).astype(bool), rules)
+
+
+class Past:
+    """What all editions changed: for some rows, which of them changed, and by which rules.
+
+    >>> past = Past({2: ChangedRows.of(np.array([7], np.uint64), np.array([[True]]), ())})
+    >>> rows, kinds = past.of(np.array([[3, 0], [7, 0]], np.uint64))
+    >>> rows.tolist(), {edition: found.tolist() for edition, found in kinds.items()}
+    ([1], {2: [0]})
+    """
+
+    def __init__(self, editions: Mapping[int, ChangedRows]) -> None:
+        self._editions = {e: rows for e, rows in sorted(editions.items()) if len(rows.hashes)}
+        self._any = np.unique(
+            np.concatenate([np.empty(0, np.uint64), *(r.hashes for r in self._editions.values())])
+        )
+        # Most rows of a table never changed: a bit for the first bits of a hash says so at once.
+        bits = min(_FILTER_BITS, max(8, (16 * len(self._any)).bit_length()))
+        self._shift = np.uint64(64 - bits)
+        self._near = np.zeros(1 << bits, dtype=bool)
+        self._near[self._any >> self._shift] = True
+
+    @property
+    def rules(self) -> dict[int, tuple[Transition, ...]]:
+        """The rules of each edition that changed rows."""
+        return {edition: rows.rules for edition, rows in self._editions.items()}
+
+    def of(self, ids: Ids) -> tuple[Ints, dict[int, Ints]]:
+        """Return which of some rows changed, and for each edition by which rule; -1 is none."""
+        hashes = np.ascontiguousarray(ids[:, 0])
+        rows = np.flatnonzero(self._near[hashes >> self._shift]) if len(self._any) else _NONE
+        rows = rows[_places(self._any, hashes[rows]) >= 0]
+        kinds = {}
+        for edition, changed in self._editions.items():
+            places = _places(changed.hashes, hashes[rows])
+            kinds[edition] = np.where(places >= 0, changed.kinds[places], -1)
+        return rows, kinds
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def _places(among: Words, wanted: Words) -> Ints:
+    """Return where each hash stands among ascending ones; -1 for one that does not."""
+    if not len(among):
+        return np.full(len(wanted), -1)
+    places = np.minimum(np.searchsorted(among, wanted), len(among) - 1)
+    return np.where(among[places] == wanted, places, -1)
