@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cornerwave.attack import learned
-from cornerwave.coalition import hidden_in_history, history_functions
+from cornerwave.coalition import (
+    hidden_across_editions,
+    hidden_in_history,
+    history_functions,
+)
 from cornerwave.history import (
     Changes,
     HistoryReader,
@@ -34,6 +38,7 @@ from tests.histories import (
     our_rules,
     personal,
     reused,
+    rule_of,
 )
 from tests.scores import worst_covariance_score, z_bound
 
@@ -148,6 +153,26 @@ def test_noisier_copies_of_any_edition_add_nothing(kind, r):
     wide = np.concatenate([weights, np.zeros_like(weights)], axis=1)
     both = [(e, 1.0) for e in range(2 * EDITIONS)]
     assert (hidden_in_history(wide, both, history=H, noise=twice) < hidden(best) - 0.05).any()
+
+
+@every_history
+@both_kinds
+def test_a_coalition_is_told_what_it_recovers_of_either_history(kind, r):
+    """From the frozen rules alone, as if the history were of the kind that shows more."""
+    history = beside_constant(kind(r), 0.6)
+    K, rules = history[:2, :2], our_rules(history, 2)
+    held = [(e, 1.0) for e in range(EDITIONS)]
+    told = hidden_across_editions(held, K, rules)
+    both = [left(beside_constant(each(r), 0.6), 2, rules) for each in KINDS.values()]
+    for name, shares in told.items():
+        assert shares.min() == pytest.approx(min(found[name] for found in both), abs=1e-6)
+    assert told["value"][1] == pytest.approx(0.5, abs=1e-6)
+    assert (told["change"][0], told["change"][1]) == (pytest.approx(told["change"].min()), 1.0)
+    # one who holds two editions at different levels; and a row that no edition changed
+    two = hidden_across_editions([(0, 4.0), (3, 1.0)], K, rules)
+    assert all((two[name] >= told[name] - 1e-9).all() for name in told)
+    still = hidden_across_editions([(0, 4.0), (3, 1.0)], K, [None] * 5)
+    assert np.allclose(still["value"], 0.5)
 
 
 # From rows, not from covariances
@@ -338,7 +363,7 @@ def test_the_noise_of_a_row_does_not_depend_on_the_others(told):
 
 def test_the_noise_of_history_is_fixed():
     """A golden vector: it changes only with the noise format."""
-    rule = Transition((0, 2), np.array([[0.5, 0.25, 0.0], [0.0, 0.125, 1.0]]), np.eye(2))
+    rule = rule_of((0, 2), np.array([[0.5, 0.25, 0.0], [0.0, 0.125, 1.0]]), np.eye(2))
     noise = read({3: [rule]}, {3: np.array([0, -1])}, ids=position_ids(7, 2), K=np.eye(3))[0]
     assert [value.hex() for value in noise.ravel().tolist()] == GOLDEN
 
@@ -347,8 +372,10 @@ def test_rules_are_kept_to_the_bit(told):
     for rule in told[0][1]:
         again = Transition.from_json(json.loads(json.dumps(rule.to_json())))
         assert again.columns == rule.columns
-        assert np.array_equal(again.carry, rule.carry)
-        assert np.array_equal(again.fresh, rule.fresh)
+        for one, other in zip(again.of_noise, rule.of_noise, strict=True):
+            assert np.array_equal(one, other)
+        for one, other in zip(again.of_values, rule.of_values, strict=True):
+            assert np.array_equal(one, other)
 
 
 @pytest.mark.slow

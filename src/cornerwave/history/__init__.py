@@ -8,10 +8,11 @@ Transition              M and B, frozen with an edition: `transitions` from its 
 kinds_of                which cells of rows changed -> by which of the edition's rules
 HistoryReader           key, row, the editions that changed it -> its noise at the wanted levels
 add_noise_on_grid       values and their noise -> a copy on its grid
-noise_across            the covariance of a row's noise across editions, exactly
+noise_across            the covariance of a row's noise across editions, exactly;
+                        drifting_history, personal_history: of values that it may have
 """
 
-from cornerwave.history._across import noise_across
+from cornerwave.history._across import Rules, drifting_history, noise_across, personal_history
 from cornerwave.history._carried import HistoryReader, add_noise_on_grid, edition_key
 from cornerwave.history._changes import Changes, changed_cells
 from cornerwave.history._transition import (
@@ -25,13 +26,16 @@ from cornerwave.history._transition import (
 __all__ = [
     "Changes",
     "HistoryReader",
+    "Rules",
     "SecondMoments",
     "Transition",
     "add_noise_on_grid",
     "changed_cells",
+    "drifting_history",
     "edition_key",
     "exact_transition",
     "kinds_of",
     "noise_across",
+    "personal_history",
     "transitions",
 ]
