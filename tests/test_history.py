@@ -1,6 +1,7 @@
 """What the noise of a changed row becomes, and what copies of all editions leave hidden."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -252,6 +253,31 @@ def test_many_kinds_of_changes_share_a_rule():
     assert rule.columns == tuple(range(8))
     kinds = kinds_of([rule], changed_cells(old, new))
     assert np.array_equal(kinds == 0, changed_cells(old, new).any(axis=0))
+
+
+def test_cells_that_change_here_and_there_are_hidden_by_the_shared_rule():
+    """Each cell changes with probability 0.4, given the others as K says: 31 kinds of changes."""
+    columns, rows = 5, 20_000
+    lower, rng = loadings(4, columns), np.random.default_rng(4)
+    K = lower @ lower.T
+    precise = np.linalg.inv(K)
+    X = [lower @ rng.standard_normal((columns, rows))]
+    for _ in range(1, EDITIONS):
+        x = X[-1].copy()
+        for j, own in enumerate(precise):
+            center = x[j] - own @ x / own[j]
+            fresh = np.sqrt(0.75 / own[j]) * rng.standard_normal(rows)
+            moved = center + 0.5 * (x[j] - center) + fresh
+            x[j] = np.where(rng.random(rows) < 0.4, moved, x[j])
+        X.append(x)
+    rules = [transitions(Changes.of(old, new), K)[0] for old, new in pairwise(X)]
+    seen = np.concatenate(X)
+    history = seen @ seen.T / rows
+    assert min(left(history, columns, rules).values()) >= LEAST
+    assert growth(history, columns, rules) <= MOST_NOISE
+    # also a cell that never changed while the others of its row did
+    S = noise_across(K, rules)[::columns, ::columns]
+    assert 1 / (1 + np.linalg.solve(S, np.ones(EDITIONS)).sum()) >= LEAST
 
 
 def test_columns_that_add_up_have_noise_that_does():
