@@ -62,8 +62,14 @@ def reused(history, columns):
 def fresh(history, columns):
     """The other one: changed rows get noise of their own."""
     lower = np.linalg.cholesky(history[:columns, :columns])
-    rule = Transition(tuple(range(columns)), np.zeros((columns, columns)), lower)
+    nothing = np.zeros((columns, columns))
+    rule = rule_of(tuple(range(columns)), nothing, lower)
     return [rule] * (len(history) // columns - 1)
+
+
+def rule_of(columns, carry, fresh):
+    """A rule that comes from nowhere."""
+    return Transition(columns, carry, fresh, regression=carry, remainder=fresh)
 
 
 def left(history, columns, rules, *, noise=1.0):

@@ -1,6 +1,7 @@
 """What the noise of a changed row becomes, and what copies of all editions leave hidden."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,7 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cornerwave.attack import learned
-from cornerwave.coalition import hidden_in_history, history_functions
+from cornerwave.coalition import (
+    hidden_across_editions,
+    hidden_in_history,
+    history_functions,
+)
 from cornerwave.history import (
     Changes,
     HistoryReader,
@@ -34,6 +39,7 @@ from tests.histories import (
     our_rules,
     personal,
     reused,
+    rule_of,
 )
 from tests.scores import worst_covariance_score, z_bound
 
@@ -150,6 +156,26 @@ def test_noisier_copies_of_any_edition_add_nothing(kind, r):
     assert (hidden_in_history(wide, both, history=H, noise=twice) < hidden(best) - 0.05).any()
 
 
+@every_history
+@both_kinds
+def test_a_coalition_is_told_what_it_recovers_of_either_history(kind, r):
+    """From the frozen rules alone, as if the history were of the kind that shows more."""
+    history = beside_constant(kind(r), 0.6)
+    K, rules = history[:2, :2], our_rules(history, 2)
+    held = [(e, 1.0) for e in range(EDITIONS)]
+    told = hidden_across_editions(held, K, rules)
+    both = [left(beside_constant(each(r), 0.6), 2, rules) for each in KINDS.values()]
+    for name, shares in told.items():
+        assert shares.min() == pytest.approx(min(found[name] for found in both), abs=1e-6)
+    assert told["value"][1] == pytest.approx(0.5, abs=1e-6)
+    assert (told["change"][0], told["change"][1]) == (pytest.approx(told["change"].min()), 1.0)
+    # one who holds two editions at different levels; and a row that no edition changed
+    two = hidden_across_editions([(0, 4.0), (3, 1.0)], K, rules)
+    assert all((two[name] >= told[name] - 1e-9).all() for name in told)
+    still = hidden_across_editions([(0, 4.0), (3, 1.0)], K, [None] * 5)
+    assert np.allclose(still["value"], 0.5)
+
+
 # From rows, not from covariances
 
 
@@ -227,6 +253,31 @@ def test_many_kinds_of_changes_share_a_rule():
     assert rule.columns == tuple(range(8))
     kinds = kinds_of([rule], changed_cells(old, new))
     assert np.array_equal(kinds == 0, changed_cells(old, new).any(axis=0))
+
+
+def test_cells_that_change_here_and_there_are_hidden_by_the_shared_rule():
+    """Each cell changes with probability 0.4, given the others as K says: 31 kinds of changes."""
+    columns, rows = 5, 20_000
+    lower, rng = loadings(4, columns), np.random.default_rng(4)
+    K = lower @ lower.T
+    precise = np.linalg.inv(K)
+    X = [lower @ rng.standard_normal((columns, rows))]
+    for _ in range(1, EDITIONS):
+        x = X[-1].copy()
+        for j, own in enumerate(precise):
+            center = x[j] - own @ x / own[j]
+            fresh = np.sqrt(0.75 / own[j]) * rng.standard_normal(rows)
+            moved = center + 0.5 * (x[j] - center) + fresh
+            x[j] = np.where(rng.random(rows) < 0.4, moved, x[j])
+        X.append(x)
+    rules = [transitions(Changes.of(old, new), K)[0] for old, new in pairwise(X)]
+    seen = np.concatenate(X)
+    history = seen @ seen.T / rows
+    assert min(left(history, columns, rules).values()) >= LEAST
+    assert growth(history, columns, rules) <= MOST_NOISE
+    # also a cell that never changed while the others of its row did
+    S = noise_across(K, rules)[::columns, ::columns]
+    assert 1 / (1 + np.linalg.solve(S, np.ones(EDITIONS)).sum()) >= LEAST
 
 
 def test_columns_that_add_up_have_noise_that_does():
@@ -338,7 +389,7 @@ def test_the_noise_of_a_row_does_not_depend_on_the_others(told):
 
 def test_the_noise_of_history_is_fixed():
     """A golden vector: it changes only with the noise format."""
-    rule = Transition((0, 2), np.array([[0.5, 0.25, 0.0], [0.0, 0.125, 1.0]]), np.eye(2))
+    rule = rule_of((0, 2), np.array([[0.5, 0.25, 0.0], [0.0, 0.125, 1.0]]), np.eye(2))
     noise = read({3: [rule]}, {3: np.array([0, -1])}, ids=position_ids(7, 2), K=np.eye(3))[0]
     assert [value.hex() for value in noise.ravel().tolist()] == GOLDEN
 
@@ -347,8 +398,10 @@ def test_rules_are_kept_to_the_bit(told):
     for rule in told[0][1]:
         again = Transition.from_json(json.loads(json.dumps(rule.to_json())))
         assert again.columns == rule.columns
-        assert np.array_equal(again.carry, rule.carry)
-        assert np.array_equal(again.fresh, rule.fresh)
+        for one, other in zip(again.of_noise, rule.of_noise, strict=True):
+            assert np.array_equal(one, other)
+        for one, other in zip(again.of_values, rule.of_values, strict=True):
+            assert np.array_equal(one, other)
 
 
 @pytest.mark.slow

@@ -61,8 +61,8 @@ def _changes(name: str, made: "Edition") -> Iterator[str]:
     """Say what an edition changed, and what copies of it and of the one before hide."""
     changes = made.changes or {}
     yield (
-        f"Edition {made.number} of {name}: {changes['came']:,} rows came, {changes['went']:,} went, "
-        f"{changes['changed']:,} changed, {made.rows:,} rows in all"
+        f"Edition {made.number} of {name}: {changes['came']:,} rows came, {changes['went']:,} went "
+        f"and {changes['changed']:,} changed; {made.rows:,} rows in all"
     )
     for column, count in changes["columns"].items():
         yield f"  {spelled(column)}: {count:,} values changed"
@@ -72,6 +72,4 @@ def _changes(name: str, made: "Edition") -> Iterator[str]:
             f"least {hides['value']:.3f} of each value, {hides['mean']:.3f} of their mean and "
             f"{hides['change']:.3f} of each change"
         )
-    elif changes["changed"]:
-        yield "  too few rows changed to measure what copies of both editions hide of them"
     yield "  which rows came, went and changed is visible to whoever holds copies of both editions"

@@ -17,6 +17,7 @@ from cornerwave.cli._screen import one_line, print_json, print_table, progress, 
 from cornerwave.errors import SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
+    from cornerwave.coalition import Coalition
     from cornerwave.dataset import Dataset
     from cornerwave.editions import Edition
     from cornerwave.outlook import Outlook
@@ -286,6 +287,7 @@ def coalition(
                 "gain": found.gain,
                 "independent_privacy": found.independent_privacy,
                 "independent_gain": found.independent_gain,
+                "changing_rows": dict(found.changing),
                 "best_guess_right": {name: asdict(g) for name, g in found.guesses.items()},
             }
         )
@@ -297,6 +299,7 @@ def coalition(
             (f"best member alone ({found.best_member})", f"{found.best_privacy:.6g}"),
             ("all together", f"{found.joint_privacy:.6g}"),
             ("all together, with independent noise", f"{found.independent_privacy:.6g}"),
+            *_of_changing(found),
         ],
     )
     if found.guesses:
@@ -312,6 +315,16 @@ def coalition(
                 for name, g in found.guesses.items()
             ],
         )
+
+
+def _of_changing(found: "Coalition") -> list[tuple[str, str]]:
+    """Return what stays hidden of rows that changed, if there are editions that changed rows."""
+    told = {
+        "value": "of any value of a row that changed",
+        "mean": "of the mean of its editions",
+        "change": "of a change from one edition to the next",
+    }
+    return [(told[name], f"{share:.4g}") for name, share in found.changing.items()]
 
 
 def report(

@@ -1,6 +1,6 @@
 """A registered table: who holds which copy of it, and what may be released next."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +13,14 @@ from cornerwave.dataset._keys import WORK
 from cornerwave.dataset._parts import Parts
 from cornerwave.dataset._release import Release, write_copies
 from cornerwave.dataset._updating import changes_name, update_table
-from cornerwave.editions import REGISTERED, UPDATED, Edition, Portion, portion
+from cornerwave.editions import (
+    REGISTERED,
+    UPDATED,
+    Edition,
+    Portion,
+    hidden_of_changing,
+    portion,
+)
 from cornerwave.errors import (
     DatasetClosed,
     LevelError,
@@ -401,7 +408,22 @@ class Dataset:
             list(dict.fromkeys(member for member in members if member[0] in wanted)), laws
         )
         best = self.privacy_of(min(level for _, level in found.members))
-        return replace(found, best_privacy=best, joint_privacy=best)
+        return replace(
+            found, best_privacy=best, joint_privacy=best, changing=self._changing(wanted)
+        )
+
+    def _changing(self, recipients: Collection[str]) -> dict[str, float]:
+        """Return what copies of several editions hide of rows that changed in all of them."""
+        past = self._past(len(self.editions))
+        if past is None:
+            return {}
+        rules = past.rules
+        held = {
+            (sum(edition <= each.edition for edition in rules), each.level.noise)
+            for each in self.holdings
+            if each.recipient in recipients
+        }
+        return hidden_of_changing(self.frozen, sorted(held), list(rules.values()))
 
     def _check_recipients(self, recipients: Sequence[str]) -> None:
         if not recipients:

@@ -16,10 +16,9 @@ import numpy as np
 from cornerwave.arrays import Flags, Floats, Ints, Words
 from cornerwave.dataset._growing import SPREAD
 from cornerwave.dataset._keys import WORK, KeptKeys
-from cornerwave.dataset._before_after import measured_pairs, pairs_bytes, pairs_name, stays_hidden
-from cornerwave.editions import Edition, Ranges, measure_drift, updated_edition
+from cornerwave.editions import Edition, Ranges, hidden_after, measure_drift, updated_edition
 from cornerwave.engines.batches import SortedKeys, batch_order, check_batch_order, survey_some
-from cornerwave.engines.differences import Differences, Found, RowWords
+from cornerwave.engines.differences import Differences, Differing, RowWords
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
@@ -96,12 +95,11 @@ def update_table(
         earlier = ledger.attachment(dataset.entry, SPREAD)
         drift, since = measure_drift(frozen, survey, ranges, earlier)
         rows = changed.rows()
-        pairs = measured_pairs(changed.changes, rows.rules)
         edition = updated_edition(
             last,
             whole=str(compared.new),
             source=str(source.path) if source.path else None,
-            changes={**changed.counts(), "hides": stays_hidden(frozen, pairs)},
+            changes={**changed.counts(), "hides": hidden_after(frozen, rows.rules)},
         )
         now, *past = ledger.marks(dataset.id)
         entry = ledger.add_edition(
@@ -112,7 +110,6 @@ def update_table(
             attachments={
                 SPREAD: since.to_bytes(),
                 changes_name(edition.number): rows.to_bytes(),
-                pairs_name(edition.number): pairs_bytes(pairs),
             },
             is_new=False,
         )
@@ -154,7 +151,7 @@ class _Changed:
         self._hashes: list[Words] = [np.empty(0, dtype=np.uint64)]
         self._cells: list[Flags] = []
 
-    def take(self, found: Found) -> None:
+    def take(self, found: Differing) -> None:
         """Take some rows that differ."""
         self.came += len(found.came)
         self.went += len(found.went)

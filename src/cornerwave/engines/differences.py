@@ -87,7 +87,7 @@ class RowWords:
 
 
 @dataclass(frozen=True)
-class Found:
+class Differing:
     """Some rows that differ: pairs of rows that changed, rows that came and rows that went."""
 
     old: RowWords
@@ -116,7 +116,7 @@ class Differences:
         self._most = max(1024, WAITING_WORDS // (3 + values))
         self._scattered = False
 
-    def between(self, old: Source, new: Source) -> Iterator[Found]:
+    def between(self, old: Source, new: Source) -> Iterator[Differing]:
         """Yield what differs between two sources, in no particular order."""
 
         def work(item: tuple[bool, int, pa.Table]) -> tuple[bool, RowWords, Fingerprint]:
@@ -142,7 +142,7 @@ class Differences:
             apart.add(waiting, last=True)
             for both in apart.buckets(self._nothing):
                 yield self._met(both)
-                yield Found(self._nothing, self._nothing, came=both[True], went=both[False])
+                yield Differing(self._nothing, self._nothing, came=both[True], went=both[False])
 
     def _both(self, old: Source, new: Source) -> Iterator[tuple[bool, int, pa.Table]]:
         """Yield (whether it is new, first row, rows) of both tables in turns."""
@@ -153,16 +153,16 @@ class Differences:
                 if group is not None:
                     yield is_new, *group
 
-    def _met(self, waiting: dict[bool, RowWords]) -> Found:
+    def _met(self, waiting: dict[bool, RowWords]) -> Differing:
         """Return the rows that have met and differ; leave those that have not."""
         old, new = waiting[False], waiting[True]
         nothing = self._nothing
         if not len(old) or not len(new):
-            return Found(nothing, nothing, nothing, nothing)
+            return Differing(nothing, nothing, nothing, nothing)
         if len(old) == len(new) and np.array_equal(old.ids, new.ids):
             waiting[False] = waiting[True] = nothing
             rows = _differing(old.words, new.words)
-            return Found(old.take(rows), new.take(rows), nothing, nothing)
+            return Differing(old.take(rows), new.take(rows), nothing, nothing)
         matches = _matches(old.ids, new.ids)
         here = np.flatnonzero(matches >= 0)
         there = matches[here]
@@ -172,7 +172,7 @@ class Differences:
         alone[there] = False
         waiting[False], waiting[True] = old.take(matches < 0), new.take(alone)
         rows = _differing_at(old.words, new.words, here, there)
-        return Found(old.take(here[rows]), new.take(there[rows]), nothing, nothing)
+        return Differing(old.take(here[rows]), new.take(there[rows]), nothing, nothing)
 
 
 class _Waiting:

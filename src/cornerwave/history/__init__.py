@@ -9,10 +9,11 @@ kinds_of                which cells of rows changed -> by which of the edition's
 ChangedRows, Past       which rows each edition changed, and by which rules
 HistoryReader           key, row, the editions that changed it -> its noise at the wanted levels
 add_noise_on_grid       values and their noise -> a copy on its grid
-noise_across            the covariance of a row's noise across editions, exactly
+noise_across            the covariance of a row's noise across editions, exactly;
+                        drifting_history, personal_history: of values that it may have
 """
 
-from cornerwave.history._across import noise_across
+from cornerwave.history._across import Rules, drifting_history, noise_across, personal_history
 from cornerwave.history._carried import HistoryReader, add_noise_on_grid, edition_key
 from cornerwave.history._changed_rows import ChangedRows, Past
 from cornerwave.history._changes import Changes, changed_cells
@@ -29,13 +30,16 @@ __all__ = [
     "Changes",
     "HistoryReader",
     "Past",
+    "Rules",
     "SecondMoments",
     "Transition",
     "add_noise_on_grid",
     "changed_cells",
+    "drifting_history",
     "edition_key",
     "exact_transition",
     "kinds_of",
     "noise_across",
+    "personal_history",
     "transitions",
 ]

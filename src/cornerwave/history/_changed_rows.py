@@ -56,7 +56,8 @@ class ChangedRows:
 class Past:
     """What all editions changed: for some rows, which of them changed, and by which rules.
 
-    >>> past = Past({2: ChangedRows.of(np.array([7], np.uint64), np.array([[True]]), ())})
+    >>> changed = ChangedRows.of(np.array([7], np.uint64), np.array([[True]]), ())
+    >>> past = Past({2: changed})
     >>> rows, kinds = past.of(np.array([[3, 0], [7, 0]], np.uint64))
     >>> rows.tolist(), {edition: found.tolist() for edition, found in kinds.items()}
     ([1], {2: [0]})

@@ -68,7 +68,8 @@ class Changes:
 def changed_cells(old: Floats, new: Floats) -> Flags:
     """Return which cells hold one number before and another one after.
 
-    A value that goes missing, or was missing, keeps its noise: only one of the two is shown.
+    Gaps do not count. Who calls this puts the mean in place of a value that was missing and is
+    not any more: copies from before the gap and after it must not have the same noise.
     """
     return np.asarray((old != new) & ~np.isnan(old) & ~np.isnan(new))
 

@@ -52,26 +52,44 @@ RANK_TOLERANCE = 1e-9
 class Transition:
     """How the noise of a row becomes that of the next edition, in the columns that changed.
 
-    For c changed columns of N: carry (c, N) is M, fresh (c, c) the lower triangular B.
+    For c changed columns of N: carry (c, N) is M, fresh (c, c) the lower triangular B. What they
+    come from is kept beside them: regression (c, N) is A, remainder (c, c) a factor of Q.
 
-    >>> Transition.from_json(Transition((0,), np.eye(1), np.eye(1)).to_json()).columns
+    >>> step = Transition((0,), carry=np.eye(1), fresh=np.eye(1), regression=np.eye(1),
+    ...                   remainder=np.eye(1))
+    >>> Transition.from_json(step.to_json()).columns
     (0,)
     """
 
     columns: tuple[int, ...]
     carry: Floats
     fresh: Floats
+    regression: Floats
+    remainder: Floats
 
     def to_json(self) -> dict[str, Any]:
         """Return what the chain keeps; a double is written so that the same double comes back."""
-        carry, fresh = self.carry.tolist(), self.fresh.tolist()
-        return {"columns": list(self.columns), "carry": carry, "fresh": fresh}
+        matrices = {name: getattr(self, name).tolist() for name in _MATRICES}
+        return {"columns": list(self.columns), **matrices}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Transition":
         """Return what `to_json` wrote."""
-        carry, fresh = (np.array(kept[name], dtype=np.float64) for name in ("carry", "fresh"))
-        return cls(tuple(kept["columns"]), carry, fresh)
+        matrices = {name: np.array(kept[name], dtype=np.float64) for name in _MATRICES}
+        return cls(tuple(kept["columns"]), **matrices)
+
+    @property
+    def of_values(self) -> tuple[Floats, Floats]:
+        """A and the factor of Q: by them a drifting row's values become those of this edition."""
+        return self.regression, self.remainder
+
+    @property
+    def of_noise(self) -> tuple[Floats, Floats]:
+        """M and B: by them its noise does."""
+        return self.carry, self.fresh
+
+
+_MATRICES = ("carry", "fresh", "regression", "remainder")
 
 
 @dataclass(frozen=True)
@@ -129,8 +147,14 @@ def exact_transition(joint: SecondMoments, covariance: Floats) -> Transition:
     fresh = EXCESS * rest
     fresh = fresh + _lacking(carry @ K @ carry.T + fresh, own @ K @ own.T)
     here = scale[columns]
-    lower = factor(fresh * np.outer(here, here)).lower
-    return Transition(tuple(columns.tolist()), carry * here[:, None] / scale, lower)
+    unit = np.outer(here, here)
+    return Transition(
+        columns=tuple(columns.tolist()),
+        carry=carry * here[:, None] / scale,
+        fresh=factor(fresh * unit).lower,
+        regression=own @ determined * here[:, None] / scale,
+        remainder=factor(rest * unit).lower,
+    )
 
 
 def _lacking(noise: Floats, wanted: Floats) -> Floats:
