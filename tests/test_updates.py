@@ -200,7 +200,7 @@ class TestRefusals:
         papq.write_table(FIRST, tmp_path / "people.parquet")
         dataset = vault.register("people", tmp_path / "people.parquet", key="id")
         papq.write_table(SECOND, tmp_path / "people.parquet")
-        with pytest.raises(SourceError, match="name where the old one"):
+        with pytest.raises(SourceChanged, match="name its place"):
             dataset.update(tmp_path / "people.parquet")
         dataset.update(tmp_path / "people.parquet", old=FIRST)
         assert dataset.release(to="a", privacy=0.5).to_arrow().num_rows == SECOND.num_rows

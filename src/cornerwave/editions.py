@@ -343,20 +343,30 @@ class Ranges:
 
 
 def measure_drift(
-    frozen: Frozen, survey: Survey, ranges: Ranges, earlier: bytes | None
+    frozen: Frozen,
+    survey: Survey,
+    ranges: Ranges,
+    earlier: bytes | None,
+    came: Survey | None = None,
 ) -> tuple[Drift, Spread]:
     """Return how new rows differ, and the spread of all that came since registration.
 
-    `earlier` is what was kept of that of those before. Raises Drifted beyond the bounds.
+    `earlier` is what was kept of that of those before, `came` are those of the rows that are not
+    there for another value: by default all. Linear combinations are held against the noise of
+    these alone, since that of rows that changed is renewed by what changed. Raises Drifted
+    beyond the bounds.
     """
     level = frozen.hidden.level_of(HALF) or Level(1.0)
     rows, own = survey.moments.rows, Spread.of(survey, frozen.mean)
     _check_numbers(frozen, survey)
     pooled, counts = _count_cases(frozen, survey)
     kurtosis = _kurtosis(survey, len(frozen.schema.perturbed))
-    since = own if earlier is None else Spread.read(earlier, len(own.mean)) + own
-    for spread in (own, since):
-        _check_spread(frozen, spread, level, kurtosis)
+    new = own if came is None else Spread.of(came, frozen.mean)
+    since = new if earlier is None else Spread.read(earlier, len(new.mean)) + new
+    _check_columns(frozen, own, level, kurtosis)
+    for spread in (new, since):
+        _check_columns(frozen, spread, level, kurtosis)
+        _check_combinations(frozen, spread, kurtosis)
     hidden = _of_numbers(frozen, own, level)
     for names, found in counts.items():
         hidden["+".join(names)] = _of_category(frozen, names, found, level)
@@ -480,13 +490,20 @@ def _of_numbers(frozen: Frozen, spread: Spread, level: Level) -> dict[str, float
     return {frozen.schema.perturbed[i]: float(h) for i, h in shares if not np.isnan(h)}
 
 
-def _check_spread(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats) -> None:
-    """Raise Drifted if numbers vary more than their noise can hide, beyond chance."""
+def _allowed(spread: Spread, kurtosis: Floats) -> float:
+    """Return how many times too large a variance may be by chance.
+
+    One number for all columns: what they add up to must still add up.
+    """
+    return float(1 + ALLOWANCE * np.sqrt(max(kurtosis.max() - 1, 2.0) / spread.rows))
+
+
+def _check_columns(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats) -> None:
+    """Raise Drifted if a number varies more than its noise can hide, beyond chance."""
     S, K, vary = _scaled(frozen, spread)
     if spread.rows < 2 or not vary:
         return
-    # one number for all columns: what they add up to must still add up
-    low = K / (1 + ALLOWANCE * np.sqrt(max(kurtosis[vary].max() - 1, 2.0) / spread.rows))
+    low = K / _allowed(spread, kurtosis[vary])
     hidden = _hidden_numbers(S, low, level.noise)
     usual = level.noise / (1 + level.noise)
     for place, share in zip(vary, hidden, strict=True):
@@ -496,6 +513,14 @@ def _check_spread(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats
                 f"of {name!r} in the new rows, copies at privacy {frozen.hidden.promised(level):g} "
                 f"would hide {share:.3f} where the first edition's hide {usual:.3f}"
             )
+
+
+def _check_combinations(frozen: Frozen, spread: Spread, kurtosis: Floats) -> None:
+    """Raise Drifted if a linear combination of numbers varies much more than its noise."""
+    S, K, vary = _scaled(frozen, spread)
+    if spread.rows < 2 or not vary:
+        return
+    low = K / _allowed(spread, kurtosis[vary])
     values, vectors = np.linalg.eigh(S + _FLOOR * np.eye(len(S)))
     white = vectors / np.sqrt(values)
     largest = float(np.linalg.eigvalsh(white.T @ low @ white)[-1])

@@ -417,7 +417,7 @@ class Dataset:
         past = self._past(len(self.editions))
         if past is None:
             return {}
-        rules = past.rules
+        rules = past.followed
         held = {
             (sum(edition <= each.edition for edition in rules), each.level.noise)
             for each in self.holdings

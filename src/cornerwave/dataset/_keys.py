@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cornerwave.arrays import Flags, Words
+from cornerwave.editions import UPDATED
 from cornerwave.engines.batches import sorted_keys
 from cornerwave.errors import ColumnError, LedgerDamaged
 from cornerwave.rows import RowSecrets
@@ -68,10 +69,10 @@ class KeptKeys:
                 "rows that changed, make a new edition of the whole table"
             )
 
-    def seen(self, dataset: "Dataset", hashes: Words) -> Flags:
-        """Return which of some ascending hashes came with any edition."""
+    def seen(self, dataset: "Dataset", hashes: Words, *, before: int | None = None) -> Flags:
+        """Return which of some ascending hashes came with any edition, or any before one."""
         found = np.zeros(len(hashes), dtype=bool)
-        for edition in dataset.editions:
+        for edition in dataset.editions[: before and before - 1]:
             if edition.keys:
                 found |= self._found(dataset, edition.number, KeyRun.of(edition.keys), hashes)
         return found
@@ -94,10 +95,14 @@ class KeptKeys:
     def _restore(self, dataset: "Dataset", number: int, run: KeyRun) -> None:
         """Make the file of an edition's keys again, from the rows that came with it."""
         schema = dataset.frozen.schema
-        source = dataset.source_of(dataset.portion(batch=number))
+        is_whole = dataset.editions[number - 1].kind == UPDATED
+        rows = {"edition": number} if is_whole else {"batch": number}
+        source = dataset.source_of(dataset.portion(**rows))
+        hashes = sorted_keys(source, schema, RowSecrets.of(self._key.derive))
+        if is_whole:  # most of its rows were there before
+            hashes = (own[~self.seen(dataset, own, before=number)] for own in hashes)
         with KeptKeys(self._home, self._key) as again:
-            secrets = RowSecrets.of(self._key.derive)
-            again.write(sorted_keys(source, schema, secrets), run.salt)
+            again.write(hashes, run.salt)
             if again._run != run:
                 raise LedgerDamaged(
                     f"the file of the keys of edition {number} of {dataset.name!r} is missing, and "

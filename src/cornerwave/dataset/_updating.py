@@ -24,7 +24,6 @@ from cornerwave.errors import (
     ColumnError,
     DatasetClosed,
     SourceChanged,
-    SourceError,
     discreet,
 )
 from cornerwave.history import ChangedRows, Changes, changed_cells, transitions
@@ -33,7 +32,7 @@ from cornerwave.missing import fill_missing
 from cornerwave.recipe import NoiseSecrets
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import Surveyor, rank_draws
-from cornerwave.table import Progress, Source, silent
+from cornerwave.table import Progress, silent
 from cornerwave.vault import Key, Ledger, closed_message, work_folder
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ def update_table(
         )
     source = replace(dataset.parts.batch(new), first=0)
     before = dataset.source if old is None else dataset.parts.of_last(old)
-    _check_apart(before, source)
     secrets = RowSecrets.of(key.derive)
     with (
         KeptKeys(dataset.home, key) as keys,
@@ -91,15 +89,17 @@ def update_table(
             keys.write(came.ascending())
             keys.check_new(dataset)
         ranges, surveyor = Ranges(frozen), Surveyor(frozen.schema, frozen.scales, secrets)
-        survey = survey_some(source, surveyor, changed.chosen(compared.new.rows), ranges.look)
+        chosen = changed.chosen(compared.new.rows)
+        moved, newcomers = survey_some(source, surveyor, chosen, ranges.look)
+        survey = moved + newcomers
         earlier = ledger.attachment(dataset.entry, SPREAD)
-        drift, since = measure_drift(frozen, survey, ranges, earlier)
+        drift, since = measure_drift(frozen, survey, ranges, earlier, newcomers)
         rows = changed.rows()
         edition = updated_edition(
             last,
             whole=str(compared.new),
             source=str(source.path) if source.path else None,
-            changes={**changed.counts(), "hides": hidden_after(frozen, rows.rules)},
+            changes={**changed.counts(), "hides": hidden_after(frozen, rows.followed)},
         )
         now, *past = ledger.marks(dataset.id)
         entry = ledger.add_edition(
@@ -115,15 +115,6 @@ def update_table(
         )
         keys.publish()
     return dataset.took(entry, source)
-
-
-def _check_apart(old: Source, new: Source) -> None:
-    if old.path is not None and old.path == new.path:
-        raise SourceError(
-            f"{new.name} lies where the last edition lies, so the two cannot be compared; name "
-            "where the old one is now",
-            use=("old",),
-        )
 
 
 def _check_old(dataset: "Dataset", found: str) -> None:
@@ -147,7 +138,7 @@ class _Changed:
         self.changes = Changes({})
         self.came = self.went = self.changed = 0
         self._columns: Counter[str] = Counter()
-        self._places: list[Ints] = []
+        self._places: tuple[list[Ints], list[Ints]] = ([], [])
         self._hashes: list[Words] = [np.empty(0, dtype=np.uint64)]
         self._cells: list[Flags] = []
 
@@ -156,7 +147,8 @@ class _Changed:
         self.came += len(found.came)
         self.went += len(found.went)
         self.changed += len(found.new)
-        self._places += [found.came.places, found.new.places]
+        self._places[0].append(found.new.places)
+        self._places[1].append(found.came.places)
         if not len(found.new):
             return
         schema = self._frozen.schema
@@ -180,11 +172,12 @@ class _Changed:
         scaled = self._frozen.scaled(numbers, rank_draws(self._secrets, rows.ids))
         return fill_missing(scaled, rows.ids, self._frozen, self._noise.missing)
 
-    def chosen(self, rows: int) -> Flags:
-        """Return which rows of the new table came or changed."""
-        chosen = np.zeros(rows, dtype=bool)
-        for places in self._places:
-            chosen[places] = True
+    def chosen(self, rows: int) -> list[Flags]:
+        """Return which rows of the new table changed, and which came."""
+        chosen = [np.zeros(rows, dtype=bool) for _ in self._places]
+        for own, parts in zip(chosen, self._places, strict=True):
+            for places in parts:
+                own[places] = True
         return chosen
 
     def rows(self) -> ChangedRows:

@@ -1,7 +1,7 @@
 """Rows that come to a registered table: surveyed on its scales, their keys sorted."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -68,26 +68,31 @@ def check_batch_order(order: RowOrder, schema: Schema) -> None:
 
 
 def survey_some(
-    source: Source, surveyor: Surveyor, chosen: Flags, look: Callable[[pa.Table], None]
-) -> Survey:
-    """Survey the rows of a source that stand at chosen places; `look` sees them too."""
+    source: Source, surveyor: Surveyor, chosen: Sequence[Flags], look: Callable[[pa.Table], None]
+) -> list[Survey]:
+    """Survey sets of rows of a source, each by its places; `look` sees them too."""
     schema = surveyor.schema
+    before = [np.cumsum(places) - places for places in chosen]
 
-    def work(group: tuple[int, pa.Table]) -> Survey | None:
-        start, table = group
-        own = chosen[start : start + table.num_rows]
+    def of_set(start: int, table: pa.Table, number: int) -> Survey | None:
+        own = chosen[number][start : start + table.num_rows]
         if not own.any():
             return None
         rows = table.filter(pa.array(own))
         look(rows)
-        places = start + np.flatnonzero(own)
+        # as if they were neighbours: what lies between them is known already
+        places = before[number][start] + np.arange(rows.num_rows)
         return surveyor.of(row_ids(start, rows, schema, surveyor.secrets), rows, places)
 
-    survey = no_rows(surveyor)
+    def work(group: tuple[int, pa.Table]) -> list[Survey | None]:
+        return [of_set(*group, number) for number in range(len(chosen))]
+
+    surveys = [no_rows(surveyor) for _ in chosen]
     with _in_order(work, numbered(source, schema), None) as parts:
-        for part in parts:
-            survey = survey if part is None else survey + part
-    return survey
+        for found in parts:
+            for number, part in enumerate(found):
+                surveys[number] = surveys[number] if part is None else surveys[number] + part
+    return surveys
 
 
 def sorted_keys(source: Source, schema: Schema, secrets: RowSecrets) -> Iterator[Words]:

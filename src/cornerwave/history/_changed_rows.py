@@ -32,6 +32,11 @@ class ChangedRows:
         """By which of the rules the noise of each row is carried over."""
         return kinds_of(self.rules, self.cells).astype(np.int64)
 
+    @property
+    def followed(self) -> tuple[Transition, ...]:
+        """The rules that some row follows."""
+        return tuple(self.rules[kind] for kind in np.unique(self.kinds).tolist() if self.rules)
+
     def to_bytes(self) -> bytes:
         """Return what is kept beside the chain."""
         number, rows = self.cells.shape
@@ -78,6 +83,11 @@ class Past:
     def rules(self) -> dict[int, tuple[Transition, ...]]:
         """The rules of each edition that changed rows."""
         return {edition: rows.rules for edition, rows in self._editions.items()}
+
+    @property
+    def followed(self) -> dict[int, tuple[Transition, ...]]:
+        """The rules of each edition that some row follows."""
+        return {edition: rows.followed for edition, rows in self._editions.items()}
 
     def of(self, ids: Ids) -> tuple[Ints, dict[int, Ints]]:
         """Return which of some rows changed, and for each edition by which rule; -1 is none."""
