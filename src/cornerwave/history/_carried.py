@@ -4,6 +4,7 @@
     Z_0 = 0.4 W_0,       Z_e = A_e Z_{e-1} + H_e Z_{e-1} + 0.27 B_e U_e
 
 in the columns that edition e changed; the others keep theirs.
+
 U_e is the white path of edition e: the same streams and the same order of levels as U_0, under
 a key of the edition's own. So the noise of a row is a function of the key, its id, the level
 and which editions changed it by which of their rules; a row that none changed has the noise of
