@@ -67,9 +67,9 @@ def fresh(history, columns):
     return [rule] * (len(history) // columns - 1)
 
 
-def rule_of(columns, carry, fresh):
+def rule_of(columns, carry, fresh, *, recall=0.0):
     """A rule that comes from nowhere."""
-    return Transition(columns, carry, fresh, regression=carry, remainder=fresh)
+    return Transition(columns, carry, recall=recall * carry, fresh=fresh, remainder=fresh)
 
 
 def left(history, columns, rules, *, noise=1.0):

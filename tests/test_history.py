@@ -119,6 +119,16 @@ def test_a_row_that_changes_in_some_editions_only(kind, r):
     assert growth(history, 1, rules) <= MOST_NOISE
 
 
+@every_history
+@both_kinds
+def test_sixty_editions_hide_nearly_as_much(kind, r):
+    history = kind(r, 60)
+    rules = our_rules(history, 1)
+    assert min(left(history, 1, rules).values()) >= LEAST
+    assert growth(history, 1, rules) <= 3.0
+    assert left(history, 1, fresh(history, 1))["mean"] < 0.3
+
+
 @both_kinds
 def test_last_years_value_keeps_last_years_noise(kind):
     """A column that holds what another one held would otherwise show each value twice."""
@@ -307,18 +317,18 @@ def test_the_same_increment_for_all_leaves_the_noise_and_a_common_value_does_not
     [rule, *_] = transitions(Changes.of(age, np.zeros_like(age)), K)
     S = noise_across(K, [rule])
     assert S[1, 1] == pytest.approx(400.0)
-    assert abs(S[0, 1]) < 0.3 * 400.0
+    assert abs(S[0, 1]) < 0.5 * 400.0
 
 
 # The noise itself
 
 LEVELS = (1.0, 4.0, 0.25)
 GOLDEN = [
-    "0x1.8e38183c95ce0p-1",
+    "0x1.f74baac3b5147p-1",
     "0x1.8884a422f294ep-2",
     "0x1.b17182bdf4614p+0",
     "-0x1.b96347f424ca4p-2",
-    "0x1.30fb600672edcp-1",
+    "0x1.bdb9658ca69d3p-1",
     "-0x1.8a469f5d5db67p-1",
 ]
 
@@ -389,8 +399,10 @@ def test_the_noise_of_a_row_does_not_depend_on_the_others(told):
 
 def test_the_noise_of_history_is_fixed():
     """A golden vector: it changes only with the noise format."""
-    rule = rule_of((0, 2), np.array([[0.5, 0.25, 0.0], [0.0, 0.125, 1.0]]), np.eye(2))
-    noise = read({3: [rule]}, {3: np.array([0, -1])}, ids=position_ids(7, 2), K=np.eye(3))[0]
+    carry = np.array([[0.5, 0.25, 0.0], [0.0, 0.125, 1.0]])
+    rule, kinds = rule_of((0, 2), carry, np.eye(2), recall=0.5), np.array([0, -1])
+    rules, twice = {3: [rule], 4: [rule]}, {3: kinds, 4: kinds}
+    noise = read(rules, twice, ids=position_ids(7, 2), K=np.eye(3))[0]
     assert [value.hex() for value in noise.ravel().tolist()] == GOLDEN
 
 
@@ -398,10 +410,8 @@ def test_rules_are_kept_to_the_bit(told):
     for rule in told[0][1]:
         again = Transition.from_json(json.loads(json.dumps(rule.to_json())))
         assert again.columns == rule.columns
-        for one, other in zip(again.of_noise, rule.of_noise, strict=True):
-            assert np.array_equal(one, other)
-        for one, other in zip(again.of_values, rule.of_values, strict=True):
-            assert np.array_equal(one, other)
+        for name in ("carry", "recall", "fresh", "remainder"):
+            assert np.array_equal(getattr(again, name), getattr(rule, name))
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
 """Tables that change: what the noise of a changed row becomes in the next edition.
 
-    W_e = M W_{e-1} + B P_e   in the columns that changed, W_{e-1} in the others
+    W_e = A W_{e-1} + H Z_{e-1} + B P_e   in the columns that changed, W_{e-1} in the others
 
 Changes, changed_cells  what an edition changed, over all changed rows; parts add up
-Transition              M and B, frozen with an edition: `transitions` from its changes,
+Transition              A, H and B, frozen with an edition: `transitions` from its changes,
                         `exact_transition` from second moments that are known (SecondMoments)
 kinds_of                which cells of rows changed -> by which of the edition's rules
 ChangedRows, Past       which rows each edition changed, and by which rules

@@ -1,6 +1,9 @@
 """The noise of rows that changed, at the wanted levels.
 
-    W_0 = L U_0,    W_e = M_e W_{e-1} + B_e U_e     in the columns that edition e changed
+    W_0 = L U_0,         W_e = A_e W_{e-1} + H_e Z_{e-1} + B_e U_e
+    Z_0 = 0.4 W_0,       Z_e = A_e Z_{e-1} + H_e Z_{e-1} + 0.27 B_e U_e
+
+in the columns that edition e changed; the others keep theirs.
 
 U_e is the white path of edition e: the same streams and the same order of levels as U_0, under
 a key of the edition's own. So the noise of a row is a function of the key, its id, the level
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Floats, Ids, Ints
-from cornerwave.history._transition import Transition
+from cornerwave.history._transition import LASTING, LASTING_FIRST, Transition
 from cornerwave.keyed import expand, strict
 from cornerwave.noise import Reader, Reading, shape_white, step_onto
 
@@ -60,28 +63,36 @@ class HistoryReader:
         for (index, white), *later in zip(self._first.white(ids), *fresh, strict=True):
             noise = np.empty(white.shape)
             shape_white(self._factor, white, noise)
+            lasting = LASTING_FIRST * noise
             for (edition, rows), (_, path) in zip(changed.items(), later, strict=True):
-                self._carry(edition, kinds[edition], rows, path, noise)
+                self._carry(edition, kinds[edition], rows, path, noise, lasting)
             yield index, noise
 
-    def _carry(self, edition: int, kinds: Ints, rows: Ints, path: Floats, noise: Floats) -> None:
+    def _carry(
+        self, edition: int, kinds: Ints, rows: Ints, path: Floats, noise: Floats, lasting: Floats
+    ) -> None:
         kinds = kinds[rows]
         for kind in np.flatnonzero(np.bincount(kinds)):
             rule, own = self._rules[edition][int(kind)], np.flatnonzero(kinds == kind)
             here, columns = rows[own], np.array(rule.columns, dtype=np.int64)
-            before, fresh = noise.take(here, axis=1), path[columns].take(own, axis=1)
-            after = np.empty(fresh.shape)
-            carry_over(rule.carry, before, rule.fresh, fresh, after)
-            noise[columns[:, None], here] = after
+            before, kept = noise.take(here, axis=1), lasting.take(here, axis=1)
+            fresh = path[columns].take(own, axis=1)
+            for share, old, out in ((1.0, before, noise), (LASTING, kept, lasting)):
+                after = np.empty(fresh.shape)
+                carry_over(rule.carry, old, rule.recall, kept, share * rule.fresh, fresh, after)
+                out[columns[:, None], here] = after
 
 
 @strict
-def carry_over(carry: Any, before: Any, fresh: Any, path: Any, after: Any) -> None:
-    """Fill `after` (c, rows) with carry @ before + fresh @ path, fresh lower triangular."""
+def carry_over(
+    carry: Any, before: Any, recall: Any, lasting: Any, fresh: Any, path: Any, after: Any
+) -> None:
+    """Fill `after` (c, rows) with carry @ before + recall @ lasting + fresh @ path."""
     for i in range(after.shape[0]):
         after[i] = 0.0
         _add_terms(carry[i], before, before.shape[0], after[i])
-        _add_terms(fresh[i], path, i + 1, after[i])
+        _add_terms(recall[i], lasting, lasting.shape[0], after[i])
+        _add_terms(fresh[i], path, i + 1, after[i])  # lower triangular
 
 
 @strict

@@ -2,17 +2,19 @@
 
     y = A x + e,   A = I + Cov(y - x, x) Cov(x)^-1,   Q = Cov(e),   C = Cov(y)    of changed rows
 
-    W_e = M W_{e-1} + B P_e,      M = A + 0.28 Q C^-1,    BB' = 1.35 Q
+    W_e = A W_{e-1} + H Z_{e-1} + B P_e             H = Q C^-1 (3 I - A) / 4,    BB' = 1.33 Q
+    Z_e = A Z_{e-1} + H Z_{e-1} + 0.27 B P_e        Z_0 = 0.4 W_0
 
 P_e is a fresh path over the levels. Noise shaped like the row's history would hide every
 function of it exactly, but one step of a history does not show its shape: values that drift
-(autoregressive) forget e, and M = A would be right; those that fluctuate about a person's own
-level come back, and noise that forgets too would be averaged away. So M remembers more than A,
-by a share of what it may have missed, and there is some more fresh noise. docs/editions.md has
+(autoregressive) forget e, and W_e = A W_{e-1} + sqrt(Q) P_e would be right; those that fluctuate
+about a person's own level come back to it, and noise that forgets would be averaged away. So
+the noise has a part Z that lasts, for one column by r + (1 - r^2) (3 - r) / 4, about 1. The more
+it lasts, the more copies of drifting values show it, so it is a part only. docs/editions.md has
 the figures. What the old row determines, e = 0, has the noise that it determines: constant
 columns and sums keep theirs, columns that add up still do, and last year's value has last year's.
 
-BB' is more where M and 1.35 Q leave an edition clearly less noise than K: all balances become 0.
+BB' is more where an edition would have clearly less noise than K: all balances become 0.
 
 Of n rows with N columns the share n / (n + 10 N) of the covariances is measured. The rest is
 what a history around the frozen mean would have: given the columns that did not change, those
@@ -30,10 +32,11 @@ from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.history._changes import OTHERS, Changes, together
 from cornerwave.moments import Moments, factor
 
-EXCESS, REMEMBERED = 1.35, 0.28
+EXCESS, LASTING, LASTING_FIRST = 1.33, 0.27, 0.4
 """How much fresh noise there is for the part of a change that the old row does not determine,
-and how much of that part may come back. Found by search: over 12 editions they hide the most of
-both kinds of histories, for all correlations, with noise that grows less than 2.5 times."""
+which share of it lasts, and which share of the first edition's noise does. Found by search: over
+12 editions they hide the most of both kinds of histories, for all correlations, with noise that
+grows less than 2.5 times, and nearly as much over 60."""
 
 ROWS_PER_COLUMN = 10
 """Rows per column at which what was measured weighs as much as what is assumed."""
@@ -52,44 +55,34 @@ RANK_TOLERANCE = 1e-9
 class Transition:
     """How the noise of a row becomes that of the next edition, in the columns that changed.
 
-    For c changed columns of N: carry (c, N) is M, fresh (c, c) the lower triangular B. What they
-    come from is kept beside them: regression (c, N) is A, remainder (c, c) a factor of Q.
+    For c changed columns of N: carry (c, N) is A, recall (c, N) is H, fresh (c, c) the lower
+    triangular B; remainder (c, c), a factor of Q, tells with A how values change.
 
-    >>> step = Transition((0,), carry=np.eye(1), fresh=np.eye(1), regression=np.eye(1),
-    ...                   remainder=np.eye(1))
+    >>> one = np.eye(1)
+    >>> step = Transition((0,), carry=one, recall=one, fresh=one, remainder=one)
     >>> Transition.from_json(step.to_json()).columns
     (0,)
     """
 
     columns: tuple[int, ...]
     carry: Floats
+    recall: Floats
     fresh: Floats
-    regression: Floats
     remainder: Floats
 
     def to_json(self) -> dict[str, Any]:
         """Return what the chain keeps; a double is written so that the same double comes back."""
-        matrices = {name: getattr(self, name).tolist() for name in _MATRICES}
+        matrices = {name: getattr(self, name).tolist() for name in MATRICES}
         return {"columns": list(self.columns), **matrices}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Transition":
         """Return what `to_json` wrote."""
-        matrices = {name: np.array(kept[name], dtype=np.float64) for name in _MATRICES}
+        matrices = {name: np.array(kept[name], dtype=np.float64) for name in MATRICES}
         return cls(tuple(kept["columns"]), **matrices)
 
-    @property
-    def of_values(self) -> tuple[Floats, Floats]:
-        """A and the factor of Q: by them a drifting row's values become those of this edition."""
-        return self.regression, self.remainder
 
-    @property
-    def of_noise(self) -> tuple[Floats, Floats]:
-        """M and B: by them its noise does."""
-        return self.carry, self.fresh
-
-
-_MATRICES = ("carry", "fresh", "regression", "remainder")
+MATRICES = ("carry", "recall", "fresh", "remainder")
 
 
 @dataclass(frozen=True)
@@ -130,8 +123,8 @@ def exact_transition(joint: SecondMoments, covariance: Floats) -> Transition:
 
     >>> r = np.array([[0.5]])  # the correlation of one edition with the next
     >>> rule = exact_transition(SecondMoments(old=r**0, pull=r - 1, change=2 * (1 - r)), r**0)
-    >>> rule.carry.round(6).tolist(), (rule.fresh**2 / (1 - r**2)).round(6).tolist()
-    ([[0.71]], [[1.35]])
+    >>> rule.carry.round(6).tolist(), rule.recall.round(6).tolist()
+    ([[0.5]], [[0.46875]])
     """
     columns = np.flatnonzero(np.diag(joint.change) > 0)
     K, scale = _scaled(covariance)  # columns have units
@@ -141,20 +134,27 @@ def exact_transition(joint: SecondMoments, covariance: Floats) -> Transition:
     step = _regression(pull, old)  # A - I
     explained = pull @ step.T
     rest = own @ change @ own.T - explained - explained.T + step @ old @ step.T  # Q
-    determined = np.eye(len(K)) + own.T @ step  # A
-    new = determined @ old @ determined.T + own.T @ rest @ own
-    carry = own @ determined + REMEMBERED * _regression(rest @ own, new)
+    every = np.eye(len(K))
+    determined = every + own.T @ step  # A
+    new = determined @ old @ determined.T + own.T @ rest @ own  # C
+    recall = _regression(rest @ own, new) @ (3 * every - determined) / 4  # H
     fresh = EXCESS * rest
-    fresh = fresh + _lacking(carry @ K @ carry.T + fresh, own @ K @ own.T)
+    fresh = fresh + _lacking(_first_noise(own + step, recall, K) + fresh, own @ K @ own.T)
     here = scale[columns]
-    unit = np.outer(here, here)
+    unit, turned = np.outer(here, here), here[:, None] / scale
     return Transition(
         columns=tuple(columns.tolist()),
-        carry=carry * here[:, None] / scale,
+        carry=(own + step) * turned,
+        recall=recall * turned,
         fresh=factor(fresh * unit).lower,
-        regression=own @ determined * here[:, None] / scale,
         remainder=factor(rest * unit).lower,
     )
+
+
+def _first_noise(carry: Floats, recall: Floats, covariance: Floats) -> Floats:
+    """Return the covariance of A W_0 + H Z_0."""
+    both = carry + LASTING_FIRST * recall
+    return both @ covariance @ both.T
 
 
 def _lacking(noise: Floats, wanted: Floats) -> Floats:
