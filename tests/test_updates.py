@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.audit import audit
 from cornerwave.engines import differences
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -17,6 +18,7 @@ from cornerwave.errors import (
     VaultError,
 )
 from cornerwave.history import ChangedRows, Transition
+from cornerwave.miner import Copy
 from cornerwave.owner import Vault
 from tests.test_editions import people
 
@@ -173,6 +175,67 @@ class TestUpdate:
         wage = np.array(changed(FIRST)["wage"])[gaps] - np.array(FIRST["wage"])[gaps]
         assert len(gaps) >= 5
         assert abs(np.corrcoef(moved, wage)[0, 1]) < 0.999999
+
+
+class TestReaders:
+    """What recipients, auditors and coalitions know of editions."""
+
+    def test_a_miner_allows_for_the_noise_of_changed_rows(self, vault):
+        """Every row changed: the noise of the last edition is more than the first one's."""
+        random, rows = np.random.default_rng(4), 20_000
+        ids, x = [f"p{row}" for row in range(rows)], random.normal(size=rows)
+        tables = [pa.table({"id": ids, "x": x, "y": random.normal(size=rows)})]
+        for _ in range(3):
+            x = 0.5 * x + np.sqrt(0.75) * random.normal(size=rows)
+            tables.append(pa.table({"id": ids, "x": x, "y": tables[0]["y"]}))
+        dataset = vault.register("x", tables[0], key="id")
+        for table in tables[1:]:
+            dataset.update(table)
+        copy = dataset.release(to="ann", privacy=0.5)
+        told = copy.dataset.recipe([], copy.rows).frozen.excess
+        assert told[0, 0] > 0.2  # or this would show nothing
+        shown = copy.to_arrow()
+        said = {
+            "noise": 1.0,
+            "edition": 4,
+            "columns": {
+                "id": {"role": "key"},
+                "y": {"role": "perturbed"},
+                "x": {"role": "perturbed", "excess": {"x": told[0, 0]}},
+            },
+        }
+        found = Copy.open(shown, metadata=said)
+        right = found.covariance()["x", "x"]
+        without = Copy.open(shown, noise=1.0).covariance()["x", "x"]
+        true = float(np.var(x))
+        assert (
+            abs(right.value - true) < 5 * right.standard_error + 0.02
+        )  # and a step of what is told
+        assert abs(without.value - true) > 0.1
+        assert found.edition == 4
+
+    def test_a_coalition_of_editions(self, dataset):
+        dataset.release(to="ann", privacy=0.5).to_arrow()
+        assert dataset.coalition(["ann"]).changing == {}
+        dataset.update(changed(FIRST, np.arange(ROWS), size=150.0))
+        dataset.release(to="bob", privacy=0.5).to_arrow()
+        dataset.release(to="eve", privacy=0.8).to_arrow()
+        alone, both = (dataset.coalition(who) for who in (["bob"], ["ann", "bob", "eve"]))
+        assert both.joint_privacy == both.best_privacy  # of a constant value
+        assert set(both.changing) == {"value", "mean", "change"}
+        assert min(both.changing.values()) >= 0.45
+        assert both.changing["change"] < alone.changing["change"]
+
+    def test_an_audit_takes_one_edition(self, dataset, tmp_path):
+        papq.write_table(FIRST, tmp_path / "first.parquet")
+        papq.write_table(changed(FIRST), tmp_path / "second.parquet")
+        one = dataset.release(to="ann", privacy=0.5).write(tmp_path / "1.parquet")
+        dataset.update(changed(FIRST))
+        two = dataset.release(to="bob", privacy=0.5).write(tmp_path / "2.parquet")
+        three = dataset.release(to="eve", privacy=0.8).write(tmp_path / "3.parquet")
+        with pytest.raises(SourceError, match="copies of editions 1, 2"):
+            audit(tmp_path / "first.parquet", [one, two], key="id")
+        assert audit(tmp_path / "second.parquet", [two, three], key="id").sound
 
 
 class TestRefusals:

@@ -442,15 +442,21 @@ class Dataset:
         It holds secrets.
         """
         own, rows = dataset_key(self._key, self.id), rows or self.portion()
+        frozen, past = self.frozen, None
+        if rows.batch is None:  # rows that have just come have not changed
+            past = self._past(rows.edition)
+        if past is not None:
+            more = past.renewed(frozen.covariance + frozen.excess, rows.rows)
+            frozen = replace(frozen, excess=frozen.excess + more)
         return Recipe(
             self.id,
-            replace(self.frozen, rows=rows.rows, fingerprint=rows.fingerprint),
+            replace(frozen, rows=rows.rows, fingerprint=rows.fingerprint),
             wanted,
             rows=RowSecrets.of(self._key.derive),
             noise=NoiseSecrets.of(own.derive),
             edition=rows.edition,
             batch=rows.batch,
-            past=self._past(rows.edition),
+            past=past,
         )
 
     def __repr__(self) -> str:

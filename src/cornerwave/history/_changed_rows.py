@@ -7,10 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Ids, Ints, Words
+from cornerwave.arrays import Flags, Floats, Ids, Ints, Words
+from cornerwave.history._across import noise_across
 from cornerwave.history._transition import Transition, kinds_of
 
 _FILTER_BITS = 24
+MANY, STEP = 100, 0.01
+"""Changed rows, at least, whose noise a copy's average takes account of, and how finely."""
+MOST_HISTORIES = 256
+"""Histories of changes, the most frequent ones, that stand for all."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,29 @@ class Past:
         """The rules of each edition that some row follows."""
         return {edition: rows.followed for edition, rows in self._editions.items()}
 
+    def renewed(self, shape: Floats, rows: int) -> Floats:
+        """Return by how much the noise of all rows of a table, on average, exceeds its first shape.
+
+        Rounded to STEP of the shape, and 0 if few rows changed: what few rows changed by is not
+        to be seen in an average that a copy states.
+        """
+        histories = np.array([_kinds(rows, self._any) for rows in self._editions.values()])
+        found, counts = np.unique(histories.T, axis=0, return_counts=True)
+        if not len(found) or counts.sum() < MANY:
+            return np.zeros_like(shape)
+        often = np.argsort(-counts)[:MOST_HISTORIES]
+        total = np.zeros_like(shape)
+        for history, count in zip(found[often], counts[often], strict=True):
+            own = zip(self._editions.values(), history.tolist(), strict=True)
+            steps = [changed.rules[kind] if kind >= 0 else None for changed, kind in own]
+            now = noise_across(shape, steps)[-len(shape) :, -len(shape) :]
+            total += count / counts[often].sum() * (now - shape)
+        size = np.sqrt(np.maximum(np.diag(shape), 0.0))
+        unit = STEP * np.outer(size, size)
+        share = min(1.0, counts.sum() / max(rows, 1))
+        steps = np.rint(share * total / np.where(unit > 0, unit, 1.0))
+        return np.asarray(steps * unit)
+
     def of(self, ids: Ids) -> tuple[Ints, dict[int, Ints]]:
         """Return which of some rows changed, and for each edition by which rule; -1 is none."""
         hashes = np.ascontiguousarray(ids[:, 0])
@@ -96,9 +124,14 @@ class Past:
         rows = rows[_places(self._any, hashes[rows]) >= 0]
         kinds = {}
         for edition, changed in self._editions.items():
-            places = _places(changed.hashes, hashes[rows])
-            kinds[edition] = np.where(places >= 0, changed.kinds[places], -1)
+            kinds[edition] = _kinds(changed, hashes[rows])
         return rows, kinds
+
+
+def _kinds(changed: ChangedRows, hashes: Words) -> Ints:
+    """Return by which rule each of some rows changed; -1 for one that did not."""
+    places = _places(changed.hashes, hashes)
+    return np.where(places >= 0, changed.kinds[places], -1)
 
 
 _NONE = np.empty(0, dtype=np.int64)
