@@ -60,7 +60,7 @@ def copy_tree(folder: Path, target: Path) -> None:
         f"CREATE SCHEMA {name}",
         *(
             statement
-            for table in ("vault", "chain", "line", "record", "access")
+            for table in ("vault", "chain", "line", "attachment", "record", "access")
             for statement in (
                 f"CREATE TABLE {name}.cornerwave_{table} "
                 f"(LIKE {source}.cornerwave_{table} INCLUDING ALL)",

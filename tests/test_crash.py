@@ -24,6 +24,8 @@ from cornerwave.table import CopyFile, metadata_path
 from tests.conftest import make_people
 from tests.postgresql import copy_tree
 
+ROOT = Path(__file__).parents[1]
+
 DRIVER = r"""
 import os, pathlib, shutil, signal, sys
 import fcntl, sqlite3
@@ -168,7 +170,7 @@ def crash_everywhere(backup, tmp_path, ending, every=1):
         [sys.executable, "-W", "ignore", "-c", DRIVER, backup, out, ending, str(every)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
     )
     assert run.returncode == 0, run.stderr
     return sorted(out.iterdir(), key=lambda path: int(path.name))

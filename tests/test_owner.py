@@ -274,6 +274,7 @@ class TestFiles:
             "privacy": 0.8,
             "retention": pytest.approx(0.2**0.5),
             "rows": 300,
+            "edition": 1,
             "order": None,
             "noise_format": 1,
             "columns": {
@@ -696,7 +697,7 @@ class TestNoCellIsShown:
 def test_nothing_of_the_table_is_in_the_vault(vault, tmp_path):
     table = pa.table({"id": ["canary-a", "canary-b", "c"], "x": [48213.0625, 2.0, 11.5]})
     vault.register("x", table, key="id")
-    content = b"".join(path.read_bytes() for path in vault.path.iterdir())
+    content = b"".join(path.read_bytes() for path in vault.path.rglob("*") if path.is_file())
     assert b"canary" not in content
     assert b"48213.0625" not in content
     assert state(tmp_path)

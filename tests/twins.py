@@ -207,10 +207,10 @@ def refreshed(key, column, row_id, code, noise, counts):
     """One cell's copy at one noise: events in the time s = -ln q until q's own time."""
     if code < 0:
         return code
-    horizon, time, event = 0.5 * math.log1p(noise), 0.0, 0
+    horizon, time, event, of = 0.5 * math.log1p(noise), 0.0, 0, int(row_id[1]) ^ int(code)
     total = sum(counts)
     while True:
-        a, b = aes_words(refresh_key(key, column, event), int(row_id[0]), int(row_id[1]))
+        a, b = aes_words(refresh_key(key, column, event), int(row_id[0]), of)
         time -= math.log(1.0 - (a >> 12) / 2**52)
         if time > horizon:
             return code

@@ -15,6 +15,12 @@ draws guesses right with probability
 from the best copy; further copies of the refresh process add nothing. The share
 (1 - sum of P(x, y)^2 / P(y)) / (1 - sum of pi^2) of its variance stays hidden: p for
 b = pi, more or less than p for even draws (uniform).
+
+Of a table that changes, a row's values in all editions are one long row x of covariance H. Copies
+of editions e and f at levels u and v have noise of covariance min(u, v) S_ef, and of a linear
+function of the history with weights w there stays hidden the share
+
+    1 - w'H_s (H_ss + min(u, v) S_ss)^-1 H_s'w / w'Hw          s: what of x is in the copies held
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,10 +29,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cornerwave.arrays import Floats
+from cornerwave.history import Rules, drifting_history, noise_across, personal_history
 from cornerwave.levels import Level, retention
 from cornerwave.table import MARGINAL, UNIFORM
 
 EXACT_CELLS = 1 << 20
+RANK_TOLERANCE = 1e-12
+"""Directions with less than this share of the variance of copies only repeat others."""
+
 DRAWS = 100_000
 """Cells that are drawn if exact sums over all cases would have more than EXACT_CELLS terms."""
 
@@ -76,6 +86,9 @@ class Coalition:
     best_privacy: float
     independent_privacy: float
     guesses: Mapping[str, BestGuess] = field(default_factory=dict)
+    changing: Mapping[str, float] = field(default_factory=dict)
+    """What stays hidden of rows that changed between editions: of each `value`, of the `mean` of
+    all editions, of each `change`."""
 
     @classmethod
     def of(
@@ -111,6 +124,76 @@ class Coalition:
         return self.best_privacy - self.independent_privacy
 
 
+def history_functions(editions: int, columns: int) -> dict[str, Floats]:
+    """Return what to ask of a history: each value, the mean and the changes of each column.
+
+    Weights (questions, editions, columns) on the values of a row.
+
+    >>> {name: len(weights) for name, weights in history_functions(3, 2).items()}
+    {'value': 6, 'mean': 2, 'change': 4}
+    """
+    value = np.eye(editions * columns).reshape(editions, columns, editions, columns)
+    shape = (-1, editions, columns)
+    return {
+        "value": value.reshape(shape),
+        "mean": value.mean(axis=0).reshape(shape),
+        "change": np.diff(value, axis=0).reshape(shape),
+    }
+
+
+def hidden_in_history(
+    weights: Floats, held: Sequence[tuple[int, float]], *, history: Floats, noise: Floats
+) -> Floats:
+    """Return the share of the variance of functions of a row's history that stays hidden.
+
+    weights: (questions, E, N) on the row's values; held: (edition, noise) of every copy;
+    history: H (E N, E N), the covariance of the values, edition after edition; noise: S of the
+    same shape, from `cornerwave.history.noise_across`. What does not vary counts as hidden.
+
+    >>> H, fresh = np.ones((2, 2)), np.eye(2)  # a constant value with fresh noise each time
+    >>> weights, held = np.array([[[1.0], [0.0]]]), [(0, 1.0), (1, 1.0)]
+    >>> hidden_in_history(weights, held, history=H, noise=fresh).round(4).tolist()
+    [0.3333]
+    """
+    questions, _, columns = weights.shape
+    asked = weights.reshape(questions, -1)
+    levels = np.repeat([level for _, level in held], columns)
+    cells = np.concatenate([np.arange(e * columns, (e + 1) * columns) for e, _ in held])
+    here = np.ix_(cells, cells)
+    copies = history[here] + np.minimum.outer(levels, levels) * noise[here]
+    scale = np.sqrt(np.maximum(np.diag(copies), 1e-300))
+    inverse = np.linalg.pinv(copies / np.outer(scale, scale), RANK_TOLERANCE, hermitian=True)
+    told = asked @ history[:, cells] / scale
+    recovered = np.einsum("qi,ij,qj->q", told, inverse, told)
+    variance = np.einsum("qi,ij,qj->q", asked, history, asked)
+    varies = variance > RANK_TOLERANCE * np.einsum("qi,i,qi->q", asked, np.diag(history), asked)
+    return np.asarray(1 - np.where(varies, recovered, 0.0) / np.where(varies, variance, 1.0))
+
+
+def hidden_across_editions(
+    held: Sequence[tuple[int, float]], covariance: Floats, rules: Rules
+) -> dict[str, Floats]:
+    """Return what copies of several editions leave hidden of a row, in each column, at the least.
+
+    held: (edition, noise) of every copy, the first edition being 0; covariance: K, the noise's
+    shape; rules: by which each later edition changed the row. Of its values, their mean and their
+    changes from one edition to the next, whichever history with the steps that were measured
+    shows more: a drifting or a personal one.
+    """
+    columns, noise = len(covariance), noise_across(covariance, rules)
+    histories = [find(covariance, rules) for find in (drifting_history, personal_history)]
+    return {
+        name: np.min(
+            [
+                hidden_in_history(weights, held, history=history, noise=noise).reshape(-1, columns)
+                for history in histories
+            ],
+            axis=(0, 1),
+        )
+        for name, weights in history_functions(1 + len(rules), columns).items()
+    }
+
+
 def guess(law: Law, noise: Sequence[float]) -> BestGuess:
     """Return how well a category can be guessed from copies at these levels.
 
@@ -130,11 +213,16 @@ def guess(law: Law, noise: Sequence[float]) -> BestGuess:
 
 
 def _hidden(law: Law, q: float) -> tuple[float, float]:
+    return hidden_shares(law.pi, law.drawn, q)
+
+
+def hidden_shares(pi: Floats, base: Floats, q: float) -> tuple[float, float]:
     """Return the hidden share of the variance: of all values, and of the most visible one.
 
-    E[1_x | y] has the mean square sum over y of P(x, y)^2 / P(y); pi_x less that stays hidden.
+    Values have the law pi, those that are drawn the law `base`. E[1_x | y] has the mean square
+    sum over y of P(x, y)^2 / P(y); pi_x less that stays hidden.
     """
-    pi, drawn = law.pi, (1 - q) * law.drawn
+    drawn = (1 - q) * base
     if len(pi) == 1:
         return 0.0, 0.0
     shown = np.maximum(q * pi + drawn, 1e-300)

@@ -52,6 +52,7 @@ class DataDictionary:
     """The entries of a copy's columns, and a program that runs on the copy, with what it prints."""
 
     rows: int
+    edition: int
     privacy: float
     noise: float
     entries: tuple[ColumnNote, ...]
@@ -97,6 +98,7 @@ def dictionary_of(path: Path) -> DataDictionary:
         steps = list(_example(copy))
     return DataDictionary(
         rows=stated["rows"],
+        edition=stated.get("edition", 1),
         privacy=stated["privacy"],
         noise=stated["noise"],
         entries=tuple(

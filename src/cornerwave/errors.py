@@ -5,8 +5,10 @@
     ├── SourceError         (ValueError)         a table that cannot be read or perturbed
     │   ├── ColumnError                          an undecided or unusable column
     │   ├── SourceChanged                        not the table that was registered
-    │   └── AlreadyRegistered                    the name or the values are taken
+    │   ├── AlreadyRegistered                    the name or the values are taken
+    │   └── Drifted                              rows that what registration fixed does not fit
     ├── NoSuchDataset       (LookupError)        no dataset of that name in the vault
+    ├── NoSuchEdition       (LookupError)        no edition or batch of that number
     ├── NoSuchRecipient     (LookupError)        a recipient who holds no copy
     ├── NoSuchExperiment    (LookupError)        no part of that name in the reproduction
     ├── AccessDenied        (PermissionError)    no token, or one that permits nothing
@@ -66,8 +68,16 @@ class AlreadyRegistered(SourceError):
     """The name is taken, or another dataset already perturbs these values."""
 
 
+class Drifted(SourceError):
+    """New rows are too different from those that were registered."""
+
+
 class NoSuchDataset(CornerwaveError, LookupError):
     """The vault has no dataset of that name."""
+
+
+class NoSuchEdition(CornerwaveError, LookupError):
+    """The dataset has no edition or batch of that number."""
 
 
 class NoSuchRecipient(CornerwaveError, LookupError):

@@ -128,11 +128,11 @@ class Frozen:
         """Return all that the noise depends on, in a form that no version of a library changes."""
         kept = self._kept()
         del kept["hidden"], kept["reading"]
-        kept["types"] = [[part.name, _plain_name(part.type)] for part in self.source_types]
+        kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
         for column in kept["columns"]:
             for look in ("declared", "round", "clip", "released_type", "released_as"):
                 del column[look]
-            column["type"] = _plain_name(self.source_types.field(column["name"]).type)
+            column["type"] = type_name(self.source_types.field(column["name"]).type)
         for group, categories in zip(kept["categories"], self.categories, strict=True):
             group["values"] = categories.hashed_values()
         return _exact(kept).encode()
@@ -209,7 +209,7 @@ def _scale(kept: Mapping[str, Any]) -> Scale:
     return Scale(kept["name"], _knots(kept["knots"]), kept["ends"] and tuple(kept["ends"]))
 
 
-def _plain_name(type_: pa.DataType) -> str:
+def type_name(type_: pa.DataType) -> str:
     """Return a type's name; all kinds of text, encoded or not, are one: files differ in them."""
     return "string" if is_text(plain_type(type_)) else str(plain_type(type_))
 

@@ -75,9 +75,9 @@ class Told:
 class RowOrder:
     """Some runs of a table's rows, from which to say what their order tells."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], *, cells: int = CELLS) -> None:
         self._columns = list(dict.fromkeys(columns))
-        self._most = max(LEAST_ROWS, CELLS // max(1, len(self._columns)))
+        self._most = max(LEAST_ROWS, cells // max(1, len(self._columns)))
         self._stride, self._rows = 1, 0
         self._parts: list[tuple[int, pa.Table]] = []
 

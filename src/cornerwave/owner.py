@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cornerwave.dataset import Dataset, check_name, reopen
+from cornerwave.dataset import WORK, Dataset, KeptKeys, check_name
+from cornerwave.engines.batches import sorted_keys
 from cornerwave.engines.local import survey_table
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -31,7 +32,6 @@ from cornerwave.table import (
     Choices,
     Progress,
     ReadingSettings,
-    Source,
     decide,
     names_of,
     open_source,
@@ -46,7 +46,7 @@ from cornerwave.table import (
 from cornerwave.vault import Entry, Key, Ledger, Records, State, check_address, remove_leftovers
 
 VAULT_NAME = ".cornerwave"
-KEY_FILE, LEDGER_FILE, LEDGER_URL, WORK = "key", "ledger.db", "ledger.url", "work"
+KEY_FILE, LEDGER_FILE, LEDGER_URL = "key", "ledger.db", "ledger.url"
 
 
 class Vault:
@@ -223,19 +223,25 @@ class Vault:
         decided = settled(decide(opened.schema, choices))
         warn_of(opened.notes, decided, opened.remarks)
         secrets = RowSecrets.of(self._key.derive)
-        with discreet():
-            surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
-            frozen = replace(freeze(surveyor, survey, opened.schema), reading=opened.reading)
-            marks = surveyor.marks(survey).to_json()
-        new = Entry(
-            id=dataset_id(self._key, frozen),
-            name=name,
-            source=str(opened.path) if opened.path else None,
-            registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            frozen=frozen.to_json(),
-            marks=marks,
-        )
-        entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new)
+        with KeptKeys(self.path, self._key) as keys:
+            with discreet():
+                surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
+                if decided.key is not None:
+                    keys.write(sorted_keys(opened, decided, secrets))
+                frozen = replace(freeze(surveyor, survey, opened.schema), reading=opened.reading)
+                marks = surveyor.marks(survey).to_json()
+            new = Entry(
+                id=dataset_id(self._key, frozen),
+                name=name,
+                source=str(opened.path) if opened.path else None,
+                registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                frozen=frozen.to_json(),
+                marks=marks,
+                keys=keys.said(),
+            )
+            entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new)
+            if entry is new and not dry_run:
+                keys.publish()
         dataset = self._dataset(entry, opened)
         if said_in(dataset.frozen.schema) != said_in(frozen.schema):
             raise AlreadyRegistered(
@@ -250,16 +256,21 @@ class Vault:
         The ledger keeps a line that it was there. Its table can be registered again, also with
         other choices.
         """
-        self._ledger.unregister(self._ledger.dataset(name).id)
+        dataset = self.dataset(name)
+        self._ledger.unregister(dataset.id)
+        KeptKeys(self.path, self._key).remove(dataset)
 
     def dataset(self, name: str, *, source: Any = None) -> "Dataset":
         """Return a registered dataset.
 
         `source` says where its table lies now, if not where it was; a dataset that was
-        registered from a frame needs the frame.
+        registered from a frame needs the frame. If rows were appended, it is one source with
+        all of them, or a list of the registered table and of each batch.
         """
-        entry = self._ledger.dataset(name)
-        return self._dataset(entry, None if source is None else reopen(source, entry))
+        dataset = self._dataset(self._ledger.dataset(name), source)
+        if source is not None:
+            dataset.source_places()  # opens it: better said now than at the first release
+        return dataset
 
     def datasets(self) -> list["Dataset"]:
         """Return all datasets by name."""
@@ -269,8 +280,8 @@ class Vault:
         """Return what the ledger states of some datasets, by id: quick, for a service."""
         return self._ledger.states(datasets)
 
-    def _dataset(self, entry: Entry, source: Source | None = None) -> Dataset:
-        return Dataset(entry, self._ledger, self._key, self.path / WORK, source)
+    def _dataset(self, entry: Entry, source: Any = None) -> Dataset:
+        return Dataset(entry, self._ledger, self._key, self.path, source)
 
     @property
     def records(self) -> Records:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.frozen import Frozen
+from cornerwave.history import HistoryReader, Past, add_noise_on_grid
 from cornerwave.keyed import BlockFunction, Secrets, room_for
 from cornerwave.levels import Level, retention
 from cornerwave.missing import fill_missing
@@ -80,8 +81,17 @@ class Recipe:
         *,
         rows: RowSecrets,
         noise: NoiseSecrets,
+        edition: int = 1,
+        batch: int | None = None,
+        past: Past | None = None,
     ) -> None:
+        """`frozen` has the rows and the fingerprint of the edition, or of the batch alone.
+
+        `past` says which rows editions up to this one have changed.
+        """
         self.dataset, self.frozen, self.wanted = dataset, frozen, tuple(wanted)
+        self._edition, self._batch, self._past = edition, batch, past
+        self._pasts: list[HistoryReader] = []
         self.row_secrets, self._noise_secrets = rows, noise
         self._levels = sorted({each.level.noise for each in self.wanted})
         self._reading = Reading(lattice_path(), [lattice_index(v) for v in self._levels])
@@ -151,6 +161,8 @@ class Recipe:
             "privacy": self.frozen.hidden.promised(level),
             "retention": retention(level.noise),
             "rows": self.frozen.rows,
+            "edition": self._edition,
+            **({} if self._batch is None else {"batch": self._batch}),
             "order": self.frozen.schema.order,
             "noise_format": self.frozen.noise_format,
             **({"missing": list(marks)} if marks else {}),
@@ -171,7 +183,29 @@ class Recipe:
             for index, white in reader.white(group.ids[start : start + self._block_rows]):
                 add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start)
         self._readers.append(reader)
+        if self._past is not None:
+            self._carry_over(self._past, group.ids, x, copies)
         return [copies[lattice_index(noise)] for noise in self._levels]
+
+    def _carry_over(self, past: Past, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
+        """Give rows that an edition changed the noise that this made of theirs."""
+        rows, kinds = past.of(ids)
+        reader = self._pasts.pop() if self._pasts else self._new_past(past)
+        for start in range(0, len(rows) if len(x) else 0, self._block_rows):
+            some = slice(start, start + self._block_rows)
+            here, own = rows[some], {edition: found[some] for edition, found in kinds.items()}
+            for index, noise in reader.noise(ids[here], own):
+                copies[index][:, here] = add_noise_on_grid(x[:, here], noise, self.frozen.grid)
+        self._pasts.append(reader)
+
+    def _new_past(self, past: Past) -> HistoryReader:
+        return HistoryReader(
+            self._reading,
+            self._noise_secrets.noise,
+            factor=self.frozen.factor,
+            rules=past.rules,
+            rows=self._block_rows,
+        )
 
     def _new_reader(self) -> Reader:
         columns = len(self.frozen.schema.perturbed)

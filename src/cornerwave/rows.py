@@ -136,7 +136,7 @@ def group_rows(schema: Schema) -> int:
 
 def numbered(source: Source, schema: Schema) -> Iterator[tuple[int, pa.Table]]:
     """Yield (first row, table) for all groups of a source."""
-    start = 0
+    start = source.first
     for table in source.groups(schema.used, group_rows(schema)):
         yield start, table
         start += table.num_rows

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
-from cornerwave.errors import LevelError
+from cornerwave.errors import LevelError, SourceError
 from cornerwave.levels import Level
 from cornerwave.table import KEPT, KEY, Source, is_category, read_metadata
 
@@ -33,7 +33,14 @@ class Stated:
                 "give one for each copy, in the order of the copies"
             )
         given = None if privacy is None else tuple(Level.of(privacy=p).privacy for p in privacy)
-        return cls(tuple(_metadata_of(copy) for copy in copies), given)
+        told = tuple(_metadata_of(copy) for copy in copies)
+        editions = sorted({each["edition"] for each in told if "edition" in each})
+        if len(editions) > 1:
+            raise SourceError(
+                f"these are copies of editions {', '.join(map(str, editions))} of a table that "
+                "changed: audit those of one edition at a time, against the table of that edition"
+            )
+        return cls(told, given)
 
     @property
     def noise(self) -> tuple[float | None, ...]:

@@ -2,6 +2,7 @@
 
     _owner.py      init, register, inspect
     _steward.py    schema, rename, close, unregister
+    _editions.py   append, update
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
     _sharing.py    recipient, grant, revoke, token, serve, fetch, request
@@ -28,6 +29,7 @@ import typer
 from cornerwave.cli import _screen
 from cornerwave.cli._adversary import attack, audit
 from cornerwave.cli._copies import again, release
+from cornerwave.cli._editions import append, update
 from cornerwave.cli._options import reads
 from cornerwave.cli._owner import init, inspect, register
 from cornerwave.cli._questions import coalition, ledger, levels, report
@@ -84,8 +86,21 @@ def _piped(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_LONG = {register, inspect, release, again, levels, report, fetch, audit, attack, reproduce}
-_OWNER = (init, inspect, register, schema, rename, unregister, close)
+_LONG = {
+    register,
+    append,
+    update,
+    inspect,
+    release,
+    again,
+    levels,
+    report,
+    fetch,
+    audit,
+    attack,
+    reproduce,
+}
+_OWNER = (init, inspect, register, append, update, schema, rename, unregister, close)
 _COPIES = (release, again, levels, ledger, coalition, report)
 _SERVICE = (grant, revoke, token, serve, fetch, request)
 _READING = {register, inspect, audit, attack}

@@ -61,6 +61,12 @@ def release(
         bool,
         typer.Option("--raw", help="Neither round nor clip, whatever was said at registration."),
     ] = False,
+    edition: Annotated[
+        int | None, typer.Option(metavar="E", help="The table as of an earlier edition.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(metavar="B", help="The rows of one batch alone, by its edition.")
+    ] = None,
     source: SourceOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     another: Annotated[
@@ -78,17 +84,19 @@ def release(
 
     finish = Finish(frozenset(round_ or ()), bounds_of(clip))
     requests = _requests(name, to, privacy, noise, out, levels)
-    dataset = open_vault(vault).dataset(name, source=source)
+    dataset = open_vault(vault).dataset(name, source=source or None)
     releases = dataset.release_many(
         [(recipient, level) for recipient, level, _ in requests],
         finish=finish,
         raw=raw,
         dictionary=dictionary,
+        edition=edition,
+        batch=batch,
     )
     if not another:
         _confirm_second_levels(dataset, releases)
     copies = [(made, path) for made, (_, _, path) in zip(releases, requests, strict=True)]
-    with progress("Releasing", dataset.frozen.rows) as advance:
+    with progress("Releasing", releases[0].rows.rows) as advance:
         paths = write_all(copies, force=force, threads=threads, progress=advance)
     for made, path, (_, asked, _) in zip(releases, paths, requests, strict=True):
         say(f"{path}: for {made.recipient}, {_described(made, asked)}")
@@ -157,7 +165,7 @@ def again(
     from cornerwave.dataset import FRAME
     from cornerwave.table import format_of
 
-    dataset = open_vault(vault).dataset(name, source=source)
+    dataset = open_vault(vault).dataset(name, source=source or None)
     held = dataset.again(recipient)
     if (number is None and len(held) > 1) or (number or 1) > len(held):
         raise LevelError(_which(name, recipient, held))
@@ -167,7 +175,7 @@ def again(
     if out is not None and format_ not in (FRAME, format_of(out)):
         raise OutputError(f"this copy is a .{format_} file; give --out the same ending")
     place = out or _outputs(name, [recipient], None)[0].with_suffix(f".{format_}")
-    with progress("Releasing", dataset.frozen.rows) as advance:
+    with progress("Releasing", copy.rows.rows) as advance:
         path = copy.write(place, force=force, progress=advance)
     say(f"{path}: for {recipient}, privacy {copy.privacy:g}, made again")
     _write_dictionary(copy, path, force=force)
@@ -179,9 +187,15 @@ def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> 
         finish = [f"rounded {column}" for column in sorted(copy.finish.round)]
         finish += [f"clipped {column}" for column in copy.finish.clip]
         finish += ["with a dictionary"] * copy.dictionary
+        finish += [_rows_of(copy)] * (len(copy.dataset.editions) > 1)
         text = ", ".join([f"{number}: privacy {copy.privacy:g} as {format_}", *finish])
         copies.append(text)
     return f"{recipient!r} holds {name!r} as {'; '.join(copies)}. Choose one with --number"
+
+
+def _rows_of(copy: "Release") -> str:
+    rows = copy.rows
+    return f"edition {rows.edition}" if rows.batch is None else f"batch {rows.batch} alone"
 
 
 def _requests(

@@ -45,8 +45,11 @@ ClipOption = Annotated[
 ]
 
 SourceOption = Annotated[
-    Path | None,
-    typer.Option(metavar="PATH", help="Where the registered table is now, if it was moved."),
+    list[Path] | None,
+    typer.Option(
+        metavar="PATH",
+        help="Where the table is now, if it was moved; with batches, all of them in order.",
+    ),
 ]
 
 AlignOption = Annotated[

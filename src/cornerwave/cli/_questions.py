@@ -17,7 +17,9 @@ from cornerwave.cli._screen import one_line, print_json, print_table, progress, 
 from cornerwave.errors import SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
+    from cornerwave.coalition import Coalition
     from cornerwave.dataset import Dataset
+    from cornerwave.editions import Edition
     from cornerwave.outlook import Outlook
     from cornerwave.owner import Vault
     from cornerwave.table import Source
@@ -60,7 +62,8 @@ def ledger(
     if not datasets:
         say("The vault is empty. Register a table: cornerwave register NAME SOURCE")
     for dataset in datasets:
-        title = f"{dataset.name}: {dataset.frozen.rows:,} rows, registered {dataset.registered_at}"
+        title = f"{dataset.name}: {dataset.rows:,} rows, registered {dataset.registered_at}"
+        title += f", edition {len(dataset.editions)}" if len(dataset.editions) > 1 else ""
         title += f", closed {dataset.closed}" if dataset.closed else ""
         rows = [
             (
@@ -68,11 +71,33 @@ def ledger(
                 f"{dataset.privacy_of(held.level):g}",
                 f"{held.level.noise:g}",
                 held.format,
+                f"{held.edition}" if held.batch is None else f"batch {held.batch}",
                 held.since,
             )
             for held in dataset.holdings
         ]
-        print_table(title, ("recipient", "privacy", "noise", "format", "since"), rows)
+        if len(dataset.editions) > 1:
+            _print_editions(dataset)
+        print_table(title, ("recipient", "privacy", "noise", "format", "edition", "since"), rows)
+
+
+def _print_editions(dataset: "Dataset") -> None:
+    """Print what each edition brought, before who holds which."""
+    rows = [
+        (
+            f"{each.number}",
+            each.kind,
+            f"{each.rows_brought:,}",
+            f"{each.changes['went']:,}" if each.changes else "",
+            f"{each.changes['changed']:,}" if each.changes else "",
+            f"{each.rows:,}",
+            f"{min(each.drift['hidden'].values()):.3f}" if each.drift.get("hidden") else "",
+            each.at,
+        )
+        for each in dataset.editions
+    ]
+    header = ("edition", "", "came", "went", "changed", "rows", "hidden at 0.5", "since")
+    print_table(f"{dataset.name}: editions", header, rows)
 
 
 def _check_heads(vault: "Vault", lines: list[str]) -> None:
@@ -134,7 +159,8 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
         "id": dataset.id,
         "registered_at": dataset.registered_at,
         "closed_at": dataset.closed or None,
-        "rows": dataset.frozen.rows,
+        "rows": dataset.rows,
+        "editions": [_edition_json(edition) for edition in dataset.editions],
         "columns": {column.name: column.role for column in dataset.frozen.schema.columns},
         "levels": [level.noise for level in dataset.levels],
         "holdings": [
@@ -148,10 +174,25 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
                 "names": dict(held.finish.names),
                 "format": held.format,
                 "dictionary": held.dictionary,
+                "edition": held.edition,
+                "batch": held.batch,
                 "since": held.since,
             }
             for held in dataset.holdings
         ],
+    }
+
+
+def _edition_json(edition: "Edition") -> dict[str, Any]:
+    return {
+        "number": edition.number,
+        "kind": edition.kind,
+        "at": edition.at,
+        "source": edition.source,
+        "rows": edition.rows,
+        "rows_brought": edition.rows_brought,
+        "drift": dict(edition.drift),
+        "changes": edition.changes and dict(edition.changes),
     }
 
 
@@ -173,7 +214,7 @@ def levels(
         from cornerwave.pages import is_page, levels_page, levels_title
 
         check_place(out, force=force or is_page(out, levels_title(name)))
-    dataset = open_vault(vault).dataset(name, source=source)
+    dataset = open_vault(vault).dataset(name, source=source or None)
     found = outlooks(dataset.frozen, _source_if_there(dataset))
     sentences = [*explained(dataset.frozen), *recognised(found)]
     if out is not None:
@@ -246,6 +287,7 @@ def coalition(
                 "gain": found.gain,
                 "independent_privacy": found.independent_privacy,
                 "independent_gain": found.independent_gain,
+                "changing_rows": dict(found.changing),
                 "best_guess_right": {name: asdict(g) for name, g in found.guesses.items()},
             }
         )
@@ -257,6 +299,7 @@ def coalition(
             (f"best member alone ({found.best_member})", f"{found.best_privacy:.6g}"),
             ("all together", f"{found.joint_privacy:.6g}"),
             ("all together, with independent noise", f"{found.independent_privacy:.6g}"),
+            *_of_changing(found),
         ],
     )
     if found.guesses:
@@ -274,6 +317,16 @@ def coalition(
         )
 
 
+def _of_changing(found: "Coalition") -> list[tuple[str, str]]:
+    """Return what stays hidden of rows that changed, if there are editions that changed rows."""
+    told = {
+        "value": "of any value of a row that changed",
+        "mean": "of the mean of its editions",
+        "change": "of a change from one edition to the next",
+    }
+    return [(told[name], f"{share:.4g}") for name, share in found.changing.items()]
+
+
 def report(
     name: Annotated[str, typer.Argument(help="The dataset.")],
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="Where to write the page.")],
@@ -288,7 +341,7 @@ def report(
     """Write a web page about a dataset: who holds what, what it reveals, what it costs."""
     from cornerwave.pages import write_report
 
-    dataset = open_vault(vault).dataset(name, source=source)
-    with progress("Reporting", dataset.frozen.rows) as advance:
+    dataset = open_vault(vault).dataset(name, source=source or None)
+    with progress("Reporting", dataset.rows) as advance:
         path = write_report(dataset, out, external=external, force=force, progress=advance)
     say(f"Wrote {path}: {'for others' if external else 'for the owner only'}")

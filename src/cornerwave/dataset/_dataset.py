@@ -1,7 +1,7 @@
 """A registered table: who holds which copy of it, and what may be released next."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,19 +11,30 @@ from typing import Any
 import pyarrow as pa
 
 from cornerwave.coalition import Coalition, Law
+from cornerwave.dataset._growing import grow, keep_batch
+from cornerwave.dataset._keys import WORK
+from cornerwave.dataset._parts import Parts
 from cornerwave.dataset._release import Release, write_copies
+from cornerwave.dataset._updating import changes_name, update_table
+from cornerwave.editions import (
+    REGISTERED,
+    UPDATED,
+    Edition,
+    Portion,
+    hidden_of_changing,
+    portion,
+)
 from cornerwave.engines.local import shuffled_rows
 from cornerwave.errors import (
     DatasetClosed,
     LevelError,
     NoSuchRecipient,
-    SourceChanged,
-    SourceError,
     VaultError,
     discreet,
     nearest,
 )
 from cornerwave.frozen import Frozen
+from cornerwave.history import ChangedRows, Past
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
 from cornerwave.looks import look
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
@@ -34,9 +45,7 @@ from cornerwave.table import (
     Finish,
     Progress,
     Source,
-    is_number,
     names_of,
-    open_source,
     schema_text,
     silent,
 )
@@ -53,6 +62,8 @@ class Held:
     format: str
     dictionary: bool
     since: str
+    edition: int
+    batch: int | None
 
     @classmethod
     def of(cls, holding: Holding) -> "Held":
@@ -67,6 +78,8 @@ class Held:
             format=made["format"],
             dictionary=made["dictionary"],
             since=holding.since,
+            edition=made["edition"],
+            batch=made["batch"],
         )
 
 
@@ -74,17 +87,17 @@ class Dataset:
     """A registered table, and the copies of it."""
 
     def __init__(
-        self, entry: Entry, ledger: Ledger, key: Key, work: Path, source: Source | None = None
+        self, entry: Entry, ledger: Ledger, key: Key, home: Path, source: Any = None
     ) -> None:
-        """`key` is the vault's, `work` its folder for copies that only the owner may see."""
+        """`key` is the vault's, `home` its folder; `source` says where the table lies now."""
         self.name = entry.name
         self.id = entry.id
         self.registered_at = entry.registered_at
         self._entry = entry
         self._ledger = ledger
         self._key = key
-        self._work = work
-        self._source = source
+        self.home = home
+        self._given = source
 
     def is_same(self, other: "Dataset") -> bool:
         """Return whether the ledger said the same of both when they were opened."""
@@ -119,10 +132,11 @@ class Dataset:
 
     def remember_source(self) -> None:
         """Write down where the table lies now, after it passed the fingerprint there."""
-        place = self._source and self._source.path and str(self._source.path)
-        if place and place != self._entry.source:
-            self._ledger.move(self.id, place)
-            self._entry = replace(self._entry, source=place)
+        if moved := self.parts.moved():
+            for edition, place in moved:
+                self._ledger.move(self.id, place, edition=edition)
+            self._entry = self._ledger.dataset(self.name)
+            self.parts.know(self.editions)
 
     @property
     def holdings(self) -> list[Held]:
@@ -136,26 +150,102 @@ class Dataset:
         return sorted({held.level for held in self.holdings})
 
     @property
+    def editions(self) -> list[Edition]:
+        """The editions of the table: what was registered, then the table after each batch."""
+        frozen, entry = self.frozen, self._entry
+        first = Edition(
+            number=1,
+            kind=REGISTERED,
+            at=entry.registered_at,
+            source=entry.source,
+            brought=frozen.fingerprint,
+            whole=frozen.fingerprint,
+            keys=entry.keys,
+        )
+        return [first, *map(Edition.of, entry.editions)]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has, with all that was appended."""
+        return self.editions[-1].rows
+
+    def portion(self, *, edition: int | None = None, batch: int | None = None) -> Portion:
+        """Return the rows of an edition, by default the last, or of a batch alone."""
+        return portion(self.editions, edition=edition, batch=batch)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Where the rows of all editions lie."""
+        return Parts(self.name, self.frozen, self.editions, self._given)
+
+    @property
     def source(self) -> Source:
-        """The registered table. Raises SourceError if it is not where it was."""
-        if self._source is None:
-            if self._entry.source is None:
-                raise SourceError(
-                    f"{self.name!r} was registered from a frame in memory; give the frame or a "
-                    "file with the same rows as its source",
-                    use=("source",),
-                )
-            self._source = reopen(self._entry.source, self._entry)
-        return self._source
+        """The table so far. Raises SourceError if it is not where it was."""
+        return self.source_of(self.portion())
+
+    def source_of(self, rows: Portion) -> Source:
+        """Return the rows of an edition or of a batch. Raises SourceError."""
+        return self.parts.of(rows)
+
+    def append(self, batch: Any, *, progress: Progress = silent) -> Edition:
+        """Append new rows, a file or a frame, and return the edition that they make.
+
+        They have the registered columns and types; with a key column, all keys are new. What
+        registration fixed stays, and the rows that are there keep their noise. Raises Drifted if
+        that does not fit the new rows, and AlreadyRegistered if they are there already.
+        """
+        return grow(self, batch, self._ledger, self._key, progress=progress)
+
+    def append_all(
+        self, batches: Iterable[Any], *, folder: str | Path | None = None
+    ) -> list[Edition]:
+        """Append a stream of Arrow batches, or of frames, each as an edition of its own.
+
+        They are kept as Parquet files in `folder`, from where releases read them; without one
+        they are needed again as a source.
+        """
+        return [self.append(keep_batch(self, batch, folder)) for batch in batches]
+
+    def update(self, new: Any, *, old: Any = None, progress: Progress = silent) -> Edition:
+        """Make a new state of the whole table, a file or a frame, the next edition.
+
+        Needs a key column. It is compared with the last edition, which lies where it did or is
+        given as `old`. Rows that did not change keep their noise; that of the others is renewed
+        so that copies of both editions hide the values and the change. Visible is which rows
+        came, went and changed.
+        """
+        own = dataset_key(self._key, self.id)
+        return update_table(self, new, old, self._ledger, self._key, own, progress=progress)
+
+    def _past(self, edition: int) -> Past | None:
+        """Return which rows were changed up to an edition. Raises LedgerDamaged if that is lost."""
+        names = {e.number: changes_name(e.number) for e in self.editions if e.kind == UPDATED}
+        kept = {
+            number: self._ledger.attachment(self._entry, name)
+            for number, name in names.items()
+            if number <= edition
+        }
+        return Past({n: ChangedRows.read(c) for n, c in kept.items() if c}) if kept else None
+
+    @property
+    def entry(self) -> Entry:
+        """What the ledger said when the dataset was opened."""
+        return self._entry
+
+    def took(self, entry: Entry, source: Source) -> Edition:
+        """Take over what the ledger says since an edition was added."""
+        parts = self.parts
+        self._entry = entry
+        parts.grow(self.editions[-1], source)
+        return self.editions[-1]
 
     def is_from(self, path: Path) -> bool:
         """Whether the table was registered from this file."""
         return path.resolve() in self.source_places()
 
     def source_places(self) -> list[Path]:
-        """Return where the table lies, and where it lay at registration."""
-        known = (self._entry.source, self._source and self._source.path)
-        return [Path(place).resolve() for place in known if place]
+        """Return where the rows of all editions lie, and where they lay."""
+        return self.parts.places()
 
     def release(
         self,
@@ -167,6 +257,8 @@ class Dataset:
         clip: Mapping[str, tuple[Any, Any]] | None = None,
         raw: bool = False,
         dictionary: bool = False,
+        edition: int | None = None,
+        batch: int | None = None,
     ) -> Release:
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
@@ -180,6 +272,9 @@ class Dataset:
         `dictionary` says in words what each column is; `cornerwave.pages.write_dictionary`
         makes a page of it.
 
+        The copy has the whole table so far, or that of an earlier `edition`, or the rows of one
+        `batch` alone: those that came with the edition of that number.
+
         What is returned makes the copy, as often as it is asked to, and always the same
         one. Before anybody can see it, the ledger says who holds it.
         """
@@ -189,6 +284,8 @@ class Dataset:
             finish=Finish(frozenset(names_of(round)), clip or {}),
             raw=raw,
             dictionary=dictionary,
+            edition=edition,
+            batch=batch,
         )
         return release
 
@@ -199,6 +296,8 @@ class Dataset:
         finish: Finish | None = None,
         raw: bool = False,
         dictionary: bool = False,
+        edition: int | None = None,
+        batch: int | None = None,
     ) -> list[Release]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
@@ -215,9 +314,11 @@ class Dataset:
             raise LevelError("no copy was asked for; name a recipient and a level")
         self._check_spelling([recipient for recipient, _ in pairs])
         at = [(to, self.level_of(asked)) for to, asked in pairs]
+        rows = self.portion(edition=edition, batch=batch)
+        looks = [look(self.frozen, level, asked_for_all, raw=raw) for _, level in at]
         return [
-            Release(self, to, level, look(self.frozen, level, asked_for_all, raw=raw), dictionary)
-            for to, level in at
+            Release(self, to, level, own, dictionary, rows)
+            for (to, level), own in zip(at, looks, strict=True)
         ]
 
     def granted(self, to: str, level: Level, finish: Finish) -> Release:
@@ -270,11 +371,18 @@ class Dataset:
         held = [Held.of(holding) for holding in self._ledger.held(self.id, recipient)]
         if not held:
             self._check_recipients([recipient])
-        return [(Release(self, recipient, h.level, h.finish, h.dictionary), h.format) for h in held]
+        return [(self._held(each), each.format) for each in held]
+
+    def _held(self, held: Held) -> Release:
+        """Return a copy that is held, to be made again."""
+        rows = {"edition": held.edition} if held.batch is None else {"batch": held.batch}
+        return Release(
+            self, held.recipient, held.level, held.finish, held.dictionary, self.portion(**rows)
+        )
 
     def work_folder(self) -> AbstractContextManager[Path]:
         """Give a folder in the vault that only the owner can read; it vanishes at the end."""
-        return work_folder(self._work)
+        return work_folder(self.home / WORK)
 
     def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
         """Make the raw copy of every released level again, least noise first, for the owner alone.
@@ -321,7 +429,22 @@ class Dataset:
             list(dict.fromkeys(member for member in members if member[0] in wanted)), laws
         )
         best = self.privacy_of(min(level for _, level in found.members))
-        return replace(found, best_privacy=best, joint_privacy=best)
+        return replace(
+            found, best_privacy=best, joint_privacy=best, changing=self._changing(wanted)
+        )
+
+    def _changing(self, recipients: Collection[str]) -> dict[str, float]:
+        """Return what copies of several editions hide of rows that changed in all of them."""
+        past = self._past(len(self.editions))
+        if past is None:
+            return {}
+        rules = past.followed
+        held = {
+            (sum(edition <= each.edition for edition in rules), each.level.noise)
+            for each in self.holdings
+            if each.recipient in recipients
+        }
+        return hidden_of_changing(self.frozen, sorted(held), list(rules.values()))
 
     def _check_recipients(self, recipients: Sequence[str]) -> None:
         if not recipients:
@@ -334,15 +457,27 @@ class Dataset:
                 f"{nearest(unknown[0], known)}"
             )
 
-    def recipe(self, wanted: Sequence[Wanted]) -> Recipe:
-        """Return how these copies are made; it holds secrets."""
-        own = dataset_key(self._key, self.id)
+    def recipe(self, wanted: Sequence[Wanted], rows: Portion | None = None) -> Recipe:
+        """Return how these copies of an edition, by default the last, are made.
+
+        It holds secrets.
+        """
+        own, rows = dataset_key(self._key, self.id), rows or self.portion()
+        frozen, past = self.frozen, None
+        if rows.batch is None:  # rows that have just come have not changed
+            past = self._past(rows.edition)
+        if past is not None:
+            more = past.renewed(frozen.covariance + frozen.excess, rows.rows)
+            frozen = replace(frozen, excess=frozen.excess + more)
         return Recipe(
             self.id,
-            self.frozen,
+            replace(frozen, rows=rows.rows, fingerprint=rows.fingerprint),
             wanted,
             rows=RowSecrets.of(self._key.derive),
             noise=NoiseSecrets.of(own.derive),
+            edition=rows.edition,
+            batch=rows.batch,
+            past=past,
         )
 
     def __repr__(self) -> str:
@@ -352,30 +487,6 @@ class Dataset:
 def dataset_key(key: Key, dataset: str) -> Key:
     """Return the key of a dataset: it depends on all that was frozen, by the dataset's id."""
     return key.child("dataset", bytes.fromhex(dataset))
-
-
-def reopen(source: Any, entry: Entry) -> Source:
-    """Open the table of a dataset again. Raises SourceError or SourceChanged."""
-    frozen = Frozen.from_json(entry.frozen)
-    types = {column.name: column.type for column in frozen.source_types}
-    try:
-        opened = open_source(source, types, frozen.reading)
-    except SourceError as error:
-        raise SourceError(
-            f"the table of {entry.name!r} cannot be read: {error}. If it was moved, name its place",
-            use=("source",),
-        ) from None
-    if missing := [name for name in frozen.schema.used if name not in opened.schema.names]:
-        raise SourceChanged(
-            f"this is not the registered table: column {missing[0]!r} is gone. Restore the table"
-        )
-    kinds = opened.schema
-    if other := [n for n in frozen.schema.perturbed if not is_number(kinds.field(n).type)]:
-        raise SourceChanged(
-            f"this is not the registered table: column {other[0]!r} no longer holds numbers. "
-            "Restore the table"
-        )
-    return opened
 
 
 def check_name(name: str, *, what: str) -> None:

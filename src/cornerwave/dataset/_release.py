@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 
+from cornerwave.editions import Portion
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import OutputError, discreet
 from cornerwave.levels import Level
@@ -43,6 +44,18 @@ class Release:
     level: Level
     finish: Finish
     dictionary: bool = False
+    portion: Portion | None = None
+    """The rows that it shows; None for the last edition's."""
+
+    def __post_init__(self) -> None:
+        if self.portion is None:
+            object.__setattr__(self, "portion", self.dataset.portion())
+
+    @property
+    def rows(self) -> Portion:
+        """The edition, or the batch, whose rows the copy shows."""
+        assert self.portion is not None
+        return self.portion
 
     @property
     def privacy(self) -> float:
@@ -82,7 +95,8 @@ class Release:
             "names": dict(self.finish.names),
             "format": format_,
             "dictionary": self.dictionary,
-            "edition": 1,
+            "edition": self.rows.edition,
+            "batch": self.rows.batch,
             "mark": None,
         }
 
@@ -94,7 +108,7 @@ class Release:
         """Return the whole copy as an Arrow table."""
         with discreet():
             recipe, collected = _recipe([self]), _Collected()
-            make_copies(self.dataset.source, recipe, [collected])
+            make_copies(self.dataset.source_of(self.rows), recipe, [collected])
             self.dataset.remember_source()
             _hold([self], [FRAME])
         copy = pa.concat_tables(collected.groups)
@@ -160,7 +174,8 @@ def write_copies(
         for path, wanted, metadata in zip(paths, recipe.wanted, said, strict=True):
             files.append(CopyFile(path, recipe.schema(wanted), metadata))
             hidden.callback(files[-1].discard)
-        make_copies(releases[0].dataset.source, recipe, files, threads=threads, progress=progress)
+        source = releases[0].dataset.source_of(releases[0].rows)
+        make_copies(source, recipe, files, threads=threads, progress=progress)
         releases[0].dataset.remember_source()
         for file in files:
             file.finish(force=force)
@@ -197,7 +212,10 @@ def _metadata(recipe: Recipe, wanted: Wanted, release: Release) -> dict[str, Any
 def _recipe(releases: Sequence[Release]) -> Recipe:
     if len({release.dataset.id for release in releases}) > 1:
         raise OutputError("one pass makes copies of one dataset; write the others separately")
-    return releases[0].dataset.recipe([Wanted(r.level, r.finish) for r in releases])
+    if len({release.rows for release in releases}) > 1:
+        raise OutputError("one pass makes copies of one edition; write the others separately")
+    wanted = [Wanted(r.level, r.finish) for r in releases]
+    return releases[0].dataset.recipe(wanted, releases[0].rows)
 
 
 def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:

@@ -2,13 +2,13 @@
 
 cells     a keyed hash of each value, the same in every type that could hold it
 learned   what one pass learns: samples of values, windows, rows and keyed rows; parts add up
-kept      what a ledger keeps of it, about 2 KB a column
+kept      what a ledger keeps of it, about 2 KB a column; it grows with the table
 repeated  whether two tables have a column, or their rows, in common: beyond chance
 """
 
 from cornerwave.marks._cells import Cells
 from cornerwave.marks._compare import Repeat, repeated
-from cornerwave.marks._kept import CHANCE, ColumnMarks, Sketch, TableMarks, kept_of
+from cornerwave.marks._kept import CHANCE, ColumnMarks, Sketch, TableMarks, grown, kept_of
 from cornerwave.marks._learned import Learned
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Repeat",
     "Sketch",
     "TableMarks",
+    "grown",
     "kept_of",
     "repeated",
 ]

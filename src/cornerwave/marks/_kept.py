@@ -1,19 +1,19 @@
 """The marks of a table, as a ledger keeps them: keyed hashes, about 2 KB a column.
 
-What is kept of a sketch are the values that one row holds, or two, of those with the smallest
-hashes. A value that more rows share is evidence of nothing.
+What is kept of a sketch are the values with the smallest hashes: those that one row holds, or two.
+A value that more rows share is evidence of nothing; it is kept so that marks can grow.
 """
 
 import base64
 import json
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats, Words
+from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.marks._bottom import SIZE, WIDTH, Bottom
 from cornerwave.marks._learned import Learned
 from cornerwave.marks._order import FEW_STEPS
@@ -29,19 +29,38 @@ _DROP = np.uint64(64 - 8 * BYTES)
 
 @dataclass(frozen=True)
 class Sketch:
-    """Hashes up to `below` that one row holds, and those that two hold, of so many `rows`."""
+    """Hashes up to `below` that one row holds, that two hold, and `more`, of so many `rows`."""
 
     rows: int
     below: int
     ones: Words
     twos: Words
+    more: Words
 
     @classmethod
     def of(cls, bottom: Bottom, rows: int) -> "Sketch":
         """Return what is kept of a sketch."""
         short = bottom.hashes >> _DROP
-        ones, twos = short[bottom.counts == 1], short[bottom.counts == 2]
-        return cls(rows, int(bottom.below >> _DROP), ones, twos)
+        return cls._split(rows, int(bottom.below >> _DROP), short, bottom.counts)
+
+    @classmethod
+    def _split(cls, rows: int, below: int, hashes: Words, counts: Ints) -> "Sketch":
+        """Put ascending hashes into those that one row holds, two, and more."""
+        ones, twos, more = (hashes[np.minimum(counts, 3) == count] for count in (1, 2, 3))
+        return cls(rows, below, ones, twos, more)
+
+    def __add__(self, other: "Sketch") -> "Sketch":
+        """Return the sketch of the rows of both."""
+        below = min(self.below, other.below)
+        parts = [part for each in (self, other) for part in (each.ones, each.twos, each.more)]
+        found = np.concatenate(parts)
+        counts = np.repeat([1, 2, 3, 1, 2, 3], [len(part) for part in parts])
+        hashes, places = np.unique(found, return_inverse=True)
+        totals = np.bincount(places, weights=counts).astype(np.int64)
+        known = min(int(np.searchsorted(hashes, np.uint64(below), side="right")), SIZE)
+        if known == SIZE:
+            below = int(hashes[SIZE - 1])
+        return Sketch._split(self.rows + other.rows, below, hashes[:known], totals[:known])
 
 
 @dataclass(frozen=True)
@@ -106,16 +125,19 @@ def _words(kept: str | None) -> Words | None:
         return None
     size, text = kept.split(":", 1)
     content = np.frombuffer(base64.b64decode(text), dtype=np.uint8).reshape(-1, int(size))
-    return np.pad(content, ((0, 0), (0, 8 - int(size)))).view("<u8").ravel().astype(np.uint64)
+    whole = np.zeros((len(content), 8), dtype=np.uint8)
+    whole[:, : int(size)] = content
+    return whole.view("<u8").ravel().astype(np.uint64)
 
 
 def _sketch(kept: dict[str, Any] | None) -> Sketch | None:
     if kept is None:
         return None
-    ones, twos = _words(kept["ones"]), _words(kept["twos"])
+    ones, twos, more = (_words(kept[name]) for name in ("ones", "twos", "more"))
     assert ones is not None
     assert twos is not None
-    return Sketch(kept["rows"], kept["below"], ones, twos)
+    assert more is not None
+    return Sketch(kept["rows"], kept["below"], ones, twos, more)
 
 
 # --- from what was learned --------------------------------------------------------------
@@ -135,6 +157,51 @@ def kept_of(learned: Learned, names: Sequence[str], shown: Collection[str]) -> T
         rows=None if enumerated else Sketch.of(learned.rows, known[0].all),
         keys=None if keyed is None else keyed.keys >> _DROP,
     )
+
+
+def grown(marks: TableMarks, learned: Learned) -> TableMarks:
+    """Return the marks of a table to which rows were added, given what was learned of these.
+
+    By what a column is recognised stays decided: only what is kept of it grows.
+    """
+    keys, order, keyed = None, None, learned.keyed
+    if marks.keys is not None and keyed is not None:
+        keys, order = np.unique(
+            np.concatenate([marks.keys, keyed.keys >> _DROP]), return_index=True
+        )
+        keys, order = keys[:SIZE], order[:SIZE]
+    rows = int(sum(run.stop - run.start for run in learned.order.runs))
+    return TableMarks(
+        columns=tuple(
+            _grown_column(column, learned, place, rows, order)
+            for place, column in enumerate(marks.columns)
+        ),
+        total=_added(marks.total, int(learned.row_sum[0])),
+        rows=marks.rows and marks.rows + Sketch.of(learned.rows, rows),
+        keys=keys,
+    )
+
+
+def _grown_column(
+    column: ColumnMarks, learned: Learned, place: int, rows: int, order: Ints | None
+) -> ColumnMarks:
+    present, codes = int(learned.present[place]), None
+    if column.codes is not None and order is not None and learned.keyed is not None:
+        new = learned.keyed.cells[place] & np.uint64(0xFFFF)
+        codes = np.concatenate([column.codes, new])[order]
+    values, windows = learned.values[place], learned.order.windows[place]
+    return replace(
+        column,
+        rows=column.rows + present,
+        total=_added(column.total, int(learned.sums[place])),
+        values=column.values and column.values + Sketch.of(values, present),
+        windows=column.windows and column.windows + Sketch.of(windows, rows),
+        codes=codes,
+    )
+
+
+def _added(total: str | None, more: int) -> str | None:
+    return None if total is None else f"{(int(total, 16) + more) % (1 << 64):016x}"
 
 
 CHANCE = 1e-9

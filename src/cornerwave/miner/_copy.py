@@ -56,6 +56,8 @@ class Copy:
     source: Source = field(repr=False)
     level: Level
     columns: Mapping[str, CopyColumn]
+    edition: int | None = None
+    """The edition of the table that it is a copy of, if it says so."""
     _gathered: dict[tuple[str, ...], Moments] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -83,7 +85,8 @@ class Copy:
         is_given = noise is not None or privacy is not None
         given = Level.of(noise=noise, privacy=privacy) if is_given else None
         level = level_of(source, stated, given)
-        return cls(source, level, columns_of(source.schema, level.noise, stated))
+        columns = columns_of(source.schema, level.noise, stated)
+        return cls(source, level, columns, (stated or {}).get("edition"))
 
     def mean(self, columns: Sequence[str] | None = None, *, of: Of = "population") -> Estimates:
         """Return the mean of numeric columns, by default of all."""

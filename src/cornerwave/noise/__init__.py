@@ -3,7 +3,8 @@
 steps, ancestors     levels -> how each is reached on the path
 WhiteStreams         key, level, row -> white noise
 Reading, Reader      both -> noise of some rows at the wanted levels
-add_shaped           factor and white noise -> noise shaped like K, in one order of sums
+add_shaped           factor and white noise -> noise shaped like K, in one order of sums;
+                     shape_white does so for all rows of a block
 add_on_grid          values and noise -> a copy on its grid
 Memory               where copies are made, used again
 Refresher, refresh   categories: events at keyed times, each a fresh draw
@@ -29,7 +30,7 @@ from cornerwave.noise._path import (
 )
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
 from cornerwave.noise._refresh import MISSING, Refresher, refresh, thresholds
-from cornerwave.noise._shape import TILE_ROWS, add_shaped, four_terms, tile_of
+from cornerwave.noise._shape import TILE_ROWS, add_shaped, four_terms, shape_white, tile_of
 from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "refresh",
     "round_to_grid",
     "rows_of_block",
+    "shape_white",
     "step_onto",
     "steps",
     "thresholds",

@@ -8,9 +8,11 @@ events arrive at rate 1, and each replaces the cell by a fresh draw from pi:
 
 It is Markov in s: a noisier copy is the better one with further events, so a set of
 copies says no more than its best. Event k of a cell is a keyed function of the row's
-id and the column, so no order of levels enters, and no ledger. With pi the column's
-own distribution, the best linear estimate of an indicator recovers q^2 of its
-variance: numbers and categories have the same privacy p = v/(1+v).
+id, the column and the value, so no order of levels enters, and no ledger; a value that
+changes in a later edition of the table draws anew, and one that changes back gives the
+old answer. With pi the column's own distribution, the best linear estimate of an
+indicator recovers q^2 of its variance: numbers and categories have the same privacy
+p = v/(1+v).
 
 Times are compared as 2 T_k <= ln(1+v), by the arithmetic of stream.py: the same on
 every machine.
@@ -65,6 +67,7 @@ class Refresher:
         self._bounds, self._guide = bounds, _guide(bounds)
         self._functions: list[BlockFunction] = []  # one for each event: a key costs 10 us
         self._room, self._chosen = room_for(BLOCK_ROWS), np.empty(BLOCK_ROWS, dtype=np.int64)
+        self._cells = np.empty((BLOCK_ROWS, 2), dtype=np.uint64)
 
     def refreshed(self, codes: Codes, ids: Ids) -> Codes:
         """Return one row of refreshed codes per level, shape (levels, rows)."""
@@ -76,17 +79,19 @@ class Refresher:
         times, event = np.zeros(len(rows)), 0
         # Event by event over all rows, not block by block: few rows have a fifth or sixth.
         while len(rows):
-            staying = self._happen(event, rows, times, ids, out)
+            staying = self._happen(event, rows, times, ids, codes, out)
             rows, times, event = rows[:staying], times[:staying], event + 1
         return out
 
-    def _happen(self, event: int, rows: Ints, times: Floats, ids: Ids, out: Codes) -> int:
+    def _happen(
+        self, event: int, rows: Ints, times: Floats, ids: Ids, codes: Codes, out: Codes
+    ) -> int:
         """Let an event happen to some rows; move those that may have another to the front."""
         staying = 0
         for start in range(0, len(rows), BLOCK_ROWS):
             own, since = rows[start : start + BLOCK_ROWS], times[start : start + BLOCK_ROWS]
             count = _apply_events(
-                self._words(event, own, ids),
+                self._words(event, own, ids, codes),
                 own,
                 since,
                 self._chosen,
@@ -100,16 +105,23 @@ class Refresher:
             staying += count
         return staying
 
-    def _words(self, event: int, rows: Ints, ids: Ids) -> Words:
+    def _words(self, event: int, rows: Ints, ids: Ids, codes: Codes) -> Words:
         """Return the random words of an event, two for each of some rows."""
         while event >= len(self._functions):
             info = struct.pack("<II", self._column, len(self._functions))
             self._functions.append(BlockFunction(expand(self._key, "refresh", info)))
-        first, last = rows[0], rows[-1]
-        together = last - first + 1 == len(rows)
-        return self._functions[event](
-            ids[first : last + 1] if together else ids.take(rows, axis=0), self._room
-        )
+        cells = self._cells[: len(rows)]
+        _fill_cells(ids, codes, rows, cells)
+        return self._functions[event](cells, self._room)
+
+
+@strict
+def _fill_cells(ids: Any, codes: Any, rows: Any, out: Any) -> None:
+    """Fill in the ids of rows, each with its value: its high half xor the code."""
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        out[index, 0] = ids[row, 0]
+        out[index, 1] = ids[row, 1] ^ np.uint64(codes[row])
 
 
 @strict

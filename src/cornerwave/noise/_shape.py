@@ -92,3 +92,14 @@ def _add_four_by_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: A
         o1[row] = o1[row] + a1 * a + b1 * b + c1 * c + d1 * d
         o2[row] = o2[row] + a2 * a + b2 * b + c2 * c + d2 * d
         o3[row] = o3[row] + a3 * a + b3 * b + c3 * c + d3 * d
+
+
+@strict
+def shape_white(factor: Any, white: Any, out: Any) -> None:
+    """Fill out (columns, rows) with factor @ white, by the same sums as a copy's noise."""
+    rows = white.shape[1]
+    for first in range(0, rows, TILE_ROWS):
+        tile = (first, min(first + TILE_ROWS, rows), 0)
+        for i in range(white.shape[0]):
+            begin_shaped(factor, white, i, tile, out)
+        add_shaped(factor, white, tile, out)

@@ -42,7 +42,8 @@ def dictionary_page(found: DataDictionary) -> str:
         "statistics over many rows can be estimated, with errors that are known."
     )
     facts = (
-        f"{kit.count(found.rows, 'row')}, {kit.count(len(found.entries), 'column')}; privacy "
+        f"edition {found.edition}, {kit.count(found.rows, 'row')}, "
+        f"{kit.count(len(found.entries), 'column')}; privacy "
         f"{found.privacy:.4g}: at least this share of the variance of every column with noise "
         f"stays hidden; noise {found.noise:.4g}"
     )

@@ -80,7 +80,7 @@ def _described(what: Permitted) -> dict[str, Any]:
         "name": what.dataset.name,
         "privacy": what.privacy,
         "noise": release.level.noise,
-        "rows": frozen.rows,
+        "rows": release.rows.rows,
         "columns": [column.name for column in frozen.schema.shown],
         "until": what.grant.until,
         "formats": ["parquet", "arrow", "csv", "csv.gz"],

@@ -16,6 +16,7 @@ from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chu
 from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
 from cornerwave.table._finish import Finish, said_in, settled, wide_type
 from cornerwave.table._formats import parquet_settings, plain_schema
+from cornerwave.table._joined import in_a_row
 from cornerwave.table._outputs import (
     CopyFile,
     check_output,
@@ -148,6 +149,7 @@ __all__ = [
     "freeze_categories",
     "hash_texts",
     "identifies",
+    "in_a_row",
     "interpolate",
     "is_category",
     "is_number",

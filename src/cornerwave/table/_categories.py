@@ -94,6 +94,14 @@ class Categories:
             "pooled": self.pooled,
         }
 
+    def cases(self) -> list[tuple[Any, ...]]:
+        """Return the values of the group as a tally has them; None is missing."""
+        values = [[*stored(column).to_pylist(), None] for column in self.values]
+        return [
+            tuple(own[code] for own, code in zip(values, codes, strict=True))
+            for codes in self.combinations.tolist()
+        ]
+
     def hashed_values(self) -> list[str]:
         """Return what tells the values from any others, whatever library wrote them."""
         return [hash_texts(values, bytes(16)).tobytes().hex() for values in self.values]

@@ -65,6 +65,12 @@ class Fingerprint:
         """Return the fingerprint of no rows."""
         return cls(0, np.zeros(2, dtype=np.uint64))
 
+    @classmethod
+    def read(cls, text: str) -> "Fingerprint":
+        """Return the fingerprint that was written as this text."""
+        rows, _, sums = text.partition(":")
+        return cls(int(rows, 16), np.frombuffer(bytes.fromhex(sums), ">u8").astype(np.uint64))
+
     def __add__(self, other: "Fingerprint") -> "Fingerprint":
         return Fingerprint(self.rows + other.rows, self.sums + other.sums)
 

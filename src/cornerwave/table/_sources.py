@@ -91,7 +91,8 @@ class Source:
     `path` is its file (None for a frame in memory), `frame_kind` the library that a copy
     goes back to; `notes` say what is odd about a column, by its name, and `remarks` about the
     file. `reading` is how its cells are spelled; `markers` are those of its cells that may stand
-    for missing values, and how often they occur.
+    for missing values, and how often they occur. `first` is the position of its first row, if it
+    is a part of a table.
     """
 
     schema: pa.Schema
@@ -102,6 +103,7 @@ class Source:
     remarks: tuple[str, ...] = ()
     reading: ReadingSettings | None = None
     markers: Mapping[str, int] = field(default_factory=dict)
+    first: int = 0
 
     def __post_init__(self) -> None:
         check_distinct(self.schema.names)

@@ -127,6 +127,8 @@ _FIELDS: dict[str, tuple[Test, str]] = {
     "privacy": _SHARE,
     "retention": _SHARE,
     "rows": (_whole, "a number of rows"),
+    "edition": (_whole, "the number of an edition"),
+    "batch": (_whole, "the number of a batch"),
     "missing": (_are_texts, "a list of marks for missing values in the source"),
     "columns": (lambda value: isinstance(value, Mapping), "a table of columns"),
 }

@@ -6,6 +6,7 @@
     Holding   a copy that a recipient holds, with everything that made its bytes
     Records   beside it: recipients, grants, tokens, requests (Record); the access log (Access)
     check_address    whether a ledger can lie there, in PostgreSQL
+    SeenKeys, KeyRun    which keys a table has ever had
     work_folder, remove_leftovers    where copies for the owner alone are made, and cleaned up
 
 Behind them:
@@ -13,6 +14,8 @@ Behind them:
     _key.py         Key
     _ledger.py      Ledger, Entry, Holding: what is recorded, in one transaction each
     _chain.py       lines under one HMAC chain per dataset
+    _attachments.py what an edition needs and no line has room for
+    _seen_keys.py   files of keyed hashes that can be made again
     _records.py     sealed rows beside the chains
     _database.py    the tables, and what both databases have in common
     _sqlite.py, _postgresql.py    opening, locking, refusing planted objects, errors
@@ -23,6 +26,7 @@ from cornerwave.vault._key import Key
 from cornerwave.vault._ledger import Entry, Holding, Ledger, State, closed_message
 from cornerwave.vault._postgresql import check_address
 from cornerwave.vault._records import Access, Record, Records, now
+from cornerwave.vault._seen_keys import KeyRun, SeenKeys
 from cornerwave.vault._work import remove_leftovers, work_folder
 
 __all__ = [
@@ -30,9 +34,11 @@ __all__ = [
     "Entry",
     "Holding",
     "Key",
+    "KeyRun",
     "Ledger",
     "Record",
     "Records",
+    "SeenKeys",
     "State",
     "check_address",
     "closed_message",

@@ -131,6 +131,18 @@ class Chain:
         """Return the content of a checked line in the clear."""
         return self._contents.decrypt(base64.b64decode(line.content), self.id.encode()).decode()
 
+    def encrypted(self, content: bytes, name: str) -> bytes:
+        """Return a content that is kept beside the chain, encrypted."""
+        return self._contents.encrypt(content, f"{self.id}:{name}".encode())
+
+    def decrypted(self, content: bytes, name: str) -> bytes:
+        """Return what `encrypted` made."""
+        return self._contents.decrypt(content, f"{self.id}:{name}".encode())
+
+    def mac(self, content: bytes) -> str:
+        """Return the MAC of what is kept beside the chain."""
+        return hmac.digest(self._secret, b"beside\0" + content, hashlib.sha256).hex()
+
     def damaged(self, what: str) -> LedgerDamaged:
         """Return the error for damage to this chain."""
         return LedgerDamaged(

@@ -3,6 +3,7 @@
     vault   one row: the format, and whose key this is
     chain   one row per chain: its name, length, head and whether it is closed, sealed
     line    the lines of all chains
+    attachment  contents of a chain that are too large for a line, in pieces
     record  beside the chains: recipients, grants, tokens and requests, each row sealed
     access  who fetched what, when and with what outcome; only ever appended to
 
@@ -57,6 +58,14 @@ LINE = sa.Table(
     sa.Column("mac", sa.Text, nullable=False),
     # Not WITHOUT ROWID: SQLite would then walk the whole chain rather than use this index.
     sa.Index(f"{PREFIX}line_recipient", "chain", "recipient"),
+)
+ATTACHMENT = sa.Table(
+    f"{PREFIX}attachment",
+    TABLES,
+    sa.Column("chain", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 RECORD = sa.Table(
     f"{PREFIX}record",

@@ -2,7 +2,8 @@
 
     the vault's own chain    a line per dataset: id and name; and if it is renamed or removed
     a dataset's chain        line 1: what registration froze; then a line per holding, and for
-                             a new place of the source, a new name, the end of releases
+                             a new edition, a new place of a source, a new name, the end of
+                             releases
 
 A copy depends on source, key and level alone. Losing the ledger loses the record of who holds
 what, and never changes the noise. Appending checks the chain's row and its last line and
@@ -11,8 +12,8 @@ costs one line; only what reads a whole chain checks the whole of it.
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from cornerwave.errors import (
     nearest,
 )
 from cornerwave.marks import Repeat, TableMarks, repeated
+from cornerwave.vault._attachments import attach, attached, detach
 from cornerwave.vault._chain import Chain, Draft, Line
 from cornerwave.vault._database import CHAIN, LINE, VAULT, Database
 from cornerwave.vault._key import Key
@@ -37,9 +39,10 @@ from cornerwave.vault._postgresql import PostgreSQL
 from cornerwave.vault._records import Records
 from cornerwave.vault._sqlite import SQLite
 
-LEDGER_FORMAT = 3
+LEDGER_FORMAT = 4
 _VAULT_CHAIN = "vault"
-UNREGISTERED, RENAMED, MOVED = "unregistration", "renaming", "move"
+UNREGISTERED, RENAMED, MOVED, EDITION = "unregistration", "renaming", "move", "edition"
+_MARKS = "marks"
 _PARAMETERS = 5_000  # SQLite takes 32,766 in a statement, PostgreSQL 65,535
 
 
@@ -48,7 +51,8 @@ class Entry:
     """A registered dataset.
 
     `frozen` is what registration fixed, `marks` by what its values are recognised, as text;
-    `closed` is when releases ended, '' if they did not.
+    `keys` says how the file of its keys is known, None without a key; `closed` is when releases
+    ended, '' if they did not; `editions` are the lines of those after the first.
     """
 
     id: str
@@ -57,7 +61,9 @@ class Entry:
     registered_at: str
     frozen: str
     marks: str
+    keys: Mapping[str, Any] | None = None
     closed: str = ""
+    editions: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,8 @@ class Ledger:
             at = _now()
             chain = Chain(self._key, entry.id, entry.name)
             connection.execute(CHAIN.insert().values(chain.row))
-            self._append(connection, chain, [Draft(at, "registration", None, _json(asdict(entry)))])
+            said = {name: said for name, said in asdict(entry).items() if name != "editions"}
+            self._append(connection, chain, [Draft(at, "registration", None, _json(said))])
             listed = _json({"id": entry.id, "name": entry.name})
             self._append(connection, vault, [Draft(at, "dataset", None, listed)])
         return entry
@@ -155,12 +162,84 @@ class Ledger:
         """Return the entry that the ledger has already. Raises AlreadyRegistered."""
         if not entry.name or entry.id in ("", _VAULT_CHAIN):
             raise VaultError("a dataset needs a name and an id of its own")
-        entries = [self._entry(connection, c) for c in self._datasets(connection, vault)]
+        chains = self._datasets(connection, vault)
+        entries = [self._entry(connection, chain) for chain in chains]
         for there in entries:
             if (there.id, there.name) == (entry.id, entry.name):
                 return there
-        _check_new(entry, entries)
+        for chain, there in zip(chains, entries, strict=True):
+            _check_named(entry, there)
+            _check_new(entry.marks, self._marks(connection, chain, there), there.name)
         return None
+
+    def add_edition(
+        self,
+        dataset: str,
+        line: Mapping[str, Any],
+        *,
+        of_batch: str,
+        marks: Sequence[str],
+        attachments: Mapping[str, bytes],
+        is_new: bool,
+    ) -> Entry:
+        """Record the next edition of a dataset, and return the entry that it has from now on.
+
+        `of_batch` are the marks of the rows that came, `marks` those of the dataset from now on.
+        Raises AlreadyRegistered if another dataset has their values or, if they must all be new
+        (`is_new`), this one; VaultError if another edition was added since `line` was made.
+        """
+        with self._database.writing() as connection:
+            vault = self._vault(connection, lock=True)
+            chain = self._chain(connection, dataset, lock=True)
+            if chain.closed:
+                raise DatasetClosed(closed_message(chain.name, chain.closed))
+            self._lines(connection, chain, first=chain.length)
+            there = self._entry(connection, chain)
+            if line["edition"] != len(there.editions) + 2:
+                raise VaultError(
+                    f"{chain.name!r} has got another edition meanwhile, so this one was not "
+                    "recorded; repeat the command"
+                )
+            if is_new and (
+                found := repeated(
+                    TableMarks.from_json(of_batch), _current(self._marks(connection, chain, there))
+                )
+            ):
+                raise AlreadyRegistered(_what_comes_again(found))
+            for other in self._datasets(connection, vault):
+                if other.id != chain.id:
+                    known = self._marks(connection, other, self._entry(connection, other))
+                    _check_new(of_batch, known, other.name)
+            contents = {**attachments, _MARKS: _json(list(marks)).encode()}
+            macs = {name: attach(connection, chain, name, c) for name, c in contents.items()}
+            added, at = {**line, "macs": macs}, _now()
+            self._append(connection, chain, [Draft(at, EDITION, None, _json(added))])
+            return replace(there, editions=(*there.editions, {**added, "at": at}))
+
+    def marks(self, dataset: str) -> list[str]:
+        """Return the marks of a dataset: of what it is now, then of what it was."""
+        with self._database.reading() as connection:
+            chain = self._chain(connection, dataset)
+            return self._marks(connection, chain, self._entry(connection, chain))
+
+    def attachment(self, entry: Entry, name: str) -> bytes | None:
+        """Return what the last of the editions that have it keeps beside the chain, if any.
+
+        Raises LedgerDamaged if it is lost or was changed.
+        """
+        macs = [line["macs"][name] for line in entry.editions if name in line["macs"]]
+        if not macs:
+            return None
+        with self._database.reading() as connection:
+            return attached(connection, self._chain(connection, entry.id), name, macs[-1])
+
+    def _marks(self, connection: sa.Connection, chain: Chain, entry: Entry) -> list[str]:
+        """Return the marks of a dataset: those of registration, or of its last edition."""
+        if not entry.editions:
+            return [entry.marks]
+        mac = entry.editions[-1]["macs"][_MARKS]
+        found: list[str] = json.loads(attached(connection, chain, _MARKS, mac))
+        return found
 
     def unregister(self, dataset: str) -> None:
         """Forget a dataset of which nothing was released. Raises DatasetReleased otherwise.
@@ -178,6 +257,7 @@ class Ledger:
                     "end its releases",
                     use=("close",),
                 )
+            detach(connection, chain)
             connection.execute(LINE.delete().where(LINE.c.chain == chain.id))
             connection.execute(CHAIN.delete().where(CHAIN.c.id == chain.id))
             gone = {"id": chain.id, "name": chain.name, "macs": [line.mac for line in lines]}
@@ -203,11 +283,12 @@ class Ledger:
             listed = _json({"id": chain.id, "name": name})
             self._append(connection, vault, [Draft(_now(), RENAMED, None, listed)])
 
-    def move(self, dataset: str, source: str) -> None:
-        """Record where the table of a dataset lies now."""
+    def move(self, dataset: str, source: str, *, edition: int = 1) -> None:
+        """Record where the table of a dataset, or what an edition brought, lies now."""
+        said = _json({"source": source, "edition": edition})
         with self._database.writing() as connection:
             chain = self._chain(connection, dataset, lock=True)
-            self._append(connection, chain, [Draft(_now(), MOVED, None, _json({"source": source}))])
+            self._append(connection, chain, [Draft(_now(), MOVED, None, said)])
 
     def datasets(self) -> list[Entry]:
         """Return all datasets by name."""
@@ -343,10 +424,16 @@ class Ledger:
         if not lines or lines[0].number != 1:
             raise chain.damaged("its registration is missing")
         said = json.loads(chain.read(lines[0]))
+        editions: list[dict[str, Any]] = []
         for line in lines[1:]:
-            if line.kind == MOVED:
-                said |= json.loads(chain.read(line))
-        return Entry(**{**said, "name": chain.name, "closed": chain.closed})
+            if line.kind == EDITION:
+                editions.append({**json.loads(chain.read(line)), "at": line.at})
+            elif line.kind == MOVED:
+                moved = json.loads(chain.read(line))
+                of = said if moved["edition"] == 1 else editions[moved["edition"] - 2]
+                of["source"] = moved["source"]
+        now = {"name": chain.name, "closed": chain.closed, "editions": tuple(editions)}
+        return Entry(**{**said, **now})
 
     def _lines(self, connection: sa.Connection, chain: Chain, *, first: int = 1) -> list[Line]:
         """Return a chain's lines from number `first` to its end, checked."""
@@ -423,22 +510,40 @@ def _was_known(gone: Iterable[Mapping[str, Any]], id: str, number: int, mac: str
     return any(s["id"] == id and number > 0 and mac in s["macs"][number - 1 : number] for s in gone)
 
 
-def _check_new(entry: Entry, entries: Iterable[Entry]) -> None:
-    """Raise AlreadyRegistered if a dataset has this name, this id or some of these values."""
-    marks = TableMarks.from_json(entry.marks)
-    for there in entries:
-        if there.name == entry.name:
-            raise AlreadyRegistered(
-                f"a dataset {entry.name!r} is registered already, with another table or other "
-                "choices; release from it, or register under another name"
-            )
-        if there.id == entry.id:
-            raise AlreadyRegistered(
-                f"this table is registered already, with the same choices, as {there.name!r}; "
-                "release from it"
-            )
-        if found := repeated(marks, TableMarks.from_json(there.marks)):
-            raise AlreadyRegistered(_what_repeats(found, there.name))
+def _check_named(entry: Entry, there: Entry) -> None:
+    """Raise AlreadyRegistered if a dataset has this name or this id."""
+    if there.name == entry.name:
+        raise AlreadyRegistered(
+            f"a dataset {entry.name!r} is registered already, with another table or other "
+            "choices; release from it, or register under another name"
+        )
+    if there.id == entry.id:
+        raise AlreadyRegistered(
+            f"this table is registered already, with the same choices, as {there.name!r}; "
+            "release from it"
+        )
+
+
+def _check_new(marks: str, known: Iterable[str], dataset: str) -> None:
+    """Raise AlreadyRegistered if a dataset has some of these values, or had them."""
+    new = TableMarks.from_json(marks)
+    for old in known:
+        if found := repeated(new, TableMarks.from_json(old)):
+            raise AlreadyRegistered(_what_repeats(found, dataset))
+
+
+def _current(marks: Sequence[str]) -> TableMarks:
+    return TableMarks.from_json(marks[0])
+
+
+def _what_comes_again(found: Repeat) -> str:
+    """Say which of a dataset's own values come again in new rows, and what to do."""
+    what = "rows" if found.column is None else f"values of {found.column!r}"
+    return (
+        f"the batch holds {what} that the dataset has already: new rows get noise of their own, "
+        "which recipients could average with the old one. Leave out what is there already; for "
+        "rows that changed, make a new edition of the whole table"
+    )
 
 
 def _what_repeats(found: Repeat, dataset: str) -> str:

@@ -1,0 +1,75 @@
+"""Tables that change: append, update."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cornerwave.cli._options import SourceOption, VaultOption, open_vault
+from cornerwave.cli._screen import progress, say
+from cornerwave.errors import spelled
+
+if TYPE_CHECKING:
+    from cornerwave.editions import Edition
+
+Name = Annotated[str, typer.Argument(help="The dataset.")]
+
+
+def append(
+    name: Name,
+    batch: Annotated[Path, typer.Argument(help="New rows, with the registered columns.")],
+    source: SourceOption = None,
+    vault: VaultOption = None,
+) -> None:
+    """Append new rows to a registered table: the next edition."""
+    from cornerwave.editions import Drift
+
+    dataset = open_vault(vault).dataset(name, source=source or None)
+    with progress("Reading") as advance:
+        made = dataset.append(batch, progress=advance)
+    say(
+        f"Edition {made.number} of {name}: {made.rows_brought:,} rows came, "
+        f"{made.rows:,} rows in all"
+    )
+    for line in Drift(**made.drift).sentences():
+        say(f"  {line}")
+
+
+def update(
+    name: Name,
+    new: Annotated[Path, typer.Argument(help="The whole table as it is now.")],
+    old: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The last edition; default: where it lies."),
+    ] = None,
+    vault: VaultOption = None,
+) -> None:
+    """Make a changed table the next edition: rows that came, went and changed."""
+    from cornerwave.editions import Drift
+
+    dataset = open_vault(vault).dataset(name)
+    with progress("Comparing", 2 * dataset.rows) as advance:
+        made = dataset.update(new, old=old, progress=advance)
+    for line in _changes(name, made):
+        say(line)
+    for line in Drift(**made.drift).sentences():
+        say(f"  {line}")
+
+
+def _changes(name: str, made: "Edition") -> Iterator[str]:
+    """Say what an edition changed, and what copies of it and of the one before hide."""
+    changes = made.changes or {}
+    yield (
+        f"Edition {made.number} of {name}: {changes['came']:,} rows came, {changes['went']:,} went "
+        f"and {changes['changed']:,} changed; {made.rows:,} rows in all"
+    )
+    for column, count in changes["columns"].items():
+        yield f"  {spelled(column)}: {count:,} values changed"
+    if hides := changes["hides"]:
+        yield (
+            "  copies of both editions at privacy 0.5 hide together, of rows that changed, at "
+            f"least {hides['value']:.3f} of each value, {hides['mean']:.3f} of their mean and "
+            f"{hides['change']:.3f} of each change"
+        )
+    yield "  which rows came, went and changed is visible to whoever holds copies of both editions"

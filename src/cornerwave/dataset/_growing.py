@@ -1,0 +1,101 @@
+"""Appending: new rows are read once, checked, and recorded as an edition.
+
+    batch ── survey ── same columns? new keys? new values? drift? ── chain: an edition ── keys
+
+Until the line stands in the chain, nothing has happened; after it, all has: the file of keys
+that is put in its place last can be made again from the batch.
+"""
+
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as papq
+
+from cornerwave.dataset._keys import KeptKeys
+from cornerwave.editions import Edition, Ranges, measure_drift, next_edition
+from cornerwave.engines.batches import survey_batch
+from cornerwave.errors import AlreadyRegistered, DatasetClosed, OutputError, discreet
+from cornerwave.marks import TableMarks, grown
+from cornerwave.rows import RowSecrets
+from cornerwave.survey import Survey, Surveyor
+from cornerwave.table import Progress, open_source, silent
+from cornerwave.vault import Key, Ledger, closed_message
+
+if TYPE_CHECKING:
+    from cornerwave.dataset._dataset import Dataset
+
+SPREAD = "spread"
+"""The name beside the chain of what is known about all rows that were appended."""
+
+
+def grow(
+    dataset: "Dataset", batch: Any, ledger: Ledger, key: Key, *, progress: Progress = silent
+) -> Edition:
+    """Append new rows, and return the edition that they make."""
+    if dataset.closed:
+        raise DatasetClosed(closed_message(dataset.name, dataset.closed))
+    frozen, source = dataset.frozen, dataset.parts.batch(batch)
+    ranges = Ranges(frozen)
+    with KeptKeys(dataset.home, key) as keys, discreet():
+        surveyor = Surveyor(frozen.schema, frozen.scales, RowSecrets.of(key.derive))
+        survey = survey_batch(ranges.watching(source), surveyor, keys.write, progress=progress)
+        edition = next_edition(
+            dataset.editions,
+            survey.fingerprint,
+            source=str(source.path) if source.path else None,
+            content=content_of(survey, key),
+        )
+        _check_once(dataset, edition)
+        keys.check_new(dataset)
+        earlier = ledger.attachment(dataset.entry, SPREAD)
+        drift, since = measure_drift(frozen, survey, ranges, earlier)
+        now, *before = ledger.marks(dataset.id)
+        entry = ledger.add_edition(
+            dataset.id,
+            replace(edition, keys=keys.said(), drift=asdict(drift)).said(),
+            of_batch=surveyor.marks(survey).to_json(),
+            marks=[grown(TableMarks.from_json(now), survey.marks).to_json(), *before],
+            attachments={SPREAD: since.to_bytes()},
+            is_new=True,
+        )
+        keys.publish()
+    return dataset.took(entry, source)
+
+
+def content_of(survey: Survey, key: Key) -> str:
+    """Return what recognises these rows if they come again, whatever their order and place."""
+    learned = survey.marks
+    parts = (learned.present.astype("<i8"), learned.sums.astype("<u8"), learned.row_sum)
+    return key.derive("batch", b"".join(part.tobytes() for part in parts))[:16].hex()
+
+
+def _check_once(dataset: "Dataset", edition: Edition) -> None:
+    """Raise AlreadyRegistered for a batch that was appended before."""
+    for known in dataset.editions:
+        if known.content == edition.content:
+            raise AlreadyRegistered(
+                f"this batch was appended to {dataset.name!r} already, as edition {known.number}; "
+                "nothing was changed"
+            )
+
+
+def keep_batch(dataset: "Dataset", batch: Any, folder: str | Path | None) -> Any:
+    """Write a batch of a stream to a Parquet file named after its edition, if there is a folder."""
+    if isinstance(batch, pa.RecordBatch):
+        batch = pa.Table.from_batches([batch])
+    if folder is None:
+        return batch
+    path = Path(folder).absolute() / f"{dataset.name}-{len(dataset.editions) + 1:06}.parquet"
+    part = path.with_suffix(".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source = open_source(batch)
+        papq.write_table(pa.Table.from_batches(source.batches(source.schema.names)), part)
+        part.replace(path)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk failed"
+        raise OutputError(f"the batch cannot be kept in {folder}: {reason}") from None
+    return path

@@ -1,0 +1,194 @@
+"""A new edition of a whole table: compared with the last one, row by row, by the keys.
+
+    old ── is it the last edition? ──┐
+                                     ├── came, went, changed ── rules ── chain: an edition
+    new ── the same columns? drift? ─┘
+
+The rules say what the noise of changed rows becomes; which rows changed is kept beside the chain.
+"""
+
+from collections import Counter
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats, Ints, Words
+from cornerwave.dataset._growing import SPREAD
+from cornerwave.dataset._keys import WORK, KeptKeys
+from cornerwave.editions import Edition, Ranges, hidden_after, measure_drift, updated_edition
+from cornerwave.engines.batches import SortedKeys, batch_order, check_batch_order, survey_some
+from cornerwave.engines.differences import Differences, Differing, RowWords
+from cornerwave.errors import (
+    AlreadyRegistered,
+    ColumnError,
+    DatasetClosed,
+    SourceChanged,
+    discreet,
+)
+from cornerwave.history import ChangedRows, Changes, changed_cells, transitions
+from cornerwave.marks import TableMarks, grown
+from cornerwave.missing import fill_missing
+from cornerwave.recipe import NoiseSecrets
+from cornerwave.rows import RowSecrets
+from cornerwave.survey import Surveyor, rank_draws
+from cornerwave.table import Progress, silent
+from cornerwave.vault import Key, Ledger, closed_message, work_folder
+
+if TYPE_CHECKING:
+    from cornerwave.dataset._dataset import Dataset
+
+
+def changes_name(edition: int) -> str:
+    """Return what the changes of an edition are called beside the chain."""
+    return f"changes:{edition}"
+
+
+def update_table(
+    dataset: "Dataset",
+    new: Any,
+    old: Any,
+    ledger: Ledger,
+    key: Key,
+    own_key: Key,
+    *,
+    progress: Progress = silent,
+) -> Edition:
+    """Record a new edition of a table, and return it."""
+    frozen, last = dataset.frozen, dataset.editions[-1]
+    if dataset.closed:
+        raise DatasetClosed(closed_message(dataset.name, dataset.closed))
+    if frozen.schema.key is None:
+        raise ColumnError(
+            f"{dataset.name!r} has no key column, so nobody can say which row of the new table is "
+            "which of the old; append new rows, or register with a key"
+        )
+    source = replace(dataset.parts.batch(new), first=0)
+    before = dataset.source if old is None else dataset.parts.of_last(old)
+    secrets = RowSecrets.of(key.derive)
+    with (
+        KeptKeys(dataset.home, key) as keys,
+        work_folder(dataset.home / WORK) as folder,
+        discreet(),
+        SortedKeys(frozen.schema.key, folder) as came,
+    ):
+        changed = _Changed(dataset, secrets, NoiseSecrets.of(own_key.derive))
+        order = batch_order(frozen.schema)
+        compared = Differences(frozen.schema, secrets, folder, order, progress)
+        for found in compared.between(before, source):
+            changed.take(found)
+            came.add(found.came.ids)
+        _check_old(dataset, str(compared.old))
+        if str(compared.new) == last.whole:
+            raise AlreadyRegistered(
+                f"this is edition {last.number} of {dataset.name!r} already; nothing was changed"
+            )
+        check_batch_order(order, frozen.schema)
+        came.check()
+        if changed.came:
+            keys.write(came.ascending())
+            keys.check_new(dataset)
+        ranges, surveyor = Ranges(frozen), Surveyor(frozen.schema, frozen.scales, secrets)
+        chosen = changed.chosen(compared.new.rows)
+        moved, newcomers = survey_some(source, surveyor, chosen, ranges.look)
+        survey = moved + newcomers
+        earlier = ledger.attachment(dataset.entry, SPREAD)
+        drift, since = measure_drift(frozen, survey, ranges, earlier, newcomers)
+        rows = changed.rows()
+        edition = updated_edition(
+            last,
+            whole=str(compared.new),
+            source=str(source.path) if source.path else None,
+            changes={**changed.counts(), "hides": hidden_after(frozen, rows.followed)},
+        )
+        now, *past = ledger.marks(dataset.id)
+        entry = ledger.add_edition(
+            dataset.id,
+            replace(edition, keys=keys.said(), drift=asdict(drift)).said(),
+            of_batch=surveyor.marks(survey).to_json(),
+            marks=[grown(TableMarks.from_json(now), survey.marks).to_json(), *past],
+            attachments={
+                SPREAD: since.to_bytes(),
+                changes_name(edition.number): rows.to_bytes(),
+            },
+            is_new=False,
+        )
+        keys.publish()
+    return dataset.took(entry, source)
+
+
+def _check_old(dataset: "Dataset", found: str) -> None:
+    """Raise SourceChanged unless this is the fingerprint of the last edition."""
+    if found == dataset.editions[-1].whole:
+        return
+    known = [each.number for each in dataset.editions if each.whole == found]
+    what = f"it is edition {known[-1]}" if known else "a value or a row differs"
+    raise SourceChanged(
+        f"the old table is not the last edition, {len(dataset.editions)}, of {dataset.name!r}: "
+        f"{what}. Restore the last edition, or name its place",
+        use=("old",),
+    )
+
+
+class _Changed:
+    """What differs between two editions: counts, places, and what changed rows teach."""
+
+    def __init__(self, dataset: "Dataset", secrets: RowSecrets, noise: NoiseSecrets) -> None:
+        self._frozen, self._secrets, self._noise = dataset.frozen, secrets, noise
+        self.changes = Changes({})
+        self.came = self.went = self.changed = 0
+        self._columns: Counter[str] = Counter()
+        self._places: tuple[list[Ints], list[Ints]] = ([], [])
+        self._hashes: list[Words] = [np.empty(0, dtype=np.uint64)]
+        self._cells: list[Flags] = []
+
+    def take(self, found: Differing) -> None:
+        """Take some rows that differ."""
+        self.came += len(found.came)
+        self.went += len(found.went)
+        self.changed += len(found.new)
+        self._places[0].append(found.new.places)
+        self._places[1].append(found.came.places)
+        if not len(found.new):
+            return
+        schema = self._frozen.schema
+        differ = np.count_nonzero(found.old.words != found.new.words, axis=1)
+        self._columns.update(
+            dict(zip((*schema.perturbed, *schema.encoded), differ.tolist(), strict=True))
+        )
+        old, new = self._filled(found.old), self._filled(found.new)
+        # what was not shown before is as if it had been average: its noise is nearly renewed
+        mean = np.broadcast_to(self._frozen.mean[:, None], old.shape)
+        old = np.where(np.isnan(old) & ~np.isnan(new), mean, old)
+        cells = changed_cells(old, new)
+        rows = np.flatnonzero(cells.any(axis=0))
+        self.changes = self.changes + Changes.of(old, new)
+        self._hashes.append(found.new.ids[rows, 0])
+        self._cells.append(cells[:, rows])
+
+    def _filled(self, rows: RowWords) -> Floats:
+        """Return the numbers as they get their noise: on their scales, hidden gaps filled in."""
+        numbers = rows.numbers(len(self._frozen.schema.perturbed))
+        scaled = self._frozen.scaled(numbers, rank_draws(self._secrets, rows.ids))
+        return fill_missing(scaled, rows.ids, self._frozen, self._noise.missing)
+
+    def chosen(self, rows: int) -> list[Flags]:
+        """Return which rows of the new table changed, and which came."""
+        chosen = [np.zeros(rows, dtype=bool) for _ in self._places]
+        for own, parts in zip(chosen, self._places, strict=True):
+            for places in parts:
+                own[places] = True
+        return chosen
+
+    def rows(self) -> ChangedRows:
+        """Return which rows changed, and the rules for their noise."""
+        frozen = self._frozen
+        columns = len(frozen.schema.perturbed)
+        cells = np.concatenate([np.zeros((columns, 0), dtype=bool), *self._cells], axis=1)
+        rules = transitions(self.changes, frozen.covariance + frozen.excess) if columns else ()
+        return ChangedRows.of(np.concatenate(self._hashes), cells, rules)
+
+    def counts(self) -> dict[str, Any]:
+        """Return how many rows came, went and changed, and how many in each column."""
+        columns = {name: count for name, count in self._columns.items() if count}
+        return {"came": self.came, "went": self.went, "changed": self.changed, "columns": columns}

@@ -1,0 +1,549 @@
+"""Editions of a table that changes: which rows each has, where they lie, how far they drifted.
+
+Edition 1 is the registered table. Each batch that is appended makes the next edition, the table so
+far; so does each new state of the whole table. What registration fixed stays. So new rows X, of
+covariance K', get noise v S of the shape that fits the first edition, and the best linear estimate
+from their numbers leaves
+
+    hidden_j = 1 - [K' (K' + v S)^-1 K']_jj / K'_jj            v / (1 + v) if K' = S
+
+of column j hidden; of a linear combination at least v / (r + v), where r is the largest eigenvalue
+of S^-1 K'. A category of law pi' that is refreshed by draws from the first edition's pi hides what
+`coalition.hidden_shares` says. These are drift: measured at privacy 0.5, shown, and refused beyond
+BOUND, after an allowance for what chance does to few rows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats
+from cornerwave.coalition import Law, hidden_in_history, hidden_shares, history_functions
+from cornerwave.errors import Drifted, NoSuchEdition, SourceError
+from cornerwave.frozen import Frozen, type_name
+from cornerwave.history import (
+    Rules,
+    Transition,
+    drifting_history,
+    noise_across,
+    personal_history,
+)
+from cornerwave.levels import Level, retention
+from cornerwave.noise import grid_of
+from cornerwave.survey import Survey
+from cornerwave.table import Fingerprint, Source, listed, one_chunk, to_floats
+
+REGISTERED, APPENDED, UPDATED = "registered", "appended", "updated"
+
+HALF = 500
+"""Drift is measured at the level that hides so many thousandths of the first edition."""
+BOUND = 0.05
+"""New rows of which copies hide less than the first edition's by more than this are refused."""
+WORST = 4.0
+"""So are rows of which a linear combination varies so many times more than the noise expects."""
+OUTSIDE = 0.05
+"""And those of which a larger share lies beyond the ends of a rank scale."""
+ALLOWANCE = 3.0
+"""Standard errors that chance is allowed."""
+PRIOR = 50.0
+"""Rows of the first edition that the frequencies of a small batch are mixed with."""
+SOME_ROWS = 1 << 13
+"""Rows from which to see how heavy the tails of a column are."""
+PLAUSIBLE = 0.5
+"""A history whose changes are smaller than this share of those measured is not considered."""
+_FLOOR = 1e-12
+
+
+@dataclass(frozen=True)
+class Edition:
+    """An edition: the table so far (`whole`), and the rows that came with it (`brought`).
+
+    Both are fingerprints. `first` is the position of the first row that came, `begins` the edition
+    whose rows this one begins with, `content` recognises a batch that comes again; `changes` says
+    how many rows of the edition before came, went and changed, and what copies of both hide.
+    """
+
+    number: int
+    kind: str
+    at: str
+    source: str | None
+    brought: str
+    whole: str
+    first: int = 0
+    begins: int = 1
+    content: str = ""
+    keys: Mapping[str, Any] | None = None
+    drift: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> "Edition":
+        """Read a line of the ledger."""
+        said = {name: said for name, said in line.items() if name not in ("edition", "macs")}
+        return cls(number=line["edition"], **said)
+
+    def said(self) -> dict[str, Any]:
+        """Return what the line of the ledger says; the ledger knows when."""
+        said = {name: said for name, said in asdict(self).items() if name not in ("number", "at")}
+        return {**said, "edition": self.number}
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has."""
+        return Fingerprint.read(self.whole).rows
+
+    @property
+    def rows_brought(self) -> int:
+        """How many rows came with this edition."""
+        if self.changes is not None:
+            return int(self.changes["came"])
+        return Fingerprint.read(self.brought).rows
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a copy is made of: the table of an edition, or the rows of one batch alone."""
+
+    edition: int
+    batch: int | None
+    fingerprint: str
+    first: int
+    numbers: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return Fingerprint.read(self.fingerprint).rows
+
+
+def portion(
+    editions: Sequence[Edition], *, edition: int | None = None, batch: int | None = None
+) -> Portion:
+    """Return the rows of an edition, by default the last, or of a batch. Raises NoSuchEdition."""
+    if edition is not None and batch is not None:
+        raise NoSuchEdition("name an edition or a batch, not both")
+    number = edition or batch or len(editions)
+    if not 1 <= number <= len(editions):
+        known = "1" if len(editions) == 1 else f"1 to {len(editions)}"
+        raise NoSuchEdition(f"there is no edition {number}; there is {known}")
+    own = editions[number - 1]
+    if batch is not None:
+        if own.kind == UPDATED:
+            raise NoSuchEdition(
+                f"edition {number} is a new edition of the whole table, which has no batch of its "
+                "own; name it as an edition"
+            )
+        return Portion(number, number, own.brought, own.first, (number,))
+    return Portion(number, None, own.whole, 0, tuple(range(own.begins, number + 1)))
+
+
+def next_edition(
+    editions: Sequence[Edition], found: Fingerprint, *, source: str | None, content: str
+) -> Edition:
+    """Return the edition that some new rows make. Raises SourceError for none."""
+    last = editions[-1]
+    if not found.rows:
+        raise SourceError("the batch has no rows, so there is nothing to append")
+    return Edition(
+        number=last.number + 1,
+        kind=APPENDED,
+        at="",
+        source=source,
+        brought=str(found),
+        whole=str(Fingerprint.read(last.whole) + found),
+        first=last.rows,
+        begins=last.begins,
+        content=content,
+    )
+
+
+def updated_edition(
+    last: Edition, *, whole: str, source: str | None, changes: Mapping[str, Any]
+) -> Edition:
+    """Return the edition that a new state of the whole table makes."""
+    number = last.number + 1
+    return Edition(
+        number=number,
+        kind=UPDATED,
+        at="",
+        source=source,
+        brought=whole,
+        whole=whole,
+        begins=number,
+        changes=changes,
+    )
+
+
+def check_columns(types: pa.Schema, frozen: Frozen) -> None:
+    """Raise SourceError unless new rows have the registered columns, with the same types."""
+    known = {part.name: type_name(part.type) for part in frozen.source_types}
+    new = {part.name: type_name(part.type) for part in types}
+    if gone := [name for name in frozen.schema.used if name not in new]:
+        raise SourceError(f"column {gone[0]!r} is missing; new rows need the registered columns")
+    if more := [name for name in new if name not in known]:
+        raise SourceError(
+            f"column {more[0]!r} was not registered, so nobody has decided about it; leave it out"
+        )
+    for name in frozen.schema.used:
+        if new[name] != known[name]:
+            raise SourceError(
+                f"column {name!r} is of type {new[name]}, but {known[name]} was registered; "
+                "convert it"
+            )
+
+
+# --- rows that changed ------------------------------------------------------------------
+
+
+def hidden_after(frozen: Frozen, rules: Sequence[Transition]) -> dict[str, float]:
+    """Return what copies of an edition and the one before, at privacy 0.5, hide of changed rows."""
+    level = frozen.hidden.level_of(HALF) or Level(1.0)
+    return hidden_of_changing(frozen, [(0, level.noise), (1, level.noise)], [rules])
+
+
+def hidden_of_changing(
+    frozen: Frozen, held: Sequence[tuple[int, float]], editions: Sequence[Sequence[Transition]]
+) -> dict[str, float]:
+    """Return what copies hide of rows that changed in each edition: by each of its rules in turn.
+
+    `held` are copies: after how many of the `editions`, and their noise. The least share of each
+    value, of the mean of all editions and of each change.
+    """
+    shape, least = frozen.covariance + frozen.excess, dict[str, float]()
+    for kind in range(max(map(len, editions), default=0)):
+        rules = [own[min(kind, len(own) - 1)] if own else None for own in editions]
+        moving = sorted({column for rule in rules if rule for column in rule.columns})
+        noise = noise_across(shape, rules)
+        for history in _histories(shape, rules, moving):
+            for name, weights in history_functions(1 + len(rules), len(shape)).items():
+                own = weights[np.abs(weights).sum(axis=1)[:, moving].any(axis=1)]
+                shares = hidden_in_history(own, held, history=history, noise=noise)
+                least[name] = round(float(np.clip(shares.min(), 0.0, least.get(name, 1.0))), 4)
+    return least
+
+
+def _histories(shape: Floats, rules: Rules, moving: Sequence[int]) -> Iterator[Floats]:
+    """Yield the covariances that a row's values may have: drifting, and of a level of its own.
+
+    The latter only if it fits what was measured: of values that grow it leaves no change at all.
+    """
+    drifting, personal = drifting_history(shape, rules), personal_history(shape, rules)
+    yield drifting
+    weights = history_functions(1 + len(rules), len(shape))["change"].reshape(-1, len(drifting))
+    sizes = [np.einsum("qi,ij,qj->q", weights, H, weights) for H in (drifting, personal)]
+    changes = np.reshape(sizes, (2, -1, len(shape)))[:, :, list(moving)].sum(axis=1)
+    if (changes[1] >= PLAUSIBLE * changes[0]).all():
+        yield personal
+
+
+# --- drift ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How many rows there are, and the mean and covariance of their numbers; parts add up."""
+
+    rows: int
+    mean: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(cls, survey: Survey, usual: Floats) -> "Spread":
+        """Return the spread of rows that were surveyed; what all lack has the usual mean."""
+        found = survey.moments
+        return cls(found.rows, np.where(found.present > 0, found.mean, usual), found.covariance)
+
+    def __add__(self, other: "Spread") -> "Spread":
+        rows = self.rows + other.rows
+        apart = other.mean - self.mean
+        scatter = (
+            max(self.rows - 1, 0) * self.covariance + max(other.rows - 1, 0) * other.covariance
+        )
+        scatter = scatter + self.rows * other.rows / max(rows, 1) * np.outer(apart, apart)
+        mean = self.mean + other.rows / max(rows, 1) * apart
+        return Spread(rows, mean, scatter / max(rows - 1, 1))
+
+    def to_bytes(self) -> bytes:
+        """Return what is kept of it."""
+        head = np.array([self.rows], dtype=np.float64)
+        return np.concatenate([head, self.mean, self.covariance.ravel()]).astype("<f8").tobytes()
+
+    @classmethod
+    def read(cls, content: bytes, columns: int) -> "Spread":
+        """Return what `to_bytes` wrote."""
+        found = np.frombuffer(content, dtype="<f8").astype(np.float64)
+        covariance = found[1 + columns :].reshape(columns, columns)
+        return cls(int(found[0]), found[1 : 1 + columns], covariance)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How new rows differ from the first edition.
+
+    `hidden` is what copies at `privacy` hide of each column of theirs, about; `pooled` counts
+    category values that are new and become part of the pool, `outside` numbers beyond the ends
+    of a rank scale.
+    """
+
+    rows: int
+    privacy: float
+    hidden: Mapping[str, float]
+    pooled: Mapping[str, int] = field(default_factory=dict)
+    outside: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def least(self) -> tuple[str, float] | None:
+        """The column of which least is hidden, and how much."""
+        return min(self.hidden.items(), key=lambda each: each[1], default=None)
+
+    def sentences(self) -> Iterator[str]:
+        """Say what an owner should know."""
+        if self.least is not None:
+            name, share = self.least
+            yield (
+                f"copies at privacy {self.privacy:g} hide at least {share:.3f} of each column of "
+                f"the new rows (least of {name})"
+            )
+        for name, count in self.pooled.items():
+            yield f"{name}: {count:,} rows have values that are new; they are pooled"
+        for name, count in self.outside.items():
+            yield f"{name}: {count:,} values lie beyond those registered; copies show the ends"
+
+
+class Ranges:
+    """Counts the numbers of a source that lie beyond the ends of their rank scale."""
+
+    def __init__(self, frozen: Frozen) -> None:
+        scales = zip(frozen.schema.perturbed, frozen.scales, strict=True)
+        self._ends = {
+            name: (scale.knots[0][0], scale.knots[-1][0]) for name, scale in scales if scale.knots
+        }
+        self.outside = dict.fromkeys(self._ends, 0)
+
+    def watching(self, source: Source) -> Source:
+        """Return the source, looking at what is read from it."""
+        if not self._ends:
+            return source
+
+        def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            for batch in source.batches(columns):
+                self.look(pa.Table.from_batches([batch]))
+                yield batch
+
+        return replace(source, open=read)
+
+    def look(self, rows: pa.Table) -> None:
+        """Look at some rows."""
+        for name, (low, high) in self._ends.items():
+            values = to_floats(one_chunk(rows.column(name)), name)
+            self.outside[name] += int(np.count_nonzero((values < low) | (values > high)))
+
+
+def measure_drift(
+    frozen: Frozen,
+    survey: Survey,
+    ranges: Ranges,
+    earlier: bytes | None,
+    came: Survey | None = None,
+) -> tuple[Drift, Spread]:
+    """Return how new rows differ, and the spread of all that came since registration.
+
+    `earlier` is what was kept of that of those before, `came` are those of the rows that are not
+    there for another value: by default all. Linear combinations are held against the noise of
+    these alone, since that of rows that changed is renewed by what changed. Raises Drifted
+    beyond the bounds.
+    """
+    level = frozen.hidden.level_of(HALF) or Level(1.0)
+    rows, own = survey.moments.rows, Spread.of(survey, frozen.mean)
+    _check_numbers(frozen, survey)
+    pooled, counts = _count_cases(frozen, survey)
+    kurtosis = _kurtosis(survey, len(frozen.schema.perturbed))
+    new = own if came is None else Spread.of(came, frozen.mean)
+    since = new if earlier is None else Spread.read(earlier, len(new.mean)) + new
+    _check_columns(frozen, own, level, kurtosis)
+    for spread in (new, since):
+        _check_columns(frozen, spread, level, kurtosis)
+        _check_combinations(frozen, spread, kurtosis)
+    hidden = _of_numbers(frozen, own, level)
+    for names, found in counts.items():
+        hidden["+".join(names)] = _of_category(frozen, names, found, level)
+    stated = frozen.hidden.at(level)
+    usual = level.noise / (1 + level.noise)
+    hidden = {name: round(stated.get(name, usual) + h - usual, 4) for name, h in hidden.items()}
+    for name, count in ranges.outside.items():
+        if count > OUTSIDE * rows:
+            raise _refused(f"{count / rows:.0%} of {name!r} lie beyond the registered values")
+    for names, found in counts.items():
+        lost = usual - _of_category(frozen, names, found, level, prior=PRIOR)
+        if lost > BOUND:
+            raise _refused(f"the frequencies of {listed(names)} have changed too much")
+    outside = {name: count for name, count in ranges.outside.items() if count}
+    return Drift(rows, frozen.hidden.promised(level), hidden, pooled, outside), since
+
+
+def _refused(what: str) -> Drifted:
+    return Drifted(
+        f"{what}: the noise that was fixed at registration does not fit these rows. Register them "
+        "as a dataset of their own, whose noise fits them"
+    )
+
+
+def _check_numbers(frozen: Frozen, survey: Survey) -> None:
+    """Raise SourceError for missing values, constants that vary, and numbers beyond the grid."""
+    schema, moments = frozen.schema, survey.moments
+    finest = grid_of(deviation=np.full(len(frozen.grid), 1e-300), largest=moments.largest)
+    for place, name in enumerate(schema.perturbed):
+        present = int(moments.present[place])
+        shows = name in frozen.missing or schema.column(name).hide_missing
+        if present < moments.rows and not shows:
+            raise SourceError(
+                f"column {name!r} has missing values, and had none at registration; fill them in, "
+                "or leave out these rows"
+            )
+        ends = (moments.lowest[place], moments.highest[place])
+        if not present:
+            continue
+        if frozen.grid[place] == 0 and any(end != frozen.mean[place] for end in ends):
+            raise _refused(f"{name!r} was constant, and copies show it as it is; it varies now")
+        if frozen.grid[place] > 0 and finest[place] > frozen.grid[place]:
+            raise _refused(f"{name!r} has values too far from zero for the grid of its copies")
+
+
+def _count_cases(
+    frozen: Frozen, survey: Survey
+) -> tuple[dict[str, int], dict[tuple[str, ...], Floats]]:
+    """Return how many rows have new values that are pooled, and how many each known value.
+
+    Raises Drifted for values that are new and not pooled.
+    """
+    pooled, counts = {}, {}
+    for each in frozen.categories:
+        found, cases = dict(survey.tallies[each.columns]), each.cases()
+        if not each.hides_missing:
+            missing = sum(found.pop(case) for case in list(found) if None in case)
+            if missing and each.columns[0] not in frozen.missing:
+                raise SourceError(
+                    f"{listed(each.columns)}: values are missing, and none was at registration; "
+                    "fill them in, or leave out these rows"
+                )
+        known = np.array([found.pop(case, 0) for case in cases], dtype=np.float64)
+        new = sum(found.values())
+        if new and not each.pooled:
+            raise Drifted(
+                f"{listed(each.columns)}: {new:,} rows have {len(found):,} values that were not "
+                "there at registration, and no copy could draw them. Write one of the registered "
+                "values instead, leave out these rows, or register them as a dataset of their own"
+            )
+        if new:
+            known[-1] += new
+            pooled["+".join(each.columns)] = new
+        counts[each.columns] = known
+    return pooled, counts
+
+
+def _kurtosis(survey: Survey, columns: int) -> Floats:
+    """Return the kurtosis of each number, on which the error of its variance depends."""
+    numbers = survey.joint.parts[-1].numbers[:columns, :SOME_ROWS]
+    present = ~np.isnan(numbers)
+    count = np.maximum(present.sum(axis=1), 1)
+    values = np.where(present, numbers, 0.0)
+    centred = np.where(present, values - (values.sum(axis=1) / count)[:, None], 0.0)
+    size = np.abs(centred).max(axis=1, initial=0.0)
+    centred = centred / np.where(size > 0, size, 1.0)[:, None]
+    second, fourth = ((centred**power).sum(axis=1) / count for power in (2, 4))
+    return np.where(second > 0, fourth / np.where(second > 0, second, 1.0) ** 2, 3.0)
+
+
+def _scaled(frozen: Frozen, spread: Spread) -> tuple[Floats, Floats, list[int]]:
+    """Return S and K' in units of the noise's own deviation, and which columns vary."""
+    S = frozen.covariance + frozen.excess
+    vary = np.flatnonzero(np.diag(S) > 0).tolist()
+    size = np.sqrt(np.diag(S)[vary])
+    at = np.ix_(vary, vary)
+    unit = np.outer(size, size)
+    return S[at] / unit, _semidefinite(spread.covariance[at] / unit), vary
+
+
+def _semidefinite(K: Floats) -> Floats:
+    """Return K without negative eigenvalues, which missing values can bring about."""
+    values, vectors = np.linalg.eigh(K)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _hidden_numbers(S: Floats, K: Floats, noise: float) -> Floats:
+    """Return which share of each column's variance numbers leave hidden; NaN if it has none."""
+    whole = K + noise * S + _FLOOR * np.eye(len(S))
+    told = np.einsum("ij,ji->i", K, np.linalg.solve(whole, K))
+    variance = np.diag(K)
+    return np.where(variance > 0, 1 - told / np.maximum(variance, 1e-300), np.nan)
+
+
+def _of_numbers(frozen: Frozen, spread: Spread, level: Level) -> dict[str, float]:
+    """Return what copies at a level hide of each number, from numbers alone."""
+    S, K, vary = _scaled(frozen, spread)
+    if spread.rows < 2 or not vary:
+        return {}
+    shares = zip(vary, _hidden_numbers(S, K, level.noise), strict=True)
+    return {frozen.schema.perturbed[i]: float(h) for i, h in shares if not np.isnan(h)}
+
+
+def _allowed(spread: Spread, kurtosis: Floats) -> float:
+    """Return how many times too large a variance may be by chance.
+
+    One number for all columns: what they add up to must still add up.
+    """
+    return float(1 + ALLOWANCE * np.sqrt(max(kurtosis.max() - 1, 2.0) / spread.rows))
+
+
+def _check_columns(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats) -> None:
+    """Raise Drifted if a number varies more than its noise can hide, beyond chance."""
+    S, K, vary = _scaled(frozen, spread)
+    if spread.rows < 2 or not vary:
+        return
+    low = K / _allowed(spread, kurtosis[vary])
+    hidden = _hidden_numbers(S, low, level.noise)
+    usual = level.noise / (1 + level.noise)
+    for place, share in zip(vary, hidden, strict=True):
+        if share < usual - BOUND:
+            name = frozen.schema.perturbed[place]
+            raise _refused(
+                f"of {name!r} in the new rows, copies at privacy {frozen.hidden.promised(level):g} "
+                f"would hide {share:.3f} where the first edition's hide {usual:.3f}"
+            )
+
+
+def _check_combinations(frozen: Frozen, spread: Spread, kurtosis: Floats) -> None:
+    """Raise Drifted if a linear combination of numbers varies much more than its noise."""
+    S, K, vary = _scaled(frozen, spread)
+    if spread.rows < 2 or not vary:
+        return
+    low = K / _allowed(spread, kurtosis[vary])
+    values, vectors = np.linalg.eigh(S + _FLOOR * np.eye(len(S)))
+    white = vectors / np.sqrt(values)
+    largest = float(np.linalg.eigvalsh(white.T @ low @ white)[-1])
+    # the largest of N eigenvalues of n rows exceeds 1 by chance
+    if largest > WORST * (1 + np.sqrt(len(S) / spread.rows)) ** 2:
+        names = [frozen.schema.perturbed[place] for place in vary]
+        raise _refused(
+            f"a linear combination of {listed(names)} varies {largest:.3g} times more than at "
+            "registration, as where a column followed from others and no longer does"
+        )
+
+
+def _of_category(
+    frozen: Frozen, names: tuple[str, ...], counts: Floats, level: Level, prior: float = 0.0
+) -> float:
+    """Return what copies at a level hide of a category with these counts, by itself."""
+    [own] = [each for each in frozen.categories if each.columns == names]
+    law = Law(own.counts, own.base)
+    weights = counts + prior * law.pi
+    usual = level.noise / (1 + level.noise)
+    if not weights.sum() or np.count_nonzero(weights) < 2:
+        return usual
+    q = retention(level.noise)
+    share = hidden_shares(weights / weights.sum(), law.drawn, q)[0]
+    # even draws hide another share from the start: what counts is the difference
+    return usual + share - hidden_shares(law.pi, law.drawn, q)[0]

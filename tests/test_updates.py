@@ -1,0 +1,358 @@
+"""New editions of a whole table: what did not change keeps its noise, what did is hidden."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as papq
+import pytest
+
+from cornerwave.audit import audit
+from cornerwave.engines import differences
+from cornerwave.errors import (
+    AlreadyRegistered,
+    ColumnError,
+    Drifted,
+    LedgerDamaged,
+    NoSuchEdition,
+    SourceChanged,
+    SourceError,
+    VaultError,
+)
+from cornerwave.history import ChangedRows, Transition
+from cornerwave.miner import Copy
+from cornerwave.owner import Vault
+from tests.test_editions import people
+
+ROWS = 2000
+FIRST = people(ROWS, 1)
+MOVED = np.arange(0, ROWS, 10)
+
+
+def changed(table: pa.Table, rows=MOVED, seed: int = 1, size: float = 200.0) -> pa.Table:
+    """The table with other wages in some rows."""
+    wage = np.array(table["wage"]).copy()
+    wage[rows] += np.round(np.random.default_rng(seed).normal(0, size, len(rows)), 2)
+    return table.set_column(2, "wage", pa.array(wage))
+
+
+def shuffled(table: pa.Table, seed: int = 0) -> pa.Table:
+    return table.take(pa.array(np.random.default_rng(seed).permutation(table.num_rows)))
+
+
+SECOND = pa.concat_tables([changed(FIRST).slice(0, 100), changed(FIRST).slice(150)])
+SECOND = pa.concat_tables([SECOND, people(40, 5, 5000)])
+
+
+@pytest.fixture
+def dataset(vault):
+    return vault.register("people", FIRST, key="id")
+
+
+def noise(copy: pa.Table, table: pa.Table, column: str = "wage") -> dict[str, float]:
+    """The noise of each row by its key."""
+    values = dict(zip(table["id"].to_pylist(), table[column].to_pylist(), strict=True))
+    shown = zip(copy["id"].to_pylist(), copy[column].to_pylist(), strict=True)
+    return {key: value - values[key] for key, value in shown if value is not None}
+
+
+class TestUpdate:
+    @pytest.mark.parametrize("how", ["in order", "shuffled", "in a file"])
+    def test_what_came_went_and_changed(self, dataset, how, monkeypatch):
+        new = SECOND if how == "in order" else shuffled(SECOND)
+        if how == "in a file":
+            monkeypatch.setattr(differences, "WAITING_WORDS", 1)
+            monkeypatch.setattr(differences, "FEW", 0)
+        before = dataset.release(to="ann", privacy=0.5).to_arrow()
+        edition = dataset.update(new)
+        counts = edition.changes
+        moved = {f"p{row}" for row in MOVED if not 100 <= row < 150}
+        assert (counts["came"], counts["went"], counts["changed"]) == (40, 50, len(moved))
+        assert counts["columns"] == {"wage": len(moved)}
+        after = dataset.release(to="ann", privacy=0.5).to_arrow()
+        assert after["id"].to_pylist() == new["id"].to_pylist()
+        one, two = noise(before, FIRST), noise(after, new)
+        both = one.keys() & two.keys()
+        # bit for bit: the values shown are those shown before
+        shown = [
+            dict(zip(c["id"].to_pylist(), c["wage"].to_pylist(), strict=True))
+            for c in (before, after)
+        ]
+        assert all((shown[0][key] == shown[1][key]) == (key not in moved) for key in both)
+        assert all(abs(one[key] - two[key]) > 1e-6 for key in moved)
+        assert before.num_rows == ROWS
+
+    def test_columns_that_did_not_change_keep_their_noise(self, dataset):
+        before = dataset.release(to="ann", privacy=0.5).to_arrow()
+        dataset.update(changed(FIRST))
+        after = dataset.release(to="ann", privacy=0.5).to_arrow()
+        for name in ("id", "age", "height", "sex"):
+            assert after[name].equals(before[name]), name
+
+    def test_a_category_that_changes_back_gives_the_old_answer(self, dataset):
+        other = {"f": "m", "m": "f"}
+        sex = [other[s] if row % 2 else s for row, s in enumerate(FIRST["sex"].to_pylist())]
+        there = FIRST.set_column(4, "sex", pa.array(sex))
+        copies = [dataset.release(to="ann", privacy=0.5).to_arrow()]
+        for table in (there, FIRST):
+            dataset.update(table)
+            copies.append(dataset.release(to="ann", privacy=0.5).to_arrow())
+        assert copies[0].equals(copies[2])
+        assert copies[0]["sex"].slice(0, 1).equals(copies[1]["sex"].slice(0, 1))
+        assert not copies[0]["sex"].equals(copies[1]["sex"])
+
+    def test_every_edition_can_be_made_again(self, vault, tmp_path):
+        tables = [FIRST, changed(FIRST), changed(changed(FIRST), MOVED[::2], 2)]
+        for number, table in enumerate(tables, 1):
+            papq.write_table(table, tmp_path / f"{number}.parquet")
+        dataset = vault.register("people", tmp_path / "1.parquet", key="id")
+        made = [dataset.release(to="ann", privacy=0.5).write(tmp_path / "c1.parquet")]
+        for number in (2, 3):
+            dataset.update(tmp_path / f"{number}.parquet")
+            made.append(
+                dataset.release(to="ann", privacy=0.5).write(tmp_path / f"c{number}.parquet")
+            )
+        again = Vault.open(vault.path).dataset("people").again("ann")
+        for number, (copy, _) in enumerate(again):
+            path = copy.write(tmp_path / f"again{number}.parquet")
+            assert path.read_bytes() == made[number].read_bytes()
+
+    def test_changes_stay_hidden_in_copies(self, dataset):
+        """The adversary knows which rows changed and regresses the change on all copies."""
+        rows = np.arange(ROWS)
+        new = changed(FIRST, rows, seed=3, size=150.0)
+        one = np.array(dataset.release(to="ann", privacy=0.5).to_arrow()["wage"], dtype=float)
+        dataset.update(new)
+        two = np.array(dataset.release(to="ann", privacy=0.5).to_arrow()["wage"], dtype=float)
+        truth = np.array(new["wage"]) - np.array(FIRST["wage"])
+        ours, reused = (
+            1 - np.corrcoef(truth, copy - one)[0, 1] ** 2 for copy in (two, one + truth)
+        )
+        allowed = 5 * 2 / np.sqrt(ROWS)  # five standard errors of a squared correlation
+        assert ours > 0.45 - allowed
+        assert reused < 1e-9  # the same noise: the change is exposed exactly
+
+    def test_rows_that_only_went(self, dataset):
+        edition = dataset.update(FIRST.slice(0, ROWS - 5))
+        assert edition.changes["went"] == 5
+        assert edition.changes["changed"] == 0
+        assert dataset.release(to="ann", privacy=0.5).to_arrow().num_rows == ROWS - 5
+
+    def test_append_and_update_follow_each_other(self, dataset):
+        dataset.append(people(60, 7, 7000))
+        whole = pa.concat_tables([FIRST, people(60, 7, 7000)])
+        two = dataset.release(to="ann", privacy=0.5).to_arrow()
+        dataset.update(changed(whole))
+        three = dataset.release(to="ann", privacy=0.5).to_arrow()
+        dataset.append(people(60, 8, 8000))
+        four = dataset.release(to="ann", privacy=0.5).to_arrow()
+        assert [e.rows for e in dataset.editions] == [ROWS, ROWS + 60, ROWS + 60, ROWS + 120]
+        assert four.slice(0, ROWS + 60).equals(three)
+        assert three["age"].equals(two["age"])
+        batch = dataset.release(to="ann", privacy=0.5, batch=4).to_arrow()
+        assert batch.equals(four.slice(ROWS + 60))
+        with pytest.raises(NoSuchEdition, match="no batch of its own"):
+            dataset.release(to="ann", privacy=0.5, batch=3)
+
+    def test_a_value_that_was_missing_gets_other_noise(self, dataset):
+        height = FIRST["height"].to_pylist()
+        gone = FIRST.set_column(3, "height", pa.array([None] * 100 + height[100:], pa.float64()))
+        back = [h if h is None else h + 1.0 for h in height[:100]] + height[100:]
+        new = FIRST.set_column(3, "height", pa.array(back))
+        one = noise(dataset.release(to="ann", privacy=0.5).to_arrow(), FIRST, "height")
+        dataset.update(gone)
+        dataset.update(new)
+        three = noise(dataset.release(to="ann", privacy=0.5).to_arrow(), new, "height")
+        seen = [f"p{row}" for row in range(100) if height[row] is not None]
+        assert all(abs(one[key] - three[key]) > 1e-6 for key in seen)
+
+    def test_hidden_gaps_are_filled_in_by_draws_that_do_not_tell_on_others(self, vault):
+        """A draw follows the row's other numbers: where these change, its noise is renewed."""
+        dataset = vault.register("people", FIRST, key="id", hide_missing=["height"])
+        one = dataset.release(to="ann", privacy=0.5, raw=True).to_arrow()
+        dataset.update(changed(FIRST))
+        two = dataset.release(to="ann", privacy=0.5, raw=True).to_arrow()
+        gaps = [r for r in MOVED.tolist() if FIRST["height"][r].as_py() is None]
+        moved = np.array(two["height"])[gaps] - np.array(one["height"])[gaps]
+        wage = np.array(changed(FIRST)["wage"])[gaps] - np.array(FIRST["wage"])[gaps]
+        assert len(gaps) >= 5
+        assert abs(np.corrcoef(moved, wage)[0, 1]) < 0.999999
+
+
+class TestReaders:
+    """What recipients, auditors and coalitions know of editions."""
+
+    def test_a_miner_allows_for_the_noise_of_changed_rows(self, vault):
+        """Every row changed: the noise of the last edition is more than the first one's."""
+        random, rows = np.random.default_rng(4), 20_000
+        ids, x = [f"p{row}" for row in range(rows)], random.normal(size=rows)
+        tables = [pa.table({"id": ids, "x": x, "y": random.normal(size=rows)})]
+        for _ in range(3):
+            x = 0.5 * x + np.sqrt(0.75) * random.normal(size=rows)
+            tables.append(pa.table({"id": ids, "x": x, "y": tables[0]["y"]}))
+        dataset = vault.register("x", tables[0], key="id")
+        for table in tables[1:]:
+            dataset.update(table)
+        copy = dataset.release(to="ann", privacy=0.5)
+        told = copy.dataset.recipe([], copy.rows).frozen.excess
+        assert told[0, 0] > 0.2  # or this would show nothing
+        shown = copy.to_arrow()
+        said = {
+            "noise": 1.0,
+            "edition": 4,
+            "columns": {
+                "id": {"role": "key"},
+                "y": {"role": "perturbed"},
+                "x": {"role": "perturbed", "excess": {"x": told[0, 0]}},
+            },
+        }
+        found = Copy.open(shown, metadata=said)
+        right = found.covariance()["x", "x"]
+        without = Copy.open(shown, noise=1.0).covariance()["x", "x"]
+        true = float(np.var(x))
+        assert (
+            abs(right.value - true) < 5 * right.standard_error + 0.02
+        )  # and a step of what is told
+        assert abs(without.value - true) > 0.1
+        assert found.edition == 4
+
+    def test_a_coalition_of_editions(self, dataset):
+        dataset.release(to="ann", privacy=0.5).to_arrow()
+        assert dataset.coalition(["ann"]).changing == {}
+        dataset.update(changed(FIRST, np.arange(ROWS), size=150.0))
+        dataset.release(to="bob", privacy=0.5).to_arrow()
+        dataset.release(to="eve", privacy=0.8).to_arrow()
+        alone, both = (dataset.coalition(who) for who in (["bob"], ["ann", "bob", "eve"]))
+        assert both.joint_privacy == both.best_privacy  # of a constant value
+        assert set(both.changing) == {"value", "mean", "change"}
+        assert min(both.changing.values()) >= 0.45
+        assert both.changing["change"] < alone.changing["change"]
+
+    def test_an_audit_takes_one_edition(self, dataset, tmp_path):
+        papq.write_table(FIRST, tmp_path / "first.parquet")
+        papq.write_table(changed(FIRST), tmp_path / "second.parquet")
+        one = dataset.release(to="ann", privacy=0.5).write(tmp_path / "1.parquet")
+        dataset.update(changed(FIRST))
+        two = dataset.release(to="bob", privacy=0.5).write(tmp_path / "2.parquet")
+        three = dataset.release(to="eve", privacy=0.8).write(tmp_path / "3.parquet")
+        with pytest.raises(SourceError, match="copies of editions 1, 2"):
+            audit(tmp_path / "first.parquet", [one, two], key="id")
+        assert audit(tmp_path / "second.parquet", [two, three], key="id").sound
+
+
+class TestRefusals:
+    def test_without_a_key(self, vault, untouched):
+        dataset = vault.register("people", FIRST, drop=["id"])
+        with untouched(), pytest.raises(ColumnError, match="no key column"):
+            dataset.update(SECOND)
+
+    def test_the_same_table_again(self, dataset, untouched):
+        for table in (FIRST, shuffled(FIRST)):
+            with untouched(), pytest.raises(AlreadyRegistered, match=r"edition 1 .* already"):
+                dataset.update(table)
+        dataset.update(SECOND)
+        with untouched(), pytest.raises(AlreadyRegistered, match=r"edition 2 .* already"):
+            dataset.update(SECOND)
+
+    def test_an_old_edition_as_source(self, dataset, untouched):
+        dataset.update(SECOND)
+        for old, says in ((FIRST, "it is edition 1"), (changed(SECOND, MOVED[:3]), "differs")):
+            with untouched(), pytest.raises(SourceChanged, match=says):
+                dataset.update(changed(SECOND, MOVED[:50], seed=9), old=old)
+        dataset.update(changed(SECOND, MOVED[:50], seed=9), old=shuffled(SECOND))
+
+    def test_the_new_table_in_place_of_the_old(self, vault, tmp_path):
+        papq.write_table(FIRST, tmp_path / "people.parquet")
+        dataset = vault.register("people", tmp_path / "people.parquet", key="id")
+        papq.write_table(SECOND, tmp_path / "people.parquet")
+        with pytest.raises(SourceChanged, match="name its place"):
+            dataset.update(tmp_path / "people.parquet")
+        dataset.update(tmp_path / "people.parquet", old=FIRST)
+        assert dataset.release(to="a", privacy=0.5).to_arrow().num_rows == SECOND.num_rows
+
+    @pytest.mark.parametrize("mixed", [False, True])
+    def test_a_key_twice(self, dataset, untouched, mixed):
+        twice = pa.concat_tables([SECOND, FIRST.slice(7, 1)])
+        twice = shuffled(twice) if mixed else twice
+        with untouched(), pytest.raises(ColumnError, match=r"twice|already"):
+            dataset.update(twice)
+
+    def test_a_key_that_went_and_comes_back(self, dataset, untouched):
+        dataset.update(SECOND)
+        with untouched(), pytest.raises(ColumnError, match="50 rows have keys"):
+            dataset.update(FIRST)
+
+    def test_another_schema_and_drift(self, dataset, untouched):
+        place = SECOND.schema.get_field_index("sex")
+        strange = SECOND.set_column(place, "sex", pa.array(["x"] * SECOND.num_rows))
+        far = changed(SECOND, np.arange(SECOND.num_rows), size=5000.0)
+        for table, error, says in (
+            (SECOND.drop_columns("wage"), SourceError, "missing"),
+            (strange, Drifted, "not there at registration"),
+            (far, Drifted, "would hide"),
+        ):
+            with untouched(), pytest.raises(error, match=says):
+                dataset.update(table)
+
+    def test_two_at_once(self, vault, dataset):
+        other = Vault.open(vault.path).dataset("people", source=FIRST)
+        dataset.update(SECOND)
+        with pytest.raises(VaultError, match="meanwhile"):
+            other.update(changed(FIRST, seed=4))
+        assert len(vault.dataset("people").editions) == 2
+
+    @pytest.mark.parametrize("what", ["DELETE FROM", "UPDATE"])
+    def test_lost_or_edited_changes_are_noticed_before_a_release(
+        self, vault, dataset, tmp_path, what
+    ):
+        import sqlite3
+
+        dataset.release(to="ann", privacy=0.5, edition=1).to_arrow()
+        dataset.update(SECOND)
+        statement = {
+            "DELETE FROM": "DELETE FROM cornerwave_attachment WHERE name = 'changes:2'",
+            "UPDATE": "UPDATE cornerwave_attachment SET content = x'00' WHERE name = 'changes:2'",
+        }[what]
+        with sqlite3.connect(vault.path / "ledger.db") as outside:
+            outside.execute(statement)
+        opened = vault.dataset("people", source=SECOND)
+        with pytest.raises(LedgerDamaged, match="changes of edition 2"):
+            opened.release(to="ann", privacy=0.6).write(tmp_path / "copy.parquet")
+        assert not (tmp_path / "copy.parquet").exists()
+        assert len(opened.holdings) == 1
+
+
+def test_changed_rows_are_kept_as_they_are():
+    random = np.random.default_rng(2)
+    cells = random.random((11, 50)) < 0.3
+    carry = random.normal(size=(2, 11))
+    rule = Transition((0, 2), carry, np.eye(2), regression=carry, remainder=np.eye(2))
+    rows = ChangedRows.of(random.integers(0, 2**64, 50, dtype=np.uint64), cells, [rule])
+    again = ChangedRows.read(rows.to_bytes())
+    np.testing.assert_array_equal(again.hashes, rows.hashes)
+    np.testing.assert_array_equal(again.cells, rows.cells)
+    np.testing.assert_array_equal(again.kinds, rows.kinds)
+    np.testing.assert_array_equal(again.rules[0].carry, rule.carry)
+    assert (np.diff(rows.hashes.astype(object)) > 0).all()
+    assert len(rows.to_bytes()) < 50 * 10 + 2000  # 8 bytes a row, and a bit a column
+
+
+@pytest.mark.parametrize("at_once", [1, 1 << 24])
+def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, at_once):
+    """Against a join by a dictionary."""
+    from cornerwave.engines.batches import batch_order
+    from cornerwave.rows import RowSecrets
+    from cornerwave.table import open_source
+
+    monkeypatch.setattr(differences, "WAITING_WORDS", at_once)
+    monkeypatch.setattr("cornerwave.rows.GROUP_CELLS", 1)  # groups of 1,024 rows
+    schema = vault.register("people", FIRST, key="id").frozen.schema
+    secrets = RowSecrets.of(vault._key.derive)
+    big, random = people(5000, 3), np.random.default_rng(1)
+    new = changed(big.take(pa.array(random.permutation(5000)[:4900])), np.arange(0, 4900, 7))
+    compared = differences.Differences(schema, secrets, tmp_path, batch_order(schema))
+    found = list(compared.between(open_source(big), open_source(new)))
+    places = np.sort(np.concatenate([each.new.places for each in found]))
+    assert places.tolist() == list(range(0, 4900, 7))
+    assert sum(len(each.went) for each in found) == 100
+    assert sum(len(each.came) for each in found) == 0
+    for each in found:
+        assert (each.old.ids == each.new.ids).all()
