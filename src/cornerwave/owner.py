@@ -223,9 +223,9 @@ class Vault:
         decided = settled(decide(opened.schema, choices))
         warn_of(opened.notes, decided, opened.remarks)
         secrets = RowSecrets.of(self._key.derive)
-        with discreet():
-            surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
-            frozen = replace(freeze(surveyor, survey, opened.schema), reading=opened.reading)
+        with discreet(), opened.snapshot(decided.key) as rows:
+            surveyor, survey = survey_table(rows, decided, secrets, progress=progress)
+            frozen = replace(freeze(surveyor, survey, rows.schema), reading=rows.reading)
             marks = surveyor.marks(survey).to_json()
         new = Entry(
             id=dataset_id(self._key, frozen),

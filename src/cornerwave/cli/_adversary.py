@@ -31,7 +31,7 @@ class Method(StrEnum):
 
 
 def audit(
-    source: Annotated[Path, typer.Argument(help="The original table.")],
+    source: Annotated[str, typer.Argument(help="The original table.")],
     copies: Annotated[list[Path], typer.Argument(help="Copies of it, made by any tool.")],
     key: AlignOption = None,
     privacy: Annotated[
@@ -96,7 +96,7 @@ def attack(
         typer.Option(metavar="V", help="Noise of each copy, in order; default: its metadata."),
     ] = None,
     truth: Annotated[
-        Path | None,
+        str | None,
         typer.Option(metavar="SOURCE", help="The original table, to measure the error."),
     ] = None,
     key: AlignOption = None,

@@ -25,11 +25,14 @@ from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
     Finish,
+    Place,
     Progress,
     Source,
     is_number,
     names_of,
     open_source,
+    place_of,
+    resolved,
     schema_text,
     silent,
 )
@@ -141,14 +144,14 @@ class Dataset:
             self._source = reopen(self._entry.source, self._entry)
         return self._source
 
-    def is_from(self, path: Path) -> bool:
-        """Whether the table was registered from this file."""
-        return path.resolve() in self.source_places()
+    def is_from(self, place: str | Place) -> bool:
+        """Whether the table was registered from this place."""
+        return resolved(place_of(place)) in self.source_places()
 
-    def source_places(self) -> list[Path]:
+    def source_places(self) -> list[Place]:
         """Return where the table lies, and where it lay at registration."""
         known = (self._entry.source, self._source and self._source.path)
-        return [Path(place).resolve() for place in known if place]
+        return [resolved(place_of(place)) for place in known if place]
 
     def release(
         self,
