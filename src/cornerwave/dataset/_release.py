@@ -14,7 +14,7 @@ import narwhals as nw
 import pyarrow as pa
 
 from cornerwave.engines.local import make_copies
-from cornerwave.errors import OutputError, discreet
+from cornerwave.errors import OutputError, SourceError, discreet
 from cornerwave.levels import Level
 from cornerwave.recipe import Recipe, Wanted
 from cornerwave.table import (
@@ -138,12 +138,19 @@ def write_all(
 ) -> list[Place]:
     """Write several releases of one dataset to files, in one pass over its source."""
     releases = [release for release, _ in copies]
-    paths = [place_of(path) for _, path in copies]
+    paths = [_output(path) for _, path in copies]
     if copies:
         write_copies(
             releases, paths, recorded=True, force=force, threads=threads, progress=progress
         )
     return paths
+
+
+def _output(path: str | Place) -> Place:
+    try:
+        return place_of(path)
+    except SourceError as error:
+        raise OutputError(str(error)) from None
 
 
 def write_copies(

@@ -11,12 +11,15 @@ be neither. Messages are ours: those of libraries quote addresses, and those quo
 import http.client
 import io
 import os
+import shutil
 import tempfile
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -188,6 +191,12 @@ def meaning(address: Address, status: int | None) -> str:
 
 def s3_client() -> Any:
     """Return a client of S3, or of what AWS_ENDPOINT_URL names. Raises ExtraMissing."""
+    return _client_of(tuple(sorted(each for each in os.environ.items() if each[0][:4] == "AWS_")))
+
+
+@lru_cache(maxsize=1)
+def _client_of(_environment: tuple[tuple[str, str], ...]) -> Any:
+    """Return the client for what the environment says now; making one takes half a second."""
     try:
         import botocore.config
         import botocore.session
@@ -334,17 +343,19 @@ def _answer(address: Address, headers: Mapping[str, str]) -> Any:
 
 def _downloaded(address: Address, answer: Any) -> StoredFile:
     """Return a file of a server that gives no parts: all of it, in a file without a name."""
-    held = tempfile.TemporaryFile()  # noqa: SIM115 - as long as anybody reads it
-    try:
-        while some := answer.read(READ_AHEAD):
-            held.write(some)
-    except (http.client.HTTPException, OSError):
-        raise Lost from None
-    size, announced = held.tell(), answer.headers.get("Content-Length")
-    if announced is not None and int(announced) != size:
-        raise Lost
-    held.flush()
-    return StoredFile(address, size, lambda a, b: os.pread(held.fileno(), b - a, a))
+    with tempfile.TemporaryFile() as held:
+        try:
+            shutil.copyfileobj(answer, held, READ_AHEAD)
+        except (http.client.HTTPException, OSError):
+            raise Lost from None
+        held.flush()
+        size, announced = held.tell(), answer.headers.get("Content-Length")
+        if announced is not None and announced != str(size):
+            raise Lost
+        kept = os.dup(held.fileno())
+    file = StoredFile(address, size, lambda start, stop: os.pread(kept, stop - start, start))
+    weakref.finalize(file, os.close, kept)
+    return file
 
 
 # --- what Arrow opens -------------------------------------------------------------------
