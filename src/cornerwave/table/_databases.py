@@ -72,6 +72,8 @@ class DatabaseTable:
     @classmethod
     def open(cls, place: DatabaseAddress, reading: ReadingSettings) -> "DatabaseTable":
         """Look at a table or a query. Raises SourceError."""
+        if place.file is not None and not place.file.is_file():
+            raise SourceError(f"there is no file {place.file}")
         if place.table and reading.table not in (None, place.table):
             raise SourceError("the address names one table, and the reading another; name one")
         table = place.table or reading.table
@@ -82,7 +84,7 @@ class DatabaseTable:
             )
         rows = table_name(table) if table else f"(\n{_one_query(reading.query)}\n) AS rows_of_query"
         place, reading = replace(place, table=table), replace(reading, table=table)
-        with session(place) as opened:
+        with session(place) as opened, _asking(place):
             columns = opened.columns(rows, table)
             order = reading.order_by or (tuple(opened.primary_key(table)) if table else ())
         if not columns:
@@ -169,8 +171,6 @@ def _one_query(query: str | None) -> str:
 def session(place: DatabaseAddress) -> Iterator[Session]:
     """Connect, and stay in one snapshot. Raises SourceError."""
     opening = {"postgresql": _postgresql, "duckdb": _duckdb, "sqlite": _sqlite}[place.kind]
-    if place.file is not None and not place.file.is_file():
-        raise SourceError(f"there is no file {place.file}")
     with ExitStack() as stack:
         with _asking(place):
             opened = stack.enter_context(opening(place))
@@ -213,27 +213,33 @@ _MEANINGS = {
 }
 
 
+_INVALID = ("ParserException", "BinderException", "InvalidInputException")
+
+
 def meaning_of(error: Exception) -> str:
     """Return what an error of a database means, without its words."""
-    state = getattr(error, "sqlstate", None)
+    told = re.search(r"SQLSTATE:? (\w{5})", str(error))  # all that is left of it in a stream
+    state = getattr(error, "sqlstate", None) or (told and told[1])
     for length in (5, 2):
         if state and (meaning := _MEANINGS.get(state[:length])):
             return meaning
     if state:
         return f"the database reports SQLSTATE {state}"
+    if "read-only transaction" in str(error):
+        return _MEANINGS["25006"]
     kind = type(error).__name__
-    if kind in ("CatalogException",) or "no such table" in str(error):
+    if kind == "CatalogException" or "no such table" in str(error):
         return "there is no such table"
-    if kind in ("ParserException", "BinderException") or "syntax error" in str(error):
+    if kind in _INVALID or re.search("syntax error|no such|one statement", str(error)):
         return "the query is not valid"
-    if kind == "InvalidInputException" or "readonly" in str(error):
-        return "the query writes, and sources are only read"
+    if kind == "PermissionException":
+        return "the query asks for more than this database"
     if type(error).__module__.startswith("adbc"):
         return (
             "no connection; check that the server is running, that the database exists, and the "
             f"user and password ({WHERE_SECRETS_ARE['postgresql']})"
         )
-    return "it is damaged, or busy, or not this kind of database"
+    return "it is damaged, busy or not this kind of database, or the connection was lost"
 
 
 def _missing(what: str, package: str) -> ExtraMissing:
@@ -367,9 +373,9 @@ class _DuckDBSession:
         self._connection = connection
 
     def columns(self, rows: str, _table: str | None) -> Mapping[str, Selected]:
-        found = self._run(f"DESCRIBE SELECT * FROM {rows}").fetchall()  # noqa: S608
+        found = self._relation(f"DESCRIBE SELECT * FROM {rows}").fetchall()  # noqa: S608
         statement = f"SELECT * FROM {rows} {_SCHEMA_ROWS}"  # noqa: S608
-        schema = self._run(statement).to_arrow_reader(1).schema
+        schema = self._relation(statement).to_arrow_reader(1).schema
         kinds = {name: kind for name, kind, *_ in found}
         return {part.name: self._selected(part, kinds[part.name]) for part in schema}
 
@@ -387,7 +393,7 @@ class _DuckDBSession:
 
     def primary_key(self, table: str) -> list[str]:
         schema, _, own = table.rpartition(".")
-        found = self._run(
+        found = self._connection.execute(
             "SELECT constraint_column_names FROM duckdb_constraints() WHERE "
             "constraint_type = 'PRIMARY KEY' AND table_name = ? AND schema_name = ?",
             [own, schema or "main"],
@@ -395,12 +401,12 @@ class _DuckDBSession:
         return list(found[0]) if found else []
 
     def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
-        yield from self._run(statement).to_arrow_reader(ROWS_AT_A_TIME)
+        yield from self._relation(statement).to_arrow_reader(ROWS_AT_A_TIME)
 
-    def _run(self, statement: str, values: Sequence[str] | None = None) -> Any:
+    def _relation(self, statement: str) -> Any:
         if len(self._connection.extract_statements(statement)) != 1:
             raise SourceError("a query is one statement")
-        return self._connection.execute(statement, values)
+        return self._connection.sql(statement)
 
 
 # --- SQLite -----------------------------------------------------------------------------
