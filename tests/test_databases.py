@@ -383,3 +383,56 @@ def test_a_killed_process_leaves_no_table(dataset, server, vault):
     assert [held.recipient for held in vault.dataset("people").holdings] == ["a"]
     dataset.release(to="a", privacy=0.5).write(f"{server.where}#copy")
     assert tables(server) == ["copy"]
+
+
+# --- the command line -------------------------------------------------------------------
+
+
+def run_command(folder, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "cornerwave", *arguments],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_command_line_registers_and_releases_in_databases(server, tmp_path):
+    server.fill(key="")
+    assert run_command(tmp_path, "init").returncode == 0
+    said = ["--table", "people", "--key", "id"]
+    done = run_command(tmp_path, "inspect", server.where, *said[:2], "--out", "schema.toml")
+    assert done.returncode == 0, done.stderr
+    assert 'table = "people"' in (tmp_path / "schema.toml").read_text()
+    refused = run_command(tmp_path, "register", "people", server.where, "--table", "people",
+                          "--drop", "id")  # fmt: skip
+    assert refused.returncode == 2
+    assert "(--key, --order-by)" in refused.stderr
+    done = run_command(tmp_path, "register", "people", server.where, *said)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "levels.toml").write_text(
+        f'[[copy]]\nto = "b"\nprivacy = 0.6\nout = "{server.where}#second"\n'
+        '[[copy]]\nto = "c"\nprivacy = 0.7\nout = "third.csv"\n'
+    )
+    for arguments in (
+        ("--to", "a", "--privacy", "0.5", "--out", f"{server.where}#first"),
+        ("--levels", "levels.toml"),
+    ):
+        done = run_command(tmp_path, "release", "people", *arguments)
+        assert done.returncode == 0, done.stderr
+    assert tables(server) == ["first", "people", "second"]
+    assert (tmp_path / "third.csv").is_file()
+    again = run_command(tmp_path, "again", "people", "a")
+    assert again.returncode == 2
+    assert "--out" in again.stderr
+    assert run_command(tmp_path, "again", "people", "a", "--out", "a.csv").returncode == 2
+    done = run_command(tmp_path, "again", "people", "a", "--out", f"{server.where}#again")
+    assert done.returncode == 0, done.stderr
+    first = rows(read(server, table="first", order_by="id"))
+    assert rows(read(server, table="again", order_by="id")) == first
+    refused = run_command(tmp_path, "release", "people", "--to", "d", "--privacy", "0.5",
+                          "--dictionary", "--out", f"{server.where}#d")  # fmt: skip
+    assert refused.returncode == 2
+    assert "--dictionary" in refused.stderr
+    refused = run_command(tmp_path, "register", "x", "postgresql://a:xyzzy@localhost/db#t")
+    assert refused.returncode == 2
+    assert "xyzzy" not in refused.stderr + refused.stdout

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.feather as paft
+import pyarrow.fs as pafs
 import pyarrow.parquet as papq
 import pytest
 
@@ -320,6 +321,42 @@ def test_outputs_that_cannot_be_are_refused(dataset, bucket):
         release.write(bucket.address("in/people.parquet"), force=True)
     assert bucket.keys() == ["in/people.parquet"]
     assert dataset.holdings == []
+
+
+# --- what Arrow's own file systems open: here one on disk, in the place of Google's and Azure's ---
+
+
+@pytest.fixture(params=["gs://bucket", "abfs://bucket@account.dfs.core.windows.net"])
+def stored(request, tmp_path, monkeypatch):
+    (tmp_path / "bucket").mkdir()
+    system = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+    for module in (_stores, _uploads):
+        monkeypatch.setattr(module, "arrow_filesystem", lambda at: (system, f"bucket/{at.path}"))
+    return request.param, tmp_path / "bucket"
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_other_stores_hold_tables_and_copies(stored, vault, ending):
+    at, folder = stored
+    (folder / f"people.{ending}").write_bytes(written(PEOPLE, ending))
+    dataset = vault.register("people", f"{at}/people.{ending}", drop=["id"])
+    assert dataset._entry.source == f"{at}/people.{ending}"
+    release = vault.dataset("people").release(to="a", privacy=0.5)
+    release.write(f"{at}/copy.{ending}")
+    release.write(f"{at}/copy.{ending}")
+    before = (folder / f"copy.{ending}").read_bytes()
+    with pytest.raises(OutputExists):
+        dataset.release(to="a", privacy=0.6).write(f"{at}/copy.{ending}")
+    source = open_source(f"{at}/people.{ending}")
+    (folder / f"people.{ending}").write_bytes(written(PEOPLE.slice(1), ending))
+    with pytest.raises(SourceError, match="was replaced"):
+        rows(source)
+    with pytest.raises(SourceChanged):
+        vault.dataset("people").release(to="b", privacy=0.5).write(f"{at}/other.{ending}")
+    beside = [f"copy.{ending}.meta.json"] if ending == "csv" else []
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [f"copy.{ending}", *beside, f"people.{ending}"]
+    assert (folder / f"copy.{ending}").read_bytes() == before
 
 
 CHILD = """

@@ -479,6 +479,8 @@ class _SqliteSession:
         if present == {"blob"}:
             return Selected(pa.binary(), cell, order)
         if present == {"text"} and shape and not unshaped and not zoned:
+            if kind == "TIME":  # which Arrow reads as part of a timestamp alone
+                return Selected(type_, f"'1970-01-01 ' || {cell}", order, _moments)
             return Selected(type_, cell, order)
         if not present and declared:
             return Selected(_by_declaration(declared), cell, order)
@@ -498,6 +500,10 @@ class _SqliteSession:
         while rows := cursor.fetchmany(ROWS_AT_A_TIME):
             cells = [pa.array(column) for column in zip(*rows, strict=True)]
             yield pa.RecordBatch.from_arrays(cells, names=names)
+
+
+def _moments(texts: pa.Array) -> pa.Array:
+    return texts.cast(pa.timestamp("us"))
 
 
 def _by_declaration(declared: str) -> pa.DataType:

@@ -351,6 +351,8 @@ def _arrow_bytes(file: File) -> Any:
 
 
 def _open_frame(frame: Any) -> Source:
+    if type(frame).__module__ == "pyarrow._dataset":
+        return _open_dataset(frame)
     try:
         table, kind = _arrow_of(frame)
     except ColumnError:
@@ -367,6 +369,22 @@ def _open_frame(frame: Any) -> Source:
         ),
         frame_kind=kind,
     )
+
+
+def _open_dataset(dataset: Any) -> Source:
+    """Open a dataset of Arrow, such as a Delta table: files that are read some rows at a time."""
+
+    def read(columns: Sequence[str]) -> Batches:
+        with_one = list(columns) or dataset.schema.names[:1]
+        for batch in dataset.to_batches(
+            columns=with_one,
+            batch_size=batch_rows(len(columns)),
+            batch_readahead=1,
+            fragment_readahead=1,
+        ):
+            yield batch.select(list(columns))
+
+    return Source(dataset.schema, read)
 
 
 def _arrow_of(frame: Any) -> tuple[pa.Table, Any]:

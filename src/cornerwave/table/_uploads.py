@@ -11,6 +11,7 @@ next writer to its place aborts it after a day, as a rule of the bucket may.
 import hashlib
 import io
 import json
+import shutil
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -255,10 +256,13 @@ class _StagedUpload(_Upload):
             raise exists(self.address)
         self._file.seek(0)
         with arrow_asked():
-            target = self._system.open_output_stream(self._target)
-            while some := self._file.read(PART):
-                target.write(some)
-            target.close()  # shows the object: not reached if anything before it failed
+            try:
+                with self._system.open_output_stream(self._target) as target:
+                    shutil.copyfileobj(self._file, target, PART)
+            except BaseException:
+                with suppress(OSError):  # closing the stream may have shown a part of it
+                    self._system.delete_file(self._target)
+                raise
 
     def abort(self) -> None:
         """Forget it."""
