@@ -19,6 +19,7 @@ from cornerwave.errors import (
     OutputExists,
     SourceChanged,
     SourceError,
+    SourceLost,
 )
 from cornerwave.table import ReadingSettings, _databases, _table_copies, open_source
 from tests.conftest import ledger_lines, make_people
@@ -216,7 +217,7 @@ def test_a_server_that_dies_halfway_is_told(server, monkeypatch):
     next(batches)
     run(server.where, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")  # fmt: skip
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceLost, match="cannot be read"):
         list(batches)
 
 
@@ -245,6 +246,17 @@ def test_what_is_not_there_is_told(place, tmp_path):
     (tmp_path / "broken.sqlite").write_bytes(b"not a database at all, but long enough" * 100)
     with pytest.raises(SourceError, match="damaged"):
         open_source(f"{tmp_path}/broken.sqlite#people")
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+@pytest.mark.parametrize("value", ["infinity", "-infinity"])
+def test_infinite_dates_are_refused(place, kind, value):
+    if place.kind == "sqlite":
+        pytest.skip("SQLite has no dates")
+    place.run(f"CREATE TABLE t (i int PRIMARY KEY, d {kind})",
+              f"INSERT INTO t VALUES (1, '2020-01-01'), (2, '{value}')")  # fmt: skip
+    with pytest.raises(ColumnError, match="infinite"):
+        rows(read(place, table="t"))
 
 
 def test_cells_of_sqlite_decide_about_types(tmp_path):
@@ -353,6 +365,23 @@ def test_copies_that_cannot_be_are_refused(dataset, server, tmp_path):
             release.write(out)
     assert dataset.holdings == []
     assert not list(tmp_path.glob("copy.*"))
+
+
+def test_force_drops_no_table_that_is_not_a_copy(dataset, server):
+    server.fill("precious")
+    with pytest.raises(OutputExists, match="never dropped"):
+        dataset.release(to="a", privacy=0.5).write(f"{server.where}#precious", force=True)
+    assert tables(server) == ["precious"]
+    assert rows(read(server, table="precious")) == by_key(PEOPLE)
+
+
+def test_names_that_postgresql_would_cut_are_refused(vault, server, tmp_path):
+    name = "ä" * 32
+    table = PEOPLE.rename_columns(["id", "age", "wage", name])
+    dataset = vault.register("people", table, drop=["id"])
+    with pytest.raises(OutputError, match="63 bytes"):
+        dataset.release(to="a", privacy=0.5).write(f"{server.where}#copy")
+    assert tables(server) == []
 
 
 def test_a_copy_is_not_written_into_the_registered_table(vault, server):

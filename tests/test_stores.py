@@ -17,7 +17,14 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.errors import CornerwaveError, OutputError, OutputExists, SourceChanged, SourceError
+from cornerwave.errors import (
+    CornerwaveError,
+    OutputError,
+    OutputExists,
+    SourceChanged,
+    SourceError,
+    SourceLost,
+)
 from cornerwave.table import _csv, _stores, _uploads, open_source, place_of, read_metadata
 from tests import stores
 from tests.conftest import ledger_lines, make_people
@@ -143,8 +150,17 @@ def test_a_connection_that_breaks_halfway_is_tried_again_and_then_refused(site):
     site.before = once
     assert rows(source) == PEOPLE.to_pydict()
     site.before, site.breaks_after = (lambda _: None), 10
-    with pytest.raises(SourceError, match="connection was lost"):
+    with pytest.raises(SourceLost, match="connection was lost"):
         rows(source)
+
+
+def test_a_lost_connection_is_not_a_changed_table(site, vault):
+    site.files["/people.csv"] = written(PEOPLE, "csv")
+    dataset = vault.register("people", f"{site.address}/people.csv", drop=["id"])
+    site.breaks_after = 10
+    with pytest.raises(SourceLost):
+        dataset.release(to="a", privacy=0.5).to_arrow()
+    assert dataset.holdings == []
 
 
 @pytest.mark.parametrize(
@@ -283,20 +299,36 @@ def test_a_changed_source_is_refused_with_nothing_to_see(
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_somebody_faster_is_not_overwritten(dataset, bucket, monkeypatch):
+@pytest.mark.parametrize("beside", [True, False])
+def test_somebody_faster_is_not_overwritten(dataset, bucket, monkeypatch, beside):
     """The object appears after our last look: S3 itself refuses ours, and nothing is left."""
     publish = _uploads.StoredCopy.publish
 
     def late(self):
         bucket.put("copy.csv", b"theirs")
+        if beside:
+            bucket.put("copy.csv.meta.json", b"theirs too")
         publish(self)
 
     monkeypatch.setattr(_uploads.StoredCopy, "publish", late)
     with pytest.raises(OutputExists):
         dataset.release(to="a", privacy=0.5).write(bucket.address("copy.csv"))
     assert bucket.get("copy.csv") == b"theirs"
-    assert bucket.keys() == ["copy.csv", "in/people.parquet"]
     assert bucket.uploads() == []
+    more = ["copy.csv.meta.json"] if beside else []
+    assert bucket.keys() == ["copy.csv", *more, "in/people.parquet"]
+    assert not beside or bucket.get("copy.csv.meta.json") == b"theirs too"
+
+
+def test_metadata_of_another_copy_are_refused_before_anything_is_recorded(dataset, bucket):
+    bucket.put("copy.csv.meta.json", b"{}")
+    release = dataset.release(to="a", privacy=0.5)
+    with pytest.raises(OutputExists, match=r"copy\.csv\.meta\.json"):
+        release.write(bucket.address("copy.csv"))
+    assert dataset.holdings == []
+    release.write(bucket.address("copy.csv"), force=True)
+    bucket.client.delete_object(Bucket=bucket.name, Key="copy.csv")
+    release.write(bucket.address("copy.csv"))  # what a killed process may leave is no matter
 
 
 def test_the_ledger_speaks_before_the_copy_shows(dataset, bucket, monkeypatch):

@@ -1,5 +1,6 @@
 """What the owner begins with: init, inspect, register."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -227,7 +228,8 @@ def inspect(
     except OutputExists:
         raise OutputExists(f"{out} exists and says something else; choose another name") from None
     if (name := _registered_as(source)) is None:
-        say(f"Wrote {out}; edit it, then: cornerwave register NAME {opened.path} --schema {out}")
+        place = shlex.quote(str(opened.path))
+        say(f"Wrote {out}; edit it, then: cornerwave register NAME {place} --schema {out}")
         return
     say(
         f"Wrote {out}. The vault has this table already, as {name}; next: cornerwave release "

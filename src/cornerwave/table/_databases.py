@@ -18,9 +18,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from cornerwave.errors import ColumnError, CornerwaveError, ExtraMissing, SourceError
+from cornerwave.errors import ColumnError, CornerwaveError, ExtraMissing, SourceError, SourceLost
 from cornerwave.table._places import WHERE_SECRETS_ARE, DatabaseAddress
 from cornerwave.table._reading_settings import ReadingSettings
+from cornerwave.table._types import ends_of
 
 ROWS_AT_A_TIME = 1 << 14
 _SCHEMA_ROWS = "LIMIT 0"
@@ -55,7 +56,10 @@ class Selected:
     def values(self, cells: pa.Array) -> pa.Array:
         """Return cells as values."""
         cells = cells if self.convert is None else self.convert(cells)
-        return cells if cells.type == self.type else cells.cast(self.type)
+        cells = cells if cells.type == self.type else cells.cast(self.type)
+        if pa.types.is_date(self.type) or pa.types.is_timestamp(self.type):
+            _check_ends(cells, self.select)
+        return cells
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,19 @@ class DatabaseTable:
             return any(batch.num_rows for batch in opened.batches(statement))
 
 
+def _check_ends(moments: pa.Array, name: str) -> None:
+    """Raise ColumnError for dates that no calendar has: databases spell infinity so."""
+    import pyarrow.compute as pc
+
+    whole = moments.view(pa.int32() if moments.type == pa.date32() else pa.int64())
+    ends, (least, most) = pc.min_max(whole).as_py(), ends_of(moments.type, None, None)
+    if ends["min"] is not None and not least <= ends["min"] <= ends["max"] <= most:
+        raise ColumnError(
+            f"{name} holds dates that are infinite, or outside of the years 1 to 9999; make them "
+            "missing in a query"
+        )
+
+
 def quoted(name: str) -> str:
     """Return a name as SQL writes it, whatever it holds.
 
@@ -187,14 +204,17 @@ def _asking(place: DatabaseAddress) -> Iterator[None]:
     except Exception as error:
         if not is_of_database(error):
             raise
-        raise SourceError(f"{place} cannot be read: {meaning_of(error)}") from None
+        said = meaning_of(error)
+        kind = SourceLost if re.search(_LOST, said) else SourceError
+        raise kind(f"{place} cannot be read: {said}") from None
 
 
 def is_of_database(error: Exception) -> bool:
     """Whether a database, or the way to it, raised an error."""
-    return type(error).__module__.split(".")[0] in _LIBRARIES
+    return isinstance(error, OSError) or type(error).__module__.split(".")[0] in _LIBRARIES
 
 
+_LOST = "server|connection"
 _LIBRARIES = ("adbc_driver_manager", "_duckdb", "duckdb", "sqlite3", "pyarrow")
 _MEANINGS = {
     "28": "the server refuses this user or password",
@@ -239,7 +259,9 @@ def meaning_of(error: Exception) -> str:
             "no connection; check that the server is running, that the database exists, and the "
             f"user and password ({WHERE_SECRETS_ARE['postgresql']})"
         )
-    return "it is damaged, busy or not this kind of database, or the connection was lost"
+    if isinstance(error, OSError):  # of a stream of Arrow
+        return _MEANINGS["08"]
+    return "it is damaged, busy or not this kind of database"
 
 
 def _missing(what: str, package: str) -> ExtraMissing:

@@ -10,6 +10,7 @@ The bytes depend on the rows, the metadata and the format, not on the file's nam
 import fcntl
 import filecmp
 import glob
+import hashlib
 import json
 import os
 import secrets
@@ -26,7 +27,14 @@ from cornerwave.table._places import Address, DatabaseAddress, Place
 from cornerwave.table._sources import format_of
 from cornerwave.table._table_copies import TableCopy, check_table
 from cornerwave.table._told import METADATA_KEY, metadata_path, read_metadata
-from cornerwave.table._uploads import StoredCopy, check_address, exists, is_stored
+from cornerwave.table._uploads import (
+    StoredCopy,
+    check_address,
+    digest_at,
+    exists,
+    is_stored,
+    text_beside,
+)
 
 
 def copy_at(
@@ -120,10 +128,19 @@ def check_output(
         return check_table(path, force=force)
     if isinstance(path, Address):
         check_address(path)
-        if not force and is_stored(path) and not (metadata and _says(path, metadata)):
-            raise exists(path)
-        return None
+        return None if force else _check_stored(path, metadata or {})
     return check_place(path, force=force or (metadata is not None and _says(path, metadata)))
+
+
+def _check_stored(address: Address, metadata: Mapping[str, Any]) -> None:
+    """Raise OutputExists if another copy, or what belongs to one, is at an address."""
+    if is_stored(address):
+        if not _says(address, metadata):
+            raise exists(address)
+    elif "csv" in format_of(address):
+        there = digest_at(beside := metadata_path(address))
+        if there not in (None, hashlib.sha256(text_beside(metadata)).digest()):
+            raise exists(beside)
 
 
 def _says(path: Path | Address, metadata: Mapping[str, Any]) -> bool:

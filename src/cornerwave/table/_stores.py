@@ -25,7 +25,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from cornerwave.errors import ExtraMissing, SourceError
+from cornerwave.errors import ExtraMissing, SourceError, SourceLost
 from cornerwave.table._places import WHERE_SECRETS_ARE, Address
 
 READ_AHEAD = 1 << 23
@@ -76,7 +76,7 @@ class StoredFile:
                 found = self.fetch(start, stop)
                 if len(found) == stop - start:
                     return found
-        raise SourceError(f"{self.name} cannot be read: the connection was lost; try again")
+        raise SourceLost(f"{self.name} cannot be read: the connection was lost; try again")
 
 
 class Ranges(io.RawIOBase):
@@ -167,8 +167,9 @@ def reading(address: Address) -> Iterator[None]:
     try:
         yield
     except StoreRefused as error:
-        said = meaning(address, error.status)
-        raise SourceError(f"{address} cannot be read: {said}") from None
+        said = f"{address} cannot be read: {meaning(address, error.status)}"
+        known = error.status in (404, 410, 416, REPLACED)
+        raise (SourceError if known else SourceLost)(said) from None
 
 
 def meaning(address: Address, status: int | None) -> str:

@@ -14,13 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from cornerwave.errors import CornerwaveError, OutputError
+from cornerwave.errors import CornerwaveError, OutputError, OutputExists
 from cornerwave.table._databases import connect, is_of_database, meaning_of, quoted, table_name
 from cornerwave.table._formats import plain_schema
 from cornerwave.table._places import DatabaseAddress
 from cornerwave.table._uploads import exists
 
 _types = pa.types
+_MARK = '{"cornerwave": '
+_LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer ones
 _KINDS: tuple[tuple[Any, str, pa.DataType | None], ...] = (
     (_types.is_boolean, "boolean", None),
     (_types.is_int8, "smallint", pa.int16()),
@@ -58,6 +60,15 @@ def column_kind(type_: pa.DataType) -> tuple[str, pa.DataType]:
     raise OutputError(f"PostgreSQL has no column of type {type_}; write the copy to a file")
 
 
+def _check_length(name: str) -> None:
+    if len(name.encode()) > _LONGEST_NAME:
+        raise OutputError(
+            f"the name {name!r} is longer than the {_LONGEST_NAME} bytes that PostgreSQL keeps; "
+            "name the column otherwise in copies",
+            use=("as",),
+        )
+
+
 class TableCopy:
     """A copy on its way to a table; `publish` or `discard` ends it."""
 
@@ -68,6 +79,8 @@ class TableCopy:
         self.format = place.kind
         self._plain = plain_schema(schema).remove_metadata()
         kinds = {part.name: column_kind(part.type) for part in self._plain}
+        for name in (*kinds, *(place.table or "").split(".")):
+            _check_length(name)
         self._sent = pa.schema([(name, sent) for name, (_, sent) in kinds.items()])
         self._metadata = metadata
         with writing_to(place):
@@ -83,8 +96,13 @@ class TableCopy:
 
     def encode(self, group: pa.Table) -> pa.Table:
         """Return a group of rows as it will be sent; threads may do so side by side."""
-        with writing_to(self.path):
+        try:
             return group.cast(self._plain).cast(self._sent)
+        except pa.ArrowException:
+            raise OutputError(
+                f"{self.path} cannot be written: a column does not fit a type of PostgreSQL; write "
+                "the copy to a file"
+            ) from None
 
     def append(self, encoded: pa.Table) -> None:
         """Send an encoded group after those before it."""
@@ -98,9 +116,10 @@ class TableCopy:
             if _is_there(self._connection, target):
                 if not force:
                     raise exists(self.path)
+                self._check_ours(target)
                 self._run(f"DROP TABLE {target}")
             self._run(f"ALTER TABLE {self._called(self._part)} RENAME TO {quoted(self._own)}")
-            told = json.dumps({"cornerwave": self._metadata}).replace("'", "''")
+            told = f"{_MARK}{json.dumps(self._metadata)}}}".replace("'", "''")
             self._run("SET LOCAL standard_conforming_strings = on")
             self._run(f"COMMENT ON TABLE {target} IS '{told}'")
 
@@ -114,6 +133,18 @@ class TableCopy:
         for end in (self._connection.rollback, self._connection.close):
             with suppress(Exception):  # the server may be gone, and with it the transaction
                 end()
+
+    def _check_ours(self, table: str) -> None:
+        """Raise OutputExists for a table that is no copy: force replaces copies alone."""
+        statement = "SELECT obj_description(to_regclass($1), 'pg_class')"
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, parameters=(table,))
+            ((told,),) = cursor.fetchall()
+        if not (told or "").startswith(_MARK):
+            raise OutputExists(
+                f"{self.path} is a table that Cornerwave did not make; it is never dropped. Choose "
+                "another name"
+            )
 
     def _run(self, statement: str) -> None:
         with self._connection.cursor() as cursor:

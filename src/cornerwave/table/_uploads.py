@@ -52,7 +52,7 @@ class StoredCopy:
     def __init__(self, address: Address, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
         self.path = address
         self.format = format_of(address)
-        self._beside = json.dumps(metadata, indent=2) + "\n" if "csv" in self.format else None
+        self._beside = text_beside(metadata) if "csv" in self.format else None
         self._schema = written_schema(self.format, schema).with_metadata(
             {METADATA_KEY: json.dumps(metadata).encode()}
         )
@@ -90,17 +90,32 @@ class StoredCopy:
         """Make the finished copy visible."""
         if self._is_there:
             return
-        beside = metadata_path(self.path) if self._beside is not None else None
         with _sending(self.path):
-            is_new = beside is not None and digest_at(beside) is None
-            if beside is not None and self._beside is not None:
-                put(beside, self._beside.encode())
+            put = None if self._beside is None else self._put_beside(self._beside)
             try:
                 self._upload.show(force=self._force)
             except BaseException:
-                if beside is not None and is_new:
-                    remove(beside)
+                if put is not None:
+                    remove(put)
                 raise
+
+    def _put_beside(self, text: bytes) -> Address | None:
+        """Put the metadata beside the copy, in the place of others by force alone.
+
+        Returns where, if they were not there.
+        """
+        beside = metadata_path(self.path)
+        there = digest_at(beside)
+        if there == hashlib.sha256(text).digest():
+            return None
+        upload = _upload_to(beside)
+        try:
+            upload.write(text)
+            upload.flush_parts()
+            upload.show(force=self._force)
+        finally:
+            upload.abort()
+        return beside if there is None else None
 
     def discard(self) -> None:
         """Leave no trace of a copy that was not published."""
@@ -160,12 +175,14 @@ class _S3Upload(_Upload):
         super().__init__(address)
         self._client = s3_client()
         self._where = {"Bucket": address.host, "Key": address.path}
-        self._id: str | None = None
         self._held = bytearray()
         self._sent: list[Future[str]] = []
         self._under_way: deque[Future[str]] = deque()
         self._pool = ThreadPoolExecutor(PARTS_UNDER_WAY)
         with s3_asked():
+            # at once, so that what may not be written is refused before anything is recorded
+            self._id = self._client.create_multipart_upload(**self._where)["UploadId"]
+            self._is_open = True
             self._abort_forgotten()
 
     def take(self, data: memoryview) -> None:
@@ -177,9 +194,6 @@ class _S3Upload(_Upload):
             self._send(part)
 
     def _send(self, part: bytes) -> None:
-        if self._id is None:
-            with s3_asked():
-                self._id = self._client.create_multipart_upload(**self._where)["UploadId"]
         if len(self._under_way) >= PARTS_UNDER_WAY:
             self._under_way.popleft().result()
         self._sent.append(self._pool.submit(self._put_part, len(self._sent) + 1, part))
@@ -193,45 +207,41 @@ class _S3Upload(_Upload):
         return tag
 
     def flush_parts(self) -> None:
-        """Send what is left, if there are parts before it, and wait for all of them."""
-        if self._id is not None and self._held:
-            self._send(bytes(self._held))
-            self._held = bytearray()
+        """Send what is left, and wait for all parts."""
+        self._send(bytes(self._held))
+        self._held = bytearray()
         for part in self._sent:
             part.result()
 
     def show(self, *, force: bool) -> None:
         """Complete the upload, on the condition that no object is there unless forced."""
+        tags = enumerate((part.result() for part in self._sent), start=1)
+        parts = {"Parts": [{"PartNumber": number, "ETag": tag} for number, tag in tags]}
         condition = {} if force else {"IfNoneMatch": "*"}
-        if self._id is None:
-            ask = self._client.put_object
-            rest: dict[str, Any] = {"Body": bytes(self._held)}
-        else:
-            ask = self._client.complete_multipart_upload
-            tags = enumerate((part.result() for part in self._sent), start=1)
-            parts = [{"PartNumber": number, "ETag": tag} for number, tag in tags]
-            rest = {"UploadId": self._id, "MultipartUpload": {"Parts": parts}}
         with s3_asked():
-            ask(**self._where, **rest, **condition)
-        self._id = None
+            self._client.complete_multipart_upload(
+                **self._where, UploadId=self._id, MultipartUpload=parts, **condition
+            )
+        self._is_open = False
 
     def abort(self) -> None:
         """Forget what was sent."""
         for part in self._sent:
             part.cancel()
         self._pool.shutdown()
-        if self._id is not None:
+        if self._is_open:
             self._client.abort_multipart_upload(**self._where, UploadId=self._id)
 
     def _abort_forgotten(self) -> None:
         """Abort the uploads to this place whose process must have been killed."""
-        found = self._client.list_multipart_uploads(
-            Bucket=self.address.host, Prefix=self.address.path
-        )
-        for each in found.get("Uploads", ()):
-            old = datetime.now(UTC) - each["Initiated"] > FORGOTTEN
-            if each["Key"] == self.address.path and old:
-                with suppress(Exception):  # somebody else did so
+        with suppress(Exception):  # who may not list them leaves that to others
+            found = self._client.list_multipart_uploads(
+                Bucket=self.address.host, Prefix=self.address.path
+            )
+            for each in found.get("Uploads", ()):
+                is_other = each["UploadId"] != self._id
+                old = datetime.now(UTC) - each["Initiated"] > FORGOTTEN
+                if each["Key"] == self.address.path and is_other and old:
                     self._client.abort_multipart_upload(**self._where, UploadId=each["UploadId"])
 
 
@@ -273,15 +283,9 @@ def _upload_to(address: Address) -> _Upload:
     return _S3Upload(address) if address.scheme == "s3" else _StagedUpload(address)
 
 
-def put(address: Address, content: bytes) -> None:
-    """Put a small file into a store, in the place of another."""
-    upload = _upload_to(address)
-    try:
-        upload.write(content)
-        upload.flush_parts()
-        upload.show(force=True)
-    finally:
-        upload.abort()
+def text_beside(metadata: Mapping[str, Any]) -> bytes:
+    """Return the metadata of a CSV copy, as they lie beside it."""
+    return (json.dumps(metadata, indent=2) + "\n").encode()
 
 
 def remove(address: Address) -> None:
