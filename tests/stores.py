@@ -115,7 +115,7 @@ def https_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site
     context.load_cert_chain(certificate)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     site.address = f"https://localhost:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield site

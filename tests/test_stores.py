@@ -29,7 +29,7 @@ from cornerwave.table import _csv, _stores, _uploads, open_source, place_of, rea
 from tests import stores
 from tests.conftest import ledger_lines, make_people
 
-PEOPLE = make_people(3000)
+PEOPLE = make_people(900)
 COLUMNS = ["age", "wage", "height"]
 
 
@@ -53,7 +53,7 @@ def site(tmp_path, monkeypatch):
 def written(table, ending):
     sink = io.BytesIO()
     if ending == "parquet":
-        papq.write_table(table, sink, row_group_size=1000)
+        papq.write_table(table, sink, row_group_size=300)
     elif ending == "arrow":
         paft.write_feather(table, sink, compression="uncompressed")
     else:
@@ -70,7 +70,11 @@ def written(table, ending):
 
 
 def rows(source):
-    return pa.concat_tables(source.groups(source.schema.names, 700)).to_pydict()
+    return pa.concat_tables(source.groups(source.schema.names, 200)).to_pydict()
+
+
+def slowly(*values):
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 ENDINGS = ["parquet", "arrow", "csv", "csv.gz", "csv.zip"]
@@ -85,7 +89,7 @@ def test_a_file_in_s3_is_read(bucket, ending):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("gives_parts", [True, False])
+@pytest.mark.parametrize("gives_parts", [True, *slowly(False)])
 def test_a_file_on_the_web_is_read(site, ending, gives_parts):
     site.gives_parts = gives_parts
     site.files[f"/people.{ending}"] = written(PEOPLE, ending)
@@ -94,13 +98,13 @@ def test_a_file_on_the_web_is_read(site, ending, gives_parts):
 
 def test_a_folder_in_s3_is_read_in_the_order_of_its_names(bucket):
     for year in (2024, 2023):
-        part = PEOPLE.slice(0 if year == 2023 else 1000, 1000)
+        part = PEOPLE.slice(0 if year == 2023 else 400, 400)
         bucket.put(f"all/year={year}/part.parquet", written(part, "parquet"))
     bucket.put("all/_SUCCESS", b"x")
     bucket.put("all-other/part.parquet", written(PEOPLE, "parquet"))
     found = rows(open_source(bucket.address("all")))
-    assert found["id"] == PEOPLE["id"].to_pylist()[:2000]
-    assert found["year"] == [2023] * 1000 + [2024] * 1000
+    assert found["id"] == PEOPLE["id"].to_pylist()[:800]
+    assert found["year"] == [2023] * 400 + [2024] * 400
 
 
 def test_a_large_file_is_read_in_parts(bucket, monkeypatch):
@@ -260,10 +264,10 @@ def dataset(vault, bucket):
 @pytest.fixture
 def small_parts(monkeypatch):
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # 5 MiB in earnest
-    monkeypatch.setattr(_uploads, "PART", 1 << 14)
+    monkeypatch.setattr(_uploads, "PART", 1 << 12)
 
 
-@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "csv.gz"])
+@pytest.mark.parametrize("ending", ["parquet", "csv", *slowly("arrow", "csv.gz")])
 @pytest.mark.usefixtures("small_parts")
 def test_a_copy_in_s3_has_the_bytes_of_one_on_disk(dataset, bucket, ending, tmp_path):
     release = dataset.release(to="partner", privacy=0.5)
@@ -367,7 +371,7 @@ def stored(request, tmp_path, monkeypatch):
     return request.param, tmp_path / "bucket"
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("ending", ["csv", *slowly("parquet")])
 def test_other_stores_hold_tables_and_copies(stored, vault, ending):
     at, folder = stored
     (folder / f"people.{ending}").write_bytes(written(PEOPLE, ending))

@@ -20,8 +20,7 @@ import pyarrow.csv as pacsv
 import pyarrow.feather as paft
 import pyarrow.parquet as papq
 
-from cornerwave.errors import OutputError
-from cornerwave.table import copy_at, open_source, place_of, plain_type
+from cornerwave.table import ReadingSettings, copy_at, open_source, place_of, plain_type
 from tests import postgresql
 
 PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
@@ -61,56 +60,54 @@ COLUMNS = {
     f"the name `{STRANGE}`": ([1, 2], pa.int64(), "bigint", "BIGINT", "INTEGER"),
 }
 WAYS_IN = ("Parquet", "Arrow", "CSV", "PostgreSQL", "DuckDB", "SQLite")
-WAYS_OUT = {"Parquet": "parquet", "Arrow": "arrow", "CSV": "csv", "PostgreSQL": "postgresql"}
+WAYS_OUT = ("Parquet", "Arrow", "CSV", "PostgreSQL")
 
 
-def table_of(what):
-    """Three rows of one column: two values and a missing one."""
-    values, type_, *_ = COLUMNS[what]
-    name = STRANGE if "name" in what else "x"
-    return pa.table({KEY: pa.array([1, 2, 3]), name: pa.array([*values, None], type_)})
+def table_of(chosen):
+    """Three rows: two values and a missing one in each column."""
+    columns = {
+        name_of(what): pa.array([*COLUMNS[what][0], None], COLUMNS[what][1]) for what in chosen
+    }
+    return pa.table({KEY: pa.array([1, 2, 3]), **columns})
 
 
-def written(table, way, what, folder, server):
-    """Write a table in the way of other programs; return its place, or None if that cannot be."""
-    number = list(COLUMNS).index(what)
-    kinds = dict(zip(("PostgreSQL", "DuckDB", "SQLite"), COLUMNS[what][2:], strict=True))
-    if way in kinds:
-        return _in_database(table, way, kinds[way], folder, server, number)
-    path = folder / f"{number}.{way.lower()}"
-    try:
-        if way == "Parquet":
-            papq.write_table(table, path)
-        elif way == "Arrow":
-            paft.write_feather(table, path)
-        else:
-            pacsv.write_csv(table, path)
-    except pa.ArrowException:
-        return None
-    return str(path)
+def name_of(what):
+    return STRANGE if "name" in what else what.replace(" ", "_").partition("(")[0]
 
 
-def _in_database(table, way, kind, folder, server, number):
-    if kind is None:
-        return None
-    name = table.column_names[1].replace('"', '""')
+def written(way, folder, server):
+    """Write a table in the way of other programs; return it, its place and what is in it."""
+    databases = ("PostgreSQL", "DuckDB", "SQLite")
+    if way in databases:
+        kinds = {what: kinds[2 + databases.index(way)] for what, kinds in COLUMNS.items()}
+        kinds = {what: kind for what, kind in kinds.items() if kind is not None}
+        return table_of(kinds), _in_database(table_of(kinds), way, kinds, folder, server), kinds
+    table, path = table_of(COLUMNS), folder / f"types.{way.lower()}"
+    write = {"Parquet": papq.write_table, "Arrow": paft.write_feather, "CSV": pacsv.write_csv}
+    write[way](table, path)
+    return table, str(path), COLUMNS
+
+
+def _in_database(table, way, kinds, folder, server):
+    names = [name_of(what).replace('"', '""') for what in kinds]
+    columns = [f'"{name}" {kind}' for name, kind in zip(names, kinds.values(), strict=True)]
+    make = f'CREATE TABLE types ("{KEY}" bigint PRIMARY KEY, {", ".join(columns)})'
     rows = [tuple(row.values()) for row in table.to_pylist()]
-    make = f'CREATE TABLE t{number} ("{KEY}" bigint PRIMARY KEY, "{name}" {kind})'
     if way == "PostgreSQL":
         with psycopg.connect(server) as connection:
-            connection.execute("DROP TYPE IF EXISTS type_enum CASCADE")
             connection.execute("CREATE TYPE type_enum AS ENUM ('x', 'y')")
             connection.execute(make)
-            connection.cursor().executemany(f"INSERT INTO t{number} VALUES (%s, %s)", rows)
-        return f"{server}#t{number}"
+            marks = ", ".join(["%s"] * len(rows[0]))
+            connection.cursor().executemany(f"INSERT INTO types VALUES ({marks})", rows)
+        return f"{server}#types"
     path = folder / f"types.{way.lower()}"
     with closing(duckdb.connect(path) if way == "DuckDB" else sqlite3.connect(path)) as connection:
         connection.execute(make)
         if way == "SQLite":
-            rows = [(key, _sqlite(value)) for key, value in rows]
-        connection.executemany(f"INSERT INTO t{number} VALUES (?, ?)", rows)
+            rows = [tuple(map(_sqlite, row)) for row in rows]
+        connection.executemany(f"INSERT INTO types VALUES ({', '.join('?' * len(rows[0]))})", rows)
         connection.commit()
-    return f"{path}#t{number}"
+    return f"{path}#types"
 
 
 def _sqlite(value):
@@ -118,49 +115,46 @@ def _sqlite(value):
     return value.isoformat() if isinstance(value, dt.date | dt.time) else value
 
 
-def came_through(table, place):
-    """The type that a column has here; an error unless its name and its values are the same."""
-    source = open_source(place)
-    name = table.column_names[1]
-    found = pa.concat_tables(source.groups([KEY, name], 100))
-    type_, wanted, unit = source.schema.field(name).type, table[name], ""
-    if pa.types.is_duration(wanted.type) and pa.types.is_integer(type_):
-        wanted, unit = wanted.cast(pa.int64()), " (microseconds)"  # all that a text file can say
-    assert found[name].to_pylist() == wanted.to_pylist(), (place, name)
-    return f"{plain_type(type_)}{unit}"
-
-
-def copied(table, way, what, folder, server):
-    """Write a copy; return its place, or None where there is no such column."""
-    ending, number = WAYS_OUT[way], list(COLUMNS).index(what)
-    place = f"{server}#copy{number}" if way == "PostgreSQL" else str(folder / f"c{number}.{ending}")
-    try:
-        copy = copy_at(place_of(place), table.schema, {})
-    except OutputError:
-        return None
+def copied(way, folder, server):
+    """Write a copy; return it, its place and what is in it."""
+    table = table_of(COLUMNS)
+    place = str(folder / f"copy.{way.lower()}")
+    if way == "PostgreSQL":
+        place = f"{server}#copy"
+    copy = copy_at(place_of(place), table.schema, {})
     try:
         copy.append(copy.encode(table))
         copy.finish()
         copy.publish()
     finally:
         copy.discard()
-    return place
+    return table, place, COLUMNS
+
+
+def came_through(table, place, what):
+    """The types that columns have here; an error unless names and values are the same."""
+    is_table = "#copy" in place
+    source = open_source(place, reading=ReadingSettings(order_by=(KEY,)) if is_table else None)
+    assert source.schema.names == table.schema.names
+    found = pa.concat_tables(source.groups(source.schema.names, 100))
+    types = {}
+    for each in what:
+        name = name_of(each)
+        type_, wanted, unit = source.schema.field(name).type, table[name], ""
+        if pa.types.is_duration(wanted.type) and pa.types.is_integer(type_):
+            wanted, unit = wanted.cast(pa.int64()), " (microseconds)"  # all that text can say
+        assert found[name].to_pylist() == wanted.to_pylist(), (place, name)
+        types[each] = f"{plain_type(type_)}{unit}"
+    return types
 
 
 def made(folder, server, way_in):
     """One table: a line for each type, a column for each way."""
-    ways = WAYS_IN if way_in else tuple(WAYS_OUT)
+    ways = WAYS_IN if way_in else WAYS_OUT
+    found = [came_through(*(written if way_in else copied)(way, folder, server)) for way in ways]
     lines = [f"| | {' | '.join(ways)} |", "|---" * (len(ways) + 1) + "|"]
     for what in COLUMNS:
-        table, cells = table_of(what), []
-        for way in ways:
-            place = (written if way_in else copied)(table, way, what, folder, server)
-            if place is not None and way == "PostgreSQL" and not way_in:
-                psycopg.connect(server, autocommit=True).execute(
-                    f'ALTER TABLE {place.split("#")[1]} ADD PRIMARY KEY ("{KEY}")'
-                ).connection.close()
-            cells.append("–" if place is None else came_through(table, place))
-        lines.append(f"| {what} | {' | '.join(cells)} |")
+        lines.append(f"| {what} | {' | '.join(types.get(what, '–') for types in found)} |")
     return "\n".join(lines) + "\n"
 
 
