@@ -5,6 +5,7 @@
     ├── SourceError         (ValueError)         a table that cannot be read or perturbed
     │   ├── ColumnError                          an undecided or unusable column
     │   ├── SourceChanged                        not the table that was registered
+    │   ├── SourceLost                           a store or a server does not answer, or refuses
     │   ├── AlreadyRegistered                    the name or the values are taken
     │   └── Drifted                              rows that what registration fixed does not fit
     ├── NoSuchDataset       (LookupError)        no dataset of that name in the vault
@@ -62,6 +63,10 @@ class ColumnError(SourceError):
 
 class SourceChanged(SourceError):
     """The table is not the one that was registered."""
+
+
+class SourceLost(SourceError):
+    """The table cannot be reached now, so that nothing is known about it."""
 
 
 class AlreadyRegistered(SourceError):

@@ -224,11 +224,11 @@ class Vault:
         warn_of(opened.notes, decided, opened.remarks)
         secrets = RowSecrets.of(self._key.derive)
         with KeptKeys(self.path, self._key) as keys:
-            with discreet():
-                surveyor, survey = survey_table(opened, decided, secrets, progress=progress)
+            with discreet(), opened.snapshot(decided.key) as rows:
+                surveyor, survey = survey_table(rows, decided, secrets, progress=progress)
                 if decided.key is not None:
-                    keys.write(sorted_keys(opened, decided, secrets))
-                frozen = replace(freeze(surveyor, survey, opened.schema), reading=opened.reading)
+                    keys.write(sorted_keys(rows, decided, secrets))
+                frozen = replace(freeze(surveyor, survey, rows.schema), reading=rows.reading)
                 marks = surveyor.marks(survey).to_json()
             new = Entry(
                 id=dataset_id(self._key, frozen),

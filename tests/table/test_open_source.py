@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pacsv
+import pyarrow.dataset as pads
 import pyarrow.feather as feather
 import pyarrow.parquet as papq
 import pytest
@@ -308,6 +309,18 @@ def test_an_arrow_file_that_points_outside_is_refused(tmp_path, column, right, w
     assert path.read_bytes() != good
     with pytest.raises(SourceError, match=r"t\.arrow cannot be read: it is damaged"):
         whole(open_source(path))
+
+
+def test_a_dataset_of_arrow_is_read_some_rows_at_a_time(tmp_path):
+    """As DeltaTable.to_pyarrow_dataset gives one."""
+    whole = table()
+    for number in range(3):
+        papq.write_table(whole.slice(300 * number, 300), tmp_path / f"{number}.parquet")
+    source = open_source(pads.dataset(tmp_path, format="parquet"))
+    assert source.path is None
+    assert pa.concat_tables(source.groups(whole.schema.names, 250)) == whole.slice(0, 900)
+    with pytest.raises(ColumnError, match="no column 'wages'"):
+        list(source.batches(["wages"]))
 
 
 def test_a_frame_that_points_outside_is_refused():

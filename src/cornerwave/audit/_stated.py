@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.levels import Level
-from cornerwave.table import KEPT, KEY, Source, is_category, read_metadata
+from cornerwave.table import KEPT, KEY, DatabaseAddress, Source, is_category, read_metadata
 
 
 @dataclass(frozen=True)
@@ -147,11 +148,17 @@ class Stated:
         return (name,)
 
 
+def _told_by(copy: Source) -> Mapping[str, Any]:
+    """Return the metadata of a copy in one file; nothing for a directory, a frame or a table."""
+    place = copy.path
+    if isinstance(place, DatabaseAddress) or (isinstance(place, Path) and not place.is_file()):
+        return {}
+    return (place and read_metadata(place)) or {}
+
+
 def _metadata_of(copy: Source) -> Mapping[str, Any]:
     """Return what a copy states; its columns by the names that they have here."""
-    if copy.path is None or not copy.path.is_file():
-        return {}
-    told = read_metadata(copy.path) or {}
+    told = _told_by(copy)
     names = _names(told, copy.schema.names)
     columns = {
         names.get(name, name): {
@@ -165,9 +172,7 @@ def _metadata_of(copy: Source) -> Mapping[str, Any]:
 
 def by_source_names(copy: Source, truth: Sequence[str]) -> Source:
     """Return a copy whose columns are called as in the source, where it states other names."""
-    if copy.path is None or not copy.path.is_file():
-        return copy
-    names = _names(read_metadata(copy.path) or {}, truth)
+    names = _names(_told_by(copy), truth)
     names = {own: name for own, name in names.items() if own not in truth}
     back = {name: own for own, name in names.items()}
     if not names or len(back) < len(names) or back.keys() & set(copy.schema.names):

@@ -32,7 +32,7 @@ class Method(StrEnum):
 
 
 def audit(
-    source: Annotated[Path, typer.Argument(help="The original table.")],
+    source: Annotated[str, typer.Argument(help="The original table.")],
     copies: Annotated[list[Path], typer.Argument(help="Copies of it, made by any tool.")],
     key: AlignOption = None,
     privacy: Annotated[
@@ -93,14 +93,14 @@ def _as_read(
 
 
 def _in_copies_order(
-    source: Path, copies: "Sequence[Path]", vault: Path | None, closing: ExitStack
+    source: str, copies: "Sequence[Path]", vault: Path | None, closing: ExitStack
 ) -> "Source | None":
     """Return the original in the order of its shuffled copies, as the vault that made them knows.
 
     None if copies are not shuffled, or no vault here knows their dataset.
     """
     from cornerwave.owner import is_vault, vault_place
-    from cornerwave.table import SHUFFLE, open_source, read_metadata
+    from cornerwave.table import SHUFFLE, open_source, place_of, read_metadata
 
     try:
         told = (read_metadata(copies[0]) if copies else None) or {}
@@ -112,7 +112,7 @@ def _in_copies_order(
     names = [each.name for each in opened.datasets() if each.id == told.get("dataset")]
     for name in names:
         dataset = opened.dataset(name, source=source)
-        place = closing.enter_context(dataset.work_folder()) / f"{source.stem}.arrow"
+        place = closing.enter_context(dataset.work_folder()) / f"{place_of(source).name}.arrow"
         dataset.write_in_copies_order(place)
         say(f"The rows of {source} were put into the order of the copies of {name}")
         return open_source(place)
@@ -126,7 +126,7 @@ def attack(
         typer.Option(metavar="V", help="Noise of each copy, in order; default: its metadata."),
     ] = None,
     truth: Annotated[
-        Path | None,
+        str | None,
         typer.Option(metavar="SOURCE", help="The original table, to measure the error."),
     ] = None,
     key: AlignOption = None,

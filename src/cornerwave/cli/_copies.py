@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from cornerwave.dataset import Dataset, Release
     from cornerwave.levels import Level, Privacy
+    from cornerwave.table import Place
 
 
 def release(
@@ -39,10 +40,11 @@ def release(
         typer.Option(metavar="V", help="Or noise, as a multiple of the table's covariance."),
     ] = None,
     out: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Output file (.csv, .csv.gz, .parquet, .arrow), one per --to; or a directory.",
+            help="Output file (.csv, .csv.gz, .parquet, .arrow), a path or an address, or "
+            "postgresql://...#TABLE, one per --to; or a directory.",
         ),
     ] = None,
     levels: Annotated[
@@ -84,6 +86,8 @@ def release(
 
     finish = Finish(frozenset(round_ or ()), bounds_of(clip))
     requests = _requests(name, to, privacy, noise, out, levels)
+    if dictionary:
+        _check_dictionary([place for _, _, place in requests])
     dataset = open_vault(vault).dataset(name, source=source or None)
     releases = dataset.release_many(
         [(recipient, level) for recipient, level, _ in requests],
@@ -103,9 +107,18 @@ def release(
         _write_dictionary(made, path, force=force)
 
 
-def _write_dictionary(made: "Release", path: Path, *, force: bool) -> None:
+def _check_dictionary(places: "Sequence[Place]") -> None:
+    """Raise OutputError if a dictionary would have to lie beside a copy that is not on disk."""
+    if elsewhere := [place for place in places if not isinstance(place, Path)]:
+        raise OutputError(
+            f"a dictionary is written beside a copy on a disk, not beside {elsewhere[0]}; leave "
+            "out --dictionary"
+        )
+
+
+def _write_dictionary(made: "Release", path: "Place", *, force: bool) -> None:
     """Write the dictionary of a copy that was released with one, and say where."""
-    if not made.dictionary:
+    if not made.dictionary or not isinstance(path, Path):
         return
     from cornerwave.pages import write_dictionary
 
@@ -151,7 +164,7 @@ def again(
     name: Annotated[str, typer.Argument(help="The dataset.")],
     recipient: Annotated[str, typer.Argument(help="The recipient who holds the copy.")],
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(metavar="FILE", help="Output file; default: NAME-RECIPIENT.FORMAT."),
     ] = None,
     number: Annotated[
@@ -163,18 +176,20 @@ def again(
 ) -> None:
     """Make a recipient's copy again from the ledger, byte for byte."""
     from cornerwave.dataset import FRAME
-    from cornerwave.table import format_of
+    from cornerwave.table import format_of, place_of
 
     dataset = open_vault(vault).dataset(name, source=source or None)
     held = dataset.again(recipient)
     if (number is None and len(held) > 1) or (number or 1) > len(held):
         raise LevelError(_which(name, recipient, held))
     copy, format_ = held[(number or 1) - 1]
-    if format_ == FRAME and out is None:
-        raise OutputError("this copy was released as a frame in memory; name a file with --out")
-    if out is not None and format_ not in (FRAME, format_of(out)):
-        raise OutputError(f"this copy is a .{format_} file; give --out the same ending")
-    place = out or _outputs(name, [recipient], None)[0].with_suffix(f".{format_}")
+    if format_ in (FRAME, "postgresql") and out is None:
+        was = "a frame in memory" if format_ == FRAME else "a table of PostgreSQL"
+        raise OutputError(f"this copy was released as {was}; name its place with --out")
+    place = _default(name, recipient, format_) if out is None else place_of(out)
+    if format_ not in (FRAME, format_of(place)):
+        kind = "a table of PostgreSQL" if format_ == "postgresql" else f"a .{format_} file"
+        raise OutputError(f"this copy is {kind}; give --out a place for such a one")
     with progress("Releasing", copy.rows.rows) as advance:
         path = copy.write(place, force=force, progress=advance)
     say(f"{path}: for {recipient}, privacy {copy.privacy:g}, made again")
@@ -203,9 +218,9 @@ def _requests(
     to: list[str] | None,
     privacy: list[float] | None,
     noise: list[float] | None,
-    out: list[Path] | None,
+    out: list[str] | None,
     levels: Path | None,
-) -> list[tuple[str, "Level | Privacy", Path]]:
+) -> list[tuple[str, "Level | Privacy", "Place"]]:
     """Return (recipient, level, file) for each requested copy."""
     from cornerwave.levels import Level, Privacy
 
@@ -223,22 +238,28 @@ def _requests(
     return list(zip(to, asked, _outputs(name, to, out), strict=True))
 
 
-def _requests_in(path: Path, name: str) -> list[tuple[str, "Level | Privacy", Path]]:
+def _requests_in(path: Path, name: str) -> list[tuple[str, "Level | Privacy", "Place"]]:
     from cornerwave.table import read_batch
 
     return [
-        (recipient, level, _outputs(name, [recipient], [out] if out else None)[0])
+        (recipient, level, _outputs(name, [recipient], [str(out)] if out else None)[0])
         for recipient, level, out in read_batch(path)
     ]
 
 
-def _outputs(name: str, to: list[str], out: list[Path] | None) -> list[Path]:
-    """Return one file per recipient: as given, or NAME-RECIPIENT.parquet in a directory."""
-    if out and len(out) == len(to) and not any(path.is_dir() for path in out):
-        return out
-    if out and (len(out) > 1 or not out[0].is_dir()):
+def _outputs(name: str, to: list[str], out: list[str] | None) -> "list[Place]":
+    """Return one place per recipient: as given, or NAME-RECIPIENT.parquet in a directory."""
+    from cornerwave.table import place_of
+
+    folders = [each for each in out or () if Path(each).is_dir()]
+    if out and len(out) == len(to) and not folders:
+        return [place_of(each) for each in out]
+    if out and (len(out) > 1 or not folders):
         raise OutputError("give one --out FILE for each --to, or one --out that is a directory")
-    folder = out[0] if out else Path()
-    if strange := [r for r in to if Path(r).name != r or r.startswith(".")]:
-        raise OutputError(f"{strange[0]!r} cannot be part of a file name; name a file with --out")
-    return [folder / f"{name}-{recipient}.parquet" for recipient in to]
+    return [_default(name, recipient, "parquet", *folders) for recipient in to]
+
+
+def _default(name: str, recipient: str, ending: str, folder: str = "") -> Path:
+    if Path(recipient).name != recipient or recipient.startswith("."):
+        raise OutputError(f"{recipient!r} cannot be part of a file name; name a file with --out")
+    return Path(folder) / f"{name}-{recipient}.{ending}"

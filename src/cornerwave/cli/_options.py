@@ -45,9 +45,9 @@ ClipOption = Annotated[
 ]
 
 SourceOption = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Option(
-        metavar="PATH",
+        metavar="PLACE",
         help="Where the table is now, if it was moved; with batches, all of them in order.",
     ),
 ]
@@ -105,6 +105,9 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
         date_format: list[str] | None,
         missing: str | None,
         sheet: str | None,
+        table: str | None,
+        query: str | None,
+        order_by: list[str] | None,
         **options: Any,
     ) -> None:
         from cornerwave.table import ReadingSettings
@@ -117,6 +120,9 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
             date_format=date_format or None,
             missing=None if missing is None else [m for m in missing.split(",") if m.strip()],
             sheet=sheet,
+            table=table,
+            query=query,
+            order_by=order_by or None,
         )
         command(*arguments, reading=reading, **options)
 
@@ -152,6 +158,12 @@ _READING: dict[str, tuple[Any, Any]] = {
         typer.Option(metavar="A,B,...", help="Cells that stand for missing values: '?,NA,-9'."),
     ),
     "sheet": (str | None, typer.Option(metavar="NAME", help="The sheet of a workbook to read.")),
+    "table": (str | None, typer.Option(metavar="NAME", help="The table of a database to read.")),
+    "query": (str | None, typer.Option(metavar="SQL", help="Or a query that gives the rows.")),
+    "order_by": (
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Order of rows in a database (repeatable)."),
+    ),
 }
 
 

@@ -1,5 +1,6 @@
 """What the owner begins with: init, inspect, register."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,8 +73,11 @@ def init(
 def register(
     name: Annotated[str, typer.Argument(help="Name of the dataset.")],
     source: Annotated[
-        Path,
-        typer.Argument(help="CSV, Parquet, Arrow, Excel, Stata, SPSS, SAS, or a directory."),
+        str,
+        typer.Argument(
+            help="CSV, Parquet, Arrow, Excel, Stata, SPSS, SAS, a directory, a database; a path, "
+            "or an address: s3://, gs://, abfs://, https://, postgresql://."
+        ),
     ],
     key: Annotated[
         Columns,
@@ -201,7 +205,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
 
 
 def inspect(
-    source: Annotated[Path, typer.Argument(help="A table, as for `register`.")],
+    source: Annotated[str, typer.Argument(help="A table, as for `register`.")],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Write the draft to a new file.")
     ] = None,
@@ -224,7 +228,8 @@ def inspect(
     except OutputExists:
         raise OutputExists(f"{out} exists and says something else; choose another name") from None
     if (name := _registered_as(source)) is None:
-        say(f"Wrote {out}; edit it, then: cornerwave register NAME {source} --schema {out}")
+        place = shlex.quote(str(opened.path))
+        say(f"Wrote {out}; edit it, then: cornerwave register NAME {place} --schema {out}")
         return
     say(
         f"Wrote {out}. The vault has this table already, as {name}; next: cornerwave release "
@@ -232,7 +237,7 @@ def inspect(
     )
 
 
-def _registered_as(source: Path) -> str | None:
+def _registered_as(source: str) -> str | None:
     """Return the name under which the vault at hand, if there is one, has registered a file."""
     from cornerwave.owner import is_vault, vault_place
 

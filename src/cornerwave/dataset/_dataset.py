@@ -43,9 +43,12 @@ from cornerwave.table import (
     METADATA_KEY,
     SHUFFLE,
     Finish,
+    Place,
     Progress,
     Source,
     names_of,
+    place_of,
+    resolved,
     schema_text,
     silent,
 )
@@ -239,11 +242,11 @@ class Dataset:
         parts.grow(self.editions[-1], source)
         return self.editions[-1]
 
-    def is_from(self, path: Path) -> bool:
-        """Whether the table was registered from this file."""
-        return path.resolve() in self.source_places()
+    def is_from(self, place: str | Place) -> bool:
+        """Whether the table was registered from this place."""
+        return resolved(place_of(place)) in self.source_places()
 
-    def source_places(self) -> list[Path]:
+    def source_places(self) -> list[Place]:
         """Return where the rows of all editions lie, and where they lay."""
         return self.parts.places()
 

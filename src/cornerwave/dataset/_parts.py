@@ -2,13 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from cornerwave.editions import Edition, Portion, check_columns
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.frozen import Frozen
-from cornerwave.table import Source, in_a_row, is_number, open_source
+from cornerwave.table import (
+    Place,
+    Source,
+    in_a_row,
+    is_number,
+    open_source,
+    place_of,
+    resolved,
+)
 
 
 class Parts:
@@ -98,12 +105,12 @@ class Parts:
         known = {each.number: each.source for each in self._editions}
         return [(n, str(p)) for n, p in sorted(places.items()) if p and str(p) != known[n]]
 
-    def places(self) -> list[Path]:
+    def places(self) -> list[Place]:
         """Return where all rows lie, and where they lay."""
         known: list[Any] = [each.source for each in self._editions]
         known += [source.path for source in self._opened.values()]
         known += [self._whole[1].path] if self._whole else []
-        return [Path(place).resolve() for place in known if place]
+        return [resolved(place_of(place)) for place in known if place]
 
 
 def open_again(source: Any, name: str, frozen: Frozen) -> Source:

@@ -15,16 +15,20 @@ import pyarrow as pa
 
 from cornerwave.editions import Portion
 from cornerwave.engines.local import make_copies
-from cornerwave.errors import OutputError, discreet
+from cornerwave.errors import OutputError, SourceError, discreet
 from cornerwave.levels import Level
 from cornerwave.recipe import Recipe, Wanted
 from cornerwave.table import (
-    CopyFile,
     Finish,
+    Place,
     Progress,
     check_output,
+    copy_at,
     format_of,
+    holds,
+    place_of,
     plain_schema,
+    resolved,
     silent,
 )
 
@@ -64,13 +68,15 @@ class Release:
 
     def write(
         self,
-        path: str | Path,
+        path: str | Place,
         *,
         force: bool = False,
         threads: int | None = None,
         progress: Progress = silent,
-    ) -> Path:
+    ) -> Place:
         """Write the copy to a file; its ending (csv, csv.gz, parquet, arrow) says how.
+
+        A file has a path, or an address in a store such as s3://BUCKET/FILE.
 
         Raises OutputExists unless `force`, SourceChanged if the table is not the
         registered one; then nothing appears.
@@ -138,15 +144,15 @@ class Release:
 
 
 def write_all(
-    copies: Sequence[tuple[Release, str | Path]],
+    copies: Sequence[tuple[Release, str | Place]],
     *,
     force: bool = False,
     threads: int | None = None,
     progress: Progress = silent,
-) -> list[Path]:
+) -> list[Place]:
     """Write several releases of one dataset to files, in one pass over its source."""
     releases = [release for release, _ in copies]
-    paths = [Path(path).absolute() for _, path in copies]
+    paths = [_output(path) for _, path in copies]
     if copies:
         write_copies(
             releases, paths, recorded=True, force=force, threads=threads, progress=progress
@@ -154,9 +160,16 @@ def write_all(
     return paths
 
 
+def _output(path: str | Place) -> Place:
+    try:
+        return place_of(path)
+    except SourceError as error:
+        raise OutputError(str(error)) from None
+
+
 def write_copies(
     releases: Sequence[Release],
-    paths: Sequence[Path],
+    paths: Sequence[Place],
     *,
     recorded: bool,
     force: bool = False,
@@ -172,7 +185,7 @@ def write_copies(
             check_output(path, metadata, force=force)
         files = []
         for path, wanted, metadata in zip(paths, recipe.wanted, said, strict=True):
-            files.append(CopyFile(path, recipe.schema(wanted), metadata))
+            files.append(copy_at(path, recipe.schema(wanted), metadata))
             hidden.callback(files[-1].discard)
         source = releases[0].dataset.source_of(releases[0].rows)
         make_copies(source, recipe, files, threads=threads, progress=progress)
@@ -185,16 +198,16 @@ def write_copies(
             file.publish()
 
 
-def _check_places(dataset: "Dataset", paths: Sequence[Path]) -> None:
+def _check_places(dataset: "Dataset", paths: Sequence[Place]) -> None:
     """Raise OutputError if two copies would meet in one file, one in the source or one nowhere."""
     for path in paths:
         format_of(path)
-    places = {path.resolve() for path in paths}
+    places = {resolved(path) for path in paths}
     if len(places) < len(paths):
         raise OutputError("two copies would be written to one file; name a file for each")
     for source in dataset.source_places():
         for place in places:
-            if source in (place, *place.parents):
+            if holds(source, place):
                 raise OutputError(
                     f"{place} is (part of) the registered table itself; write the copy elsewhere"
                 )

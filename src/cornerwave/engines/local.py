@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Ids
 from cornerwave.engines._shuffle import shuffled
-from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError
+from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError, SourceLost
 from cornerwave.neighbours import RowOrder
 from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe
@@ -168,6 +168,8 @@ def make_copies(
                     output.append(rows)
                 found = part if found is None else found + part
                 progress(part.rows)
+    except SourceLost:
+        raise
     except SourceError as error:
         raise SourceChanged(f"this is not the registered table: {error}") from None
     recipe.check(found)

@@ -1,12 +1,13 @@
 """Tables at the edge: what a column is, where rows come from, where copies go.
 
 open_source, Source       CSV, Parquet, Arrow, a directory or a frame: groups of rows
+place_of                  where a table lies: a path, an address in a store, a database
 ReadingSettings                   how the cells of a text file are spelled
 is_number, is_text, ...   what a column's type says; to_floats: any number as floats
 Choices, decide, Schema   what happens to each column
 read_choices, read_batch  the owner's files: choices for columns, copies to release
 Finish                    rounding and clipping after the noise
-CopyFile                  a copy appears whole or not at all, in the format of its ending
+copy_at, CopyFile         a copy appears whole or not at all, in the format of its ending
 read_metadata             what a copy says about itself, checked before anybody relies on it
 """
 
@@ -21,8 +22,10 @@ from cornerwave.table._outputs import (
     CopyFile,
     check_output,
     check_place,
+    copy_at,
     write_text,
 )
+from cornerwave.table._places import DatabaseAddress, Place, holds, place_of, resolved
 from cornerwave.table._rare import (
     FEW_ROWS,
     MOST_CATEGORIES,
@@ -122,11 +125,13 @@ __all__ = [
     "Choices",
     "Column",
     "CopyFile",
+    "DatabaseAddress",
     "Distinct",
     "Encoded",
     "Fingerprint",
     "Finish",
     "Knots",
+    "Place",
     "Progress",
     "RankDraws",
     "ReadingSettings",
@@ -142,12 +147,14 @@ __all__ = [
     "check_number",
     "check_output",
     "check_place",
+    "copy_at",
     "decide",
     "ends_of",
     "fill_floats",
     "format_of",
     "freeze_categories",
     "hash_texts",
+    "holds",
     "identifies",
     "in_a_row",
     "interpolate",
@@ -167,6 +174,7 @@ __all__ = [
     "order_of",
     "parquet_settings",
     "parse_metadata",
+    "place_of",
     "plain_schema",
     "plain_type",
     "quantiles",
@@ -174,6 +182,7 @@ __all__ = [
     "read_batch",
     "read_choices",
     "read_metadata",
+    "resolved",
     "said_in",
     "schema_reading",
     "schema_text",

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
 
@@ -28,6 +27,7 @@ from cornerwave.table._csv_found import (
     spelled,
 )
 from cornerwave.table._reading_settings import COMMAS, UTF_8, ReadingSettings
+from cornerwave.table._stores import File, folders_of, opened, readable
 from cornerwave.table._text_columns import Inferred, infer, named, unlike_before, values_of
 
 CSV_BLOCK_BYTES = 1 << 21
@@ -52,7 +52,7 @@ class NotInEncoding(SourceError):
 class CsvFile:
     """A CSV file with a known reading: names as they are written, and cells of text."""
 
-    path: Path
+    path: File
     reading: ReadingSettings
     header: tuple[str, ...]
     blank: int = 0
@@ -61,7 +61,7 @@ class CsvFile:
     """Columns that the file's folders name, as in year=2024, and their one value."""
 
     @classmethod
-    def open(cls, path: Path, reading: ReadingSettings, base: Path | None = None) -> "CsvFile":
+    def open(cls, path: File, reading: ReadingSettings, base: Any = None) -> "CsvFile":
         """Open a file; find the encoding and the delimiter unless they are known.
 
         `base` is the directory below which folders name columns.
@@ -73,7 +73,7 @@ class CsvFile:
         blank = len(re.split("\r\n|\r|\n", text[: len(text) - len(text.lstrip("\r\n"))])) - 1
         found = cls(path, replace(reading, encoding=encoding, delimiter=delimiter), (), blank)
         found = replace(found, header=found._header())
-        own, folders = named(found.header), _folders(path, base)
+        own, folders = named(found.header), named_by_folders(path, base)
         return replace(found, folders={n: v for n, v in folders.items() if n not in own})
 
     @property
@@ -221,10 +221,10 @@ class CsvTable:
     @classmethod
     def open(
         cls,
-        paths: Sequence[Path],
+        paths: Sequence[File],
         types: Mapping[str, pa.DataType] | None,
         reading: ReadingSettings,
-        base: Path | None = None,
+        base: Any = None,
     ) -> "CsvTable":
         """Open files with known types; without any, read all rows once to infer them.
 
@@ -249,9 +249,7 @@ class CsvTable:
             return replace(made, found=found)
 
     @classmethod
-    def _inferred(
-        cls, paths: Sequence[Path], reading: ReadingSettings, base: Path | None
-    ) -> "CsvTable":
+    def _inferred(cls, paths: Sequence[File], reading: ReadingSettings, base: Any) -> "CsvTable":
         files = _opened(paths, reading, base)
         first = files[0]
         reading, notes = spelled(first.sample(), first.reading)
@@ -265,22 +263,20 @@ class CsvTable:
             yield from file.read(columns, self.found.types)
 
 
-def _opened(
-    paths: Sequence[Path], reading: ReadingSettings, base: Path | None
-) -> tuple[CsvFile, ...]:
+def _opened(paths: Sequence[File], reading: ReadingSettings, base: Any) -> tuple[CsvFile, ...]:
     first = CsvFile.open(paths[0], reading, base)
     return (first, *(CsvFile.open(path, first.reading, base) for path in paths[1:]))
 
 
-def _folders(path: Path, base: Path | None) -> dict[str, str | None]:
-    """Return the columns that folders name, in the way of Hive."""
+def named_by_folders(file: File, base: Any) -> dict[str, str | None]:
+    """Return the columns that folders below a base name, in the way of Hive."""
     if base is None:
         return {}
-    pairs = [part.split("=", 1) for part in path.relative_to(base).parts[:-1] if "=" in part]
+    pairs = [part.split("=", 1) for part in folders_of(file, base) if "=" in part]
     return {unquote(n): None if v == _NO_VALUE else unquote(v) for n, v in pairs if n}
 
 
-def _encoding_of(paths: Sequence[Path]) -> str:
+def _encoding_of(paths: Sequence[File]) -> str:
     """Return the encoding of the first file that is not UTF-8."""
     for path in paths:
         with _stream(path) as stream:
@@ -298,7 +294,7 @@ def _lines(stream: Any) -> Iterator[bytes]:
     return iter(io.BufferedReader(stream))
 
 
-def _start(path: Path) -> tuple[bytes, bool]:
+def _start(path: File) -> tuple[bytes, bool]:
     """Return the first bytes of a file, and whether they are all of it."""
     with _stream(path) as stream:
         sample = stream.read(SAMPLE_BYTES + 1)
@@ -311,14 +307,15 @@ def _decoded(sample: bytes, encoding: str) -> str:
 
 
 @contextmanager
-def _stream(path: Path) -> Iterator[IO[bytes]]:
+def _stream(path: File) -> Iterator[IO[bytes]]:
     """Open the bytes of a file, also of one in a .gz or alone in a .zip."""
     if not path.name.lower().endswith(".zip"):
-        with pa.input_stream(str(path), compression="detect") as stream:
+        packed = "gzip" if path.name.lower().endswith(".gz") else None
+        with pa.input_stream(readable(path), compression=packed) as stream:
             yield stream
         return
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened(path) as raw, zipfile.ZipFile(raw) as archive:
             members = [each for each in archive.namelist() if not _is_beside(each)]
             if len(members) != 1:
                 raise SourceError(

@@ -10,6 +10,7 @@ The bytes depend on the rows, the metadata and the format, not on the file's nam
 import fcntl
 import filecmp
 import glob
+import hashlib
 import json
 import os
 import secrets
@@ -22,8 +23,29 @@ import pyarrow as pa
 
 from cornerwave.errors import OutputError, OutputExists, SourceError
 from cornerwave.table._formats import writer_of, written_schema
+from cornerwave.table._places import Address, DatabaseAddress, Place
 from cornerwave.table._sources import format_of
+from cornerwave.table._table_copies import TableCopy, check_table
 from cornerwave.table._told import METADATA_KEY, metadata_path, read_metadata
+from cornerwave.table._uploads import (
+    StoredCopy,
+    check_address,
+    digest_at,
+    exists,
+    is_stored,
+    text_beside,
+)
+
+
+def copy_at(
+    place: Place, schema: pa.Schema, metadata: Mapping[str, Any]
+) -> "CopyFile | StoredCopy | TableCopy":
+    """Return a copy on its way to a place."""
+    if isinstance(place, DatabaseAddress):
+        return TableCopy(place, schema, metadata)
+    if isinstance(place, Address):
+        return StoredCopy(place, schema, metadata)
+    return CopyFile(place, schema, metadata)
 
 
 class CopyFile:
@@ -73,7 +95,7 @@ class CopyFile:
             os.fsync(self._descriptor)
             is_other = self.path.exists() and not filecmp.cmp(self._part, self.path, shallow=False)
         if is_other and not force:
-            raise _exists(self.path)
+            raise exists(self.path)
 
     def publish(self) -> None:
         """Make the finished copy visible."""
@@ -95,20 +117,37 @@ class CopyFile:
 
 
 def check_output(
-    path: Path, metadata: Mapping[str, Any] | None = None, *, force: bool = False
+    path: Place, metadata: Mapping[str, Any] | None = None, *, force: bool = False
 ) -> None:
     """Raise OutputError unless a copy with this metadata can be written to this place.
 
     A file that says the same of itself may be the same copy, which `CopyFile.finish` tells.
     """
     format_of(path)
-    check_place(path, force=force or (metadata is not None and _says(path, metadata)))
+    if isinstance(path, DatabaseAddress):
+        return check_table(path, force=force)
+    if isinstance(path, Address):
+        check_address(path)
+        return None if force else _check_stored(path, metadata or {})
+    return check_place(path, force=force or (metadata is not None and _says(path, metadata)))
 
 
-def _says(path: Path, metadata: Mapping[str, Any]) -> bool:
+def _check_stored(address: Address, metadata: Mapping[str, Any]) -> None:
+    """Raise OutputExists if another copy, or what belongs to one, is at an address."""
+    if is_stored(address):
+        if not _says(address, metadata):
+            raise exists(address)
+    elif "csv" in format_of(address):
+        there = digest_at(beside := metadata_path(address))
+        if there not in (None, hashlib.sha256(text_beside(metadata)).digest()):
+            raise exists(beside)
+
+
+def _says(path: Path | Address, metadata: Mapping[str, Any]) -> bool:
     """Whether there is a copy at this place that says this about itself."""
     try:
-        return path.is_file() and read_metadata(path) == json.loads(json.dumps(metadata))
+        is_there = isinstance(path, Address) or path.is_file()
+        return is_there and read_metadata(path) == json.loads(json.dumps(metadata))
     except (SourceError, OSError):
         return False
 
@@ -116,21 +155,15 @@ def _says(path: Path, metadata: Mapping[str, Any]) -> bool:
 def check_place(path: Path, *, force: bool = False) -> None:
     """Raise OutputError unless a file of any kind can be written to this place."""
     with _writing(path):  # a directory that may not be looked into
-        exists, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
+        is_there, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
     if is_directory:
         raise OutputExists(f"{path} is a directory")
-    if exists and not force:
-        raise _exists(path)
+    if is_there and not force:
+        raise exists(path)
     if not has_place:
         raise OutputError(f"there is no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"no permission to write in {path.parent}")
-
-
-def _exists(path: Path) -> OutputExists:
-    return OutputExists(
-        f"{path} already exists; choose another name, or replace it by force", use=("force",)
-    )
 
 
 def write_text(path: Path, text: str, *, force: bool = True) -> None:
@@ -141,7 +174,7 @@ def write_text(path: Path, text: str, *, force: bool = True) -> None:
     with _writing(path):
         is_other = path.exists() and path.read_bytes() != text.encode()
     if is_other and not force:
-        raise _exists(path)
+        raise exists(path)
     with _writing(path):
         _remove_leftovers(path)
         _write_whole(path, text, beside=path)

@@ -8,6 +8,8 @@
     date_format = ["%d.%m.%Y"]
     missing = ["?", "NA", "-9"]
     sheet = "2020"
+    table = "public.people"      # or query = "SELECT ..."
+    order_by = ["id"]
 
 None means: find it. What was found is frozen with a dataset, so that a later release reads the
 table in the same way; the identity of a dataset does not depend on it, as values are values.
@@ -27,6 +29,7 @@ SPACES = "\u0020\u00a0\u202f"
 """A space, and those that do not break a line; as a thousands separator they are one."""
 THOUSANDS = ("", ".", ",", " ", "'", "’", "_")
 
+_LISTS = ("date_format", "missing", "order_by")
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
 _DIRECTIVES = {
     "Y": "[0-9]{4}",
@@ -56,6 +59,9 @@ class ReadingSettings:
     date_format: tuple[str, ...] | None = None
     missing: tuple[str, ...] | None = None
     sheet: str | None = None
+    table: str | None = None
+    query: str | None = None
+    order_by: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and not re.match(r"[^\w\s\"'.+-]$|\t$", self.delimiter):
@@ -79,6 +85,9 @@ class ReadingSettings:
         date_format: str | Iterable[str] | None = None,
         missing: str | Iterable[str] | None = None,
         sheet: str | None = None,
+        table: str | None = None,
+        query: str | None = None,
+        order_by: str | Iterable[str] | None = None,
     ) -> "ReadingSettings":
         """Return what an owner said. Raises SourceError for what cannot be.
 
@@ -93,6 +102,9 @@ class ReadingSettings:
             date_format=_texts(date_format),
             missing=_texts(missing),
             sheet=sheet,
+            table=table,
+            query=query,
+            order_by=_texts(order_by),
         )
 
     @classmethod
@@ -102,7 +114,7 @@ class ReadingSettings:
         if unknown := sorted(set(given) - set(known)):
             raise SourceError(f"{where}: unknown setting {unknown[0]!r}; use {', '.join(known)}")
         for name, value in given.items():
-            lists = name in ("date_format", "missing") and isinstance(value, list)
+            lists = name in _LISTS and isinstance(value, list)
             if not all(isinstance(each, str) for each in (value if lists else [value])):
                 raise SourceError(f"{where}: {name} must be text in quotes")
         try:
@@ -131,10 +143,7 @@ class ReadingSettings:
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "ReadingSettings":
         """Return what `to_json` gave."""
-        lists = {
-            name: None if kept[name] is None else tuple(kept[name])
-            for name in ("date_format", "missing")
-        }
+        lists = {name: None if kept[name] is None else tuple(kept[name]) for name in _LISTS}
         return cls(**{**kept, **lists})
 
     def lines(self) -> Iterator[str]:

@@ -1,5 +1,5 @@
 """Sources of rows: text (CSV and its kin), Parquet, Arrow/Feather, a workbook, a file of a
-statistics program, a directory of Parquet or of CSV, a frame.
+statistics program, a directory of Parquet or of CSV, a frame; on disk or in a store.
 
 Files are read in groups of a fixed number of rows, so that a table larger than memory
 needs little of it, and so that the rows of a group, and with them the bytes of a copy,
@@ -22,11 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 
 from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
-from cornerwave.table._csv import CsvTable
+from cornerwave.table._csv import CsvTable, named_by_folders
+from cornerwave.table._databases import DatabaseTable
+from cornerwave.table._places import Address, DatabaseAddress, Place, place_of
 from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._schema import check_distinct
 from cornerwave.table._sheets import SHEET_ENDINGS, SheetTable
 from cornerwave.table._stat_files import STAT_ENDINGS, StatFile
+from cornerwave.table._stores import File, readable, stored_files
 from cornerwave.table._types import plain_type
 
 BATCH_ROWS, LEAST_BATCH_ROWS = 1 << 16, 1 << 12
@@ -36,8 +39,9 @@ BATCH_CELLS = 1 << 20
 ENCODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 """Dictionary-encoded text: faster to read, refresh and write."""
 
-_PIECEMEAL = {"pre_buffer": False, "buffer_size": 1 << 16}
-"""Whole column chunks of a wide Parquet file would fill memory."""
+PIECE, STORED_PIECE, STORED_PIECES = 1 << 16, 1 << 22, 1 << 27
+"""Bytes of a column chunk that are read at once: whole ones of a wide Parquet file would fill
+memory. From a store they are more, as each is a request, but no more than that in total."""
 
 FORMATS = {
     ".csv": "csv",
@@ -69,13 +73,15 @@ def silent(_rows: int) -> None:
     """Report no progress."""
 
 
-def format_of(path: str | Path) -> str:
+def format_of(path: str | Place) -> str:
     """Return the format of a file by its ending. Raises OutputError for what cannot be one.
 
     >>> format_of("copy.CSV.gz"), format_of("copy.feather")
     ('csv.gz', 'arrow')
     """
-    name = Path(path).name
+    if isinstance(path, DatabaseAddress):
+        return path.kind
+    name = path.name if isinstance(path, Address) else Path(path).name
     if "\0" in str(path):
         raise OutputError("the name of a file cannot hold a NUL character")
     for ending, format_ in FORMATS.items():
@@ -88,7 +94,7 @@ def format_of(path: str | Path) -> str:
 class Source:
     """A table that can be read again and again, always in the same order.
 
-    `path` is its file (None for a frame in memory), `frame_kind` the library that a copy
+    `path` is where it lies (None for a frame in memory), `frame_kind` the library that a copy
     goes back to; `notes` say what is odd about a column, by its name, and `remarks` about the
     file. `reading` is how its cells are spelled; `markers` are those of its cells that may stand
     for missing values, and how often they occur. `first` is the position of its first row, if it
@@ -97,13 +103,14 @@ class Source:
 
     schema: pa.Schema
     open: Callable[[Sequence[str]], Batches] = field(repr=False)
-    path: Path | None = None
+    path: Place | None = None
     frame_kind: Any = None
     notes: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     reading: ReadingSettings | None = None
     markers: Mapping[str, int] = field(default_factory=dict)
     first: int = 0
+    database: DatabaseTable | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_distinct(self.schema.names)
@@ -133,6 +140,19 @@ class Source:
         if held:
             yield pa.Table.from_batches(held)
 
+    @contextmanager
+    def snapshot(self, key: str | None) -> Iterator["Source"]:
+        """Give the rows of one moment, for several passes, in an order that they will have again.
+
+        The rows of a file have one; those of a database are ordered by what its owner said, else
+        by the key. Raises SourceError if neither is there.
+        """
+        if self.database is None:
+            yield self
+            return
+        with self.database.snapshot(key) as table:
+            yield _of_database(table)
+
     @property
     def name(self) -> str:
         """What to call it in a message."""
@@ -150,15 +170,40 @@ def open_source(
     """
     if isinstance(what, Source):
         return what
-    if not isinstance(what, str | Path):
+    if not isinstance(what, str | Place):
         if types is None:
             _check_applies("a frame", reading, "typed")
         return _open_frame(what)
-    path = Path(what).absolute()
-    with _reading(path.name):
-        if not path.exists():
-            raise SourceError(f"there is no file {path}")
-        return _open_file(path, types, reading)
+    place = place_of(what)
+    if isinstance(place, DatabaseAddress):
+        if types is None:
+            _check_applies(place.name, reading, "database")
+        said = (reading or ReadingSettings()).only(_APPLY["database"])
+        if types is not None and place.table:  # the table was moved here
+            said = replace(said, table=None, query=None)
+        return _of_database(DatabaseTable.open(place, said))
+    with _reading(place.name):
+        files, is_folder = _files_at(place)
+        return _open_files(place, files, is_folder, types, reading)
+
+
+def _of_database(table: DatabaseTable) -> Source:
+    notes = {name: column.note for name, column in table.columns.items() if column.note}
+    return Source(
+        table.schema, table.read, table.place, notes=notes, reading=table.reading, database=table
+    )
+
+
+def _files_at(path: Path | Address) -> tuple[Sequence[File], bool]:
+    """Return the file at a place, or those of a folder in the order of their paths."""
+    if isinstance(path, Address):
+        return stored_files(path)
+    if not path.exists():
+        raise SourceError(f"there is no file {path}")
+    if not path.is_dir():
+        return [path], False
+    files = (file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+    return sorted(files), True
 
 
 def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source:
@@ -174,39 +219,54 @@ def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source
     return replace(opened, markers=source.markers)
 
 
-def _open_file(path: Path, types: Types | None, reading: ReadingSettings | None) -> Source:
-    kind = kind_of(path)
+def _open_files(
+    place: Path | Address,
+    files: Sequence[File],
+    is_folder: bool,
+    types: Types | None,
+    reading: ReadingSettings | None,
+) -> Source:
+    if is_folder:
+        files = [f for f in files if f.name.endswith(".parquet")] or _texts(files)
+        if not files:
+            raise SourceError(f"{place} holds no .parquet file and no .csv file")
+    base, file = (place if is_folder else None), files[0]
+    kind = kind_of(file)
     if types is None:
-        _check_applies(path.name, reading, kind)
+        _check_applies(place.name, reading, kind)
     reading = (reading or ReadingSettings()).only(_APPLY[kind])
     if kind == "text":
-        texts = _text_files(path) if path.is_dir() else [path]
-        base = path if path.is_dir() else None
-        return _of_text(path, CsvTable.open(texts, types, reading, base))
-    if kind == "sheet":
-        return _of_text(path, SheetTable.open(path, types, reading))
-    if kind == "stat":
-        stat = StatFile.open(path, types, reading)
-        schema = pa.schema(list(stat.types.items()))
-        return Source(schema, stat.read, path, notes=stat.notes, reading=stat.reading)
+        return _of_text(place, CsvTable.open(files, types, reading, base))
+    if kind in ("sheet", "stat"):
+        if not isinstance(file, Path):
+            raise SourceError(f"{place.name}: such a file is read from a disk; download it first")
+        return _open_other(file, kind, types, reading)
     try:
-        format_ = "parquet" if path.is_dir() else format_of(path)
+        format_ = format_of(file.name)
     except OutputError:
         raise SourceError(
-            f"{path.name}: the ending must be one of {', '.join(SOURCE_ENDINGS)}, or it must be a "
+            f"{place.name}: the ending must be one of {', '.join(SOURCE_ENDINGS)}, or it must be a "
             "directory of .parquet or of .csv files"
         ) from None
-    return _open_parquet(path, types or {}) if format_ == "parquet" else _open_arrow(path)
+    if format_ == "parquet":
+        return _open_parquet(place, files, base, types or {})
+    return _open_arrow(place, file)
+
+
+def _open_other(path: Path, kind: str, types: Types | None, reading: ReadingSettings) -> Source:
+    if kind == "sheet":
+        return _of_text(path, SheetTable.open(path, types, reading))
+    stat = StatFile.open(path, types, reading)
+    schema = pa.schema(list(stat.types.items()))
+    return Source(schema, stat.read, path, notes=stat.notes, reading=stat.reading)
 
 
 SOURCE_ENDINGS = (*dict.fromkeys((*TEXT_ENDINGS, *FORMATS, *SHEET_ENDINGS, *STAT_ENDINGS)),)
 
 
-def kind_of(path: Path) -> str:
-    """Return what sort of source a path is, by its ending or its files."""
-    name = path.name.lower()
-    if path.is_dir():
-        return "text" if _text_files(path) else "typed"
+def kind_of(file: File) -> str:
+    """Return what sort of source a file is, by its ending."""
+    name = file.name.lower()
     for kind, endings in (
         ("text", (*TEXT_ENDINGS, ".zip")),
         ("sheet", SHEET_ENDINGS),
@@ -223,6 +283,7 @@ _APPLY = {
     "sheet": (*_SPELLINGS, "sheet"),
     "stat": ("encoding", "missing"),
     "typed": (),
+    "database": ("table", "query", "order_by"),
 }
 """What can be said about the spelling of each sort of source."""
 
@@ -234,15 +295,12 @@ def _check_applies(name: str, reading: ReadingSettings | None, kind: str) -> Non
             raise SourceError(f"{name}: {said} does not apply to this kind of source; leave it out")
 
 
-def _text_files(path: Path) -> list[Path]:
-    """Return the files of a directory of CSV, in the order of their paths."""
-    if next(path.rglob("*.parquet"), None):
-        return []
-    files = (file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-    return sorted(file for file in files if file.name.lower().endswith(TEXT_ENDINGS))
+def _texts(files: Sequence[File]) -> list[File]:
+    """Return the text files among those of a directory."""
+    return [file for file in files if file.name.lower().endswith(TEXT_ENDINGS)]
 
 
-def _of_text(path: Path, table: CsvTable | SheetTable) -> Source:
+def _of_text(path: Path | Address, table: CsvTable | SheetTable) -> Source:
     found = table.found
     return Source(
         pa.schema(list(found.types.items())),
@@ -274,23 +332,29 @@ _DAMAGED = "it is damaged, or not the kind of file that its ending says"
 # --- Arrow files and frames -------------------------------------------------------------
 
 
-def _open_arrow(path: Path) -> Source:
+def _open_arrow(place: Path | Address, file: File) -> Source:
     def read(columns: Sequence[str]) -> Batches:
-        with pa.OSFile(str(path)) as content:
-            file = pa.ipc.open_file(content)
-            for index in range(file.num_record_batches):
-                yield file.get_batch(index).select(list(columns))
+        with _arrow_bytes(file) as content:
+            stored = pa.ipc.open_file(content)
+            for index in range(stored.num_record_batches):
+                yield stored.get_batch(index).select(list(columns))
 
-    return Source(arrow_schema(path), read, path)
+    return Source(arrow_schema(file), read, place)
 
 
-def arrow_schema(path: Path) -> pa.Schema:
+def arrow_schema(file: File) -> pa.Schema:
     """Return the columns and the metadata of an Arrow file."""
-    with pa.OSFile(str(path)) as content:
+    with _arrow_bytes(file) as content:
         return pa.ipc.open_file(content).schema
 
 
+def _arrow_bytes(file: File) -> Any:
+    return pa.OSFile(str(file)) if isinstance(file, Path) else readable(file)
+
+
 def _open_frame(frame: Any) -> Source:
+    if type(frame).__module__ == "pyarrow._dataset":
+        return _open_dataset(frame)
     try:
         table, kind = _arrow_of(frame)
     except ColumnError:
@@ -307,6 +371,22 @@ def _open_frame(frame: Any) -> Source:
         ),
         frame_kind=kind,
     )
+
+
+def _open_dataset(dataset: Any) -> Source:
+    """Open a dataset of Arrow, such as a Delta table: files that are read some rows at a time."""
+
+    def read(columns: Sequence[str]) -> Batches:
+        with_one = list(columns) or dataset.schema.names[:1]
+        for batch in dataset.to_batches(
+            columns=with_one,
+            batch_size=batch_rows(len(columns)),
+            batch_readahead=1,
+            fragment_readahead=1,
+        ):
+            yield batch.select(list(columns))
+
+    return Source(dataset.schema, read)
 
 
 def _arrow_of(frame: Any) -> tuple[pa.Table, Any]:
@@ -342,50 +422,46 @@ def _mixed(frame: Any) -> str:
 # --- Parquet: a file, or a directory of them, whose folders may name columns too ---------
 
 
-def _open_parquet(path: Path, types: Types) -> Source:
+def _open_parquet(
+    place: Path | Address, files: Sequence[File], base: Path | Address | None, types: Types
+) -> Source:
     """Open a file or a directory; `types` decide where its files disagree about a column.
 
     The columns of a directory are those of all its files: a column that only the last
     of them has needs a decision like any other, and is missing in the others.
     """
-    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    if not files:
-        raise SourceError(f"{path} holds no .parquet file and no .csv file")
-    schemas = [papq.read_schema(file) for file in files]
+    footers = [papq.read_metadata(readable(file)) for file in files]
+    schemas = [footer.schema.to_arrow_schema() for footer in footers]
     for schema in schemas:
         check_distinct(schema.names)
-    parts: list[tuple[str, Mapping[str, Any]]] = [(str(path), {})]
-    if path.is_dir():
-        parts, found = _folders(path, files)
-        schemas = [found, *schemas]
-    union = _union(schemas, types, path)
-    apart = _repeating([part.name for part in union if part.type == pa.string()], files)
+    folders = [named_by_folders(file, base) for file in files]
+    union = _union([*schemas, _folder_types(folders)], types, place)
+    apart = _repeating([part.name for part in union if part.type == pa.string()], footers)
 
     def read(columns: Sequence[str]) -> Batches:
-        for file, folders in parts:
-            yield from _read_parquet(file, folders, union, columns, apart)
+        for file, named in zip(files, folders, strict=True):
+            yield from _read_parquet(file, named, union, columns, apart)
 
-    return Source(union, read, path)
-
-
-def _folders(
-    path: Path, files: Sequence[Path]
-) -> tuple[list[tuple[str, Mapping[str, Any]]], pa.Schema]:
-    """Return each file of a directory with the columns that its folders name, and all columns."""
-    import pyarrow.dataset as pads  # imports pandas where it is installed: half a second
-
-    dataset = pads.dataset(
-        [str(file) for file in files],
-        format="parquet",
-        partitioning=pads.partitioning(flavor="hive"),
-        partition_base_dir=str(path),
-    )
-    keys = pads.get_partition_keys
-    fragments = list(dataset.get_fragments())
-    return [(each.path, keys(each.partition_expression)) for each in fragments], dataset.schema
+    return Source(union, read, place)
 
 
-def _union(schemas: Sequence[pa.Schema], fixed: Types, path: Path) -> pa.Schema:
+def _folder_types(folders: Sequence[Mapping[str, str | None]]) -> pa.Schema:
+    """Return the columns that folders name: whole numbers if all are, else text."""
+    found: dict[str, list[str | None]] = {}
+    for each in folders:
+        for name, value in each.items():
+            found.setdefault(name, []).append(value)
+    return pa.schema([(name, _folder_type(values)) for name, values in found.items()])
+
+
+def _folder_type(values: Sequence[str | None]) -> pa.DataType:
+    try:
+        return pa.array(values, pa.string()).cast(pa.int32()).type
+    except pa.ArrowException:
+        return pa.string()
+
+
+def _union(schemas: Sequence[pa.Schema], fixed: Types, path: Path | Address) -> pa.Schema:
     """Return the columns of all schemas, in the order of their first appearance."""
     found: dict[str, dict[pa.DataType, None]] = {}
     for schema in schemas:
@@ -399,7 +475,7 @@ def _union(schemas: Sequence[pa.Schema], fixed: Types, path: Path) -> pa.Schema:
     )
 
 
-def _joined(name: str, types: Iterable[pa.DataType], path: Path) -> pa.DataType:
+def _joined(name: str, types: Iterable[pa.DataType], path: Path | Address) -> pa.DataType:
     schemas = [pa.schema([(name, type_)]) for type_ in types]
     try:
         return pa.unify_schemas(schemas, promote_options="permissive").field(name).type
@@ -410,14 +486,14 @@ def _joined(name: str, types: Iterable[pa.DataType], path: Path) -> pa.DataType:
         ) from None
 
 
-def _repeating(texts: Sequence[str], files: Sequence[Path]) -> list[str]:
+def _repeating(texts: Sequence[str], footers: Sequence[papq.FileMetaData]) -> list[str]:
     """Return the text columns whose values stand apart in their files, being fewer than rows.
 
     Texts that hardly repeat, as keys do, take more bytes than a number into a list of them;
     they are read as they are.
     """
     size, values = dict.fromkeys(texts, 0), dict.fromkeys(texts, 0)
-    for found in map(papq.read_metadata, files if texts else ()):
+    for found in footers if texts else ():
         for group in map(found.row_group, range(found.num_row_groups)):
             for chunk in map(group.column, range(group.num_columns)):
                 if (name := chunk.path_in_schema) in size:
@@ -427,19 +503,21 @@ def _repeating(texts: Sequence[str], files: Sequence[Path]) -> list[str]:
 
 
 def _read_parquet(
-    path: str,
-    folders: Mapping[str, Any],
+    file: File,
+    folders: Mapping[str, str | None],
     schema: pa.Schema,
     columns: Sequence[str],
     apart: Sequence[str],
 ) -> Batches:
     """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it."""
-    own = papq.read_schema(path)
+    own = papq.read_schema(readable(file))
     present = [name for name in columns if name in own.names]
     texts = [name for name in present if name in apart and own.field(name).type == pa.string()]
-    rows = batch_rows(len(columns))
-    with papq.ParquetFile(path, **_PIECEMEAL, read_dictionary=texts) as file:
-        for batch in file.iter_batches(batch_size=rows, columns=present):
+    rows, piece = batch_rows(len(columns)), _piece(file, len(present))
+    with papq.ParquetFile(
+        readable(file), pre_buffer=False, buffer_size=piece, read_dictionary=texts
+    ) as content:
+        for batch in content.iter_batches(batch_size=rows, columns=present):
             arrays = [
                 _as(batch.column(name), schema.field(name).type, apart=name in apart)
                 if name in present
@@ -451,13 +529,21 @@ def _read_parquet(
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
+def _piece(file: File, columns: int) -> int:
+    if isinstance(file, Path):
+        return PIECE
+    return max(PIECE, min(STORED_PIECE, STORED_PIECES // max(1, columns)))
+
+
 def _as(array: pa.Array, type_: pa.DataType, *, apart: bool) -> pa.Array:
     """Return a column as a type; text whose values stand apart stays so."""
     return array.cast(ENCODED_TEXT if apart else type_)
 
 
-def _repeated(value: Any, rows: int, type_: pa.DataType, apart: bool) -> pa.Array:
+def _repeated(value: str | None, rows: int, type_: pa.DataType, apart: bool) -> pa.Array:
+    """Return a column of one value, that of a folder, or of none."""
+    cells = pa.repeat(pa.scalar(value, pa.string()).cast(plain_type(type_)), rows)
     if apart or pa.types.is_dictionary(type_):
-        encoded = pa.repeat(pa.scalar(value, plain_type(type_)), rows).dictionary_encode()
+        encoded = cells.dictionary_encode()
         return encoded if apart else encoded.cast(type_)
-    return pa.repeat(pa.scalar(value, type_), rows)
+    return cells

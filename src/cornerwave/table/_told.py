@@ -8,26 +8,29 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as papq
 
 from cornerwave.errors import SourceError
+from cornerwave.table._places import Address
 from cornerwave.table._schema import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED, TRANSFORMS, UNIFORM
 from cornerwave.table._sources import arrow_schema, format_of, kind_of
+from cornerwave.table._stores import File, opened, readable, stored_files
 
 METADATA_KEY = b"cornerwave"
 
 Test = Callable[[Any], bool]
+Located = TypeVar("Located", Path, Address)
 
 
-def metadata_path(path: Path) -> Path:
+def metadata_path(path: Located) -> Located:
     """Return the file with the metadata of a CSV copy."""
     return path.with_name(path.name + ".meta.json")
 
 
-def read_metadata(path: Path) -> dict[str, Any] | None:
+def read_metadata(path: Path | Address) -> dict[str, Any] | None:
     """Return what a copy says about itself; None if it says nothing.
 
     Raises SourceError if the copy, or what it says, cannot be read.
@@ -70,15 +73,29 @@ def _check(told: Mapping[Any, Any], fields: Mapping[str, tuple[Test, str]], wher
             raise SourceError(f"{where}: {field!r} must be {allowed}")
 
 
-def _metadata_text(path: Path) -> bytes | None:
-    format_ = format_of(path) if kind_of(path) == "typed" else "csv"
+def _metadata_text(path: Path | Address) -> bytes | None:
+    file = _one_file(path)
+    format_ = format_of(file.name) if kind_of(file) == "typed" else "csv"
     if format_ == "parquet":
-        return (papq.read_schema(path).metadata or {}).get(METADATA_KEY)
+        return (papq.read_schema(readable(file)).metadata or {}).get(METADATA_KEY)
     if format_ == "arrow":
-        return (arrow_schema(path).metadata or {}).get(METADATA_KEY)
+        return (arrow_schema(file).metadata or {}).get(METADATA_KEY)
+    if isinstance(path, Address):
+        return _stored_text(metadata_path(path))
     path.stat()  # a CSV's metadata lies beside it, but the copy must be there
     beside = metadata_path(path)
     return beside.read_bytes() if beside.is_file() else None
+
+
+def _one_file(path: Path | Address) -> File:
+    return path if isinstance(path, Path) else stored_files(path)[0][0]
+
+
+def _stored_text(address: Address) -> bytes | None:
+    try:
+        return opened(_one_file(address)).read()
+    except SourceError:  # there is none
+        return None
 
 
 def _is_text(value: Any) -> bool:

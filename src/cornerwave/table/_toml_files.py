@@ -43,6 +43,7 @@ from typing import Any
 
 from cornerwave.errors import ColumnError, CornerwaveError, LevelError
 from cornerwave.levels import Level, Privacy, asked_for
+from cornerwave.table._places import Place, place_of
 from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._schema import (
     CATEGORY,
@@ -163,7 +164,7 @@ def _end(end: float | None, place: int, days: bool) -> Any:
     return date(1970, 1, 1) + timedelta(int(end)) if days and end == int(end) else end
 
 
-def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Path | None]]:
+def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Place | None]]:
     """Return (recipient, level, file) for each copy in a batch file; None without a file.
 
     Raises LevelError.
@@ -174,7 +175,9 @@ def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Path | None]]:
     return [_copy(copy, f"{path.name}, copy {i}", path) for i, copy in enumerate(copies, start=1)]
 
 
-def _copy(copy: dict[str, Any], where: str, path: Path) -> tuple[str, Level | Privacy, Path | None]:
+def _copy(
+    copy: dict[str, Any], where: str, path: Path
+) -> tuple[str, Level | Privacy, Place | None]:
     _check_known(copy, _COPY_OPTIONS, where, LevelError)
     if not isinstance(copy.get("to"), str):
         raise LevelError(f"{where}: 'to' must be the name of a recipient")
@@ -184,7 +187,10 @@ def _copy(copy: dict[str, Any], where: str, path: Path) -> tuple[str, Level | Pr
         level = asked_for(noise=copy.get("noise"), privacy=copy.get("privacy"))
     except LevelError as error:
         raise LevelError(f"{where}: {error}") from None
-    return copy["to"], level, path.parent / copy["out"] if "out" in copy else None
+    out = copy.get("out")
+    if out is not None:
+        out = place_of(out if "://" in out else str(path.parent / out))
+    return copy["to"], level, out
 
 
 def _parsed(path: Path, error: type[CornerwaveError]) -> dict[str, Any]:
