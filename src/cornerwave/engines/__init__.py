@@ -1,5 +1,8 @@
-"""Where the recipe and the survey run: `local` in threads of this process.
+"""Where the survey and the recipe run: `local` in threads of this process, `spark` on a cluster.
 
-An engine decides where groups of rows are dealt with and where copies go. It adds nothing to
-what happens to a row, so every engine makes the same copies, to the bit.
+An engine has one verb: run this work over the parts of a table, and return what it found. It
+adds nothing to what happens to a row, so every engine makes the same copies, to the bit.
+
+local      groups of rows side by side in threads, results in order; copies are files
+spark      parts of a table on the machines of a cluster; copies are directories of files
 """
