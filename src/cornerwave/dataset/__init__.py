@@ -3,10 +3,21 @@
 Dataset    who holds what, what may be released, what recipients know together
 Release    a recipient and a level: a promise of a copy, made as often as it is asked for
 Held       a line of the ledger: who holds which copy since when
-write_all  several releases in one pass
+write_all  several releases in one pass; write_all_spark on a cluster
 """
 
 from cornerwave.dataset._dataset import Dataset, Held, check_name, reopen
 from cornerwave.dataset._release import FRAME, Release, write_all
+from cornerwave.dataset._spark_release import FOLDER, write_all_spark
 
-__all__ = ["FRAME", "Dataset", "Held", "Release", "check_name", "reopen", "write_all"]
+__all__ = [
+    "FOLDER",
+    "FRAME",
+    "Dataset",
+    "Held",
+    "Release",
+    "check_name",
+    "reopen",
+    "write_all",
+    "write_all_spark",
+]

@@ -9,6 +9,7 @@ from typing import Any
 
 from cornerwave.coalition import Coalition, Law
 from cornerwave.dataset._release import Release, write_copies
+from cornerwave.engines import opened_frame
 from cornerwave.errors import (
     DatasetClosed,
     LevelError,
@@ -338,7 +339,7 @@ def reopen(source: Any, entry: Entry) -> Source:
     frozen = Frozen.from_json(entry.frozen)
     types = {column.name: column.type for column in frozen.source_types}
     try:
-        opened = open_source(source, types, frozen.reading)
+        opened = open_source(opened_frame(source), types, frozen.reading)
     except SourceError as error:
         raise SourceError(
             f"the table of {entry.name!r} cannot be read: {error}. If it was moved, name its place",

@@ -65,6 +65,18 @@ class Release:
         [written] = write_all([(self, path)], force=force, threads=threads, progress=progress)
         return written
 
+    def write_spark(self, path: str | Path, *, spark: Any = None, force: bool = False) -> Path:
+        """Write the copy to a new directory of Parquet files, on the cluster of a Spark session.
+
+        A dataset of a Spark frame brings its session; for Parquet that all machines of the
+        cluster see, give one as `spark`. Raises OutputExists unless `force`, SourceChanged if
+        the table is not the registered one; then nothing appears.
+        """
+        from cornerwave.dataset._spark_release import write_all_spark  # needs this module
+
+        [written] = write_all_spark([(self, path)], spark=spark, force=force)
+        return written
+
     def make(self, path: Path, *, progress: Progress = silent) -> None:
         """Write the copy to a new file that nobody else may see: nothing is recorded.
 
@@ -171,9 +183,7 @@ def write_copies(
 
 
 def _check_places(dataset: "Dataset", paths: Sequence[Path]) -> None:
-    """Raise OutputError if two copies would meet in one file, one in the source or one nowhere."""
-    for path in paths:
-        format_of(path)
+    """Raise OutputError if two copies would meet in one place, or one in the source."""
     places = {path.resolve() for path in paths}
     if len(places) < len(paths):
         raise OutputError("two copies would be written to one file; name a file for each")

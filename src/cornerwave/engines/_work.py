@@ -1,8 +1,8 @@
 """The passes over a table, whichever engine runs them.
 
-    sample   columns whose scale depends on their distribution         (if there are any)
-    survey   everything that registration learns; parts add up
-    check    no key twice, and what the order of the rows tells
+sample   columns whose scale depends on their distribution         (if there are any)
+survey   everything that registration learns; parts add up
+check    no key twice, and what the order of the rows tells
 """
 
 import warnings

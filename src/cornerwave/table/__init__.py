@@ -7,10 +7,13 @@ Choices, decide, Schema   what happens to each column
 read_choices, read_batch  the owner's files: choices for columns, copies to release
 Finish                    rounding and clipping after the noise
 CopyFile                  a copy appears whole or not at all, in the format of its ending
+CopyFolder                the same for a copy in several files, written by several machines
+parquet_parts             the row groups of a Parquet source, for machines that read them apart
 read_metadata             what a copy says about itself, checked before anybody relies on it
 """
 
 from cornerwave.table._categories import Categories, freeze_categories
+from cornerwave.table._copy_folder import CopyFolder, check_folder
 from cornerwave.table._distinct import Distinct
 from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chunk, tally
 from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
@@ -22,6 +25,7 @@ from cornerwave.table._outputs import (
     check_place,
     write_text,
 )
+from cornerwave.table._parquet_parts import ParquetPart, parquet_parts
 from cornerwave.table._rare import (
     FEW_ROWS,
     MOST_CATEGORIES,
@@ -116,11 +120,13 @@ __all__ = [
     "Choices",
     "Column",
     "CopyFile",
+    "CopyFolder",
     "Distinct",
     "Encoded",
     "Fingerprint",
     "Finish",
     "Knots",
+    "ParquetPart",
     "Progress",
     "RankDraws",
     "ReadingSettings",
@@ -130,6 +136,7 @@ __all__ = [
     "Tally",
     "Thinned",
     "cases",
+    "check_folder",
     "check_identifying",
     "check_metadata",
     "check_number",
@@ -155,6 +162,7 @@ __all__ = [
     "open_source",
     "open_to_inspect",
     "order_of",
+    "parquet_parts",
     "parquet_settings",
     "parse_metadata",
     "plain_schema",

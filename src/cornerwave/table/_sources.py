@@ -430,14 +430,18 @@ def _read_parquet(
     schema: pa.Schema,
     columns: Sequence[str],
     apart: Sequence[str],
+    groups: Sequence[int] | None = None,
 ) -> Batches:
-    """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it."""
+    """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it.
+
+    All of its row groups, or some.
+    """
     own = papq.read_schema(path)
     present = [name for name in columns if name in own.names]
     texts = [name for name in present if name in apart and own.field(name).type == pa.string()]
     rows = batch_rows(len(columns))
     with papq.ParquetFile(path, **_PIECEMEAL, read_dictionary=texts) as file:
-        for batch in file.iter_batches(batch_size=rows, columns=present):
+        for batch in file.iter_batches(rows, row_groups=groups, columns=present):
             arrays = [
                 _as(batch.column(name), schema.field(name).type, apart=name in apart)
                 if name in present

@@ -71,6 +71,8 @@ def _check(told: Mapping[Any, Any], fields: Mapping[str, tuple[Test, str]], wher
 
 
 def _metadata_text(path: Path) -> bytes | None:
+    if path.is_dir():  # each of its files says the same
+        path = next(iter(sorted(path.glob("*.parquet"))), path)
     format_ = format_of(path) if kind_of(path) == "typed" else "csv"
     if format_ == "parquet":
         return (papq.read_schema(path).metadata or {}).get(METADATA_KEY)
