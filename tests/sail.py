@@ -17,26 +17,32 @@ PYTHON = ROOT / ".sail" / "bin" / "python"
 
 
 @contextmanager
-def session() -> Iterator[Any]:
-    """A session of a new server, which is stopped at the end."""
-    from pyspark.sql.connect.session import SparkSession
-
+def server() -> Iterator[str]:
+    """The address of a new server, which is stopped at the end."""
     port = _free_port()
     command = [PYTHON, "-W", "ignore", "-m", "pysail", "spark", "server"]
-    server = subprocess.Popen(
+    process = subprocess.Popen(
         [*command, "--ip", "127.0.0.1", "--port", str(port)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OPENBLAS_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        _wait_for(port, server)
-        spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
-        yield spark
-        spark.stop()
+        _wait_for(port, process)
+        yield f"sc://127.0.0.1:{port}"
     finally:
-        server.kill()
-        server.wait()
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def session(url: str) -> Iterator[Any]:
+    """A session of a server."""
+    from pyspark.sql.connect.session import SparkSession
+
+    spark = SparkSession.builder.remote(url).create()
+    yield spark
+    spark.stop()
 
 
 def _free_port() -> int:
@@ -45,9 +51,9 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
+def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
     end = time.monotonic() + 60
-    while time.monotonic() < end and server.poll() is None:
+    while time.monotonic() < end and process.poll() is None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)  # until it listens

@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
+from typer.testing import CliRunner
 
+from cornerwave import cli
 from cornerwave.dataset import write_all_spark
 from cornerwave.engines import spark as engine
 from cornerwave.errors import (
@@ -67,10 +69,16 @@ def everyone(rows=ROWS, seed=3):
 
 
 @pytest.fixture(scope="module")
-def spark():
+def url():
+    with sail.server() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def spark(url):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with sail.session() as session:
+        with sail.session(url) as session:
             yield session
 
 
@@ -252,7 +260,10 @@ def test_a_job_that_spark_would_write_to_disk_needs_encryption(
     dataset = vault.register("people", parquet, key="id", **CHOICES)
     monkeypatch.setattr(engine, "LARGEST_CLOSURE", 20_000)
     release = dataset.release(to="near", privacy=0.5)
-    with untouched(), pytest.raises(ClusterError, match="spark.io.encryption.enabled"):
+    with (
+        untouched(),
+        pytest.raises(ClusterError, match=r"spark\.io\.encryption\.enabled is true"),
+    ):
         release.write_spark(tmp_path / "copy", spark=spark)
     spark.conf.set("spark.io.encryption.enabled", "true")
     try:
@@ -319,3 +330,22 @@ def test_what_machines_send_cannot_run_code():
             unpacked(content)
     kept = {"a": np.arange(3), "b": [Decimal("1.5")]}
     assert json.dumps(unpacked(packed(kept)), default=str) == json.dumps(kept, default=str)
+
+
+def test_the_command_line_on_a_cluster(url, vault, parquet, tmp_path):
+    place = ["--vault", str(vault.path), "--engine", "spark", "--master", url]
+    columns = ["--key", "id", "--keep", "seen", "--keep", "code"]
+
+    def run(*words):
+        result = CliRunner().invoke(cli.app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+
+    run("register", "people", str(parquet), *columns, *place)
+    wanted = ["--to", "near", "--privacy", "0.5", "--out", str(tmp_path / "near")]
+    run("release", "people", *wanted, *place)
+    run("again", "people", "near", "--out", str(tmp_path / "again"), *place)
+    dataset = vault.dataset("people")
+    release = dataset.release(to="near", privacy=0.5)
+    copy = papq.read_table(release.write(tmp_path / "near.parquet"))
+    for name in ("near", "again"):
+        assert read(tmp_path / name).equals(copy, check_metadata=False)

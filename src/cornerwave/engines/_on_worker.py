@@ -31,8 +31,8 @@ from cornerwave.engines._packed import (
     unpacked,
     unpacked_table,
 )
+from cornerwave.engines._passes import SampleWork, SurveyWork, ordered_columns
 from cornerwave.engines._shuffle import id_column, ids_in, in_order, name_apart, plain_table
-from cornerwave.engines._work import SampleWork, SurveyWork, ordered_columns
 from cornerwave.errors import ClusterError, CornerwaveError, Fault, SourceChanged, SourceError
 from cornerwave.frozen import Frozen
 from cornerwave.neighbours import CELLS, RUN, RowOrder

@@ -29,7 +29,7 @@ _VALUES = {
 _ROOMS = ("cornerwave.marks.", "cornerwave.moments.", "cornerwave.survey", "cornerwave.table.")
 
 
-class _Reader(pickle.Unpickler):
+class _SurveyReader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name in _VALUES.get(module, ()):
             return getattr(import_module(module), name)
@@ -48,7 +48,7 @@ def packed(found: Any) -> bytes:
 def unpacked(content: bytes) -> Any:
     """Return what `packed` made. Raises ClusterError for anything else."""
     try:
-        return _Reader(io.BytesIO(content)).load()
+        return _SurveyReader(io.BytesIO(content)).load()
     except Exception:  # whatever was sent: its words may quote a cell
         raise ClusterError("a machine of the cluster sent something else than a survey") from None
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids
+from cornerwave.engines._passes import Found, Surveyed, Work, not_unique, survey_rows
 from cornerwave.engines._shuffle import shuffled
-from cornerwave.engines._work import Found, Surveyed, Work, not_unique, survey_rows
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe

@@ -10,6 +10,7 @@ nothing here needs an RDD, an accumulator or a SparkContext.
 """
 
 import json
+import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,8 +39,7 @@ from cornerwave.engines._on_worker import (
     sent,
 )
 from cornerwave.engines._packed import unpacked, unpacked_error, unpacked_table
-from cornerwave.engines._shuffle import bucket_count
-from cornerwave.engines._work import (
+from cornerwave.engines._passes import (
     SampleWork,
     Surveyed,
     SurveyWork,
@@ -47,12 +47,14 @@ from cornerwave.engines._work import (
     not_unique,
     survey_rows,
 )
-from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, SourceError
+from cornerwave.engines._shuffle import bucket_count
+from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError
 from cornerwave.recipe import Recipe
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import Sample, Survey, Surveyor
 from cornerwave.table import (
     SHUFFLE,
+    TEXT_ENDINGS,
     Fingerprint,
     Progress,
     Schema,
@@ -322,3 +324,56 @@ def _cluster() -> Iterator[None]:
             condition = getattr(error, "getCondition", lambda: None)()
             what = f"{condition or type(error).__name__}; its logs say more"
         raise ClusterError(f"the cluster could not do the work: {what}") from None
+
+
+# --- sessions of our own, for the command line ------------------------------------------
+
+_READABLE = {".orc": "orc", ".json": "json", ".jsonl": "json", ".avro": "avro"}
+
+
+@contextmanager
+def connected(master: str | None) -> Iterator[Any]:
+    """Give a session of a cluster by its address, and end it: 'spark://...', 'yarn', 'sc://...'.
+
+    Without an address it is the one that Spark is set up with. Raises ExtraMissing and
+    ClusterError.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise ExtraMissing(
+            "this needs PySpark; install it with: pip install 'cornerwave[spark]'"
+        ) from None
+    builder: Any = SparkSession.builder
+    with _cluster():
+        if master and master.startswith("sc://"):
+            session = builder.remote(master).create()
+        else:
+            session = _configured(builder.appName("cornerwave"), master).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _configured(builder: Any, master: str | None) -> Any:
+    # what Spark keeps on disks for a while, cells among it, is encrypted
+    builder = builder.config("spark.io.encryption.enabled", "true")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    if cache := os.environ.get("NUMBA_CACHE_DIR"):
+        builder = builder.config("spark.executorEnv.NUMBA_CACHE_DIR", cache)
+    return builder.master(master) if master else builder
+
+
+def read_with(session: Any, what: str | Path) -> Any:
+    """Return what a session reads: the path of Parquet as it is, else a frame.
+
+    The frame of a file that Spark reads by its ending, or of a table in its catalogue.
+    """
+    path = Path(what)
+    if path.is_dir() or path.name.lower().endswith((".parquet", ".pq", *TEXT_ENDINGS)):
+        return path
+    with _cluster():
+        if format_ := _READABLE.get(path.suffix.lower()):
+            return session.read.format(format_).load(str(path.absolute()))
+        return session.read.table(str(what))

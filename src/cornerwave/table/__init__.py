@@ -67,6 +67,7 @@ from cornerwave.table._schema import (
 from cornerwave.table._sources import (
     ENCODED_TEXT,
     SOURCE_ENDINGS,
+    TEXT_ENDINGS,
     Progress,
     Source,
     format_of,
@@ -115,6 +116,7 @@ __all__ = [
     "PERTURBED",
     "SHUFFLE",
     "SOURCE_ENDINGS",
+    "TEXT_ENDINGS",
     "UNIFORM",
     "Categories",
     "Choices",
