@@ -21,51 +21,15 @@ from cornerwave.errors import (
     SourceChanged,
     SourceError,
 )
-from cornerwave.levels import Level
 from cornerwave.owner import Vault
 from cornerwave.table import read_metadata
 from tests import sail
+from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone, write_parts
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:google.*"),
 ]
-
-ROWS = 1500
-CHOICES = {
-    "keep": ["seen", "code"],
-    "hide_missing": ["height"],
-    "transform": {"income": "log1p", "score": "rank"},
-    "together": [("region", "town")],
-    "uniform": ["smoker"],
-    "min_count": 5,
-}
-LEVELS = [("near", Level(0.25)), ("middle", Level(1.0)), ("far", Level(4.0))]
-
-
-def everyone(rows=ROWS, seed=3):
-    """Every kind of column: numbers on all scales, gaps shown and hidden, categories, kept ones."""
-    rng = np.random.default_rng(seed)
-    wage = rng.normal(2000, 300, rows)
-    region = rng.integers(0, 4, rows)
-    towns = [f"town {r}.{t}" for r, t in zip(region, rng.integers(0, 3, rows), strict=True)]
-    return pa.table(
-        {
-            "id": [f"p{n}" for n in rng.permutation(rows)],
-            "wage": pa.array(wage, mask=rng.random(rows) < 0.05),
-            "height": pa.array(rng.normal(170, 9, rows), mask=rng.random(rows) < 0.1),
-            "age": pa.array(rng.integers(18, 90, rows), pa.int32()),
-            "income": np.exp(rng.normal(8, 1, rows)),
-            "score": rng.integers(0, 200, rows) ** 2,
-            "paid": pa.array([Decimal(int(c)) / 100 for c in rng.integers(0, 10**6, rows)]),
-            "born": pa.array(rng.integers(0, 20_000, rows).astype("int32"), pa.date32()),
-            "region": pa.array([f"region {n}" for n in region], mask=rng.random(rows) < 0.03),
-            "town": towns,
-            "smoker": pa.array(rng.random(rows) < 0.3),
-            "seen": pa.array(rng.integers(0, 10**15, rows), pa.timestamp("us", "UTC")),
-            "code": pa.array(rng.integers(0, 3, rows), pa.int64()),
-        }
-    )
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +55,7 @@ def other(vault, tmp_path):
 @pytest.fixture
 def parquet(tmp_path):
     """A directory of files with several row groups each, of different sizes."""
-    folder, table = tmp_path / "table", everyone()
-    folder.mkdir()
-    for name, start, rows in (("a", 0, 700), ("b", 700, 300), ("c", 1000, 500)):
-        part = table.slice(start, rows)
-        papq.write_table(part, folder / f"{name}.parquet", row_group_size=250)
-    return folder
+    return write_parts(tmp_path / "table", everyone())
 
 
 @pytest.fixture(autouse=True)
@@ -106,10 +65,6 @@ def _many_parts(monkeypatch):
 
 def frame_of(spark, parquet, parts=4):
     return spark.read.parquet(str(parquet)).repartition(parts)
-
-
-def by_key(table):
-    return table.sort_by("id")
 
 
 def read(folder):
@@ -182,13 +137,6 @@ def test_a_table_registered_here_is_released_from_a_frame(spark, vault, parquet,
     there = vault.dataset("people", source=frame_of(spark, parquet))
     folder = there.release(to="near", noise=1.0).write_spark(tmp_path / "near")
     assert by_key(read(folder)).equals(by_key(wanted), check_metadata=False)
-
-
-def changed(table, name="age", row=777):
-    cells = table.column(name).to_pylist()
-    cells[row] = cells[row] + 1
-    at = table.column_names.index(name)
-    return table.set_column(at, name, pa.array(cells, table.schema.field(name).type))
 
 
 @pytest.mark.parametrize("by_frame", [True, False])

@@ -12,6 +12,7 @@ nothing here needs an RDD, an accumulator or a SparkContext.
 import json
 import os
 import pickle
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -316,8 +317,11 @@ def _cluster() -> Iterator[None]:
         raise
     except Exception as error:
         text = str(error)
-        if "No module named 'cornerwave'" in text:
-            what = "Cornerwave is not installed for the Python of its machines; install it there"
+        if missing := re.search(r"No module named '(\w+)", text):
+            what = (
+                f"the Python of its machines has no {missing[1]}; install Cornerwave there, and "
+                "set PYSPARK_PYTHON to that Python"
+            )
         elif "Fault: internal fault" in text:
             what = "its machines met a fault in Cornerwave; their logs name its place in the code"
         else:
