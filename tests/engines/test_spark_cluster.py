@@ -1,6 +1,7 @@
 """Spark's engine on a real cluster of two workers: faults, and where the key could get to."""
 
 import base64
+import shutil
 import threading
 import warnings
 import zlib
@@ -22,7 +23,7 @@ from tests.engines.faults import failing_once, wait_for, waiting
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
