@@ -19,10 +19,16 @@ import httpx
 
 ROOT = Path(__file__).parents[1]
 ADDRESSES = ("127.0.0.1", "127.0.0.2")
+PATIENCE = 600.0
+"""Seconds to wait for what a busy machine is slow to start."""
 
 _LOGGING = """
 rootLogger.level = debug
 rootLogger.appenderRef.file.ref = err
+logger.pages.name = org.sparkproject.jetty
+logger.pages.level = info
+logger.network.name = io.netty
+logger.network.level = info
 appender.console.type = Console
 appender.console.name = err
 appender.console.target = SYSTEM_ERR
@@ -111,6 +117,7 @@ class SparkCluster:
             finally:
                 os.dup2(errors, 2)
                 os.close(errors)
+        self._session.sparkContext.setLogLevel("DEBUG")  # which PySpark had made WARN
         return self._session
 
     def pages(self) -> dict[str, bytes]:
@@ -165,6 +172,7 @@ class SparkCluster:
                     "SPARK_HOME": str(home),
                     "SPARK_LOCAL_IP": address,
                     "SPARK_LOCAL_DIRS": str(local),
+                    "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile=file:{self._logging}",
                     "SPARK_DAEMON_MEMORY": "256m",
                     "SPARK_NO_DAEMONIZE": "1",
                 },
@@ -180,12 +188,12 @@ class SparkCluster:
             return 0
 
     def _until(self, ready: Any) -> None:
-        end = time.monotonic() + 120
+        end = time.monotonic() + PATIENCE
         while not ready():
             ended = [name for name, p in self._processes.items() if p.poll() is not None]
             if ended or time.monotonic() > end:
                 raise RuntimeError(f"the cluster does not start: {ended or 'no answer'}")
-            time.sleep(0.1)
+            time.sleep(0.5)
 
 
 @contextmanager

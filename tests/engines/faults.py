@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 
 
 def _first(marker):

@@ -21,6 +21,7 @@ from cornerwave.errors import (
     SourceChanged,
     SourceError,
 )
+from cornerwave.miner import Copy
 from cornerwave.owner import Vault
 from cornerwave.table import read_metadata
 from tests import sail
@@ -89,8 +90,10 @@ def test_a_frame_gives_the_dataset_and_the_copies_of_the_local_engine(
     for wanted, (release, folder) in zip(local_copies(here, tmp_path), copies, strict=True):
         assert by_key(read(folder)).equals(by_key(wanted), check_metadata=False)
         assert len(list(folder.iterdir())) > 1
-        metadata = read_metadata(tmp_path / f"{release.recipient}.parquet")
-        assert read_metadata(folder) == metadata
+        file = tmp_path / f"{release.recipient}.parquet"
+        assert read_metadata(folder) == read_metadata(file)
+        found, wanted_mean = Copy.open(folder).mean()["age"], Copy.open(file).mean()["age"]
+        assert found.value == pytest.approx(wanted_mean.value, rel=1e-12)  # in another order
     assert [held.recipient for held in there.holdings] == ["near", "middle", "far"]
     assert {held.format for held in there.holdings} == {"parquet parts"}
 

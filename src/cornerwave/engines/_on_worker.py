@@ -59,6 +59,8 @@ ERROR, FOUND, IDS, ROWS = range(4)
 NOTES = pa.schema([("bucket", pa.int64()), ("kind", pa.int32()), ("found", pa.binary())])
 ID_BUCKETS, SUMS = 256, 16
 """Buckets of ids that are compared with each other; sums that surveys are added up to."""
+LARGE = 1 << 20
+"""Bytes of a note that is sent by itself."""
 RUN_CELLS = CELLS >> 4
 """Cells of a part without positions of which the order is looked at."""
 
@@ -97,6 +99,7 @@ class Table:
             yield from rows
 
     def _of_part(self, part: ParquetPart) -> Rows:
+        _check_seen(Path(part.file))
         start = part.first
         for table in part.source(self.types).groups(self.schema.used, group_rows(self.schema)):
             yield start, table
@@ -124,6 +127,14 @@ class Table:
         return pa.RecordBatch.from_arrays(columns, names=self.schema.used)
 
 
+def _check_seen(place: Path) -> None:
+    if not place.exists():
+        raise ClusterError(
+            f"a machine of the cluster does not see {place}; tables and copies must lie where all "
+            "of its machines see them, under the same path"
+        )
+
+
 class Job(Protocol):
     """What a machine does with the parts that it is given."""
 
@@ -138,16 +149,29 @@ def sent(job: Job) -> bytes:
 
 def on_worker(content: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Run a job over parts. What goes wrong is either told in our words, or by its place alone."""
+    held: list[Note] = []
     try:
-        for bucket, kind, found in _run(content, batches):
-            yield pa.RecordBatch.from_pylist(
-                [{"bucket": bucket, "kind": kind, "found": found}], schema=NOTES
-            )
+        for note in _run(content, batches):
+            held.append(note)
+            if len(held) == ID_BUCKETS or len(note[2]) > LARGE:
+                yield _batch(held)
+                held = []
     except Fault:
         raise
     except CornerwaveError as error:
-        note = {"bucket": 0, "kind": ERROR, "found": packed_error(error)}
-        yield pa.RecordBatch.from_pylist([note], schema=NOTES)
+        held = [(0, ERROR, packed_error(error))]
+    if held:
+        yield _batch(held)
+
+
+def _batch(notes: Sequence[Note]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(column, type_)
+            for column, type_ in zip(zip(*notes, strict=True), NOTES.types, strict=True)
+        ],
+        schema=NOTES,
+    )
 
 
 def _run(content: bytes, batches: Batches) -> Iterator[Note]:
@@ -178,8 +202,12 @@ class SampleJob:
     def run(self, batches: Batches) -> Iterator[Note]:
         """Yield the sample of all parts."""
         work = SampleWork(Sampler(self.table.schema, self.table.row_secrets))
-        if found := [work(*group) for group in self.table.groups(batches)]:
-            yield _some_bucket(found[0].parts[0].hashes), FOUND, packed(reduce(add, found))
+        found = None
+        for start, rows in self.table.groups(batches):
+            own = work(start, rows)
+            found = own if found is None else found + own
+        if found is not None:
+            yield _some_bucket(found.parts[0].hashes), FOUND, packed(found)
 
 
 @dataclass(frozen=True, repr=False)
@@ -319,6 +347,7 @@ class CopyPlan:
     def _files(self, recipe: Recipe, hidden: ExitStack) -> Iterator[CopyFile]:
         name = f"{secrets.token_hex(16)}.parquet"  # of this attempt alone
         for folder, wanted, told in zip(self.folders, self.wanted, self.metadata, strict=True):
+            _check_seen(Path(folder))
             file = CopyFile(Path(folder) / name, recipe.schema(wanted), told)
             hidden.callback(file.discard)
             yield file

@@ -68,6 +68,8 @@ LARGEST_CLOSURE = 1 << 20
 """Spark writes what is larger to disks: of the machines, and of the driver."""
 _ENVELOPE = 1 << 14
 """Bytes that are added to a job on its way."""
+_NOT_FOR_COPIES = ("sample", "mark_numbers", "mark_texts")
+"""Secrets that recognise values across the tables of a vault: only registration needs them."""
 _SETTINGS = ("spark.io.encryption.enabled", "spark.broadcast.UDFCompressionThreshold")
 
 
@@ -108,7 +110,7 @@ def survey_on_spark(
     progress: Progress = silent,
 ) -> tuple[Surveyor, Survey]:
     """Survey a whole table on a cluster. Raises SourceError and ClusterError."""
-    cluster = Cluster(source, schema, source.schema, secrets, spark)
+    cluster = Cluster(source, schema, source.schema, secrets.reveal(), spark)
     return survey_rows(cluster, schema, secrets, progress)
 
 
@@ -149,12 +151,14 @@ def copies_on_spark(
     written may be shown to anybody.
     """
     frozen = recipe.frozen
-    cluster = Cluster(source, frozen.schema, frozen.source_types, recipe.row_secrets, spark)
+    # no more secrets travel than copies are made of
+    known = recipe.row_secrets.reveal() | dict.fromkeys(_NOT_FOR_COPIES, b"")
+    cluster = Cluster(source, frozen.schema, frozen.source_types, known, spark)
     plan = CopyPlan(
         dataset=recipe.dataset,
         frozen=frozen.to_json(),
         wanted=recipe.wanted,
-        rows=recipe.row_secrets.reveal(),
+        rows=known,
         noise=recipe.noise_secrets.reveal(),
         folders=tuple(map(str, folders)),
         metadata=tuple(metadata),
@@ -183,7 +187,7 @@ class Cluster:
     source: Source
     schema: Schema
     types: pa.Schema
-    secrets: RowSecrets
+    secrets: Mapping[str, bytes] = field(repr=False)
     spark: Any = None
 
     @contextmanager
@@ -230,7 +234,7 @@ class Cluster:
                 "key, or write the table as Parquet and give its path",
                 use=("key",),
             )
-        return Table(self.schema, self.types, self.secrets.reveal(), rows)
+        return Table(self.schema, self.types, self.secrets, rows)
 
     @cached_property
     def _parts(self) -> Any:
