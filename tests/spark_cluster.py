@@ -25,6 +25,8 @@ PATIENCE = 600.0
 _LOGGING = """
 rootLogger.level = debug
 rootLogger.appenderRef.file.ref = err
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = debug
 logger.pages.name = org.sparkproject.jetty
 logger.pages.level = info
 logger.network.name = io.netty
@@ -102,6 +104,7 @@ class SparkCluster:
             "spark.speculation.quantile": "0.5",
             "spark.sql.shuffle.partitions": "4",
             "spark.ui.port": str(_free_port()),
+            "spark.ui.showConsoleProgress": "false",
             **settings,
         }
         os.environ |= {"SPARK_LOCAL_IP": ADDRESSES[0], "PYSPARK_PYTHON": sys.executable}
@@ -117,7 +120,6 @@ class SparkCluster:
             finally:
                 os.dup2(errors, 2)
                 os.close(errors)
-        self._session.sparkContext.setLogLevel("DEBUG")  # which PySpark had made WARN
         return self._session
 
     def pages(self) -> dict[str, bytes]:

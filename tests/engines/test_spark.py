@@ -92,7 +92,7 @@ def test_a_frame_gives_the_dataset_and_the_copies_of_the_local_engine(
         assert len(list(folder.iterdir())) > 1
         file = tmp_path / f"{release.recipient}.parquet"
         assert read_metadata(folder) == read_metadata(file)
-        found, wanted_mean = Copy.open(folder).mean()["age"], Copy.open(file).mean()["age"]
+        found, wanted_mean = (Copy.open(each).mean(["age"])["age"] for each in (folder, file))
         assert found.value == pytest.approx(wanted_mean.value, rel=1e-12)  # in another order
     assert [held.recipient for held in there.holdings] == ["near", "middle", "far"]
     assert {held.format for held in there.holdings} == {"parquet parts"}
