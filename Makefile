@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 # One file pins every package, the build's own included.
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip
 
-.PHONY: help setup system check test test-slow bench demo serve reproduce clean
+.PHONY: help setup system check test test-slow test-spark bench demo serve reproduce clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,16 @@ $(CLIENT)/.ready: Makefile
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(CLIENT)/bin/pip install --quiet delta-sharing==1.4.2
 	touch $@
 
+# Sail, Spark without Java for the quick tests, takes no PySpark as new as ours: it gets an older
+# one of its own, and everything else from our packages.
+SAIL := .sail
+$(SAIL)/.ready: Makefile $(READY)
+	$(PYTHON) -m venv $(SAIL)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(SAIL)/bin/pip install --quiet --no-deps pysail==0.7.2 pyspark-client==4.2.0
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > $$($(SAIL)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ours.pth
+	touch $@
+
 system:  ## install what the tests need of Debian's packages, where it is missing and may be installed
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q postgresql; \
@@ -31,17 +41,23 @@ system:  ## install what the tests need of Debian's packages, where it is missin
 	@test -x /usr/bin/chromium || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q chromium; \
 	else echo "Chromium is missing, so its tests are skipped: apt-get install chromium"; fi
+	@command -v java >/dev/null || if [ "$$(id -u)" = 0 ]; then \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q openjdk-17-jre-headless; \
+	else echo "Java is missing, so the tests of a Spark cluster are skipped: apt-get install openjdk-17-jre-headless"; fi
 
 check: $(READY)  ## lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(READY) $(CLIENT)/.ready system  ## every test but the slow ones
+test: $(READY) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test but the slow ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q
 
-test-slow: $(READY) $(CLIENT)/.ready system  ## every test, the slow ones too
+test-slow: $(READY) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test, the slow ones too
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q -m 'slow or not slow'
+
+test-spark: $(READY) system  ## the tests on a real Spark cluster alone (minutes)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -m slow tests/engines/test_spark_cluster.py
 
 bench: $(READY)  ## speed and memory, as ratios measured in one run
 	$(BIN)/python benchmarks/run.py
@@ -62,4 +78,4 @@ reproduce: $(READY)  ## the paper's evaluation again, into reproduction/ (minute
 	$(BIN)/cornerwave reproduce all --out reproduction --seed 1
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) $(CLIENT) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENT) $(SAIL) .pytest_cache .mypy_cache .ruff_cache

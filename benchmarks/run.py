@@ -6,7 +6,7 @@ and noisy, and the best run is the one that was disturbed least.
     python benchmarks/run.py            everything
     python benchmarks/run.py memory     one part: start, arrays, wide, group, moments, rows,
                                         register, demand, paper, files, csv, encoding, mixed,
-                                        memory, audit, ledger
+                                        memory, audit, ledger, spark
 """
 
 import io
@@ -516,6 +516,13 @@ def start() -> None:
     show("cornerwave release of a tiny table, seconds", f"{releasing:.2f}", "")
 
 
+def spark() -> None:
+    """Register and release on Spark, against Spark's plain copy."""
+    import on_spark
+
+    on_spark.spark(show)
+
+
 PARTS = {
     "start": start,
     "arrays": arrays,
@@ -533,6 +540,7 @@ PARTS = {
     "memory": memory,
     "audit": audit,
     "ledger": ledger,
+    "spark": spark,
 }
 
 if __name__ == "__main__":

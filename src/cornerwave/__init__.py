@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         sequential,
     )
     from cornerwave.coalition import Coalition
-    from cornerwave.dataset import Dataset, Release, write_all
+    from cornerwave.dataset import Dataset, Release, write_all, write_all_spark
     from cornerwave.levels import Level, Privacy
     from cornerwave.owner import Vault
 
@@ -40,6 +40,7 @@ _HOMES = {
     "Release": "dataset",
     "Vault": "owner",
     "write_all": "dataset",
+    "write_all_spark": "dataset",
 }
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "parallel",
     "sequential",
     "write_all",
+    "write_all_spark",
 ]
 
 

@@ -22,6 +22,7 @@
     │   ├── LedgerDamaged
     │   ├── DatasetReleased                      copies of it are out, so the ledger keeps it
     │   └── DatasetClosed                        no more copies of it are released
+    ├── ClusterError        (RuntimeError)       a cluster cannot do the work, or may not
     ├── OutputError         (OSError)            the copy cannot be written
     │   └── OutputExists    (FileExistsError)
     └── Fault               (RuntimeError)       a bug in Cornerwave
@@ -131,6 +132,10 @@ class DatasetReleased(VaultError):
 
 class DatasetClosed(VaultError):
     """No more copies of the dataset are released."""
+
+
+class ClusterError(CornerwaveError, RuntimeError):
+    """A cluster failed, or is not set up in a way that secrets may travel."""
 
 
 class OutputError(CornerwaveError, OSError):

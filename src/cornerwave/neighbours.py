@@ -75,11 +75,22 @@ class Told:
 class RowOrder:
     """Some runs of a table's rows, from which to say what their order tells."""
 
-    def __init__(self, columns: Sequence[str], *, cells: int = CELLS) -> None:
+    def __init__(
+        self, columns: Sequence[str], *, rows: int | None = None, cells: int = CELLS
+    ) -> None:
+        """`rows` is how many the whole table has, if that is known before the first is seen:
+        then the runs that are kept of some of its parts are those kept of the whole."""
         self._columns = list(dict.fromkeys(columns))
         self._most = max(LEAST_ROWS, cells // max(1, len(self._columns)))
         self._stride, self._rows = 1, 0
+        while rows is not None and _kept(rows, self._stride) > self._most:
+            self._stride *= 2
         self._parts: list[tuple[int, pa.Table]] = []
+
+    @property
+    def runs(self) -> list[tuple[int, pa.Table]]:
+        """The runs that are kept: the number of the first row, and the rows."""
+        return list(self._parts)
 
     def passing(self, groups: Iterable[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the groups of a table as they are, in order, looking at each."""
@@ -139,6 +150,12 @@ class RowOrder:
         alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
         found = [_told(name, signal, pairs, alpha) for name, signal in known.items()]
         return sorted((t for t in found if t.share > MATTERS), key=lambda t: -t.share)
+
+
+def _kept(rows: int, stride: int) -> int:
+    """Return how many of so many rows stand in runs at multiples of a stride."""
+    whole, rest = divmod(rows, RUN * stride)
+    return whole * RUN + min(rest, RUN)
 
 
 def _copied(table: pa.Table) -> pa.Table:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cornerwave.dataset import WORK, Dataset, KeptKeys, check_name
+from cornerwave.engines import is_here, opened_frame, survey_with
 from cornerwave.engines.batches import sorted_keys
-from cornerwave.engines.local import survey_table
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
@@ -151,6 +151,7 @@ class Vault:
         schema: str | Path | None = None,
         reading: Mapping[str, Any] | None = None,
         dry_run: bool = False,
+        spark: Any = None,
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table, a file or a frame, and return its dataset.
@@ -171,6 +172,9 @@ class Vault:
         do, those in `clip` stay between two bounds, and `released_as` gives them other names.
 
         A `dry_run` does everything but record the dataset.
+
+        A frame of Spark is read by its cluster, and needs a key; with a session as `spark` a
+        cluster reads a Parquet file or directory that all of its machines see.
 
         The same table with the same choices is the same dataset, also in a new ledger.
         Raises SourceError or AlreadyRegistered.
@@ -197,6 +201,7 @@ class Vault:
             schema=schema,
             reading=None if reading is None else ReadingSettings.of(**reading),
             dry_run=dry_run,
+            spark=spark,
             progress=progress,
         )
 
@@ -209,13 +214,14 @@ class Vault:
         schema: str | Path | None = None,
         reading: ReadingSettings | None = None,
         dry_run: bool = False,
+        spark: Any = None,
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table with choices made as one, or with those in a schema file."""
         check_name(name, what="a dataset's name")
         if schema is not None:
             reading = schema_reading(Path(schema), reading)
-        opened = open_source(source, reading=reading)
+        opened = open_source(opened_frame(source), reading=reading)
         if schema is not None:
             if choices != Choices():
                 raise ColumnError("a schema file says everything; leave out the other choices")
@@ -225,8 +231,9 @@ class Vault:
         secrets = RowSecrets.of(self._key.derive)
         with KeptKeys(self.path, self._key) as keys:
             with discreet(), opened.snapshot(decided.key) as rows:
-                surveyor, survey = survey_table(rows, decided, secrets, progress=progress)
-                if decided.key is not None:
+                survey_on = survey_with(rows, spark)
+                surveyor, survey = survey_on(rows, decided, secrets, progress=progress)
+                if decided.key is not None and is_here(rows):
                     keys.write(sorted_keys(rows, decided, secrets))
                 frozen = replace(freeze(surveyor, survey, rows.schema), reading=rows.reading)
                 marks = surveyor.marks(survey).to_json()

@@ -103,6 +103,11 @@ class Recipe:
         self._refreshers: list[list[Refresher]] = []
         self._memory = Memory()
 
+    @property
+    def noise_secrets(self) -> NoiseSecrets:
+        """What the noise comes from, for an engine that makes copies elsewhere."""
+        return self._noise_secrets
+
     def copies(self, ids: Ids, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
         """Return the rows' part of the fingerprint, and one table for each wanted copy.
 

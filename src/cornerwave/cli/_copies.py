@@ -8,11 +8,15 @@ import typer
 
 from cornerwave.cli._options import (
     ClipOption,
+    EngineOption,
+    MasterOption,
     RoundOption,
     SourceOption,
     VaultOption,
     bounds_of,
+    cluster,
     open_vault,
+    read_by,
 )
 from cornerwave.cli._screen import progress, say
 from cornerwave.errors import LevelError, OutputError
@@ -78,30 +82,38 @@ def release(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Number of threads; default: all cores.")
     ] = None,
+    engine: EngineOption = "local",
+    master: MasterOption = None,
     vault: VaultOption = None,
 ) -> None:
     """Release copies of a registered table to recipients."""
-    from cornerwave.dataset import write_all
+    from cornerwave.dataset import write_all, write_all_spark
     from cornerwave.table import Finish
 
     finish = Finish(frozenset(round_ or ()), bounds_of(clip))
     requests = _requests(name, to, privacy, noise, out, levels)
     if dictionary:
         _check_dictionary([place for _, _, place in requests])
-    dataset = open_vault(vault).dataset(name, source=source or None)
-    releases = dataset.release_many(
-        [(recipient, level) for recipient, level, _ in requests],
-        finish=finish,
-        raw=raw,
-        dictionary=dictionary,
-        edition=edition,
-        batch=batch,
-    )
-    if not another:
-        _confirm_second_levels(dataset, releases)
-    copies = [(made, path) for made, (_, _, path) in zip(releases, requests, strict=True)]
-    with progress("Releasing", releases[0].rows.rows) as advance:
-        paths = write_all(copies, force=force, threads=threads, progress=advance)
+    opened = open_vault(vault)
+    with cluster(engine, master) as session:
+        dataset = opened.dataset(name, source=read_by(session, source))
+        releases = dataset.release_many(
+            [(recipient, level) for recipient, level, _ in requests],
+            finish=finish,
+            raw=raw,
+            dictionary=dictionary,
+            edition=edition,
+            batch=batch,
+        )
+        if not another:
+            _confirm_second_levels(dataset, releases)
+        copies = [(made, path) for made, (_, _, path) in zip(releases, requests, strict=True)]
+        with progress("Releasing", releases[0].rows.rows) as advance:
+            paths: Sequence[Place]
+            if session is None:
+                paths = write_all(copies, force=force, threads=threads, progress=advance)
+            else:
+                paths = write_all_spark(copies, spark=session, force=force, progress=advance)
     for made, path, (_, asked, _) in zip(releases, paths, requests, strict=True):
         say(f"{path}: for {made.recipient}, {_described(made, asked)}")
         _write_dictionary(made, path, force=force)
@@ -172,28 +184,48 @@ def again(
     ] = None,
     source: SourceOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    engine: EngineOption = "local",
+    master: MasterOption = None,
     vault: VaultOption = None,
 ) -> None:
     """Make a recipient's copy again from the ledger, byte for byte."""
-    from cornerwave.dataset import FRAME
-    from cornerwave.table import format_of, place_of
-
-    dataset = open_vault(vault).dataset(name, source=source or None)
-    held = dataset.again(recipient)
-    if (number is None and len(held) > 1) or (number or 1) > len(held):
-        raise LevelError(_which(name, recipient, held))
-    copy, format_ = held[(number or 1) - 1]
-    if format_ in (FRAME, "postgresql") and out is None:
-        was = "a frame in memory" if format_ == FRAME else "a table of PostgreSQL"
-        raise OutputError(f"this copy was released as {was}; name its place with --out")
-    place = _default(name, recipient, format_) if out is None else place_of(out)
-    if format_ not in (FRAME, format_of(place)):
-        kind = "a table of PostgreSQL" if format_ == "postgresql" else f"a .{format_} file"
-        raise OutputError(f"this copy is {kind}; give --out a place for such a one")
-    with progress("Releasing", copy.rows.rows) as advance:
-        path = copy.write(place, force=force, progress=advance)
+    opened = open_vault(vault)
+    with cluster(engine, master) as session:
+        dataset = opened.dataset(name, source=read_by(session, source))
+        held = dataset.again(recipient)
+        if (number is None and len(held) > 1) or (number or 1) > len(held):
+            raise LevelError(_which(name, recipient, held))
+        copy, format_ = held[(number or 1) - 1]
+        place = _place_again(name, recipient, out, format_, on_cluster=session is not None)
+        with progress("Releasing", copy.rows.rows) as advance:
+            if session is None:
+                path: Place = copy.write(place, force=force, progress=advance)
+            else:
+                path = copy.write_spark(place, spark=session, force=force)
     say(f"{path}: for {recipient}, privacy {copy.privacy:g}, made again")
     _write_dictionary(copy, path, force=force)
+
+
+def _place_again(
+    name: str, recipient: str, out: str | None, format_: str, *, on_cluster: bool
+) -> "Place":
+    """Return where a copy is made again. Raises OutputError if it would be another file."""
+    from cornerwave.dataset import FOLDER, FRAME
+    from cornerwave.table import format_of, place_of
+
+    kinds = {"postgresql": "a table of PostgreSQL", FOLDER: "a directory that Spark wrote"}
+    kind = kinds.get(format_, f"a .{format_} file")
+    if on_cluster != (format_ == FOLDER):
+        raise OutputError(f"this copy is {kind}; make it again in the same way", use=("engine",))
+    if format_ in (FRAME, "postgresql") and out is None:
+        was = "a frame in memory" if format_ == FRAME else kind
+        raise OutputError(f"this copy was released as {was}; name its place with --out")
+    if out is None:
+        return _default(name, recipient, "parquet" if format_ == FOLDER else format_)
+    place = place_of(out)
+    if format_ not in (FRAME, FOLDER, format_of(place)):
+        raise OutputError(f"this copy is {kind}; give --out a place for such a one")
+    return place
 
 
 def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from cornerwave.errors import ColumnError, CornerwaveError
+from cornerwave.errors import ClusterError, ColumnError, CornerwaveError
 
 if TYPE_CHECKING:
     from cornerwave.owner import Vault
@@ -52,6 +52,18 @@ SourceOption = Annotated[
     ),
 ]
 
+EngineOption = Annotated[
+    str,
+    typer.Option(metavar="local|spark", help="Where the work is done: here, or on a cluster."),
+]
+
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="The cluster for --engine spark: spark://HOST:7077, yarn, sc://HOST."
+    ),
+]
+
 AlignOption = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Match rows by this column; default: by position."),
@@ -65,6 +77,34 @@ def open_vault(vault: Path | None) -> "Vault":
     from cornerwave.owner import Vault, key_place, vault_place
 
     return Vault.open(vault_place(vault), key_file=key_place())
+
+
+@contextmanager
+def cluster(engine: str, master: str | None) -> Iterator[Any]:
+    """Give a session of the cluster that the options name; None for the local engine."""
+    if engine == "spark":
+        from cornerwave.engines.spark import connected
+
+        with connected(master) as session:
+            yield session
+        return
+    if engine != "local":
+        raise ClusterError(f"there is no engine {engine!r}; choose local or spark")
+    if master is not None:
+        raise ClusterError("--master is the address of a cluster; add --engine spark")
+    yield None
+
+
+def read_by(session: Any, source: str | list[str] | None) -> Any:
+    """Return a source as a session reads it, if there is one; None if none is named."""
+    if session is None or not source:
+        return source or None
+    from cornerwave.engines.spark import read_with
+
+    parts = [
+        read_with(session, place) for place in ([source] if isinstance(source, str) else source)
+    ]
+    return parts[0] if len(parts) == 1 else parts
 
 
 def pair(text: str, example: str) -> tuple[str, str]:

@@ -10,15 +10,19 @@ import typer
 from cornerwave.cli._options import (
     ClipOption,
     Columns,
+    EngineOption,
+    MasterOption,
     RoundOption,
     VaultOption,
     advice_for,
     bounds_of,
     by_column,
+    cluster,
     columns,
     one,
     open_vault,
     pair,
+    read_by,
 )
 from cornerwave.cli._screen import progress, say
 from cornerwave.errors import CornerwaveError, OutputExists, spelled
@@ -128,6 +132,8 @@ def register(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do everything but record the dataset.")
     ] = False,
+    engine: EngineOption = "local",
+    master: MasterOption = None,
     vault: VaultOption = None,
     *,
     reading: "ReadingSettings | None" = None,
@@ -154,14 +160,19 @@ def register(
         released_as=by_column((pair(text, "--as COLUMN=NAME") for text in as_ or ()), "--as"),
     )
     opened = open_vault(vault)
-    with advice_for(schema), progress("Reading") as advance:
+    with (
+        advice_for(schema),
+        cluster(engine, master) as session,
+        progress("Reading") as advance,
+    ):
         dataset = opened.register_as(
             name,
-            source,
+            read_by(session, source),
             choices,
             schema=schema,
             reading=reading,
             dry_run=dry_run,
+            spark=session,
             progress=advance,
         )
     for line in _registered(dataset, "Would register" if dry_run else "Registered"):

@@ -4,11 +4,23 @@ Dataset    who holds what, what may be released, what recipients know together
 Release    a recipient and a level: a promise of a copy, made as often as it is asked for
 Held       a line of the ledger: who holds which copy since when
 KeptKeys   the keys of the rows that come with an edition
-write_all  several releases in one pass
+write_all  several releases in one pass; write_all_spark on a cluster
 """
 
 from cornerwave.dataset._dataset import Dataset, Held, check_name
 from cornerwave.dataset._keys import WORK, KeptKeys
 from cornerwave.dataset._release import FRAME, Release, write_all
+from cornerwave.dataset._spark_release import FOLDER, write_all_spark
 
-__all__ = ["FRAME", "WORK", "Dataset", "Held", "KeptKeys", "Release", "check_name", "write_all"]
+__all__ = [
+    "FOLDER",
+    "FRAME",
+    "WORK",
+    "Dataset",
+    "Held",
+    "KeptKeys",
+    "Release",
+    "check_name",
+    "write_all",
+    "write_all_spark",
+]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from cornerwave.editions import Edition, Portion, check_columns
+from cornerwave.engines import opened_frame
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.frozen import Frozen
 from cornerwave.table import (
@@ -117,7 +118,7 @@ def open_again(source: Any, name: str, frozen: Frozen) -> Source:
     """Open the table of a dataset again. Raises SourceError or SourceChanged."""
     types = {column.name: column.type for column in frozen.source_types}
     try:
-        opened = open_source(source, types, frozen.reading)
+        opened = open_source(opened_frame(source), types, frozen.reading)
     except SourceError as error:
         raise SourceError(
             f"the table of {name!r} cannot be read: {error}. If it was moved, name its place",

@@ -84,6 +84,18 @@ class Release:
         [written] = write_all([(self, path)], force=force, threads=threads, progress=progress)
         return written
 
+    def write_spark(self, path: str | Place, *, spark: Any = None, force: bool = False) -> Path:
+        """Write the copy to a new directory of Parquet files, on the cluster of a Spark session.
+
+        A dataset of a Spark frame brings its session; for Parquet that all machines of the
+        cluster see, give one as `spark`. Raises OutputExists unless `force`, SourceChanged if
+        the table is not the registered one; then nothing appears.
+        """
+        from cornerwave.dataset._spark_release import write_all_spark  # needs this module
+
+        [written] = write_all_spark([(self, path)], spark=spark, force=force)
+        return written
+
     def make(self, path: Path, *, progress: Progress = silent) -> None:
         """Write the copy to a new file that nobody else may see: nothing is recorded.
 
@@ -178,7 +190,7 @@ def write_copies(
 ) -> None:
     """Write copies whole or not at all; unless `recorded`, nobody else may see them."""
     with discreet(), ExitStack() as hidden:
-        recipe = _recipe(releases)
+        recipe, formats = _recipe(releases), [format_of(path) for path in paths]
         _check_places(releases[0].dataset, paths)
         said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
         for path, metadata in zip(paths, said, strict=True):
@@ -193,15 +205,13 @@ def write_copies(
         for file in files:
             file.finish(force=force)
         if recorded:
-            _hold(releases, [format_of(path) for path in paths])
+            _hold(releases, formats)
         for file in files:
             file.publish()
 
 
 def _check_places(dataset: "Dataset", paths: Sequence[Place]) -> None:
-    """Raise OutputError if two copies would meet in one file, one in the source or one nowhere."""
-    for path in paths:
-        format_of(path)
+    """Raise OutputError if two copies would meet in one place, or one in the source."""
     places = {resolved(path) for path in paths}
     if len(places) < len(paths):
         raise OutputError("two copies would be written to one file; name a file for each")

@@ -29,50 +29,58 @@ BUCKET_CELLS = 1 << 22
 def shuffled(source: Source, recipe: Recipe) -> Iterator[tuple[Ids, pa.Table]]:
     """Yield (ids, rows) in groups of the usual size, in the order of the rows' places."""
     schema, names = recipe.frozen.schema, recipe.frozen.schema.used
-    mark = _name_apart(names)
+    mark = name_apart(names)
     with _Buckets(recipe.frozen.rows, len(names)) as buckets:
         for start, table in numbered(source, schema):
             ids = row_ids(start, table, schema, recipe.row_secrets)
-            table = _plain(table).append_column(mark, _column(ids))
+            table = plain_table(table).append_column(mark, id_column(ids))
             buckets.add(table, recipe.places(ids))
 
         def in_places(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             for part in filter(len, buckets.tables()):
-                order = _order(recipe.places(_ids(part, mark)))
+                order = in_order(recipe.places(ids_in(part, mark)))
                 yield from part.take(pa.array(order)).select(list(columns)).to_batches()
 
         if not buckets.rows:
             return
         sorted_rows = Source(buckets.schema, in_places, source.path)
         for table in sorted_rows.groups([*names, mark], group_rows(schema)):
-            yield _ids(table, mark), table.select(names)
+            yield ids_in(table, mark), table.select(names)
 
 
 _ID = pa.binary(16)
 
 
-def _name_apart(names: Sequence[str]) -> str:
+def name_apart(names: Sequence[str]) -> str:
     """Return a name that no column has."""
     return "id" + "_" * max(map(len, names), default=0)
 
 
-def _plain(table: pa.Table) -> pa.Table:
+def plain_table(table: pa.Table) -> pa.Table:
     """Return a table without dictionaries, which would be written with every few rows."""
     types = [pa.field(part.name, plain_type(part.type)) for part in table.schema]
     return table.cast(pa.schema(types))
 
 
-def _column(ids: Ids) -> pa.Array:
+def bucket_count(rows: int, columns: int) -> int:
+    """Return how many buckets a table is sorted in."""
+    return max(1, -(-rows * columns // BUCKET_CELLS))
+
+
+def id_column(ids: Ids) -> pa.Array:
+    """Return ids as a column."""
     return pa.FixedSizeBinaryArray.from_buffers(_ID, len(ids), [None, pa.py_buffer(ids)])
 
 
-def _ids(table: pa.Table, name: str) -> Ids:
+def ids_in(table: pa.Table, name: str) -> Ids:
+    """Return the ids in a column."""
     column = one_chunk(table.column(name))
     words = np.frombuffer(column.buffers()[1], dtype=np.uint64).reshape(-1, 2)
     return np.ascontiguousarray(words[column.offset : column.offset + len(column)])
 
 
-def _order(places: Words) -> Ints:
+def in_order(places: Words) -> Ints:
+    """Return the rows in the order of their places."""
     return np.lexsort((places[:, 1], places[:, 0]))
 
 
@@ -85,7 +93,7 @@ class _Buckets:
 
     def __init__(self, rows: int, columns: int) -> None:
         self._expected, self.rows = rows, 0
-        self._count = max(1, -(-rows * columns // BUCKET_CELLS))
+        self._count = bucket_count(rows, columns)
         self._held: list[pa.Table] = []
         self._file: BinaryIO | None = None
         self._offsets: list[Ints] = []
@@ -112,7 +120,7 @@ class _Buckets:
         if self._file is None:
             self._held.append(table)
             return
-        order = _order(places)
+        order = in_order(places)
         # the upper 32 bits times the number of buckets: buckets are in the order of places
         bucket = (places[order, 0] >> np.uint64(32)) * np.uint64(self._count) >> np.uint64(32)
         cuts = np.searchsorted(bucket, np.arange(self._count + 1, dtype=np.uint64))

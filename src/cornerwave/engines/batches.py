@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Flags, Ids, Words
-from cornerwave.engines.local import _check_order, _in_order, _ordered
+from cornerwave.engines._passes import check_order, ordered_columns
+from cornerwave.engines.local import _in_order
 from cornerwave.errors import ColumnError
 from cornerwave.neighbours import RowOrder
 from cornerwave.rows import RowSecrets, numbered, row_ids
@@ -55,13 +56,13 @@ def survey_batch(
 
 def batch_order(schema: Schema) -> RowOrder:
     """Return what looks at the order of new rows: at fewer than of a table that is registered."""
-    return RowOrder(_ordered(schema), cells=0)
+    return RowOrder(ordered_columns(schema), cells=0)
 
 
 def check_batch_order(order: RowOrder, schema: Schema) -> None:
     """Raise ColumnError if the order of new rows tells a column, and copies show the order."""
     try:
-        _check_order(order, schema)
+        check_order(order, schema)
     except ColumnError as error:
         why = str(error).partition(". Shuffle")[0]
         raise ColumnError(f"{why}. Put the rows into a random order") from None

@@ -1,37 +1,25 @@
 """The engine of one machine: groups of rows side by side in threads, results in order."""
 
 import tempfile
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids
+from cornerwave.engines._passes import Found, Surveyed, Work, not_unique, survey_rows
 from cornerwave.engines._shuffle import shuffled
-from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError, SourceLost
-from cornerwave.neighbours import RowOrder
+from cornerwave.errors import SourceChanged, SourceError, SourceLost
 from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe
 from cornerwave.rows import RowSecrets, numbered, row_ids
-from cornerwave.survey import Sample, Sampler, Survey, Surveyor, no_rows
-from cornerwave.table import (
-    KEEP_ORDER,
-    KEPT,
-    KEY,
-    SHUFFLE,
-    Fingerprint,
-    Progress,
-    Scale,
-    Schema,
-    Source,
-    listed,
-    silent,
-)
+from cornerwave.survey import Survey, Surveyor
+from cornerwave.table import SHUFFLE, Fingerprint, Progress, Schema, Source, silent
 
 IDS_IN_MEMORY = 1 << 23
 """Row ids that are compared at once when looking for duplicates."""
@@ -58,84 +46,32 @@ def survey_table(
     threads: int | None = None,
     progress: Progress = silent,
 ) -> tuple[Surveyor, Survey]:
-    """Survey a whole table.
-
-    Raises SourceError, also if two rows have one key, or if the order of the rows tells a
-    column and the schema does not say what happens to it.
-    """
-    surveyor = Surveyor(schema, _scales(source, schema, secrets, threads), secrets)
-    survey, order = no_rows(surveyor), RowOrder(_ordered(schema))
-
-    def work(group: tuple[int, pa.Table]) -> tuple[Ids, Survey]:
-        start, table = group
-        ids = row_ids(start, table, schema, secrets)
-        return ids, surveyor.of(ids, table, np.arange(start, start + len(ids)))
-
-    groups = order.passing(numbered(source, schema))
-    with _in_order(work, groups, threads) as parts, _Keys(schema.key) as keys:
-        for ids, part in parts:
-            survey = survey + part
-            surveyor.check(survey)
-            keys.add(ids)
-            progress(len(ids))
-        keys.check()
-    _check_order(order, schema)
-    return surveyor, survey
+    """Survey a whole table in threads. Raises SourceError as `survey_rows` does."""
+    return survey_rows(Threads(source, schema, threads), schema, secrets, progress)
 
 
-def _ordered(schema: Schema) -> list[str]:
-    """Return the columns to look at in the order of the rows."""
-    categories = [name for group in schema.categories for name in group]
-    return [] if schema.order == KEEP_ORDER else [*schema.perturbed, *categories, *_open(schema)]
+@dataclass(frozen=True)
+class Threads:
+    """The groups of a source side by side in threads; what they found comes in order."""
 
+    source: Source
+    schema: Schema
+    threads: int | None = None
 
-def _open(schema: Schema) -> list[str]:
-    """Return the columns that leave as they are, key and kept, by which copies can be sorted."""
-    return [column.name for column in schema.shown if column.role in (KEY, KEPT)]
+    @contextmanager
+    def run(self, work: Work[Found]) -> Iterator[Iterator[Found]]:
+        """Run this work over all rows; give what it found in each group, in order."""
+        groups = numbered(self.source, self.schema)
+        with _in_order(lambda group: work(*group), groups, self.threads) as found:
+            yield found
 
-
-def _check_order(order: RowOrder, schema: Schema) -> None:
-    """Raise ColumnError if the order of the rows tells a column, unless that is dealt with."""
-    if schema.order == KEEP_ORDER:
-        return
-    categories = [name for group in schema.categories for name in group]
-    hidden = [name for name in categories if schema.column(name).hide_missing]
-    told = order.told(schema.perturbed, categories, hide_missing=hidden)
-    if not told:
-        return
-    if schema.order != SHUFFLE:
-        raise ColumnError(
-            f"the order of the rows tells {listed([each.column for each in told])}: {told[0]}. "
-            "Shuffle the rows of the copies or, if recipients need the order as in a time "
-            "series, keep it",
-            use=("shuffle", "keep_order"),
-        )
-    for name in _open(schema):
-        if again := order.told(schema.perturbed, categories, hide_missing=hidden, sorted_by=name):
-            warnings.warn(
-                f"{name!r} is released unchanged, and rows sorted by it tell "
-                f"{listed([each.column for each in again])}: {again[0]}. Shuffling does not help "
-                "against that; drop the column (a dropped key still identifies the rows)",
-                CornerwaveWarning,
-                stacklevel=4,
-            )
-
-
-def _scales(
-    source: Source, schema: Schema, secrets: RowSecrets, threads: int | None
-) -> tuple[Scale, ...]:
-    """Return the scales of the numbers; reads the table if one depends on its distribution."""
-    sampler, sample = Sampler(schema, secrets), None
-    if sampler.columns:
-
-        def work(group: tuple[int, pa.Table]) -> Sample:
-            start, table = group
-            return sampler.of(row_ids(start, table, schema, secrets), table)
-
-        with _in_order(work, numbered(source, schema), threads) as parts:
-            for part in parts:
-                sample = part if sample is None else sample + part
-    return sampler.scales(sample)
+    def repeated(self, found: Iterator[Surveyed], key: str | None) -> Iterator[Surveyed]:
+        """Pass on what a survey found; raise ColumnError at the end if rows have one key."""
+        with _Keys(key) as keys:
+            for part in found:
+                keys.add(part.ids)
+                yield part
+            keys.check()
 
 
 def make_copies(
@@ -236,9 +172,7 @@ class _Keys:
         parts = -(-self._count // IDS_IN_MEMORY)
         repeated = sum(self._repeated(ids, part, parts) for part in range(parts))
         if repeated:
-            raise ColumnError(
-                f"the key column {self._column!r} is not unique: {repeated} rows repeat a key"
-            )
+            raise not_unique(self._column, repeated)
 
     def _repeated(self, ids: Ids, part: int, parts: int) -> int:
         chosen = [

@@ -80,7 +80,7 @@ def open_copy(what: Any, metadata: Metadata | None) -> tuple[Source, Metadata | 
     path = Path(what) if isinstance(what, str | Path) else None
     if metadata is not None:
         metadata = check_metadata(metadata, "the copy")
-    elif path and path.is_file():
+    elif path and path.exists():  # a file, or a directory of them
         metadata = read_metadata(path)
     is_csv = path is not None and path.name.lower().endswith((".csv", ".csv.gz"))
     source = open_source(what, _csv_types(metadata or {}) if is_csv else None)

@@ -8,10 +8,14 @@ Choices, decide, Schema   what happens to each column
 read_choices, read_batch  the owner's files: choices for columns, copies to release
 Finish                    rounding and clipping after the noise
 copy_at, CopyFile         a copy appears whole or not at all, in the format of its ending
+CopyFile                  a copy appears whole or not at all, in the format of its ending
+CopyFolder                the same for a copy in several files, written by several machines
+parquet_parts             the row groups of a Parquet source, for machines that read them apart
 read_metadata             what a copy says about itself, checked before anybody relies on it
 """
 
 from cornerwave.table._categories import Categories, freeze_categories
+from cornerwave.table._copy_folder import CopyFolder, check_folder
 from cornerwave.table._distinct import Distinct
 from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chunk, tally
 from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
@@ -25,6 +29,7 @@ from cornerwave.table._outputs import (
     copy_at,
     write_text,
 )
+from cornerwave.table._parquet_parts import ParquetPart, parquet_parts
 from cornerwave.table._places import DatabaseAddress, Place, holds, place_of, resolved
 from cornerwave.table._rare import (
     FEW_ROWS,
@@ -70,6 +75,7 @@ from cornerwave.table._schema import (
 from cornerwave.table._sources import (
     ENCODED_TEXT,
     SOURCE_ENDINGS,
+    TEXT_ENDINGS,
     Progress,
     Source,
     format_of,
@@ -120,17 +126,20 @@ __all__ = [
     "PERTURBED",
     "SHUFFLE",
     "SOURCE_ENDINGS",
+    "TEXT_ENDINGS",
     "UNIFORM",
     "Categories",
     "Choices",
     "Column",
     "CopyFile",
+    "CopyFolder",
     "DatabaseAddress",
     "Distinct",
     "Encoded",
     "Fingerprint",
     "Finish",
     "Knots",
+    "ParquetPart",
     "Place",
     "Progress",
     "RankDraws",
@@ -142,6 +151,7 @@ __all__ = [
     "Thinned",
     "cases",
     "category_type",
+    "check_folder",
     "check_identifying",
     "check_metadata",
     "check_number",
@@ -172,6 +182,7 @@ __all__ = [
     "open_source",
     "open_to_inspect",
     "order_of",
+    "parquet_parts",
     "parquet_settings",
     "parse_metadata",
     "place_of",

@@ -508,8 +508,12 @@ def _read_parquet(
     schema: pa.Schema,
     columns: Sequence[str],
     apart: Sequence[str],
+    groups: Sequence[int] | None = None,
 ) -> Batches:
-    """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it."""
+    """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it.
+
+    All of its row groups, or some.
+    """
     own = papq.read_schema(readable(file))
     present = [name for name in columns if name in own.names]
     texts = [name for name in present if name in apart and own.field(name).type == pa.string()]
@@ -517,7 +521,7 @@ def _read_parquet(
     with papq.ParquetFile(
         readable(file), pre_buffer=False, buffer_size=piece, read_dictionary=texts
     ) as content:
-        for batch in content.iter_batches(batch_size=rows, columns=present):
+        for batch in content.iter_batches(batch_size=rows, row_groups=groups, columns=present):
             arrays = [
                 _as(batch.column(name), schema.field(name).type, apart=name in apart)
                 if name in present

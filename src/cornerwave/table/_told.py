@@ -88,7 +88,9 @@ def _metadata_text(path: Path | Address) -> bytes | None:
 
 
 def _one_file(path: Path | Address) -> File:
-    return path if isinstance(path, Path) else stored_files(path)[0][0]
+    if isinstance(path, Path):  # each file of a directory says the same
+        return next(iter(sorted(path.glob("*.parquet"))), path) if path.is_dir() else path
+    return stored_files(path)[0][0]
 
 
 def _stored_text(address: Address) -> bytes | None:

@@ -1,0 +1,75 @@
+"""Copies that a cluster writes: each is a directory, and appears whole or not at all.
+
+make      machines write files into a hidden folder; receipts say which of them count
+check     the receipts' fingerprints add up to the registered one, or nothing shows
+hold      the ledger says who holds it; then the files that count appear, under new names
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from cornerwave.dataset._release import (
+    Release,
+    _check_places,
+    _hold,
+    _metadata,
+    _recipe,
+)
+from cornerwave.errors import ClusterError, OutputError, discreet
+from cornerwave.table import CopyFolder, Place, Progress, check_folder, place_of, silent
+
+FOLDER = "parquet parts"
+"""The format of a copy that is a directory of Parquet files."""
+
+
+def write_all_spark(
+    copies: Sequence[tuple[Release, str | Place]],
+    *,
+    spark: Any = None,
+    force: bool = False,
+    progress: Progress = silent,
+) -> list[Path]:
+    """Write several releases of one dataset to directories, in one pass over its source.
+
+    The cluster is that of the dataset's frame, or that of the session given as `spark`.
+    """
+    from cornerwave.engines.spark import copies_on_spark  # few owners need it
+
+    if not copies:
+        return []
+    releases = [release for release, _ in copies]
+    paths = [_folder(path) for _, path in copies]
+    dataset = releases[0].dataset
+    if len(dataset.editions) > 1:
+        raise ClusterError(
+            f"{dataset.name!r} has several editions, which a cluster does not release; release it "
+            "on one machine"
+        )
+    with discreet(), ExitStack() as hidden:
+        recipe = _recipe(releases)
+        _check_places(dataset, paths)
+        for path in paths:
+            check_folder(path, force=force)
+        said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
+        folders = []
+        for path in paths:
+            folders.append(CopyFolder(path))
+            hidden.callback(folders[-1].discard)
+        made = [folder.made for folder in folders]
+        names = copies_on_spark(dataset.source, recipe, made, said, spark=spark, progress=progress)
+        dataset.remember_source()
+        for folder in folders:
+            folder.finish(names)
+        _hold(releases, [FOLDER] * len(releases))
+        for folder in folders:
+            folder.publish()
+    return paths
+
+
+def _folder(path: str | Place) -> Path:
+    place = place_of(path)
+    if not isinstance(place, Path):
+        raise OutputError(f"{place} is no directory: a cluster writes into a folder that it shares")
+    return place

@@ -1,0 +1,165 @@
+"""The passes over a table, whichever engine runs them.
+
+sample   columns whose scale depends on their distribution         (if there are any)
+survey   everything that registration learns; parts add up
+check    no key twice, and what the order of the rows tells
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Ids
+from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.neighbours import RowOrder
+from cornerwave.rows import RowSecrets, row_ids
+from cornerwave.survey import Sample, Sampler, Survey, Surveyor, no_rows
+from cornerwave.table import (
+    KEEP_ORDER,
+    KEPT,
+    KEY,
+    SHUFFLE,
+    Progress,
+    Scale,
+    Schema,
+    listed,
+    silent,
+)
+
+Run = tuple[int, pa.Table]
+"""Consecutive rows of a table: the number of the first, and the rows."""
+
+Found = TypeVar("Found")
+Found_co = TypeVar("Found_co", covariant=True)
+
+
+class Work(Protocol[Found_co]):
+    """What is done with a group of rows: a pure function."""
+
+    def __call__(self, start: int, table: pa.Table) -> Found_co:
+        """Return what is found in the rows that begin at `start`."""
+
+
+class Engine(Protocol):
+    """Where groups of rows of a table are dealt with."""
+
+    def run(self, work: Work[Found]) -> AbstractContextManager[Iterator[Found]]:
+        """Run this work over all rows; give what it found, in parts that add up to the whole."""
+
+    def repeated(self, found: Iterator["Surveyed"], key: str | None) -> Iterator["Surveyed"]:
+        """Pass on what a survey found; raise ColumnError at the end if rows have one key."""
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """What a survey found in some rows: their ids, and runs of them in their order."""
+
+    ids: Ids
+    survey: Survey
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True, repr=False)
+class SampleWork:
+    """Samples columns whose scale depends on their distribution."""
+
+    sampler: Sampler
+
+    def __call__(self, start: int, table: pa.Table) -> Sample:
+        """Sample some rows."""
+        ids = row_ids(start, table, self.sampler.schema, self.sampler.secrets)
+        return self.sampler.of(ids, table)
+
+
+@dataclass(frozen=True, repr=False)
+class SurveyWork:
+    """Surveys rows."""
+
+    surveyor: Surveyor
+
+    def __call__(self, start: int, table: pa.Table) -> Surveyed:
+        """Survey some rows."""
+        ids = row_ids(start, table, self.surveyor.schema, self.surveyor.secrets)
+        survey = self.surveyor.of(ids, table, np.arange(start, start + len(ids)))
+        return Surveyed(ids, survey, [(start, table)])
+
+
+def survey_rows(
+    engine: Engine, schema: Schema, secrets: RowSecrets, progress: Progress = silent
+) -> tuple[Surveyor, Survey]:
+    """Survey a whole table on an engine.
+
+    Raises SourceError, also if two rows have one key, or if the order of the rows tells a
+    column and the schema does not say what happens to it.
+    """
+    surveyor = Surveyor(schema, _scales(engine, schema, secrets), secrets)
+    survey, order = no_rows(surveyor), RowOrder(ordered_columns(schema))
+    with engine.run(SurveyWork(surveyor)) as parts:
+        for part in engine.repeated(parts, schema.key):
+            before = survey.moments.rows
+            survey = survey + part.survey
+            surveyor.check(survey)
+            for start, rows in part.runs:
+                order.add(start, rows)
+            progress(survey.moments.rows - before)
+    check_order(order, schema)
+    return surveyor, survey
+
+
+def _scales(engine: Engine, schema: Schema, secrets: RowSecrets) -> tuple[Scale, ...]:
+    """Return the scales of the numbers; reads the table if one depends on its distribution."""
+    sampler = Sampler(schema, secrets)
+    sample: Sample | None = None
+    if sampler.columns:
+        with engine.run(SampleWork(sampler)) as parts:
+            for part in parts:
+                sample = part if sample is None else sample + part
+    return sampler.scales(sample)
+
+
+def not_unique(key: str | None, repeated: int) -> ColumnError:
+    """Return what is said of rows that have one key."""
+    return ColumnError(f"the key column {key!r} is not unique: {repeated} rows repeat a key")
+
+
+def ordered_columns(schema: Schema) -> list[str]:
+    """Return the columns to look at in the order of the rows."""
+    categories = [name for group in schema.categories for name in group]
+    return [] if schema.order == KEEP_ORDER else [*schema.perturbed, *categories, *_open(schema)]
+
+
+def _open(schema: Schema) -> list[str]:
+    """Return the columns that leave as they are, key and kept, by which copies can be sorted."""
+    return [column.name for column in schema.shown if column.role in (KEY, KEPT)]
+
+
+def check_order(order: RowOrder, schema: Schema) -> None:
+    """Raise ColumnError if the order of the rows tells a column, unless that is dealt with."""
+    if schema.order == KEEP_ORDER:
+        return
+    categories = [name for group in schema.categories for name in group]
+    hidden = [name for name in categories if schema.column(name).hide_missing]
+    told = order.told(schema.perturbed, categories, hide_missing=hidden)
+    if not told:
+        return
+    if schema.order != SHUFFLE:
+        raise ColumnError(
+            f"the order of the rows tells {listed([each.column for each in told])}: {told[0]}. "
+            "Shuffle the rows of the copies or, if recipients need the order as in a time "
+            "series, keep it",
+            use=("shuffle", "keep_order"),
+        )
+    for name in _open(schema):
+        if again := order.told(schema.perturbed, categories, hide_missing=hidden, sorted_by=name):
+            warnings.warn(
+                f"{name!r} is released unchanged, and rows sorted by it tell "
+                f"{listed([each.column for each in again])}: {again[0]}. Shuffling does not help "
+                "against that; drop the column (a dropped key still identifies the rows)",
+                CornerwaveWarning,
+                stacklevel=5,
+            )

@@ -1,0 +1,387 @@
+"""The engine of a cluster: Spark runs the same work where the parts of a table are.
+
+    frame, or row groups ── mapInArrow ──> what machines found       collect: each part once
+    survey               ── by bucket, then added up ──> driver      no key twice
+    copies               ── files in a staging folder, a receipt for each part ──> driver
+
+Whatever Spark tries again or runs twice, one result of each part is collected, and only files
+that a receipt names become part of a copy. Works on classic clusters and on Spark Connect:
+nothing here needs an RDD, an accumulator or a SparkContext.
+"""
+
+import json
+import os
+import pickle
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.engines._on_worker import (
+    ERROR,
+    FOUND,
+    IDS,
+    BucketJob,
+    CopyJob,
+    CopyPlan,
+    Job,
+    OrderedCopyJob,
+    SampleJob,
+    SampleSum,
+    SurveyJob,
+    SurveySum,
+    Table,
+    sent,
+)
+from cornerwave.engines._packed import unpacked, unpacked_error, unpacked_table
+from cornerwave.engines._passes import (
+    SampleWork,
+    Surveyed,
+    SurveyWork,
+    Work,
+    not_unique,
+    survey_rows,
+)
+from cornerwave.engines._shuffle import bucket_count
+from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError
+from cornerwave.recipe import Recipe
+from cornerwave.rows import RowSecrets
+from cornerwave.survey import Sample, Survey, Surveyor
+from cornerwave.table import (
+    SHUFFLE,
+    TEXT_ENDINGS,
+    Fingerprint,
+    Progress,
+    Schema,
+    Source,
+    parquet_parts,
+    silent,
+)
+
+LARGEST_CLOSURE = 1 << 20
+"""Spark writes what is larger to disks: of the machines, and of the driver."""
+_ENVELOPE = 1 << 14
+"""Bytes that are added to a job on its way."""
+_NOT_FOR_COPIES = ("sample", "mark_numbers", "mark_texts")
+"""Secrets that recognise values across the tables of a vault: only registration needs them."""
+_SETTINGS = ("spark.io.encryption.enabled", "spark.broadcast.UDFCompressionThreshold")
+
+
+@dataclass(frozen=True)
+class SparkSource(Source):
+    """A frame of Spark, whose rows are known by a key column."""
+
+    frame: Any = field(default=None, repr=False)
+
+
+def is_spark_frame(what: Any) -> bool:
+    """Return whether something is a frame of Spark, classic or Connect."""
+    return type(what).__module__.startswith("pyspark.") and hasattr(what, "mapInArrow")
+
+
+def of_frame(frame: Any) -> SparkSource:
+    """Return a frame of Spark as a source. Raises SourceError for types that have no rows here."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    def read(_: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        raise SourceError(
+            "a frame of Spark is released by Spark alone; call write_spark with a directory"
+        )
+
+    with _cluster():
+        types = to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=False)
+    return SparkSource(
+        pa.schema([pa.field(column.name, column.type) for column in types]), read, frame=frame
+    )
+
+
+def survey_on_spark(
+    source: Source,
+    schema: Schema,
+    secrets: RowSecrets,
+    *,
+    spark: Any = None,
+    progress: Progress = silent,
+) -> tuple[Surveyor, Survey]:
+    """Survey a whole table on a cluster. Raises SourceError and ClusterError."""
+    cluster = Cluster(source, schema, source.schema, secrets.reveal(), spark)
+    return survey_rows(cluster, schema, secrets, progress)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a machine says it wrote: files of one name in the folder of each copy."""
+
+    part: int | None
+    fingerprint: Fingerprint
+    name: str
+
+    @classmethod
+    def of(cls, content: bytes) -> "Receipt":
+        """Read a receipt. Raises ClusterError if it is none."""
+        try:
+            told = json.loads(content)
+            [name] = set(told["files"])
+            sums = np.array(told["sums"], dtype=np.uint64)
+            return cls(told["part"], Fingerprint(int(told["rows"]), sums), str(name))
+        except (ValueError, KeyError, TypeError, OverflowError):
+            raise ClusterError("a machine of the cluster sent something else than a receipt") from (
+                None
+            )
+
+
+def copies_on_spark(
+    source: Source,
+    recipe: Recipe,
+    folders: Sequence[Path],
+    metadata: Sequence[Mapping[str, Any]],
+    *,
+    spark: Any = None,
+    progress: Progress = silent,
+) -> list[str]:
+    """Write each wanted copy to its folder; return the names of the files, in their order.
+
+    Raises SourceChanged if the table is not the registered one: then nothing of what was
+    written may be shown to anybody.
+    """
+    frozen = recipe.frozen
+    # no more secrets travel than copies are made of
+    known = recipe.row_secrets.reveal() | dict.fromkeys(_NOT_FOR_COPIES, b"")
+    cluster = Cluster(source, frozen.schema, frozen.source_types, known, spark)
+    plan = CopyPlan(
+        dataset=recipe.dataset,
+        frozen=frozen.to_json(),
+        wanted=recipe.wanted,
+        rows=known,
+        noise=recipe.noise_secrets.reveal(),
+        folders=tuple(map(str, folders)),
+        metadata=tuple(metadata),
+    )
+    if frozen.schema.order == SHUFFLE:
+        buckets = bucket_count(frozen.rows, len(frozen.schema.used))
+        first, last = BucketJob(cluster.table, plan, buckets), OrderedCopyJob(frozen.schema, plan)
+        notes = cluster.collected(first, last, partitions=buckets)
+    else:
+        notes = cluster.collected(CopyJob(cluster.table, plan))
+    receipts = [Receipt.of(found) for _, found in notes]
+    # a frame has no numbers of parts, but its parts are collected in their order
+    receipts.sort(key=lambda receipt: receipt.part or 0)
+    found = Fingerprint.nothing()
+    for receipt in receipts:
+        found = found + receipt.fingerprint
+        progress(receipt.fingerprint.rows)
+    recipe.check(found)
+    return [receipt.name for receipt in receipts]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Runs work over the parts of a source: rows of a frame, or row groups of Parquet."""
+
+    source: Source
+    schema: Schema
+    types: pa.Schema
+    secrets: Mapping[str, bytes] = field(repr=False)
+    spark: Any = None
+
+    @contextmanager
+    def run(self, work: Work[Any]) -> Iterator[Iterator[Any]]:
+        """Run this work over all rows; give what it found, in parts that add up to the whole."""
+        if isinstance(work, SampleWork):
+            notes = self.collected(SampleJob(self.table), SampleSum())
+            yield self._samples(notes)
+        else:
+            assert isinstance(work, SurveyWork)
+            job = SurveyJob(self.table, work.surveyor.scales)
+            yield self._surveys(self.collected(job, SurveySum(self.schema, self.table.rows)))
+
+    def repeated(self, found: Iterator[Surveyed], key: str | None) -> Iterator[Surveyed]:
+        """Pass on what a survey found: ids were compared where they were sent."""
+        assert key == self.schema.key
+        yield from found
+
+    def _samples(self, notes: Sequence[tuple[int, bytes]]) -> Iterator[Sample]:
+        for _, found in notes:
+            sample = unpacked(found)
+            assert isinstance(sample, Sample)
+            yield sample
+
+    def _surveys(self, notes: Sequence[tuple[int, bytes]]) -> Iterator[Surveyed]:
+        if repeated := sum(int(found) for kind, found in notes if kind == IDS):
+            raise not_unique(self.schema.key, repeated)
+        for kind, found in notes:
+            if kind == FOUND:
+                survey, runs = unpacked(found)
+                assert isinstance(survey, Survey)
+                rows = [(start, unpacked_table(content)) for start, content in runs]
+                yield Surveyed(np.empty((0, 2), dtype=np.uint64), survey, rows)
+
+    @cached_property
+    def table(self) -> Table:
+        """How machines read the parts. Raises ColumnError for a frame without a key."""
+        rows = None
+        if not isinstance(self.source, SparkSource):
+            rows = sum(part.rows for part in self._parts)
+        elif self.schema.key is None:
+            raise ColumnError(
+                "the rows of a Spark frame have no fixed order; name the column that is their "
+                "key, or write the table as Parquet and give its path",
+                use=("key",),
+            )
+        return Table(self.schema, self.types, self.secrets, rows)
+
+    @cached_property
+    def _parts(self) -> Any:
+        return parquet_parts(self.source, len(self.schema.used))
+
+    @cached_property
+    def _session(self) -> Any:
+        if isinstance(self.source, SparkSource):
+            return self.source.frame.sparkSession
+        if self.spark is None:
+            raise ClusterError(
+                "there is no Spark session to read the table with; give one", use=("spark",)
+            )
+        return self.spark
+
+    def collected(
+        self, job: Job, then: Job | None = None, *, partitions: int | None = None
+    ) -> list[tuple[int, bytes]]:
+        """Run a job over all parts and, by its buckets, another over what it found.
+
+        Returns the kinds and bytes that the last one yields, those of each part once. Raises
+        what machines report, ClusterError for any other failure.
+        """
+        contents = [sent(each) for each in (job, then) if each is not None]
+        check_closures(self._session, sum(map(len, contents)))
+        schema = "bucket long, kind int, found binary"
+        with _cluster():
+            found = self._frame().mapInArrow(_task(contents[0]), schema)
+            if then is not None:
+                by = (partitions, "bucket") if partitions else ("bucket",)
+                found = found.repartition(*by).mapInArrow(_task(contents[1]), schema)
+            rows = found.collect()
+        for row in rows:
+            if row["kind"] == ERROR:
+                raise unpacked_error(bytes(row["found"]))
+        return [(row["kind"], bytes(row["found"])) for row in rows]
+
+    def _frame(self) -> Any:
+        """Return the rows of a frame, or a row of what to read for each part, one in a task."""
+        if isinstance(self.source, SparkSource):
+            return self.source.frame.select(*map(_quoted, self.schema.used))
+        parts = [(bytearray(pickle.dumps(part)),) for part in self._parts]
+        frame = self._session.createDataFrame(parts, "part binary")
+        return frame.repartition(max(1, len(parts)))
+
+
+def _task(content: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what Spark runs; it takes Cornerwave from the machine that it runs on."""
+
+    def cornerwave(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from cornerwave.engines._on_worker import on_worker
+
+        yield from on_worker(content, batches)
+
+    return cornerwave
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def check_closures(session: Any, size: int) -> None:
+    """Raise ClusterError if jobs of so many bytes would be written to disks in plain text."""
+    with _cluster():
+        encrypted, limit = (session.conf.get(setting, None) for setting in _SETTINGS)
+    most = LARGEST_CLOSURE
+    if limit and str(limit).isdigit():
+        most = min(most, int(limit))
+    if size + _ENVELOPE <= most or str(encrypted).lower() == "true":
+        return
+    raise ClusterError(
+        f"what the machines need, secrets among it, takes {size:,} bytes (category values take "
+        f"most of it). Spark writes more than {most:,} bytes to disks in plain text unless "
+        "spark.io.encryption.enabled is true; set it when the cluster's session is made"
+    )
+
+
+@contextmanager
+def _cluster() -> Iterator[None]:
+    """Report what fails on a cluster, in our own words: those of Spark may quote a cell."""
+    try:
+        yield
+    except CornerwaveError:
+        raise
+    except Exception as error:
+        text = str(error)
+        if missing := re.search(r"No module named '(\w+)", text):
+            what = (
+                f"the Python of its machines has no {missing[1]}; install Cornerwave there, and "
+                "set PYSPARK_PYTHON to that Python"
+            )
+        elif "Fault: internal fault" in text:
+            what = "its machines met a fault in Cornerwave; their logs name its place in the code"
+        else:
+            condition = getattr(error, "getCondition", lambda: None)()
+            what = f"{condition or type(error).__name__}; its logs say more"
+        raise ClusterError(f"the cluster could not do the work: {what}") from None
+
+
+# --- sessions of our own, for the command line ------------------------------------------
+
+_READABLE = {".orc": "orc", ".json": "json", ".jsonl": "json", ".avro": "avro"}
+
+
+@contextmanager
+def connected(master: str | None) -> Iterator[Any]:
+    """Give a session of a cluster by its address, and end it: 'spark://...', 'yarn', 'sc://...'.
+
+    Without an address it is the one that Spark is set up with. Raises ExtraMissing and
+    ClusterError.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise ExtraMissing(
+            "this needs PySpark; install it with: pip install 'cornerwave[spark]'"
+        ) from None
+    builder: Any = SparkSession.builder
+    with _cluster():
+        if master and master.startswith("sc://"):
+            session = builder.remote(master).create()
+        else:
+            session = _configured(builder.appName("cornerwave"), master).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _configured(builder: Any, master: str | None) -> Any:
+    # what Spark keeps on disks for a while, cells among it, is encrypted
+    builder = builder.config("spark.io.encryption.enabled", "true")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    if cache := os.environ.get("NUMBA_CACHE_DIR"):
+        builder = builder.config("spark.executorEnv.NUMBA_CACHE_DIR", cache)
+    return builder.master(master) if master else builder
+
+
+def read_with(session: Any, what: str | Path) -> Any:
+    """Return what a session reads: the path of Parquet as it is, else a frame.
+
+    The frame of a file that Spark reads by its ending, or of a table in its catalogue.
+    """
+    path = Path(what)
+    if path.is_dir() or path.name.lower().endswith((".parquet", ".pq", *TEXT_ENDINGS)):
+        return path
+    with _cluster():
+        if format_ := _READABLE.get(path.suffix.lower()):
+            return session.read.format(format_).load(str(path.absolute()))
+        return session.read.table(str(what))

@@ -1,0 +1,302 @@
+"""Spark's engine on Sail, which needs no Java: the same values as the local engine, bit for bit."""
+
+import json
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as papq
+import pytest
+from typer.testing import CliRunner
+
+from cornerwave import cli
+from cornerwave.dataset import write_all_spark
+from cornerwave.engines import spark as engine
+from cornerwave.errors import (
+    ClusterError,
+    ColumnError,
+    OutputError,
+    OutputExists,
+    SourceChanged,
+    SourceError,
+)
+from cornerwave.miner import Copy
+from cornerwave.owner import Vault
+from cornerwave.table import read_metadata
+from tests import sail
+from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone, write_parts
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:google.*"),
+]
+
+
+@pytest.fixture(scope="module")
+def url():
+    with sail.server() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def spark(url):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with sail.session(url) as session:
+            yield session
+
+
+@pytest.fixture
+def other(vault, tmp_path):
+    """A vault with the same key, and a ledger of its own."""
+    return Vault.create(tmp_path / "other", key_file=vault.path / "key")
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    """A directory of files with several row groups each, of different sizes."""
+    return write_parts(tmp_path / "table", everyone())
+
+
+@pytest.fixture(autouse=True)
+def _many_parts(monkeypatch):
+    monkeypatch.setattr("cornerwave.table._parquet_parts.PART_CELLS", 13 * 300)
+
+
+def frame_of(spark, parquet, parts=4):
+    return spark.read.parquet(str(parquet)).repartition(parts)
+
+
+def read(folder):
+    assert sorted(p.name for p in folder.iterdir())[0] == "part-00000.parquet"
+    return papq.read_table(folder)
+
+
+def local_copies(dataset, tmp_path):
+    for release in dataset.release_many(LEVELS):
+        yield papq.read_table(release.write(tmp_path / f"{release.recipient}.parquet"))
+
+
+def test_a_frame_gives_the_dataset_and_the_copies_of_the_local_engine(
+    spark, vault, other, parquet, tmp_path
+):
+    here = vault.register("people", parquet, key="id", **CHOICES)
+    there = other.register("people", frame_of(spark, parquet), key="id", **CHOICES)
+    assert there.id == here.id
+    assert there.frozen.to_json() == here.frozen.to_json()
+    copies = [(r, tmp_path / r.recipient) for r in there.release_many(LEVELS)]
+    write_all_spark(copies)
+    for wanted, (release, folder) in zip(local_copies(here, tmp_path), copies, strict=True):
+        assert by_key(read(folder)).equals(by_key(wanted), check_metadata=False)
+        assert len(list(folder.iterdir())) > 1
+        file = tmp_path / f"{release.recipient}.parquet"
+        assert read_metadata(folder) == read_metadata(file)
+        found, wanted_mean = (Copy.open(each).mean(["age"])["age"] for each in (folder, file))
+        assert found.value == pytest.approx(wanted_mean.value, rel=1e-12)  # in another order
+    assert [held.recipient for held in there.holdings] == ["near", "middle", "far"]
+    assert {held.format for held in there.holdings} == {"parquet parts"}
+
+
+@pytest.mark.parametrize("key", ["id", None])
+def test_row_groups_give_the_rows_in_their_order(spark, vault, other, parquet, tmp_path, key):
+    choices = {**CHOICES, "key": key, "drop": ["id"] if key is None else []}
+    here = vault.register("people", parquet, **choices)
+    there = other.register("people", parquet, spark=spark, **choices)
+    assert there.id == here.id
+    assert there.frozen.to_json() == here.frozen.to_json()
+    assert there._entry.marks == here._entry.marks
+    copies = [(r, tmp_path / r.recipient) for r in there.release_many(LEVELS)]
+    write_all_spark(copies, spark=spark)
+    for wanted, (_, folder) in zip(local_copies(here, tmp_path), copies, strict=True):
+        assert read(folder).equals(wanted, check_metadata=False)
+
+
+@pytest.mark.parametrize("by_frame", [True, False])
+def test_shuffled_rows_have_the_order_of_the_local_engine(
+    spark, vault, parquet, tmp_path, monkeypatch, by_frame
+):
+    monkeypatch.setattr("cornerwave.engines._shuffle.BUCKET_CELLS", 13 * 400)
+    dataset = vault.register("people", parquet, key="id", shuffle=True, **CHOICES)
+    [wanted, *_] = local_copies(dataset, tmp_path)
+    source = frame_of(spark, parquet) if by_frame else None
+    again = vault.dataset("people", source=source)
+    folder = again.release(to="near", noise=0.25).write_spark(tmp_path / "copy", spark=spark)
+    assert read(folder).equals(wanted, check_metadata=False)
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_a_copy_is_made_again_the_same(spark, vault, parquet, tmp_path):
+    dataset = vault.register("people", parquet, key="id", spark=spark, **CHOICES)
+    for place in ("one", "two"):
+        dataset.release(to="near", privacy=0.3).write_spark(tmp_path / place, spark=spark)
+    one, two = (sorted((tmp_path / place).iterdir()) for place in ("one", "two"))
+    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
+
+
+def test_a_table_registered_here_is_released_from_a_frame(spark, vault, parquet, tmp_path):
+    here = vault.register("people", parquet, key="id", **CHOICES)
+    wanted = papq.read_table(here.release(to="near", noise=1.0).write(tmp_path / "near.parquet"))
+    there = vault.dataset("people", source=frame_of(spark, parquet))
+    folder = there.release(to="near", noise=1.0).write_spark(tmp_path / "near")
+    assert by_key(read(folder)).equals(by_key(wanted), check_metadata=False)
+
+
+@pytest.mark.parametrize("by_frame", [True, False])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_changed_cell_is_refused_and_nothing_is_left(
+    spark, vault, parquet, tmp_path, untouched, by_frame, shuffle
+):
+    vault.register("people", parquet, key="id", shuffle=shuffle, **CHOICES)
+    other = tmp_path / "other.parquet"
+    papq.write_table(changed(everyone()), other, row_group_size=300)
+    source = frame_of(spark, other) if by_frame else other
+    dataset = vault.dataset("people", source=source)
+    with untouched(), pytest.raises(SourceChanged, match="a value differs"):
+        dataset.release(to="near", privacy=0.5).write_spark(tmp_path / "copy", spark=spark)
+
+
+def test_rows_that_repeat_a_key_are_counted(spark, vault, parquet):
+    frame = spark.read.parquet(str(parquet))
+    twice = frame.unionAll(frame.limit(3)).repartition(3)
+    with pytest.raises(ColumnError, match="'id' is not unique: 3 rows repeat a key"):
+        vault.register("people", twice, key="id", **CHOICES)
+
+
+def test_a_frame_needs_a_key(spark, vault, parquet):
+    with pytest.raises(ColumnError, match="no fixed order; name the column that is their key"):
+        vault.register("people", spark.read.parquet(str(parquet)), drop=["id"], **CHOICES)
+
+
+def test_rows_in_order_are_noticed(spark, vault, tmp_path):
+    table = everyone().sort_by("age")
+    papq.write_table(table, tmp_path / "sorted.parquet", row_group_size=200)
+    with pytest.raises(ColumnError, match="the order of the rows tells 'age'"):
+        vault.register("people", tmp_path / "sorted.parquet", spark=spark, key="id", **CHOICES)
+    frame = spark.read.parquet(str(tmp_path / "sorted.parquet")).coalesce(1)
+    with pytest.raises(ColumnError, match="the order of the rows tells 'age'"):
+        vault.register("people", frame, key="id", **CHOICES)
+
+
+def test_a_frame_is_written_by_spark_alone(spark, vault, parquet, tmp_path):
+    dataset = vault.register("people", frame_of(spark, parquet), key="id", **CHOICES)
+    with pytest.raises(SourceError, match="released by Spark alone; call write_spark"):
+        dataset.release(to="near", privacy=0.5).write(tmp_path / "copy.parquet")
+
+
+def test_a_directory_is_replaced_by_force_if_it_is_a_copy(spark, vault, parquet, tmp_path):
+    dataset = vault.register("people", parquet, spark=spark, key="id", **CHOICES)
+    release = dataset.release(to="near", privacy=0.5)
+    folder = release.write_spark(tmp_path / "copy", spark=spark)
+    with pytest.raises(OutputExists, match="already exists"):
+        release.write_spark(folder, spark=spark)
+    release.write_spark(folder, spark=spark, force=True)
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(OutputExists, match="not a directory of a copy"):
+        release.write_spark(folder, spark=spark, force=True)
+    with pytest.raises(OutputError, match="the registered table itself"):
+        release.write_spark(parquet / "copy", spark=spark)
+    assert not list(tmp_path.glob(".*.part*"))
+
+
+def test_other_files_are_refused(spark, vault, tmp_path):
+    (tmp_path / "people.csv").write_text("a,b\n1,2\n3,5\n")
+    with pytest.raises(SourceError, match="is not Parquet"):
+        vault.register("people", tmp_path / "people.csv", spark=spark)
+
+
+def test_a_job_that_spark_would_write_to_disk_needs_encryption(
+    spark, vault, parquet, tmp_path, monkeypatch, untouched
+):
+    dataset = vault.register("people", parquet, key="id", **CHOICES)
+    monkeypatch.setattr(engine, "LARGEST_CLOSURE", 20_000)
+    release = dataset.release(to="near", privacy=0.5)
+    with (
+        untouched(),
+        pytest.raises(ClusterError, match=r"spark\.io\.encryption\.enabled is true"),
+    ):
+        release.write_spark(tmp_path / "copy", spark=spark)
+    spark.conf.set("spark.io.encryption.enabled", "true")
+    try:
+        release.write_spark(tmp_path / "copy", spark=spark)
+    finally:
+        spark.conf.unset("spark.io.encryption.enabled")
+
+
+class TestNoCellInAnError:
+    CELL = "Ms Sekret-Zelle"
+
+    def told(self, caught):
+        """All that an error says, with those that it came from."""
+        found, error = [], caught.value
+        while error is not None:
+            found.append(str(error))
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        return "\n".join(found)
+
+    def test_of_a_column_of_another_kind(self, spark, vault, parquet, tmp_path):
+        vault.register("people", parquet, key="id", **CHOICES)
+        table = everyone()
+        ages = [self.CELL, *map(str, table.column("age").to_pylist()[1:])]
+        table = table.set_column(table.column_names.index("town"), "town", pa.array(ages))
+        moved = table.drop_columns(["age"]).append_column("age", pa.array(ages))
+        papq.write_table(moved, tmp_path / "other.parquet")
+        frame = spark.read.parquet(str(tmp_path / "other.parquet"))
+        with pytest.raises(SourceChanged, match="'age' no longer holds numbers") as caught:
+            vault.dataset("people", source=frame)
+        assert self.CELL not in self.told(caught)
+
+    def test_of_a_kept_column(self, spark, vault, parquet, tmp_path):
+        vault.register("people", parquet, key="id", **CHOICES)
+        table = everyone()
+        codes = pa.array([self.CELL, *["1"] * (ROWS - 1)])
+        table = table.set_column(table.column_names.index("code"), "code", codes)
+        papq.write_table(table, tmp_path / "other.parquet")
+        frame = spark.read.parquet(str(tmp_path / "other.parquet"))
+        dataset = vault.dataset("people", source=frame)
+        with pytest.raises(SourceChanged, match="'code' no longer holds") as caught:
+            dataset.release(to="near", privacy=0.5).write_spark(tmp_path / "copy")
+        assert self.CELL not in self.told(caught)
+
+    def test_of_spark_itself(self, spark, vault, parquet):
+        frame = spark.read.parquet(str(parquet))
+        bad = frame.selectExpr("*", f"cast(concat('{self.CELL}', id) as int) as bad")
+        with pytest.raises(ClusterError, match="could not do the work") as caught:
+            vault.register("people", bad, key="id", **CHOICES)
+        assert self.CELL not in self.told(caught)
+
+
+def test_what_machines_send_cannot_run_code():
+    import pickle
+
+    from cornerwave.engines._packed import packed, unpacked
+    from cornerwave.recipe import NoiseSecrets
+
+    class Bad:
+        def __reduce__(self):
+            return print, ("ran",)
+
+    for content in (pickle.dumps(Bad()), pickle.dumps(NoiseSecrets), b"nonsense"):
+        with pytest.raises(ClusterError, match="something else than a survey"):
+            unpacked(content)
+    kept = {"a": np.arange(3), "b": [Decimal("1.5")]}
+    assert json.dumps(unpacked(packed(kept)), default=str) == json.dumps(kept, default=str)
+
+
+def test_the_command_line_on_a_cluster(url, vault, parquet, tmp_path):
+    place = ["--vault", str(vault.path), "--engine", "spark", "--master", url]
+    columns = ["--key", "id", "--keep", "seen", "--keep", "code"]
+
+    def run(*words):
+        result = CliRunner().invoke(cli.app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+
+    run("register", "people", str(parquet), *columns, *place)
+    wanted = ["--to", "near", "--privacy", "0.5", "--out", str(tmp_path / "near")]
+    run("release", "people", *wanted, *place)
+    run("again", "people", "near", "--out", str(tmp_path / "again"), *place)
+    dataset = vault.dataset("people")
+    release = dataset.release(to="near", privacy=0.5)
+    copy = papq.read_table(release.write(tmp_path / "near.parquet"))
+    for name in ("near", "again"):
+        assert read(tmp_path / name).equals(copy, check_metadata=False)

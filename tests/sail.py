@@ -1,0 +1,60 @@
+"""Sail, which speaks Spark Connect without Java: a server of our own for quick tests.
+
+It has an environment of its own, made by `make test`: it takes an older PySpark than we test with.
+"""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PYTHON = ROOT / ".sail" / "bin" / "python"
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The address of a new server, which is stopped at the end."""
+    port = _free_port()
+    command = [PYTHON, "-W", "ignore", "-m", "pysail", "spark", "server"]
+    process = subprocess.Popen(
+        [*command, "--ip", "127.0.0.1", "--port", str(port)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OPENBLAS_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for(port, process)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def session(url: str) -> Iterator[Any]:
+    """A session of a server."""
+    from pyspark.sql.connect.session import SparkSession
+
+    spark = SparkSession.builder.remote(url).create()
+    yield spark
+    spark.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)  # until it listens
+    raise RuntimeError("Sail does not start; `make test` makes its environment, .sail")
