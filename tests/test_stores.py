@@ -19,6 +19,7 @@ import pytest
 
 from cornerwave.errors import (
     CornerwaveError,
+    ExtraMissing,
     OutputError,
     OutputExists,
     SourceChanged,
@@ -250,6 +251,14 @@ def test_a_store_that_does_not_answer_is_told(bucket, monkeypatch):
     monkeypatch.setattr(_stores, "ATTEMPTS", 1)
     with pytest.raises(SourceError, match="does not answer"):
         open_source(bucket.address("people.csv"))
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    _stores._client_of.cache_clear()
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    monkeypatch.setitem(sys.modules, "botocore.config", None)
+    with pytest.raises(ExtraMissing, match=r"cornerwave\[cloud\]"):
+        open_source("s3://bucket/people.csv")
 
 
 # --- copies -----------------------------------------------------------------------------
