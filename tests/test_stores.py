@@ -143,6 +143,15 @@ def test_a_file_that_is_replaced_on_the_web_is_refused(site):
         rows(source)
 
 
+def test_a_file_without_a_version_is_read_at_once(site):
+    """Parts that nothing tells apart could be those of two files; a download is one."""
+    site.tells_versions = False
+    site.files["/people.csv"] = written(PEOPLE, "csv")
+    source = open_source(f"{site.address}/people.csv")
+    del site.files["/people.csv"]
+    assert rows(source) == PEOPLE.to_pydict()
+
+
 def test_a_connection_that_breaks_halfway_is_tried_again_and_then_refused(site):
     site.files["/people.parquet"] = written(PEOPLE, "parquet")
     source = open_source(f"{site.address}/people.parquet")

@@ -39,6 +39,9 @@ def web_file(address: Address) -> StoredFile:
             return _downloaded(address, answer)
         told = _version(answer)
         size = _total(answer)
+    if not any(told):  # nothing tells parts of one file from those of another
+        with _answer(address, {}) as answer:
+            return _downloaded(address, answer)
 
     def fetch(start: int, stop: int) -> bytes:
         asked = {"Range": f"bytes={start}-{stop - 1}"}
