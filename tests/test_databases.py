@@ -16,13 +16,14 @@ import pytest
 from cornerwave.errors import (
     ColumnError,
     CornerwaveError,
+    ExtraMissing,
     OutputError,
     OutputExists,
     SourceChanged,
     SourceError,
     SourceLost,
 )
-from cornerwave.table import ReadingSettings, _databases, _table_copies, open_source
+from cornerwave.table import ReadingSettings, _read_postgresql, _table_copies, open_source
 from tests.conftest import ledger_lines, make_people
 from tests.postgresql import run
 
@@ -145,7 +146,7 @@ def test_rows_without_an_order_are_refused(place, vault):
 def test_registration_sees_one_moment(server, vault, monkeypatch):
     """The table changes after the first pass of two; the second pass sees what the first saw."""
     address = server.fill()
-    batches, passes = _databases._PostgreSQLSession.batches, []
+    batches, passes = _read_postgresql._PostgreSQLSession.batches, []
 
     def watched(self, statement):
         yield from batches(self, statement)
@@ -153,7 +154,7 @@ def test_registration_sees_one_moment(server, vault, monkeypatch):
         if len(passes) == 1:
             server.run("UPDATE people SET wage = wage * 2 WHERE age < 50")
 
-    monkeypatch.setattr(_databases._PostgreSQLSession, "batches", watched)
+    monkeypatch.setattr(_read_postgresql._PostgreSQLSession, "batches", watched)
     dataset = vault.register("people", address, drop=["id"], transform={"wage": "rank"})
     assert len(passes) == 2
     with pytest.raises(SourceChanged):
@@ -260,6 +261,18 @@ def test_infinite_dates_are_refused(place):
                   f"INSERT INTO t{number} VALUES (1, '2020-01-01'), (2, '{value}')")  # fmt: skip
         with pytest.raises(ColumnError, match="infinite"):
             rows(read(place, table=f"t{number}"))
+
+
+@pytest.mark.parametrize(
+    ("package", "address"),
+    [("adbc_driver_postgresql", "postgresql://localhost/db#t"), ("duckdb", "data.duckdb#people")],
+)
+def test_a_missing_package_is_named(package, address, tmp_path, monkeypatch):
+    Place("duckdb", str(tmp_path / "data.duckdb")).fill()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ExtraMissing, match=r"cornerwave\[databases\]"):
+        open_source(address)
 
 
 def test_cells_of_sqlite_decide_about_types(tmp_path):

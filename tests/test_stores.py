@@ -19,6 +19,7 @@ import pytest
 
 from cornerwave.errors import (
     CornerwaveError,
+    ExtraMissing,
     OutputError,
     OutputExists,
     SourceChanged,
@@ -142,6 +143,15 @@ def test_a_file_that_is_replaced_on_the_web_is_refused(site):
         rows(source)
 
 
+def test_a_file_without_a_version_is_read_at_once(site):
+    """Parts that nothing tells apart could be those of two files; a download is one."""
+    site.tells_versions = False
+    site.files["/people.csv"] = written(PEOPLE, "csv")
+    source = open_source(f"{site.address}/people.csv")
+    del site.files["/people.csv"]
+    assert rows(source) == PEOPLE.to_pydict()
+
+
 def test_a_connection_that_breaks_halfway_is_tried_again_and_then_refused(site):
     site.files["/people.parquet"] = written(PEOPLE, "parquet")
     source = open_source(f"{site.address}/people.parquet")
@@ -250,6 +260,14 @@ def test_a_store_that_does_not_answer_is_told(bucket, monkeypatch):
     monkeypatch.setattr(_stores, "ATTEMPTS", 1)
     with pytest.raises(SourceError, match="does not answer"):
         open_source(bucket.address("people.csv"))
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    _stores._client_of.cache_clear()
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    monkeypatch.setitem(sys.modules, "botocore.config", None)
+    with pytest.raises(ExtraMissing, match=r"cornerwave\[cloud\]"):
+        open_source("s3://bucket/people.csv")
 
 
 # --- copies -----------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from cornerwave.errors import CornerwaveError, OutputError, OutputExists
-from cornerwave.table._databases import connect, is_of_database, meaning_of, quoted, table_name
 from cornerwave.table._formats import plain_schema
 from cornerwave.table._places import DatabaseAddress
+from cornerwave.table._read_postgresql import connect
+from cornerwave.table._sql import is_of_database, meaning_of, quoted, table_name
 from cornerwave.table._uploads import exists
 
 _types = pa.types
