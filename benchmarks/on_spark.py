@@ -16,7 +16,8 @@ from cornerwave.dataset import write_all_spark
 from cornerwave.levels import Level
 from cornerwave.owner import Vault
 
-ROWS, PIECE, REPEATS = int(os.environ.get("ROWS", 20_000_000)), 1_000_000, 2
+ROWS, PIECE = int(os.environ.get("ROWS", 20_000_000)), 1_000_000
+REPEATS = int(os.environ.get("REPEATS", 2))
 LEVELS = {"low": Level(0.25), "middle": Level(1.0), "high": Level(4.0)}
 
 

@@ -102,6 +102,12 @@ class Sample:
             parts = [whole.up_to(limit)]
         return Sample(tuple(parts), self.most, limit)
 
+    def trimmed(self) -> "Sample":
+        """Return the same sample without the rows too many, to be sent."""
+        rows = self.ordered
+        full = len(rows.hashes) == self.most
+        return Sample((rows,), self.most, rows.hashes[-1] if full else self.limit)
+
     @property
     def ordered(self) -> Sampled:
         """The sampled rows in the order of their hashes, whatever parts they came in."""
@@ -207,6 +213,7 @@ class Surveyor:
         numbers = on_scales(self.scales, schema.perturbed, group.numbers, draws)
         fingerprint, hashes = group.recognised(self.secrets)
         sampled = [schema.perturbed.index(name) for name in self.sampled]
+        chosen = hashes if sampled else hashes[:0]  # a sample of no columns needs no rows
         kept = [_kept_numbers(table, name) for name in self.kept_numbers]
         return Survey(
             moments=Moments.of_columns(numbers, schema.perturbed),
@@ -214,7 +221,7 @@ class Surveyor:
             fingerprint=fingerprint,
             marks=self._learned(group, places),
             tallies={names: tally(group.columns_of(names)) for names in schema.categories},
-            sample=Sample.of(hashes, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS),
+            sample=Sample.of(chosen, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS),
             joint=Sample.of(hashes, [*numbers, *kept], list(group.cells), most=self.joint_rows),
         )
 

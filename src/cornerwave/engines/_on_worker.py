@@ -13,7 +13,7 @@ import secrets
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -31,14 +31,14 @@ from cornerwave.engines._packed import (
     unpacked,
     unpacked_table,
 )
-from cornerwave.engines._passes import SampleWork, SurveyWork, ordered_columns
+from cornerwave.engines._passes import SampleWork, SurveyWork, ordered_columns, repeated_ids
 from cornerwave.engines._shuffle import id_column, ids_in, in_order, name_apart, plain_table
 from cornerwave.errors import ClusterError, CornerwaveError, Fault, SourceChanged, SourceError
 from cornerwave.frozen import Frozen
 from cornerwave.neighbours import CELLS, RUN, RowOrder
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets, group_rows, row_ids
-from cornerwave.survey import Sampler, Surveyor
+from cornerwave.survey import Sampler, Survey, Surveyor
 from cornerwave.table import (
     CopyFile,
     Fingerprint,
@@ -57,7 +57,7 @@ Note = tuple[int, int, bytes]
 
 ERROR, FOUND, IDS, ROWS = range(4)
 NOTES = pa.schema([("bucket", pa.int64()), ("kind", pa.int32()), ("found", pa.binary())])
-ID_BUCKETS, SUMS = 256, 16
+ID_BUCKETS, SUMS = 1 << 8, 16
 """Buckets of ids that are compared with each other; sums that surveys are added up to."""
 LARGE = 1 << 20
 """Bytes of a note that is sent by itself."""
@@ -248,7 +248,7 @@ class SurveyJob:
             if keyed:
                 yield from _by_bucket(found.ids)
         if total is not None:
-            yield bucket, FOUND, packed((total, packed_runs(order.runs)))
+            yield bucket, FOUND, _packed_survey(total, order)
 
 
 @dataclass(frozen=True, repr=False)
@@ -263,7 +263,7 @@ class SurveySum:
         ids, surveys, order = [], [], _order_of(self.schema, self.rows)
         for note in _notes(batches):
             if note[1] == IDS:
-                ids.append(np.frombuffer(note[2], dtype="V16"))
+                ids.append(np.frombuffer(note[2], dtype=np.uint64).reshape(-1, 2))
             elif note[1] == FOUND:
                 survey, runs = unpacked(note[2])
                 surveys.append(survey)
@@ -272,10 +272,14 @@ class SurveySum:
             else:
                 yield note
         if ids:
-            every = np.concatenate(ids)
-            yield 0, IDS, str(len(every) - len(np.unique(every))).encode()
+            yield 0, IDS, str(repeated_ids(np.concatenate(ids))).encode()
         if surveys:
-            yield 0, FOUND, packed((reduce(add, surveys), packed_runs(order.runs)))
+            yield 0, FOUND, _packed_survey(reduce(add, surveys), order)
+
+
+def _packed_survey(survey: Survey, order: RowOrder) -> bytes:
+    sample, joint = survey.sample.trimmed(), survey.joint.trimmed()
+    return packed((replace(survey, sample=sample, joint=joint), packed_runs(order.runs)))
 
 
 def _order_of(schema: Schema, rows: int | None) -> RowOrder:
@@ -290,7 +294,7 @@ def _some_bucket(hashes: Any) -> int:
 
 def _by_bucket(ids: Ids) -> Iterator[Note]:
     """Yield ids in buckets: equal ones are in the same bucket, wherever they come from."""
-    which = ids[:, 1] % np.uint64(ID_BUCKETS)
+    which = ids[:, 1].astype(np.uint8)  # its last bits: sorted by counting
     order = np.argsort(which, kind="stable")
     buckets, firsts = np.unique(which[order], return_index=True)
     for bucket, part in zip(buckets, np.split(ids[order], firsts[1:]), strict=True):

@@ -122,6 +122,16 @@ def _scales(engine: Engine, schema: Schema, secrets: RowSecrets) -> tuple[Scale,
     return sampler.scales(sample)
 
 
+def repeated_ids(ids: Ids) -> int:
+    """Return how many rows have the id of another: sorting one word of each finds almost none."""
+    words = np.sort(ids[:, 0])
+    twice = words[1:][words[1:] == words[:-1]]
+    if not len(twice):
+        return 0
+    some = np.ascontiguousarray(ids[np.isin(ids[:, 0], twice)]).view("V16")
+    return len(some) - len(np.unique(some))
+
+
 def not_unique(key: str | None, repeated: int) -> ColumnError:
     """Return what is said of rows that have one key."""
     return ColumnError(f"the key column {key!r} is not unique: {repeated} rows repeat a key")

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids
-from cornerwave.engines._passes import Found, Surveyed, Work, not_unique, survey_rows
+from cornerwave.engines._passes import Found, Surveyed, Work, not_unique, repeated_ids, survey_rows
 from cornerwave.engines._shuffle import shuffled
 from cornerwave.errors import SourceChanged, SourceError, SourceLost
 from cornerwave.noise import available_threads
@@ -179,5 +179,4 @@ class _Keys:
             chunk[chunk[:, 0] % np.uint64(parts) == part]
             for chunk in np.array_split(ids, max(1, len(ids) // IDS_IN_MEMORY))
         ]
-        mine = np.concatenate(chosen).view("V16")
-        return len(mine) - len(np.unique(mine))
+        return repeated_ids(np.concatenate(chosen))
