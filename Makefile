@@ -5,10 +5,10 @@ READY := $(VENV)/.ready
 # One file pins every package, the build's own included.
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip
 
-.PHONY: help setup system check test test-slow test-spark bench demo serve reproduce clean
+.PHONY: help setup system check test test-slow test-spark bench bench-service demo serve reproduce clean
 
 help:  ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## make the virtual environment with everything pinned
 
@@ -61,6 +61,9 @@ test-spark: $(READY) system  ## the tests on a real Spark cluster alone (minutes
 
 bench: $(READY)  ## speed and memory, as ratios measured in one run
 	$(BIN)/python benchmarks/run.py
+
+bench-service: $(READY)  ## the service under load, on loopback (minutes)
+	$(BIN)/python benchmarks/service.py
 
 demo: $(READY)  ## three levels, a fourth on demand, and what a coalition gains
 	$(BIN)/cornerwave demo

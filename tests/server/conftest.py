@@ -1,6 +1,7 @@
 """A vault with two datasets and a service on loopback."""
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -80,18 +81,19 @@ def ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     return new_place(request, tmp_path)
 
 
-@pytest.fixture
-def served(ledger_place: Path | str, tmp_path: Path) -> Iterator[Served]:
-    """A service with `wages` granted to ann and bob, `odd table` to ann, and one for anybody."""
-    place = str(ledger_place) if "://" in str(ledger_place) else None
-    vault = Vault.create(tmp_path / "vault", ledger=place)
+NAMES = {"wages": "wages.parquet", "open": "open.parquet", "odd table": "odd.parquet"}
+
+
+def furnish(folder: Path, ledger: str | None = None) -> dict[str, str]:
+    """Make a vault with `wages` granted to ann and bob, `odd table` to ann, and one to anybody."""
+    vault = Vault.create(folder / "vault", ledger=ledger)
     rng = np.random.default_rng(1)
-    pq.write_table(pa.table({"wage": rng.normal(size=ROWS)}), tmp_path / "wages.parquet")
-    pq.write_table(pa.table({"age": rng.normal(size=ROWS)}), tmp_path / "open.parquet")
-    pq.write_table(odd_table(), tmp_path / "odd.parquet")
-    vault.register("wages", tmp_path / "wages.parquet")
-    vault.register("open", tmp_path / "open.parquet")
-    vault.register("odd table", tmp_path / "odd.parquet", keep=["visits", "seen", "hour", "tag"])
+    pq.write_table(pa.table({"wage": rng.normal(size=ROWS)}), folder / "wages.parquet")
+    pq.write_table(pa.table({"age": rng.normal(size=ROWS)}), folder / "open.parquet")
+    pq.write_table(odd_table(), folder / "odd.parquet")
+    vault.register("wages", folder / "wages.parquet")
+    vault.register("open", folder / "open.parquet")
+    vault.register("odd table", folder / "odd.parquet", keep=["visits", "seen", "hour", "tag"])
     sharing = Sharing(vault)
     for name in ("ann", "bob", "eve"):
         sharing.add(name)
@@ -100,8 +102,31 @@ def served(ledger_place: Path | str, tmp_path: Path) -> Iterator[Served]:
     sharing.grant("wages", "bob", privacy=0.9)
     sharing.grant("odd table", "ann", noise=1.0)
     sharing.grant("open", "anybody", privacy=0.9)
+    return tokens
+
+
+@pytest.fixture(scope="session")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A folder with such a vault, of which tests take copies."""
+    folder = tmp_path_factory.mktemp("furnished")
+    return folder, furnish(folder)
+
+
+@pytest.fixture
+def served(
+    ledger_place: Path | str, tmp_path: Path, furnished: tuple[Path, dict[str, str]]
+) -> Iterator[Served]:
+    """A service with `wages` granted to ann and bob, `odd table` to ann, and one for anybody."""
+    if "://" in str(ledger_place):
+        tokens = furnish(tmp_path, str(ledger_place))
+    else:
+        shutil.copytree(furnished[0], tmp_path, dirs_exist_ok=True)
+        tokens = dict(furnished[1])
+    vault = Vault.open(tmp_path / "vault")
+    for name, file in NAMES.items():
+        vault._ledger.move(vault.dataset(name).id, str(tmp_path / file))
     app = application(vault, cache_bytes=10**8)
     server, thread, url = serve(app)
-    yield Served(url, sharing, app, tmp_path, tokens)
+    yield Served(url, Sharing(vault), app, tmp_path, tokens)
     server.should_exit = True
     thread.join()

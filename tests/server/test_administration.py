@@ -3,7 +3,9 @@
 import json
 
 import pytest
+import typer.testing
 
+from cornerwave import cli
 from cornerwave.access import OWNER
 from cornerwave.errors import VaultError
 
@@ -82,3 +84,14 @@ def test_the_owners_token_is_one_of_two_and_fetches_nothing(served, owner):
     assert owner.get(f"{OWN}/recipients").status_code == 401
     with pytest.raises(VaultError, match="at most"):
         served.sharing.new_token(OWNER, days=1000)
+
+
+def test_the_command_makes_a_token_of_the_owner_or_of_a_recipient(served):
+    vault = ["--vault", str(served.folder / "vault")]
+    run = typer.testing.CliRunner().invoke
+    text = run(cli.app, ["token", "--owner", "--days", "2", *vault]).output.split()[-1]
+    assert served.sharing.bearer(text).recipient == OWNER
+    text = run(cli.app, ["token", "eve", "--days", "2", *vault]).output.split()[-1]
+    assert served.sharing.bearer(text).recipient == "eve"
+    for wrong in (["token"], ["token", "eve", "--owner"]):
+        assert isinstance(run(cli.app, [*wrong, *vault]).exception, VaultError)

@@ -161,6 +161,25 @@ def test_a_lost_database_is_temporary(served):
         assert ann.get(COPY).status_code == 200
 
 
+def test_what_is_written_together_is_written_in_few_groups_and_fails_together():
+    groups = []
+
+    def write(items):
+        groups.append(items)
+        time.sleep(0.02)
+        if "false" in items:
+            raise ValueError("not written")
+
+    grouped = _service.Grouped(write)
+    all_at_once(lambda: grouped.write("true"), 20)
+    assert sum(map(len, groups)) == 20
+    assert len(groups) < 10
+    with pytest.raises(ValueError, match="not written"):
+        grouped.write("false")
+    grouped.write("true")  # and goes on
+    grouped.close()
+
+
 # --- while a copy is sent -------------------------------------------------------------------
 
 
