@@ -6,7 +6,7 @@ and noisy, and the best run is the one that was disturbed least.
     python benchmarks/run.py            everything
     python benchmarks/run.py memory     one part: start, arrays, wide, group, moments, rows,
                                         register, demand, paper, files, csv, encoding, mixed,
-                                        memory, audit, ledger, spark
+                                        memory, audit, ledger, spark, editions
 """
 
 import io
@@ -30,7 +30,7 @@ import pyarrow.parquet as papq
 
 from cornerwave import audit as audits
 from cornerwave.algorithms import on_demand, parallel
-from cornerwave.dataset import write_all
+from cornerwave.dataset import Dataset, write_all
 from cornerwave.experiments import shortest
 from cornerwave.levels import Level
 from cornerwave.moments import Moments
@@ -521,6 +521,57 @@ def spark() -> None:
     import on_spark
 
     on_spark.spark(show)
+def editions() -> None:
+    """Appending 1e5 rows to 1e7 beside releasing them, and comparing editions beside reading."""
+    rng, rows = np.random.default_rng(12), 10_000_000
+    X = rng.normal(size=(rows, 4)) @ rng.normal(size=(4, 4)) + 100.0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        papq.write_table(_keyed(X), folder / "old.parquet")
+        for choices in ({"drop": ["id"]}, {"key": "id"}):
+            vault = Vault.create(folder / f"vault {len(list(folder.iterdir()))}")
+            dataset = vault.register("bench", folder / "old.parquet", **choices)
+            _grow(dataset, folder, "by key" if "key" in choices else "by position")
+        X[::100, 0] += rng.normal(size=rows // 100) * X[:, 0].std() / 4
+        for what, order in (("same order", None), ("shuffled", rng.permutation(rows))):
+            new = _keyed(X) if order is None else _keyed(X).take(pa.array(order))
+            papq.write_table(new, folder / "new.parquet")
+            _update(folder, what)
+
+
+def _keyed(X: np.ndarray, first: int = 0) -> pa.Table:
+    ids = (np.arange(first, first + len(X)) * 7919) % (1 << 40)
+    return pa.table({"id": ids, **{name: X[:, i] for i, name in enumerate("abcd")}})
+
+
+def _grow(dataset: Dataset, folder: Path, what: str) -> None:
+    rng, numbers, some = np.random.default_rng(13), count(2), 100_000
+    spread = np.linalg.cholesky(dataset.frozen.covariance)
+    for number in range(2, 3 + REPEATS):
+        X = dataset.frozen.mean + rng.normal(size=(some, 4)) @ spread.T
+        papq.write_table(_keyed(X, 10_000_000 + number * some), folder / f"{number}.parquet")
+    appending, releasing = best(
+        lambda: dataset.append(folder / f"{next(numbers)}.parquet"),
+        lambda: dataset.release(to="r", privacy=0.5, batch=2).write(
+            folder / "copy.parquet", force=True
+        ),
+    )
+    ratio = f"{appending / releasing:.2f}"
+    show(f"append 1e5 x 4 to 1e7, {what}, ours / a release of the 1e5", ratio, "<= 1.5")
+
+
+def _update(folder: Path, what: str) -> None:
+    old, new, made = folder / "old.parquet", folder / "new.parquet", []
+    for number in range(3):
+        vault = Vault.create(folder / f"{what} {number}")
+        made.append(vault.register("bench", old, key="id"))
+    reading, updating = best(
+        lambda: [papq.read_table(path) for path in (old, new)],
+        lambda: made.pop().update(new),
+        repeats=3,
+    )
+    ratio = f"{updating / reading:.2f}"
+    show(f"update of 1e7 x 4, 1 % changed, {what}, ours / reading both", ratio, "<= 3")
 
 
 PARTS = {
@@ -541,6 +592,7 @@ PARTS = {
     "audit": audit,
     "ledger": ledger,
     "spark": spark,
+    "editions": editions,
 }
 
 if __name__ == "__main__":

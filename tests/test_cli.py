@@ -27,6 +27,8 @@ COMMANDS = [
     "init",
     "inspect",
     "register",
+    "append",
+    "update",
     "schema",
     "rename",
     "unregister",
@@ -905,3 +907,59 @@ class TestBadInput:
             ("attack", "empty.parquet", "--noise", "1"),
         ):
             refused(run, tmp_path, *arguments, says="rows")
+
+
+class TestEditions:
+    @pytest.fixture
+    def tables(self, tmp_path, run):
+        people = make_people(300, seed=7)
+        more = make_people(100, seed=8).set_column(0, "id", [[f"q{n}" for n in range(100)]])
+        wage = np.array(people["wage"]).copy()
+        wage[::3] += np.round(np.random.default_rng(1).normal(0, 90, 100), 2)
+        new = pa.concat_tables([people.set_column(2, "wage", [wage]), more]).slice(4)
+        for name, table in (("people", people), ("more", more), ("new", new)):
+            pa.parquet.write_table(table, tmp_path / f"{name}.parquet")
+        assert run("init").code == 0
+        assert run("register", "people", "people.parquet", "--key", "id").code == 0
+
+    def test_a_table_grows_and_changes(self, run, tables):
+        assert run(*RELEASE, "--out", "1.parquet").code == 0
+        grown = run("append", "people", "more.parquet")
+        assert (grown.code, grown.out) == (0, "")
+        assert "Edition 2 of people: 100 rows came, 400 rows in all" in grown.err
+        assert "hide at least" in grown.err
+        assert run(*RELEASE, "--batch", "2", "--out", "2.parquet").code == 0
+        changed = run("update", "people", "new.parquet")
+        assert changed.code == 0, changed.all
+        assert "Edition 3 of people: 0 rows came, 4 went and 98 changed; 396 rows" in changed.err
+        assert "wage: 98 values changed" in changed.err
+        assert "of each change" in changed.err
+        assert run(*RELEASE, "--out", "3.parquet").code == 0
+        rows = [pa.parquet.read_metadata(f"{n}.parquet").num_rows for n in (1, 2, 3)]
+        assert rows == [300, 100, 396]
+        assert read_metadata(Path("2.parquet"))["batch"] == 2
+        listed = json.loads(run("ledger", "people", "--json").out)
+        assert [e["kind"] for e in listed[0]["editions"]] == ["registered", "appended", "updated"]
+        assert {(h["edition"], h["batch"]) for h in listed[0]["holdings"]} == {
+            (1, None),
+            (2, 2),
+            (3, None),
+        }
+        assert "people: editions" in run("ledger", "people").out
+        told = json.loads(run("coalition", "people", "ann", "--json").out)
+        assert set(told["changing_rows"]) == {"value", "mean", "change"}
+        assert "of a change from one edition" in run("coalition", "people", "ann").out
+        assert "edition 1" in run("again", "people", "ann").err
+
+    def test_refusals_say_what_to_do(self, run, tables, tmp_path):
+        assert run("append", "people", "more.parquet").code == 0
+        for command, says in (
+            (("append", "people", "more.parquet"), "already, as edition 2"),
+            (("append", "people", "new.parquet"), "rows have keys that are or were in"),
+            (("update", "people", "new.parquet", "--old", "people.parquet"), "(--old)"),
+            ((*RELEASE, "--edition", "9"), "there is no edition 9"),
+            ((*RELEASE, "--source", "people.parquet"), "400 were registered"),
+        ):
+            refused(run, tmp_path, *command, says=says)
+        both = ("--source", "people.parquet", "--source", "more.parquet")
+        assert run(*RELEASE, *both, "--out", "copy.parquet").code == 0

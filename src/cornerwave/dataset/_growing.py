@@ -16,11 +16,11 @@ import pyarrow.parquet as papq
 
 from cornerwave.dataset._keys import KeptKeys
 from cornerwave.editions import Edition, Ranges, measure_drift, next_edition
-from cornerwave.engines.batches import survey_batch
+from cornerwave.engines.batches import BatchSurveyor, survey_batch
 from cornerwave.errors import AlreadyRegistered, DatasetClosed, OutputError, discreet
 from cornerwave.marks import TableMarks, grown
 from cornerwave.rows import RowSecrets
-from cornerwave.survey import Survey, Surveyor
+from cornerwave.survey import Survey
 from cornerwave.table import Progress, open_source, silent
 from cornerwave.vault import Key, Ledger, closed_message
 
@@ -40,7 +40,7 @@ def grow(
     frozen, source = dataset.frozen, dataset.parts.batch(batch)
     ranges = Ranges(frozen)
     with KeptKeys(dataset.home, key) as keys, discreet():
-        surveyor = Surveyor(frozen.schema, frozen.scales, RowSecrets.of(key.derive))
+        surveyor = BatchSurveyor(frozen.schema, frozen.scales, RowSecrets.of(key.derive))
         survey = survey_batch(ranges.watching(source), surveyor, keys.write, progress=progress)
         edition = next_edition(
             dataset.editions,

@@ -17,7 +17,13 @@ from cornerwave.arrays import Flags, Floats, Ints, Words
 from cornerwave.dataset._growing import SPREAD
 from cornerwave.dataset._keys import WORK, KeptKeys
 from cornerwave.editions import Edition, Ranges, hidden_after, measure_drift, updated_edition
-from cornerwave.engines.batches import SortedKeys, batch_order, check_batch_order, survey_some
+from cornerwave.engines.batches import (
+    BatchSurveyor,
+    SortedKeys,
+    batch_order,
+    check_batch_order,
+    survey_some,
+)
 from cornerwave.engines.differences import Differences, Differing, RowWords
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -31,7 +37,7 @@ from cornerwave.marks import TableMarks, grown
 from cornerwave.missing import fill_missing
 from cornerwave.recipe import NoiseSecrets
 from cornerwave.rows import RowSecrets
-from cornerwave.survey import Surveyor, rank_draws
+from cornerwave.survey import rank_draws
 from cornerwave.table import Progress, silent
 from cornerwave.vault import Key, Ledger, closed_message, work_folder
 
@@ -84,11 +90,10 @@ def update_table(
                 f"this is edition {last.number} of {dataset.name!r} already; nothing was changed"
             )
         check_batch_order(order, frozen.schema)
-        came.check()
         if changed.came:
             keys.write(came.ascending())
             keys.check_new(dataset)
-        ranges, surveyor = Ranges(frozen), Surveyor(frozen.schema, frozen.scales, secrets)
+        ranges, surveyor = Ranges(frozen), BatchSurveyor(frozen.schema, frozen.scales, secrets)
         chosen = changed.chosen(compared.new.rows)
         moved, newcomers = survey_some(source, surveyor, chosen, ranges.look)
         survey = moved + newcomers

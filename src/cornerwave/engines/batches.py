@@ -17,11 +17,23 @@ from cornerwave.rows import RowSecrets, numbered, row_ids
 from cornerwave.survey import Survey, Surveyor, no_rows
 from cornerwave.table import Progress, Schema, Source, silent
 
-IDS_AT_ONCE = 1 << 23
-"""Row ids that are sorted in memory at once."""
+IDS_AT_ONCE, IDS_IN_MEMORY = 1 << 23, 1 << 20
+"""Row ids that are sorted at once, and those that do not need a file."""
 
 KeepKeys = Callable[[Iterator[Words]], None]
 """Takes 64 bits of the id of each row, ascending."""
+
+
+class BatchSurveyor(Surveyor):
+    """Surveys new rows: what all columns tell of each other was measured at registration."""
+
+    @property
+    def joint_rows(self) -> int:
+        """How many rows are sampled of all columns."""
+        return SAMPLED
+
+
+SAMPLED = 1 << 13
 
 
 def survey_batch(
@@ -47,7 +59,6 @@ def survey_batch(
             survey = survey + part
             keys.add(ids)
             progress(len(ids))
-        keys.check()
         if schema.key is not None:
             keep_keys(keys.ascending())
     check_batch_order(order, schema)
@@ -106,16 +117,15 @@ def sorted_keys(source: Source, schema: Schema, secrets: RowSecrets) -> Iterator
 
 
 class SortedKeys:
-    """The ids of rows with a key, in little memory: they wait in a file without a name."""
+    """The ids of rows with a key: in memory if they are few, else in a file without a name."""
 
     def __init__(self, column: str | None, folder: Path | None = None) -> None:
         self._column, self._folder = column, folder
+        self._held: list[Ids] = []
         self._file: BinaryIO | None = None
-        self._count = 0
+        self.count = 0
 
     def __enter__(self) -> "SortedKeys":
-        if self._column is not None:
-            self._file = tempfile.TemporaryFile(dir=self._folder)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,29 +134,37 @@ class SortedKeys:
 
     def add(self, ids: Ids) -> None:
         """Take the ids of some rows."""
-        if self._file:
-            self._file.write(ids.tobytes())
-            self._count += len(ids)
-
-    def check(self) -> None:
-        """Raise ColumnError if two rows have the same id."""
-        if repeated := sum(_repeated(ids) for ids in self._parts()):
-            raise ColumnError(
-                f"the key column {self._column!r} is not unique: {repeated} rows repeat a key"
-            )
+        if self._column is None:
+            return
+        self._held.append(ids)
+        self.count += len(ids)
+        if sum(map(len, self._held)) > IDS_IN_MEMORY:
+            self._file = self._file or tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+            for each in self._held:
+                self._file.write(each.tobytes())
+            self._held = []
 
     def ascending(self) -> Iterator[Words]:
-        """Yield the first words of all ids, ascending."""
+        """Yield the first words of all ids, ascending. Raises ColumnError if two are the same."""
         for ids in self._parts():
-            yield np.sort(ids[:, 0])
+            words = np.sort(ids[:, 0])
+            if repeated := _repeated(ids, words):
+                raise ColumnError(
+                    f"the key column {self._column!r} is not unique: {repeated} rows repeat a key"
+                )
+            yield words
 
     def _parts(self) -> Iterator[Ids]:
         """Yield the ids by ranges of their first word, ascending; few enough to be sorted."""
-        if not self._file or not self._count:
+        held = np.concatenate([np.empty((0, 2), dtype=np.uint64), *self._held])
+        if self._file is None:
+            yield held
             return
+        self._file.write(held.tobytes())
         self._file.flush()
+        self._held = []
         ids = np.memmap(self._file, dtype=np.uint64, mode="r").reshape(-1, 2)
-        parts = -(-self._count // IDS_AT_ONCE)
+        parts = -(-self.count // IDS_AT_ONCE)
         for part in range(parts):
             chosen = [
                 chunk[(chunk[:, 0] >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32) == part]
@@ -155,10 +173,9 @@ class SortedKeys:
             yield np.concatenate(chosen)
 
 
-def _repeated(ids: Ids) -> int:
+def _repeated(ids: Ids, words: Words) -> int:
     """Return how many ids are there already. Few have the first word of another."""
-    first = np.sort(ids[:, 0])
-    twice = first[1:][first[1:] == first[:-1]]
+    twice = words[1:][words[1:] == words[:-1]]
     if not len(twice):
         return 0
     some = ids[np.isin(ids[:, 0], twice)].view("V16")

@@ -15,6 +15,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,10 +24,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cornerwave.arrays import Flags, Words
 from cornerwave.errors import LedgerDamaged, VaultError
+from cornerwave.keyed import strict
 from cornerwave.vault._key import Key
 
-BLOCK = 1 << 15
-"""Hashes in a block: a quarter of a megabyte."""
+BLOCK = 1 << 17
+"""Hashes in a block: a megabyte."""
 _ENTRY = np.dtype([("first", "<u8"), ("tag", "V16")])
 
 
@@ -92,18 +94,19 @@ class SeenKeys:
         Raises LedgerDamaged if the file does not fit what the line says of it.
         """
         tag, found = self._tagger(run.salt), np.zeros(len(hashes), dtype=bool)
-        with open(self._home / run.salt, "rb") as file:  # noqa: PTH123
+        with open(self._home / run.salt, "rb", buffering=0) as file:  # noqa: PTH123
             index = self._index(file, run)
-            places = np.searchsorted(index["first"], hashes, side="right") - 1
-            for number in np.unique(places[places >= 0]).tolist():
+            cuts = [*np.searchsorted(hashes, index["first"]).tolist(), len(hashes)]
+            for number, (first, last) in enumerate(pairwise(cuts)):
+                if first == last:  # none of them would stand in this block
+                    continue
                 file.seek(8 * BLOCK * number)
                 content = file.read(8 * min(BLOCK, run.count - BLOCK * number))
                 if tag(number, content) != index["tag"][number].tobytes():
                     raise _damaged()
-                first, last = np.searchsorted(places, [number, number + 1])
-                block, own = np.frombuffer(content, dtype="<u8"), hashes[first:last]
-                at = np.minimum(np.searchsorted(block, own), len(block) - 1)
-                found[first:last] = block[at] == own
+                _mark(
+                    np.frombuffer(content, dtype=np.uint64), hashes[first:last], found[first:last]
+                )
         return found
 
     def _index(self, file: BinaryIO, run: KeyRun) -> Any:
@@ -121,6 +124,18 @@ class SeenKeys:
 
     def _mac(self, salt: str, count: int, entries: bytes) -> str:
         return self._key.seal(f"keys {salt} {count} ".encode() + entries)
+
+
+@strict
+def _mark(block: Any, hashes: Any, out: Any) -> None:
+    """Mark those of some ascending hashes that an ascending block has."""
+    place, step = 0, max(block.shape[0] // max(hashes.shape[0], 1), 1)
+    for i in range(hashes.shape[0]):
+        while place + step < block.shape[0] and block[place + step] < hashes[i]:
+            place += step
+        while place < block.shape[0] and block[place] < hashes[i]:
+            place += 1
+        out[i] = place < block.shape[0] and block[place] == hashes[i]
 
 
 def _blocks(hashes: Iterable[Words]) -> Iterator[Words]:
