@@ -521,6 +521,8 @@ def spark() -> None:
     import on_spark
 
     on_spark.spark(show)
+
+
 def editions() -> None:
     """Appending 1e5 rows to 1e7 beside releasing them, and comparing editions beside reading."""
     rng, rows = np.random.default_rng(12), 10_000_000

@@ -59,9 +59,9 @@ class StoredFile:
         """What to call it in a message."""
         return self.address.name
 
-    def open(self) -> "Ranges":
+    def open(self) -> "RangedFile":
         """Open it for reading, at any place."""
-        return Ranges(self.part, self.size)
+        return RangedFile(self.part, self.size)
 
     def part(self, start: int, stop: int) -> bytes:
         """Return some of its bytes, asked for again if it breaks. Raises SourceError."""
@@ -73,7 +73,7 @@ class StoredFile:
         raise SourceLost(f"{self.name} cannot be read: the connection was lost; try again")
 
 
-class Ranges(io.RawIOBase):
+class RangedFile(io.RawIOBase):
     """A file of which parts are fetched when they are needed."""
 
     def __init__(self, part: Fetch, size: int) -> None:
