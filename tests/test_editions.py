@@ -26,6 +26,7 @@ from cornerwave.marks import TableMarks, grown
 from cornerwave.owner import Vault
 from tests.conftest import make_people, survey_of
 
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 KEYS = {"by position": {"drop": ["id"]}, "by key": {"key": "id"}}
 
 
@@ -245,7 +246,7 @@ class TestRefusals:
             dataset.append_all(batches)
         assert len(dataset.editions) > 9  # no single batch shows it
 
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", SEEDS)
     def test_honest_batches_of_any_size_pass(self, vault, seed):
         random = np.random.default_rng(seed)
 

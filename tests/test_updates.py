@@ -324,7 +324,7 @@ def test_changed_rows_are_kept_as_they_are():
     random = np.random.default_rng(2)
     cells = random.random((11, 50)) < 0.3
     carry = random.normal(size=(2, 11))
-    rule = Transition((0, 2), carry, np.eye(2), regression=carry, remainder=np.eye(2))
+    rule = Transition((0, 2), carry, carry, fresh=np.eye(2), remainder=np.eye(2))
     rows = ChangedRows.of(random.integers(0, 2**64, 50, dtype=np.uint64), cells, [rule])
     again = ChangedRows.read(rows.to_bytes())
     np.testing.assert_array_equal(again.hashes, rows.hashes)

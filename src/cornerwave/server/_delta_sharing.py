@@ -1,7 +1,8 @@
 """The Delta Sharing protocol: recipients read their copies with the clients they have.
 
-One share, one schema, a table per dataset, version 0 for ever: a copy never changes. Both
-response formats, `parquet` and `delta`, are lines of JSON with signed addresses of files.
+One share, one schema, a table per dataset, version 0 for edition 1 and so on: a copy of an
+edition never changes. Both response formats, `parquet` and `delta`, are lines of JSON with signed
+addresses of files.
 """
 
 import base64
@@ -22,7 +23,6 @@ from cornerwave.server._service import DELTA, Facts, Permitted, Service, table_n
 from cornerwave.server._signatures import LIFETIME
 
 SHARE, SCHEMA = "cornerwave", "copies"
-VERSION = {"Delta-Table-Version": "0"}
 MOST_RESULTS = 500
 router = APIRouter(prefix=SHARING_PATH, tags=["Delta Sharing"])
 MaxResults = Annotated[int | None, Query(alias="maxResults", ge=0)]
@@ -82,9 +82,8 @@ def all_tables(
 @router.get("/shares/{share}/schemas/{schema}/tables/{table}/version")
 @router.head("/shares/{share}/schemas/{schema}/tables/{table}", include_in_schema=False)
 def version(request: Request, share: str, schema: str, table: str) -> Response:
-    """Say the version of a table: a copy has one."""
-    _find(request, share, schema, table)
-    return Response(headers=VERSION)
+    """Say the version of a table: one for each edition."""
+    return Response(headers=_versioned(_find(request, share, schema, table)))
 
 
 @router.get("/shares/{share}/schemas/{schema}/tables/{table}/metadata", response_model=None)
@@ -92,7 +91,7 @@ async def metadata(request: Request, share: str, schema: str, table: str) -> Res
     """Describe a table: its columns and types."""
     what = await _found(request, share, schema, table)
     facts = await service_of(request).facts(what)
-    return _lines(request, _head(what, facts, delta=_wants_delta(request)))
+    return _lines(request, what, _head(what, facts, delta=_wants_delta(request)))
 
 
 @router.post("/shares/{share}/schemas/{schema}/tables/{table}/query", response_model=None)
@@ -118,7 +117,7 @@ async def query(request: Request, share: str, schema: str, table: str) -> Respon
     else:
         file = {"id": id, "url": address, "partitionValues": {}, "size": size, "stats": stats}
     ends = {"expirationTimestamp": _ends()}
-    return _lines(request, [*lines, {"file": {**file, **ends}}])
+    return _lines(request, what, [*lines, {"file": {**file, **ends}}])
 
 
 @router.get("/files/{name}", response_model=None)
@@ -203,14 +202,24 @@ def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[dict[str, Any]]
     if delta:
         protocol = {"deltaProtocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
         described = {**about, "schemaString": schema, "configuration": {}, "createdTime": 0}
-        told = {"version": 0, "size": facts.size, "numFiles": 1, "deltaMetadata": described}
+        files = {"version": _version(what), "size": facts.size, "numFiles": 1}
+        told = {**files, "deltaMetadata": described}
         return [{"protocol": protocol}, {"metaData": told}]
-    described = {**about, "schemaString": schema, "version": 0, "configuration": {}}
+    described = {**about, "schemaString": schema, "configuration": {}}
+    described["version"] = _version(what)
     return [{"protocol": {"minReaderVersion": 1}}, {"metaData": described}]
 
 
-def _lines(request: Request, lines: Sequence[dict[str, Any]]) -> Response:
+def _version(what: Permitted) -> int:
+    return what.release.rows.edition - 1
+
+
+def _versioned(what: Permitted) -> dict[str, str]:
+    return {"Delta-Table-Version": str(_version(what))}
+
+
+def _lines(request: Request, what: Permitted, lines: Sequence[dict[str, Any]]) -> Response:
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     format_ = DELTA if _wants_delta(request) else "parquet"
-    headers = {**VERSION, "delta-sharing-capabilities": f"responseformat={format_}"}
+    headers = {**_versioned(what), "delta-sharing-capabilities": f"responseformat={format_}"}
     return Response(text, media_type="application/x-ndjson", headers=headers)
