@@ -1,0 +1,41 @@
+"""Editions of a table that changes.
+
+Edition 1 is the registered table. Each batch that is appended makes the next edition, the table so
+far; so does each new state of the whole table. What registration fixed stays.
+
+    Edition, Portion       which rows, and where they lie            (_numbered)
+    hidden_of_changing     what copies of several editions hide of rows that changed    (_changing)
+    measure_drift, Drift   how far new rows drifted from the first edition              (_drift)
+"""
+
+from cornerwave.editions._changing import hidden_after, hidden_of_changing
+from cornerwave.editions._drift import Drift, Ranges, Spread, measure_drift
+from cornerwave.editions._numbered import (
+    APPENDED,
+    REGISTERED,
+    UPDATED,
+    Edition,
+    Portion,
+    check_columns,
+    next_edition,
+    portion,
+    updated_edition,
+)
+
+__all__ = [
+    "APPENDED",
+    "REGISTERED",
+    "UPDATED",
+    "Drift",
+    "Edition",
+    "Portion",
+    "Ranges",
+    "Spread",
+    "check_columns",
+    "hidden_after",
+    "hidden_of_changing",
+    "measure_drift",
+    "next_edition",
+    "portion",
+    "updated_edition",
+]

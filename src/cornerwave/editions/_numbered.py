@@ -1,0 +1,151 @@
+"""The editions of a table: which rows each has, and where they lie."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from cornerwave.errors import NoSuchEdition, SourceError
+from cornerwave.frozen import Frozen, type_name
+from cornerwave.table import Fingerprint
+
+REGISTERED, APPENDED, UPDATED = "registered", "appended", "updated"
+
+
+@dataclass(frozen=True)
+class Edition:
+    """An edition: the table so far (`whole`), and the rows that came with it (`brought`).
+
+    Both are fingerprints. `first` is the position of the first row that came, `begins` the edition
+    whose rows this one begins with, `content` recognises a batch that comes again; `changes` says
+    how many rows of the edition before came, went and changed, and what copies of both hide.
+    """
+
+    number: int
+    kind: str
+    at: str
+    source: str | None
+    brought: str
+    whole: str
+    first: int = 0
+    begins: int = 1
+    content: str = ""
+    keys: Mapping[str, Any] | None = None
+    drift: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> "Edition":
+        """Read a line of the ledger."""
+        said = {name: said for name, said in line.items() if name not in ("edition", "macs")}
+        return cls(number=line["edition"], **said)
+
+    def said(self) -> dict[str, Any]:
+        """Return what the line of the ledger says; the ledger knows when."""
+        said = {name: said for name, said in asdict(self).items() if name not in ("number", "at")}
+        return {**said, "edition": self.number}
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has."""
+        return Fingerprint.read(self.whole).rows
+
+    @property
+    def rows_brought(self) -> int:
+        """How many rows came with this edition."""
+        if self.changes is not None:
+            return int(self.changes["came"])
+        return Fingerprint.read(self.brought).rows
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a copy is made of: the table of an edition, or the rows of one batch alone."""
+
+    edition: int
+    batch: int | None
+    fingerprint: str
+    first: int
+    numbers: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return Fingerprint.read(self.fingerprint).rows
+
+
+def portion(
+    editions: Sequence[Edition], *, edition: int | None = None, batch: int | None = None
+) -> Portion:
+    """Return the rows of an edition, by default the last, or of a batch. Raises NoSuchEdition."""
+    if edition is not None and batch is not None:
+        raise NoSuchEdition("name an edition or a batch, not both")
+    number = edition or batch or len(editions)
+    if not 1 <= number <= len(editions):
+        known = "1" if len(editions) == 1 else f"1 to {len(editions)}"
+        raise NoSuchEdition(f"there is no edition {number}; there is {known}")
+    own = editions[number - 1]
+    if batch is not None:
+        if own.kind == UPDATED:
+            raise NoSuchEdition(
+                f"edition {number} is a new edition of the whole table, which has no batch of its "
+                "own; name it as an edition"
+            )
+        return Portion(number, number, own.brought, own.first, (number,))
+    return Portion(number, None, own.whole, 0, tuple(range(own.begins, number + 1)))
+
+
+def next_edition(
+    editions: Sequence[Edition], found: Fingerprint, *, source: str | None, content: str
+) -> Edition:
+    """Return the edition that some new rows make. Raises SourceError for none."""
+    last = editions[-1]
+    if not found.rows:
+        raise SourceError("the batch has no rows, so there is nothing to append")
+    return Edition(
+        number=last.number + 1,
+        kind=APPENDED,
+        at="",
+        source=source,
+        brought=str(found),
+        whole=str(Fingerprint.read(last.whole) + found),
+        first=last.rows,
+        begins=last.begins,
+        content=content,
+    )
+
+
+def updated_edition(
+    last: Edition, *, whole: str, source: str | None, changes: Mapping[str, Any]
+) -> Edition:
+    """Return the edition that a new state of the whole table makes."""
+    number = last.number + 1
+    return Edition(
+        number=number,
+        kind=UPDATED,
+        at="",
+        source=source,
+        brought=whole,
+        whole=whole,
+        begins=number,
+        changes=changes,
+    )
+
+
+def check_columns(types: pa.Schema, frozen: Frozen) -> None:
+    """Raise SourceError unless new rows have the registered columns, with the same types."""
+    known = {part.name: type_name(part.type) for part in frozen.source_types}
+    new = {part.name: type_name(part.type) for part in types}
+    if gone := [name for name in frozen.schema.used if name not in new]:
+        raise SourceError(f"column {gone[0]!r} is missing; new rows need the registered columns")
+    if more := [name for name in new if name not in known]:
+        raise SourceError(
+            f"column {more[0]!r} was not registered, so nobody has decided about it; leave it out"
+        )
+    for name in frozen.schema.used:
+        if new[name] != known[name]:
+            raise SourceError(
+                f"column {name!r} is of type {new[name]}, but {known[name]} was registered; "
+                "convert it"
+            )
