@@ -123,11 +123,10 @@ def test_the_smoother_is_wieners():
 
 def test_runs_of_a_large_table_stand_for_it(monkeypatch):
     """Memory is bounded: of many rows some runs are kept, in which the order still shows."""
-    monkeypatch.setattr("cornerwave.neighbours.CELLS", 1 << 12)
     monkeypatch.setattr("cornerwave.neighbours.LEAST_ROWS", 1 << 14)
     random = np.random.default_rng(3)
     table = pa.table({"x": np.sort(random.normal(size=200_000)), "y": random.normal(size=200_000)})
-    order = RowOrder(["x", "y"])
+    order = RowOrder(["x", "y"], cells=1 << 12)
     for start in range(0, 200_000, 1 << 15):
         order.add(start, table.slice(start, 1 << 15))
     assert 1 << 13 <= order._rows <= 1 << 14

@@ -223,7 +223,7 @@ def _place_again(
     if out is None:
         return _default(name, recipient, "parquet" if format_ == FOLDER else format_)
     place = place_of(out)
-    if format_ not in (FRAME, FOLDER, format_of(place)):
+    if format_ not in (FRAME, FOLDER) and format_ != format_of(place):
         raise OutputError(f"this copy is {kind}; give --out a place for such a one")
     return place
 
