@@ -161,23 +161,23 @@ def _left(table: Tally, name: str, places: list[int]) -> int:
 
 def pooled(counts: Ints) -> Floats:
     """Return counts without any below FEW: few rows count with the next full bin, or as the mean
-    over a stretch of bins that holds enough; the last few count with the bin before them.
+    over a stretch of bins that holds enough; the last few count with the stretch before them.
 
     >>> pooled(np.array([1, 0, 5, 9, 2])).tolist(), pooled(np.array([0, 4])).tolist()
     ([0.0, 0.0, 6.0, 11.0, 0.0], [0.0, 0.0])
     >>> pooled(np.array([90, 0, 0, 2, 1, 3, 0])).tolist()
     [90.0, 0.0, 0.0, 2.0, 2.0, 2.0, 0.0]
     """
-    shown, start, held, last = np.zeros(len(counts)), 0, 0, None
+    shown, start, held, last = np.zeros(len(counts)), 0, 0, slice(0)
     for place, count in enumerate(counts.tolist()):
         if not held or count >= FEW:
             start = place
         held += count
         if held >= FEW:
-            shown[start : place + 1] = held / (place + 1 - start)
-            held, last = 0, place
-    if held and last is not None:
-        shown[last] += held
+            last = slice(start, place + 1)
+            shown[last] = held / (place + 1 - start)
+            held = 0
+    shown[last] += held / max(last.stop - (last.start or 0), 1)
     return shown
 
 
