@@ -70,6 +70,17 @@ def _order_is_asked_about_where_it_matters(
         monkeypatch.setattr(RowOrder, "told", lambda *_, **__: [])
 
 
+LONG_ON_POSTGRESQL = {"test_crash", "test_concurrency", "test_processes", "test_tampering"}
+"""Modules whose tests on PostgreSQL run with the slow ones; others keep it in every run."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "postgresql" in item.name and item.path.stem in LONG_ON_POSTGRESQL:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[postgresql.Server]:
     with postgresql.server() as server:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from cornerwave.attack import learned
 from cornerwave.coalition import (
-    hidden_across_editions,
     hidden_in_history,
     history_functions,
 )
@@ -164,26 +163,6 @@ def test_noisier_copies_of_any_edition_add_nothing(kind, r):
     wide = np.concatenate([weights, np.zeros_like(weights)], axis=1)
     both = [(e, 1.0) for e in range(2 * EDITIONS)]
     assert (hidden_in_history(wide, both, history=H, noise=twice) < hidden(best) - 0.05).any()
-
-
-@every_history
-@both_kinds
-def test_a_coalition_is_told_what_it_recovers_of_either_history(kind, r):
-    """From the frozen rules alone, as if the history were of the kind that shows more."""
-    history = beside_constant(kind(r), 0.6)
-    K, rules = history[:2, :2], our_rules(history, 2)
-    held = [(e, 1.0) for e in range(EDITIONS)]
-    told = hidden_across_editions(held, K, rules)
-    both = [left(beside_constant(each(r), 0.6), 2, rules) for each in KINDS.values()]
-    for name, shares in told.items():
-        assert shares.min() == pytest.approx(min(found[name] for found in both), abs=1e-6)
-    assert told["value"][1] == pytest.approx(0.5, abs=1e-6)
-    assert (told["change"][0], told["change"][1]) == (pytest.approx(told["change"].min()), 1.0)
-    # one who holds two editions at different levels; and a row that no edition changed
-    two = hidden_across_editions([(0, 4.0), (3, 1.0)], K, rules)
-    assert all((two[name] >= told[name] - 1e-9).all() for name in told)
-    still = hidden_across_editions([(0, 4.0), (3, 1.0)], K, [None] * 5)
-    assert np.allclose(still["value"], 0.5)
 
 
 # From rows, not from covariances

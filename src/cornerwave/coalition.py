@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.history import Rules, drifting_history, noise_across, personal_history
 from cornerwave.levels import Level, retention
 from cornerwave.table import MARGINAL, UNIFORM
 
@@ -168,30 +167,6 @@ def hidden_in_history(
     variance = np.einsum("qi,ij,qj->q", asked, history, asked)
     varies = variance > RANK_TOLERANCE * np.einsum("qi,i,qi->q", asked, np.diag(history), asked)
     return np.asarray(1 - np.where(varies, recovered, 0.0) / np.where(varies, variance, 1.0))
-
-
-def hidden_across_editions(
-    held: Sequence[tuple[int, float]], covariance: Floats, rules: Rules
-) -> dict[str, Floats]:
-    """Return what copies of several editions leave hidden of a row, in each column, at the least.
-
-    held: (edition, noise) of every copy, the first edition being 0; covariance: K, the noise's
-    shape; rules: by which each later edition changed the row. Of its values, their mean and their
-    changes from one edition to the next, whichever history with the steps that were measured
-    shows more: a drifting or a personal one.
-    """
-    columns, noise = len(covariance), noise_across(covariance, rules)
-    histories = [find(covariance, rules) for find in (drifting_history, personal_history)]
-    return {
-        name: np.min(
-            [
-                hidden_in_history(weights, held, history=history, noise=noise).reshape(-1, columns)
-                for history in histories
-            ],
-            axis=(0, 1),
-        )
-        for name, weights in history_functions(1 + len(rules), columns).items()
-    }
 
 
 def guess(law: Law, noise: Sequence[float]) -> BestGuess:

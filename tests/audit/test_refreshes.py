@@ -55,7 +55,7 @@ CHOICES = {
 
 
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("ending", ["parquet", pytest.param("csv", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
 def test_honest_releases_pass(tmp_path, choices, ending):
     table = source_table()

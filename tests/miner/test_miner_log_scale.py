@@ -39,7 +39,7 @@ def test_the_mean_comes_back_to_its_own_scale(noise: float) -> None:
         )
 
 
-@pytest.mark.parametrize("of", ["table", "population"])
+@pytest.mark.parametrize("of", ["table", pytest.param("population", marks=pytest.mark.slow)])
 def test_its_intervals_cover(of: str) -> None:
     def one(seed: int) -> tuple[Estimates, np.ndarray]:
         X = _table(1500, seed)

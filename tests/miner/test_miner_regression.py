@@ -50,7 +50,7 @@ def test_noise_per_column_would_have_shrunk_them() -> None:
 
 
 @pytest.mark.parametrize("noise", [4.0, pytest.param(1.0, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("of", ["table", "population"])
+@pytest.mark.parametrize("of", ["table", pytest.param("population", marks=pytest.mark.slow)])
 def test_intervals_cover_with_a_residual_that_varies(of: str, noise: float) -> None:
     def one(seed: int) -> tuple[Estimates, np.ndarray]:
         X = _numbers(800, seed)
@@ -91,7 +91,7 @@ def test_categories_as_predictors(base: str) -> None:
 
 
 @pytest.mark.parametrize("base", ["marginal", pytest.param("uniform", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("of", ["table", "population"])
+@pytest.mark.parametrize("of", ["table", pytest.param("population", marks=pytest.mark.slow)])
 def test_intervals_with_categories_cover(base: str, of: str) -> None:
     def one(seed: int) -> tuple[Estimates, np.ndarray]:
         copy, truth = _mixed(800, seed, base, noise=1.0)

@@ -113,7 +113,8 @@ def _in_copies_order(
     for name in names:
         dataset = opened.dataset(name, source=source)
         place = closing.enter_context(dataset.work_folder()) / f"{place_of(source).name}.arrow"
-        dataset.write_in_copies_order(place)
+        shown = {name: told.get(name) for name in ("edition", "batch")}
+        dataset.write_in_copies_order(place, **shown)
         say(f"The rows of {source} were put into the order of the copies of {name}")
         return open_source(place)
     return None

@@ -401,12 +401,16 @@ class Dataset:
         """Record who is about to hold what: recipients, each with all that makes the bytes."""
         self._ledger.hold(self.id, lines)
 
-    def write_in_copies_order(self, path: Path) -> None:
+    def write_in_copies_order(
+        self, path: Path, *, edition: int | None = None, batch: int | None = None
+    ) -> None:
         """Write the table to an Arrow file in the order of its shuffled copies, to be compared with
         them; for the owner alone.
         """
         told = json.dumps({"order": SHUFFLE}).encode()
-        rows = shuffled_rows(self.source, self.recipe([Wanted(Level(LATTICE[0]), Finish())]))
+        portion = self.portion(edition=None if batch else edition, batch=batch)
+        recipe = self.recipe([Wanted(Level(LATTICE[0]), Finish())], portion)
+        rows = shuffled_rows(self.source_of(portion), recipe)
         with discreet(), pa.OSFile(str(path), "wb") as file, ExitStack() as closing:
             writer = None
             for table in rows:
