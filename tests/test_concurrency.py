@@ -114,6 +114,7 @@ def test_one_of_many_registrations_of_a_table_wins(processes, folder):
     assert sorted(results.get() for _ in range(4)) == ["refused"] * 3 + ["registered"]
 
 
+@pytest.mark.slow
 def test_writers_to_one_place_do_not_disturb_each_other(processes, folder):
     dataset = Vault.open(folder / ".cornerwave").register("x", folder / "x.parquet")
     run(processes, 4, write_there, folder)

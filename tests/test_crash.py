@@ -212,6 +212,7 @@ def test_a_release_killed_anywhere_is_whole_or_not_there(backup, tmp_path, endin
         assert {f"before {step}", f"after {step}"} <= set(places)
 
 
+@pytest.mark.slow
 def test_the_net_catches_a_release_that_shows_before_it_records(backup, tmp_path, monkeypatch):
     """The negative control: never recorded, a killed run shows what no line covers."""
     wrong = DRIVER.replace(

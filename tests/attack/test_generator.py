@@ -36,6 +36,7 @@ def test_solve_finds_a_small_system_and_a_contradiction() -> None:
     assert solve(rows.copy(), values, unknowns=192) is None
 
 
+@pytest.mark.slow
 def test_leaked_rows_strip_a_mersenne_twister_and_not_ours() -> None:
     X = skewed(3000, np.random.default_rng(3))
     leaked = np.arange(1000, 1400)

@@ -22,7 +22,7 @@ from tests.fuzz.world import make_world
 
 FEW, MANY = 4, 400
 """Inputs of each kind in the normal and in the slow tests."""
-FEW_COMPILED = 10
+FEW_COMPILED = 5
 
 
 @pytest.fixture(scope="module")

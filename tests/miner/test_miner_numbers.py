@@ -50,7 +50,7 @@ def _truth(of: str, table: np.ndarray, population: np.ndarray) -> np.ndarray:
     return table if of == "table" else population
 
 
-@pytest.mark.parametrize("of", ["table", "population"])
+@pytest.mark.parametrize("of", ["table", pytest.param("population", marks=pytest.mark.slow)])
 def test_intervals_of_means_cover(of: str) -> None:
     def one(seed: int) -> tuple[Estimates, np.ndarray]:
         X = _table(300, seed)
