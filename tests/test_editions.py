@@ -132,6 +132,18 @@ class TestAppend:
         kept = two.filter(pa.compute.is_in(two["id"], one["id"]))
         assert kept.sort_by("id").equals(one.sort_by("id"))
 
+    def test_the_table_is_put_into_the_order_of_shuffled_copies(self, vault, tmp_path):
+        """Of the edition that they show."""
+        dataset = vault.register("people", FIRST, key="id", shuffle=True)
+        dataset.append(SECOND)
+        for edition in (1, 2):
+            copy = dataset.release(to="ann", noise=1.0, edition=edition).to_arrow()
+            dataset.write_in_copies_order(tmp_path / "table.arrow", edition=edition)
+            with pa.OSFile(str(tmp_path / "table.arrow")) as file:
+                table = pa.ipc.open_file(file).read_all()
+            assert table.column("id").equals(copy.column("id"))
+        assert table.num_rows == 500
+
     def test_a_stream_of_batches_is_kept_where_asked(self, vault, tmp_path):
         dataset = vault.register("people", FIRST, drop=["id"])
         stream = iter(SECOND.to_batches(max_chunksize=80))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave.engines import local
+from cornerwave.engines import local, sorted_keys
 from cornerwave.errors import ColumnError, SingularCovariance, SourceError
 from cornerwave.frozen import freeze
 from cornerwave.moments import Moments
@@ -116,7 +116,8 @@ class TestKeys:
     @pytest.mark.in_order
     @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
     def test_repeats_are_found_however_few_ids_fit_into_memory(self, monkeypatch, at_once):
-        monkeypatch.setattr(local, "IDS_IN_MEMORY", at_once)
+        for name in ("IDS_AT_ONCE", "IDS_IN_MEMORY"):
+            monkeypatch.setattr(sorted_keys, name, at_once)
         self.measured(list(range(100)))
         with pytest.raises(ColumnError, match="1 rows repeat"):
             self.measured([*range(99), 0])

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cornerwave.dataset import WORK, Dataset, KeptKeys, check_name
-from cornerwave.engines import is_here, opened_frame, survey_with
-from cornerwave.engines.batches import sorted_keys
+from cornerwave.engines import opened_frame, survey_source
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
@@ -231,10 +230,9 @@ class Vault:
         secrets = RowSecrets.of(self._key.derive)
         with KeptKeys(self.path, self._key) as keys:
             with discreet(), opened.snapshot(decided.key) as rows:
-                survey_on = survey_with(rows, spark)
-                surveyor, survey = survey_on(rows, decided, secrets, progress=progress)
-                if decided.key is not None and is_here(rows):
-                    keys.write(sorted_keys(rows, decided, secrets))
+                surveyor, survey = survey_source(
+                    rows, decided, secrets, keep_keys=keys.write, spark=spark, progress=progress
+                )
                 frozen = replace(freeze(surveyor, survey, rows.schema), reading=rows.reading)
                 marks = surveyor.marks(survey).to_json()
             new = Entry(

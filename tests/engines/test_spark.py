@@ -25,7 +25,7 @@ from cornerwave.miner import Copy
 from cornerwave.owner import Vault
 from cornerwave.table import read_metadata
 from tests import sail
-from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone, write_parts
+from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
@@ -51,17 +51,6 @@ def spark(url):
 def other(vault, tmp_path):
     """A vault with the same key, and a ledger of its own."""
     return Vault.create(tmp_path / "other", key_file=vault.path / "key")
-
-
-@pytest.fixture
-def parquet(tmp_path):
-    """A directory of files with several row groups each, of different sizes."""
-    return write_parts(tmp_path / "table", everyone())
-
-
-@pytest.fixture(autouse=True)
-def _many_parts(monkeypatch):
-    monkeypatch.setattr("cornerwave.table._parquet_parts.PART_CELLS", 13 * 300)
 
 
 def frame_of(spark, parquet, parts=4):
@@ -96,6 +85,30 @@ def test_a_frame_gives_the_dataset_and_the_copies_of_the_local_engine(
         assert found.value == pytest.approx(wanted_mean.value, rel=1e-12)  # in another order
     assert [held.recipient for held in there.holdings] == ["near", "middle", "far"]
     assert {held.format for held in there.holdings} == {"parquet parts"}
+
+
+def test_editions_are_for_one_machine(spark, vault, parquet, tmp_path):
+    """A cluster does not know which rows changed, nor a vault the keys of a frame."""
+    dataset = vault.register("people", parquet, key="id", spark=spark, **CHOICES)
+    more = everyone(400, seed=4)
+    keys = pa.array([f"later {n}" for n in range(400)])
+    more = more.set_column(0, "id", keys)
+    repeated = more.set_column(0, "id", pa.array(["p7", *keys.to_pylist()[1:]]))
+    with pytest.raises(ColumnError, match="1 rows have keys that are or were"):
+        dataset.append(repeated)  # the keys of files are kept, also of those that Spark read
+    dataset.append(more)
+    with pytest.raises(ClusterError, match="several editions, which a cluster does not release"):
+        dataset.release(to="near", noise=1.0).write_spark(tmp_path / "copy", spark=spark)
+    assert not (tmp_path / "copy").exists()
+    assert dataset.holdings == []
+
+
+def test_nothing_is_appended_to_a_frame(spark, vault, parquet):
+    dataset = vault.register("people", frame_of(spark, parquet), key="id", **CHOICES)
+    more = everyone(400, seed=4).set_column(0, "id", pa.array([f"later {n}" for n in range(400)]))
+    with pytest.raises(ColumnError, match="a frame of Spark, whose keys are not kept"):
+        dataset.append(more)
+    assert len(dataset.editions) == 1
 
 
 @pytest.mark.parametrize("key", ["id", None])

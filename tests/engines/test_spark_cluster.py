@@ -18,7 +18,7 @@ from cornerwave.owner import Vault
 from cornerwave.recipe import Wanted
 from cornerwave.table import Finish
 from tests import spark_cluster
-from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone, write_parts
+from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 from tests.engines.faults import failing_once, wait_for, waiting
 
 pytestmark = [
@@ -41,16 +41,6 @@ def spark(cluster):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield cluster.session()
-
-
-@pytest.fixture
-def parquet(tmp_path):
-    return write_parts(tmp_path / "table", everyone())
-
-
-@pytest.fixture(autouse=True)
-def _many_parts(monkeypatch):
-    monkeypatch.setattr("cornerwave.table._parquet_parts.PART_CELLS", 13 * 300)
 
 
 @pytest.fixture

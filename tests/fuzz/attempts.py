@@ -331,4 +331,4 @@ def _may_be_shown(path: Path) -> str:
 def _left_behind() -> list[str]:
     """Return files of copies that were not finished."""
     hidden = [str(path) for path in Path().rglob(".*.part")]
-    return hidden + [str(path) for path in Path().glob(".cornerwave/work/*")]
+    return hidden + [str(path) for path in Path(".cornerwave", "work").glob("*")]

@@ -109,15 +109,14 @@ def _in_copies_order(
     if told.get("order") != SHUFFLE or not (vault or is_vault(vault_place())):
         return None
     opened = open_vault(vault)
-    names = [each.name for each in opened.datasets() if each.id == told.get("dataset")]
-    for name in names:
-        dataset = opened.dataset(name, source=source)
-        place = closing.enter_context(dataset.work_folder()) / f"{place_of(source).name}.arrow"
-        shown = {name: told.get(name) for name in ("edition", "batch")}
-        dataset.write_in_copies_order(place, **shown)
-        say(f"The rows of {source} were put into the order of the copies of {name}")
-        return open_source(place)
-    return None
+    names = {each.id: each.name for each in opened.datasets()}
+    if (name := names.get(told.get("dataset", ""))) is None:
+        return None
+    dataset = opened.dataset(name, source=source)
+    place = closing.enter_context(dataset.work_folder()) / f"{place_of(source).name}.arrow"
+    dataset.write_in_copies_order(place, edition=told.get("edition"), batch=told.get("batch"))
+    say(f"The rows of {source} were put into the order of the copies of {name}")
+    return open_source(place)
 
 
 def attack(

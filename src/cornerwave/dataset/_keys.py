@@ -9,7 +9,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Words
 from cornerwave.editions import UPDATED
-from cornerwave.engines.batches import sorted_keys
+from cornerwave.engines.sorted_keys import sorted_keys
 from cornerwave.errors import ColumnError, LedgerDamaged
 from cornerwave.rows import RowSecrets
 from cornerwave.vault import Key, KeyRun, SeenKeys, work_folder

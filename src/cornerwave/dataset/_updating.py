@@ -19,12 +19,12 @@ from cornerwave.dataset._keys import WORK, KeptKeys
 from cornerwave.editions import Edition, Ranges, hidden_after, measure_drift, updated_edition
 from cornerwave.engines.batches import (
     BatchSurveyor,
-    SortedKeys,
     batch_order,
     check_batch_order,
     survey_some,
 )
 from cornerwave.engines.differences import Differences, Differing, RowWords
+from cornerwave.engines.sorted_keys import SortedKeys
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,

@@ -32,7 +32,14 @@ from cornerwave.engines._packed import (
     unpacked_table,
 )
 from cornerwave.engines._passes import SampleWork, SurveyWork, ordered_columns, repeated_ids
-from cornerwave.engines._shuffle import id_column, ids_in, in_order, name_apart, plain_table
+from cornerwave.engines._shuffle import (
+    bucket_cuts,
+    id_column,
+    ids_in,
+    in_order,
+    name_apart,
+    plain_table,
+)
 from cornerwave.errors import ClusterError, CornerwaveError, Fault, SourceChanged, SourceError
 from cornerwave.frozen import Frozen
 from cornerwave.neighbours import CELLS, RUN, RowOrder
@@ -393,11 +400,7 @@ class BucketJob:
                 table = plain_table(table).append_column(mark, id_column(ids))
                 places = recipe.places(ids)
                 order = in_order(places)
-                # as `_shuffle` does: buckets are in the order of places
-                high = places[order, 0] >> np.uint64(32)
-                which = high * np.uint64(self.buckets) >> np.uint64(32)
-                table = table.take(pa.array(order))
-                cuts = np.searchsorted(which, np.arange(self.buckets + 1, dtype=np.uint64))
+                table, cuts = table.take(pa.array(order)), bucket_cuts(places[order], self.buckets)
                 for bucket in np.flatnonzero(np.diff(cuts)).tolist():
                     part = table.slice(cuts[bucket], cuts[bucket + 1] - cuts[bucket])
                     yield bucket, ROWS, packed_table(part)

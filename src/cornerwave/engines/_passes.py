@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Ids
+from cornerwave.arrays import Ids, Words
 from cornerwave.errors import ColumnError, CornerwaveWarning
 from cornerwave.neighbours import RowOrder
 from cornerwave.rows import RowSecrets, row_ids
@@ -122,9 +122,12 @@ def _scales(engine: Engine, schema: Schema, secrets: RowSecrets) -> tuple[Scale,
     return sampler.scales(sample)
 
 
-def repeated_ids(ids: Ids) -> int:
-    """Return how many rows have the id of another: sorting one word of each finds almost none."""
-    words = np.sort(ids[:, 0])
+def repeated_ids(ids: Ids, words: Words | None = None) -> int:
+    """Return how many rows have the id of another: few have its first word.
+
+    `words` are these, ascending, if they are known.
+    """
+    words = np.sort(ids[:, 0]) if words is None else words
     twice = words[1:][words[1:] == words[:-1]]
     if not len(twice):
         return 0

@@ -62,6 +62,13 @@ def plain_table(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(types))
 
 
+def bucket_cuts(places: Words, buckets: int) -> Ints:
+    """Return where each bucket begins among places in their order, and where the last one ends."""
+    # the upper 32 bits times the number of buckets: buckets are in the order of places
+    which = (places[:, 0] >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
+    return np.searchsorted(which, np.arange(buckets + 1, dtype=np.uint64))
+
+
 def bucket_count(rows: int, columns: int) -> int:
     """Return how many buckets a table is sorted in."""
     return max(1, -(-rows * columns // BUCKET_CELLS))
@@ -121,9 +128,7 @@ class _Buckets:
             self._held.append(table)
             return
         order = in_order(places)
-        # the upper 32 bits times the number of buckets: buckets are in the order of places
-        bucket = (places[order, 0] >> np.uint64(32)) * np.uint64(self._count) >> np.uint64(32)
-        cuts = np.searchsorted(bucket, np.arange(self._count + 1, dtype=np.uint64))
+        cuts = bucket_cuts(places[order], self._count)
         table = table.take(pa.array(order))
         try:
             self._offsets.append(np.array([*self._write(self._file, table, cuts)]))

@@ -1,28 +1,24 @@
 """The engine of one machine: groups of rows side by side in threads, results in order."""
 
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Ids
-from cornerwave.engines._passes import Found, Surveyed, Work, not_unique, repeated_ids, survey_rows
+from cornerwave.arrays import Words
+from cornerwave.engines._passes import Found, Surveyed, Work, survey_rows
 from cornerwave.engines._shuffle import shuffled
+from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
 from cornerwave.errors import SourceChanged, SourceError, SourceLost
 from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe
 from cornerwave.rows import RowSecrets, numbered, row_ids
 from cornerwave.survey import Survey, Surveyor
 from cornerwave.table import SHUFFLE, Fingerprint, Progress, Schema, Source, silent
-
-IDS_IN_MEMORY = 1 << 23
-"""Row ids that are compared at once when looking for duplicates."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,10 +40,15 @@ def survey_table(
     secrets: RowSecrets,
     *,
     threads: int | None = None,
+    keep_keys: KeepKeys | None = None,
     progress: Progress = silent,
 ) -> tuple[Surveyor, Survey]:
-    """Survey a whole table in threads. Raises SourceError as `survey_rows` does."""
-    return survey_rows(Threads(source, schema, threads), schema, secrets, progress)
+    """Survey a whole table in threads. Raises SourceError as `survey_rows` does.
+
+    `keep_keys` is called if the rows have a key.
+    """
+    engine = Threads(source, schema, threads, keep_keys)
+    return survey_rows(engine, schema, secrets, progress)
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Threads:
     source: Source
     schema: Schema
     threads: int | None = None
+    keep_keys: KeepKeys | None = None
 
     @contextmanager
     def run(self, work: Work[Found]) -> Iterator[Iterator[Found]]:
@@ -67,11 +69,17 @@ class Threads:
 
     def repeated(self, found: Iterator[Surveyed], key: str | None) -> Iterator[Surveyed]:
         """Pass on what a survey found; raise ColumnError at the end if rows have one key."""
-        with _Keys(key) as keys:
+        with SortedKeys(key) as keys:
             for part in found:
                 keys.add(part.ids)
                 yield part
-            keys.check()
+            if key is not None:
+                (self.keep_keys or _look_at)(keys.ascending())
+
+
+def _look_at(keys: Iterator[Words]) -> None:
+    """Compare all keys, and keep none."""
+    deque(keys, maxlen=0)
 
 
 def make_copies(
@@ -138,45 +146,3 @@ def _in_order(
         finally:
             for waiting in under_way:
                 waiting.cancel()
-
-
-class _Keys:
-    """Looks for two rows with one key, in little memory: ids wait in a file without a name."""
-
-    def __init__(self, column: str | None) -> None:
-        self._column = column
-        self._file: BinaryIO | None = None
-        self._count = 0
-
-    def __enter__(self) -> "_Keys":
-        if self._column is not None:
-            self._file = tempfile.TemporaryFile()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file:
-            self._file.close()
-
-    def add(self, ids: Ids) -> None:
-        """Take the ids of some rows."""
-        if self._file:
-            self._file.write(ids.tobytes())
-            self._count += len(ids)
-
-    def check(self) -> None:
-        """Raise ColumnError if two rows have the same id."""
-        if not self._file or not self._count:
-            return
-        self._file.flush()
-        ids = np.memmap(self._file, dtype=np.uint64, mode="r").reshape(-1, 2)
-        parts = -(-self._count // IDS_IN_MEMORY)
-        repeated = sum(self._repeated(ids, part, parts) for part in range(parts))
-        if repeated:
-            raise not_unique(self._column, repeated)
-
-    def _repeated(self, ids: Ids, part: int, parts: int) -> int:
-        chosen = [
-            chunk[chunk[:, 0] % np.uint64(parts) == part]
-            for chunk in np.array_split(ids, max(1, len(ids) // IDS_IN_MEMORY))
-        ]
-        return repeated_ids(np.concatenate(chosen))

@@ -1,6 +1,7 @@
 """Private folders in the vault, for copies that only the owner may see.
 
-    VAULT/work/<random>/     one for each piece of work, locked while its process lives
+    <random>/     in the vault's folder for work, one for each piece of it, locked while its
+                  process lives
 
 A killed process cannot clean up. Its lock ends with it, and whoever opens the vault next
 removes every folder that nobody locks.
