@@ -15,7 +15,7 @@ import pytest
 
 from cornerwave import access
 from cornerwave.dataset import Release
-from cornerwave.server import _replies, _service
+from cornerwave.server import _access_log, _replies, _service
 from cornerwave.server._cache import Abandoned, CopyCache
 from cornerwave.vault import now
 
@@ -170,7 +170,7 @@ def test_what_is_written_together_is_written_in_few_groups_and_fails_together():
         if "false" in items:
             raise ValueError("not written")
 
-    grouped = _service.Grouped(write)
+    grouped = _access_log.Grouped(write)
     all_at_once(lambda: grouped.write("true"), 20)
     assert sum(map(len, groups)) == 20
     assert len(groups) < 10

@@ -4,7 +4,8 @@
     settings        how uvicorn runs it
     first_link      where its owner sets the password of the console
 
-    _service        who is asking, what is permitted, the copies and the access log
+    _service        who is asking, what is permitted, and the copies
+    _access_log     what was asked, written down
     _cache          copies that were made, in a bounded folder
     _signatures     signed addresses of files
     _downloads      plain HTTP

@@ -1,15 +1,12 @@
 """What the service does, apart from HTTP: who is asking, what is permitted, and the copies."""
 
 import re
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import anyio.to_thread
 import pyarrow.parquet as pq
@@ -18,20 +15,17 @@ from cornerwave.access import Grant, Sharing, Token
 from cornerwave.dataset import Dataset, Release
 from cornerwave.errors import AccessDenied, NoSuchDataset
 from cornerwave.owner import Vault
+from cornerwave.server._access_log import AccessLog, Grouped
 from cornerwave.server._cache import CopyCache, key_of
 from cornerwave.server._delta_types import is_offered, schema_string, write_offered
 from cornerwave.server._signatures import Signer, Ticket
-from cornerwave.vault import Access, State, now
+from cornerwave.vault import State
 
 CACHE = "cache"
 DELTA = "delta"
 """The format of a copy for clients of Delta Sharing."""
-FLUSH_SECONDS = 0.5
 MOST_PERMITS = 10_000
-MOST_LINES = 100_000
-"""Lines of the access log that wait for a database that is away."""
 Result = TypeVar("Result")
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -246,87 +240,3 @@ def _plain(name: str) -> str:
 
 async def _in_thread(work: Callable[[], Result]) -> Result:
     return await anyio.to_thread.run_sync(work)
-
-
-class Grouped(Generic[Item]):
-    """Writes what many threads want to write at once in one transaction; each waits for it."""
-
-    def __init__(self, write: Callable[[Sequence[Item]], None]) -> None:
-        self._write = write
-        self._waiting: SimpleQueue[tuple[Item, Future[None]] | None] = SimpleQueue()
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def write(self, item: Item) -> None:
-        """Return when it is written. Raises what the writing of it, and of its group, raised."""
-        done: Future[None] = Future()
-        self._waiting.put((item, done))
-        done.result()
-
-    def close(self) -> None:
-        """Stop when all is written."""
-        self._waiting.put(None)
-
-    def _run(self) -> None:
-        while (first := self._waiting.get()) is not None:
-            group = [first]
-            while not self._waiting.empty():  # what gathered while the last group was written
-                more = self._waiting.get()
-                if more is None:
-                    self.close()
-                    break
-                group.append(more)
-            self._write_group(group)
-
-    def _write_group(self, group: Sequence[tuple[Item, Future[None]]]) -> None:
-        try:
-            self._write([item for item, _ in group])
-        except BaseException as error:
-            for _, done in group:
-                done.set_exception(error)
-        else:
-            for _, done in group:
-                done.set_result(None)
-
-
-class AccessLog:
-    """Writes the access log: downloads at once, before a byte leaves; the rest twice a second."""
-
-    def __init__(self, sharing: Sharing) -> None:
-        self._sharing = sharing
-        self._lines: list[Access] = []
-        self._urgent = Grouped(sharing.log)
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def add(self, who: str, what: str, outcome: str, bytes_: int = 0) -> None:
-        """Note something for the next time that the log is written."""
-        line = Access(now().isoformat(timespec="milliseconds"), who, what, outcome, bytes_)
-        with self._lock:
-            self._lines.append(line)
-
-    def add_now(self, who: str, what: str, outcome: str) -> None:
-        """Write a line before going on."""
-        self._urgent.write(Access(now().isoformat(timespec="milliseconds"), who, what, outcome, 0))
-
-    def _run(self) -> None:
-        while not self._closing.wait(FLUSH_SECONDS):
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what was noted, as soon as the database takes it."""
-        with self._lock:
-            lines, self._lines = self._lines, []
-        try:
-            self._sharing.log(lines)
-        except Exception:  # the database is away: keep the lines for the next time
-            with self._lock:
-                self._lines = (lines + self._lines)[-MOST_LINES:]
-
-    def close(self) -> None:
-        """Write what is left, and stop."""
-        self._closing.set()
-        self._thread.join()
-        self._urgent.close()
-        self.flush()
