@@ -374,19 +374,22 @@ def _significant(C: Floats, known: Sequence[Coordinate], rows: int) -> Floats:
     """
     if rows >= ROWS_TO_TRUST * len(C):
         return C
-    found, names = C.copy(), np.array([each.column for each in known])
+    names = np.array([each.column for each in known])
     blocks = {each.column: each.block for each in known}
-    inverses = {n: _pseudo_inverse(C[np.ix_(names == n, names == n)]) for n in blocks}
-    for one, other in combinations(blocks, 2):
-        if blocks[one] == blocks[other] == NUMBERS:
-            continue
-        cross = C[np.ix_(names == one, names == other)]
-        told = rows * np.trace(inverses[one] @ cross @ inverses[other] @ cross.T)
-        freedom = np.linalg.matrix_rank(inverses[one]) * np.linalg.matrix_rank(inverses[other])
-        if told < freedom + CHANCE * (1 + np.sqrt(2 * freedom)):
-            found[np.ix_(names == one, names == other)] = 0.0
-            found[np.ix_(names == other, names == one)] = 0.0
-    return found
+    P, rank = np.empty_like(C), []
+    for name in blocks:
+        inverse = _pseudo_inverse(C[np.ix_(names == name, names == name)])
+        P[names == name] = inverse @ C[names == name]
+        rank.append(np.linalg.matrix_rank(inverse))
+    # with P_ab = C_aa^-1 C_ab, the trace for a pair is the sum of P_ab times P_ba' by elements
+    own = np.equal.outer(names, np.array(list(blocks))).astype(np.float64)
+    told, freedom = rows * (own.T @ (P * P.T) @ own), np.outer(rank, rank)
+    chance = told < freedom + CHANCE * (1 + np.sqrt(2 * freedom))
+    numbers = np.array([block == NUMBERS for block in blocks.values()])
+    chance[np.ix_(numbers, numbers)] = False
+    np.fill_diagonal(chance, False)
+    place = own.argmax(axis=1)
+    return np.where(chance[np.ix_(place, place)], 0.0, C)
 
 
 def _semidefinite(C: Floats) -> Floats:

@@ -19,6 +19,7 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from typing import Any
 
 from cornerwave.errors import SourceError
@@ -171,6 +172,7 @@ def check_date_formats(formats: Iterable[str]) -> None:
         shapes[shape] = each
 
 
+@cache
 def date_pattern(format_: str) -> str:
     """Return a pattern of the cells that have a format. Raises SourceError.
 
