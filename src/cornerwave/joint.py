@@ -133,7 +133,7 @@ def measure_hidden(coordinates: Sequence[Coordinate], excess: Floats) -> Hidden:
         needed=needed,
         tellers=system.tellers(),
         bounds=system.tellers(shown=True),
-        remedies=tuple(_remedies(system, needed)),
+        remedies=tuple(_remedies(system, found, needed)),
     )
 
 
@@ -166,12 +166,13 @@ def _needed(found: Mapping[str, Floats]) -> tuple[int, ...]:
     return tuple(np.where(places < len(least), places + 1, 0).tolist())
 
 
-def _remedies(system: "_System", needed: Sequence[int]) -> Iterator[Remedy]:
+def _remedies(
+    system: "_System", found: Mapping[str, Floats], needed: Sequence[int]
+) -> Iterator[Remedy]:
     """Yield what would lower the noise for half of every column, if it is raised at all."""
     half = THOUSANDTHS // 2
     if needed[half - 1] == half or system.even:
         return
-    found = system.hidden()
     worst = min(found, key=lambda name: found[name][half])
     shares = system.told_by(worst)
     for teller in sorted(shares, key=lambda name: -shares[name])[:MOST_REMEDIES]:
@@ -248,11 +249,11 @@ class _System:
 
     def _noise_blocks(self, open_: Sequence[int], q: float | None = None) -> Floats:
         """Return D: the noise that each block gets, at retention q where that matters."""
-        D = np.zeros((len(open_), len(open_)))
+        D, C = np.zeros((len(open_), len(open_))), self.C[np.ix_(open_, open_)]
         blocks = np.array([self.blocks[i] for i in open_])
         for block in dict.fromkeys(blocks.tolist()):
             at = np.ix_(blocks == block, blocks == block)
-            own = self.C[np.ix_(open_, open_)][at]
+            own = C[at]
             if block == NUMBERS:
                 D[at] = own + self.excess
             elif q is not None and block in self.even:
@@ -276,14 +277,14 @@ class _System:
         return [name for name, block in known.items() if block not in {NUMBERS, KEPT, *self.even}]
 
     @cached_property
-    def _told(self) -> dict[str, Floats]:
-        """What each column tells of every coordinate's variance without noise."""
-        columns, found = np.array(self.columns), {}
+    def _told(self) -> Floats:
+        """What each column (first axis) tells of every coordinate's variance without noise."""
+        columns, found = np.array(self.columns), []
         for name in dict.fromkeys(self.columns):
             B = self.C[:, columns == name]
             inverse = _pseudo_inverse(self.C[np.ix_(columns == name, columns == name)])
-            found[name] = np.einsum("ij,jk,ik->i", B, inverse, B, optimize=True)
-        return found
+            found.append(((B @ inverse) * B).sum(axis=1))
+        return np.array(found)
 
     def told_by(self, name: str) -> dict[str, float]:
         """Return the share of a column's variance that each column tells without noise.
@@ -293,8 +294,8 @@ class _System:
         own = np.array(self.columns) == name
         weight = self.weight[own] / (self.weight[own] @ np.diag(self.C)[own])
         blocks = dict(zip(self.columns, self.blocks, strict=True))
-        others = {c: told for c, told in self._told.items() if blocks[c] != blocks[name]}
-        return {other: float(weight @ told[own]) for other, told in others.items()}
+        shares = zip(blocks, (self._told[:, own] @ weight).tolist(), strict=True)
+        return {other: share for other, share in shares if blocks[other] != blocks[name]}
 
     def tellers(self, *, shown: bool = False) -> dict[str, tuple[str, float]]:
         """Return for each hidden column which other, of all or of those shown, tells most of it."""
@@ -304,7 +305,8 @@ class _System:
         for name in dict.fromkeys(hidden):
             shares = {c: s for c, s in self.told_by(name).items() if not shown or c in known}
             if shares:
-                teller = max(shares, key=lambda other: shares[other])
+                # of columns that tell the same, such as equal gaps, the first: not rounding decides
+                teller = max(shares, key=lambda other: round(shares[other], 9))
                 found[name] = (teller, round(shares[teller], 4))
         return found
 
