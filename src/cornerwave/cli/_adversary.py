@@ -86,10 +86,13 @@ def _as_read(
     if own.missing is not None or not copies:
         return reading
     try:
-        marks = (read_metadata(copies[0]) or {}).get("missing")
+        told = read_metadata(copies[0]) or {}
     except SourceError:  # said when the copy itself is opened
         return reading
-    return replace(own, missing=tuple(marks)) if marks else reading
+    columns = {about.get("source", name): about for name, about in told.get("columns", {}).items()}
+    marks = tuple((n, tuple(about["marks"])) for n, about in columns.items() if "marks" in about)
+    missing = tuple(told["missing"]) if "missing" in told else None
+    return replace(own, missing=missing, column_missing=marks or None)
 
 
 def _in_copies_order(

@@ -128,10 +128,7 @@ class Dataset:
 
     def schema_file(self) -> str:
         """Return the schema file of what was registered: with it, it is the same dataset."""
-        text, reading = schema_text(self.frozen.schema), self.frozen.reading
-        if reading is None or not reading.said:
-            return text
-        return text + "\n".join(["", "[reading]", *reading.lines()]) + "\n"
+        return schema_text(self.frozen.schema, self.frozen.reading)
 
     def remember_source(self) -> None:
         """Write down where the table lies now, after it passed the fingerprint there."""

@@ -29,7 +29,7 @@ def written(columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[s
     undecided = sum(report.do == "decide" for report in columns)
     lines = [
         "# Edit this schema file, then register the table with it.",
-        *([f'# To decide: {undecided} columns, marked do = "decide".'] if undecided else ()),
+        *([_to_decide(undecided)] if undecided else ()),
         "min_count = 0    # pool category values that are held by fewer rows than this",
         f'together = [{groups}]    # categories to refresh as one, as in [["city", "district"]]',
         *(_ORDER if any(report.told for report in columns) else ()),
@@ -40,6 +40,11 @@ def written(columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[s
     return "\n".join(lines) + "\n"
 
 
+def _to_decide(columns: int) -> str:
+    many = "1 column" if columns == 1 else f"{columns:,} columns"
+    return f'# To decide: {many}, marked do = "decide".'
+
+
 def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
     """Return the columns in groups that share an entry, most of them of one column."""
     stems: dict[str, list[ColumnReport]] = defaultdict(list)
@@ -48,7 +53,7 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
     shared = {
         stem: group
         for stem, group in stems.items()
-        if stem and len(group) >= ALIKE and len({(r.do, r.type) for r in group}) == 1
+        if stem and len(group) >= ALIKE and len({(r.do, r.type, r.marks) for r in group}) == 1
         if group[0].do != "decide"
     }
     # A wildcard must not take a column from another one.
@@ -79,6 +84,13 @@ def _entry(same: Sequence[ColumnReport], looks: Mapping[str, str]) -> Iterator[s
     yield f"name = {toml_text(name)}" + (f"    # {len(same)} columns" if several else "")
     yield f"do = {toml_text(first.do)}    # {_DECIDE}"
     yield f"# {toml_comment(first.type)}, {_distinct(same)}, {_missing(same)} missing"
+    if first.marks is not None:
+        cells = sum(report.marked for report in same)
+        proposed = f"    # proposed: {cells:,} cells; take out what is a value" if cells else ""
+        yield f"missing = {toml_text(first.marks)}{proposed}"
+    elif first.code is not None and len({report.code and report.code[0] for report in same}) == 1:
+        mark, cells = first.code[0], sum(report.code[1] for report in same if report.code)
+        yield f'# missing = ["{mark}"]    # if {mark} says that there is no value: {cells:,} cells'
     if first.name in looks:
         of = f" of {first.name}" if several else ""
         yield f"# copy{of}: {toml_comment(looks[first.name])}"

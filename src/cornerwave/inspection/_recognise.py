@@ -39,6 +39,10 @@ ZERO_HEAVY = 0.2
 """The share of zeros that is worth a note."""
 EXACT = 2.0**53
 """Whole numbers beyond this are not exact as floats."""
+LOW_CODES, HIGH_CODES = (-1, -7, -8, -9, -77, -88, -99, -999, -9999), (999, 9999, 99999)
+"""Numbers by which surveys say that there is no answer,"""
+FEW_VALUES = 4
+"""in columns of so many values at least."""
 LIFETIME = 40 * 365.25
 """Dates over so many days may be dates of birth."""
 
@@ -108,6 +112,24 @@ def recognise(seen: Seen) -> Recognised | None:
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return _decide(_position(seen)) or _whole_floats(seen)
     return None
+
+
+def code_for_missing(cells: pa.ChunkedArray) -> tuple[int, int] | None:
+    """Return a number that may stand for missing values, and how many cells hold it.
+
+    It is one of those that surveys use, and alone: the one negative value, or far above the next.
+    """
+    if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
+        return None
+    counts = pc.value_counts(cells.combine_chunks().drop_null()).to_pylist()
+    found = sorted((each["values"], each["counts"]) for each in counts)
+    if len(found) < FEW_VALUES:
+        return None
+    (low, few), (_, many) = found[0], found[-1]
+    if low in LOW_CODES and found[1][0] >= 0:
+        return int(low), few
+    high = found[-1][0]
+    return (int(high), many) if high in HIGH_CODES and 0 <= found[-2][0] < high / 4 else None
 
 
 def zeros(cells: pa.ChunkedArray) -> float:

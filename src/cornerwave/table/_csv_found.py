@@ -198,7 +198,8 @@ def spelled(
 ) -> tuple[ReadingSettings, dict[str, str]]:
     """Return a reading with what the text of some records shows, and notes on columns."""
     first = sample.slice(0, SAMPLE_ROWS)  # a sheet gives more
-    cells = dict(zip(first.schema.names, (present(c, given) for c in first.columns), strict=True))
+    pairs = zip(first.schema.names, first.columns, strict=True)
+    cells = {name: present(column, given.of_column(name)) for name, column in pairs}
     texts = {name: text for name, text in cells.items() if len(text)}
     notes: dict[str, str] = {}
     if given.decimal is None or given.thousands is None:

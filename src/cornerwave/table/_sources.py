@@ -96,7 +96,7 @@ class Source:
 
     `path` is where it lies (None for a frame in memory), `frame_kind` the library that a copy
     goes back to; `notes` say what is odd about a column, by its name, and `remarks` about the
-    file. `reading` is how its cells are spelled; `markers` are those of its cells that may stand
+    file. `reading` is how its cells are spelled; `markers` are, by column, cells that may stand
     for missing values, and how often they occur. `first` is the position of its first row, if it
     is a part of a table.
     """
@@ -108,7 +108,7 @@ class Source:
     notes: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     reading: ReadingSettings | None = None
-    markers: Mapping[str, int] = field(default_factory=dict)
+    markers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     first: int = 0
     database: DatabaseTable | None = field(default=None, repr=False)
 
@@ -209,14 +209,30 @@ def _files_at(path: Path | Address) -> tuple[Sequence[File], bool]:
 def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source:
     """Open a source for a first look: cells that may stand for missing values are missing.
 
-    Unless the reading says what is missing. The reading of the source names them.
+    Unless the reading says what is missing. The reading of the source names them: those of one
+    column alone with it, the others for all columns.
     """
     source = open_source(what, reading=reading)
     if not source.markers or source.reading is None or (reading and reading.missing is not None):
         return source
-    missing = tuple(sorted(source.markers))
-    opened = open_source(what, reading=replace(reading or ReadingSettings(), missing=missing))
+    opened = open_source(what, reading=_marked(reading or ReadingSettings(), source.markers))
     return replace(opened, markers=source.markers)
+
+
+def _marked(reading: ReadingSettings, markers: Mapping[str, Mapping[str, int]]) -> ReadingSettings:
+    """Return a reading in which cells that may stand for missing values do."""
+    where: dict[str, list[str]] = {}
+    for column, marks in markers.items():
+        for mark in marks:
+            where.setdefault(mark, []).append(column)
+    alone = {columns[0] for columns in where.values() if len(columns) == 1}
+    said = dict(reading.column_missing or ())
+    own = {name: tuple(sorted(markers[name])) for name in markers if name in alone}
+    return replace(
+        reading,
+        missing=tuple(sorted(mark for mark, columns in where.items() if len(columns) > 1)),
+        column_missing=tuple((own | said).items()) or None,
+    )
 
 
 def _open_files(
@@ -277,11 +293,11 @@ def kind_of(file: File) -> str:
     return "typed"
 
 
-_SPELLINGS = ("decimal", "thousands", "date_format", "missing")
+_SPELLINGS = ("decimal", "thousands", "date_format", "missing", "column_missing")
 _APPLY = {
     "text": ("delimiter", "encoding", *_SPELLINGS),
     "sheet": (*_SPELLINGS, "sheet"),
-    "stat": ("encoding", "missing"),
+    "stat": ("encoding", "missing", "column_missing"),
     "typed": (),
     "database": ("table", "query", "order_by"),
 }
