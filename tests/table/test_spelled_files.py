@@ -312,7 +312,7 @@ def test_a_mark_of_one_column_is_a_value_in_another(tmp_path):
     }
     assert dict(read.reading.column_missing) == {"children": ("-9",), "code": ("NA",)}
     assert ReadingSettings.from_json(read.reading.to_json()) == read.reading
-    with pytest.raises(ColumnError, match="no column 'chidren'.*children"):
+    with pytest.raises(ColumnError, match=r"no column 'chidren'.*children"):
         open_source(path, reading=ReadingSettings.of(column_missing={"chidren": "-9"}))
 
 
