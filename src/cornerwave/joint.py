@@ -45,6 +45,7 @@ CHANCE = 4.0
 """With fewer rows than this for each coordinate, what columns tell of each other is held against
 chance."""
 NUMBERS, KEPT = "numbers", "kept"
+GAPS_OF = "gaps of "
 
 
 @dataclass(frozen=True)
@@ -432,4 +433,9 @@ def indicators(
 
 def gap(column: str, missing: Any) -> Coordinate:
     """Return the indicator of a column's visible gaps: known without noise."""
-    return Coordinate(f"gaps of {column}", KEPT, np.asarray(missing, dtype=np.float64))
+    return Coordinate(f"{GAPS_OF}{column}", KEPT, np.asarray(missing, dtype=np.float64))
+
+
+def is_gap(name: str) -> bool:
+    """Whether a teller is not a column, but where a column has gaps."""
+    return name.startswith(GAPS_OF)

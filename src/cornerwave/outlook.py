@@ -17,6 +17,7 @@ from cornerwave.attack import left_by_posterior
 from cornerwave.audit import Exposed, count_exposed
 from cornerwave.coalition import Law, guess
 from cornerwave.frozen import Frozen
+from cornerwave.joint import is_gap
 from cornerwave.levels import THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.table import Source, Thinned
@@ -211,7 +212,7 @@ def explained(frozen: Frozen) -> Iterator[str]:
     hidden = frozen.hidden
     for name, (teller, share) in sorted(hidden.tellers.items(), key=lambda each: -each[1][1]):
         if share >= WORTH_SAYING:
-            yield f"{teller} tells {share:.0%} of {name}"
+            yield f"{teller} {'tell' if is_gap(teller) else 'tells'} {share:.0%} of {name}"
     half = hidden.level_of(HALF)
     if half is None or half.noise <= NOISE_OF_HALF * (1 + LITTLE):
         return
@@ -220,6 +221,8 @@ def explained(frozen: Frozen) -> Iterator[str]:
         if remedy.needed < half.noise * (1 - LITTLE):
             what = " and ".join(remedy.columns)
             doing = f"without {what}" if remedy.action == "drop" else f"with {what} together"
+            if is_gap(what):
+                doing = f"with {what} hidden (hide_missing)"
             yield f"{doing} it would take {remedy.needed:.3g}"
 
 

@@ -216,8 +216,8 @@ def _zero_heavy(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
     plain = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
     if plain and found.number > FEW_CODES and (share := zeros(cells)) > ZERO_HEAVY:
         yield (
-            f"{share:.0%} of the values are 0: whoever knows that tells zeros from large values, "
-            "and recovers more than the privacy says; see transform (log1p, rank)"
+            f"{share:.0%} of the values are 0: a recipient who knows that tells zeros from large "
+            "values, and recovers more than the privacy says; see transform (log1p, rank)"
         )
 
 
