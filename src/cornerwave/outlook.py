@@ -200,7 +200,7 @@ def recognised(found: Sequence[Outlook]) -> Iterator[str]:
     if half is None:
         return
     for name, left in sorted(half.bayes.items(), key=lambda each: each[1]):
-        if left < half.hidden[name] * (1 - MUCH):
+        if left < half.hidden.get(name, 0.0) * (1 - MUCH):  # a constant one hides nothing
             yield (
                 f"{name}: a recipient who knows how its values are distributed leaves "
                 f"{left:.0%} of it hidden at privacy 0.5; on the scale of its ranks at least 50%"

@@ -35,6 +35,7 @@ from cornerwave.errors import (
 )
 from cornerwave.frozen import Frozen
 from cornerwave.history import ChangedRows, Past
+from cornerwave.joint import is_gap
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
 from cornerwave.looks import look
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
@@ -351,10 +352,13 @@ class Dataset:
         if level is None:
             worst = hidden.worst
             teller, share = hidden.bounds.get(worst, ("what copies show without noise", 1.0))
+            gaps = is_gap(teller)
             raise LevelError(
-                f"privacy {asked.share:g} cannot be reached: {teller!r} tells {share:.0%} of "
-                f"{worst!r} whatever the noise. The highest is {hidden.highest:g}; drop or "
-                "coarsen one of the two to get more"
+                f"privacy {asked.share:g} cannot be reached: {teller!r} "
+                f"{'tell' if gaps else 'tells'} {share:.0%} of {worst!r} whatever the noise. "
+                f"The highest is {hidden.highest:g}; register the table with one of the two "
+                f"{'dropped, or the gaps hidden' if gaps else 'dropped or coarsened'} to get more",
+                use=("hide_missing",) if gaps else (),
             )
         return level
 
