@@ -210,10 +210,14 @@ def recognised(found: Sequence[Outlook]) -> Iterator[str]:
 def explained(frozen: Frozen) -> Iterator[str]:
     """Yield sentences: which columns tell which, and what would lower the noise."""
     hidden = frozen.hidden
-    for name, (teller, share) in sorted(hidden.tellers.items(), key=lambda each: -each[1][1]):
-        if share >= WORTH_SAYING:
-            yield f"{teller} {'tell' if is_gap(teller) else 'tells'} {share:.0%} of {name}"
+    tellers = sorted(hidden.tellers.items(), key=lambda each: -each[1][1])
+    said = [(teller, share, of) for of, (teller, share) in tellers if share >= WORTH_SAYING]
+    yield from (telling(*each) for each in said[:MOST_SAID])
+    if more := len(said) - MOST_SAID if len(said) > MOST_SAID + 1 else 0:
+        yield f"and {more} columns more are told to {WORTH_SAYING:.0%} or above"
     half = hidden.level_of(HALF)
+    if half is None:
+        yield unreachable(frozen)
     if half is None or half.noise <= NOISE_OF_HALF * (1 + LITTLE):
         return
     yield f"so privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
@@ -226,6 +230,29 @@ def explained(frozen: Frozen) -> Iterator[str]:
             yield f"{doing} it would take {remedy.needed:.3g}"
 
 
+def telling(teller: str, share: float, of: str) -> str:
+    """Say which column tells which.
+
+    >>> telling("gaps of wage", 0.471, "age")
+    'gaps of wage tell 47% of age'
+    """
+    return f"{teller} {'tell' if is_gap(teller) else 'tells'} {share:.0%} of {of}"
+
+
+def unreachable(frozen: Frozen) -> str:
+    """Say what stands against a higher privacy, and what to do about it."""
+    hidden = frozen.hidden
+    worst = hidden.worst
+    teller, share = hidden.bounds.get(worst, ("what copies show without noise", 1.0))
+    change = "dropped, or the gaps hidden" if is_gap(teller) else "dropped or coarsened"
+    return (
+        f"the highest privacy is {hidden.highest:g}, as {telling(teller, share, worst)} whatever "
+        f"the noise; register the table with one of the two {change} to get more"
+    )
+
+
+MOST_SAID = 8
+"""So many columns that are told are named."""
 HALF, NOISE_OF_HALF = 500, 1.0
 """Privacy 0.5 in thousandths, and the noise that it takes where no column tells another."""
 MUCH = 0.2

@@ -35,9 +35,9 @@ from cornerwave.errors import (
 )
 from cornerwave.frozen import Frozen
 from cornerwave.history import ChangedRows, Past
-from cornerwave.joint import is_gap
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
 from cornerwave.looks import look
+from cornerwave.outlook import unreachable
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
@@ -350,15 +350,8 @@ class Dataset:
         hidden = self.frozen.hidden
         level = hidden.level_of(asked.thousandths)
         if level is None:
-            worst = hidden.worst
-            teller, share = hidden.bounds.get(worst, ("what copies show without noise", 1.0))
-            gaps = is_gap(teller)
             raise LevelError(
-                f"privacy {asked.share:g} cannot be reached: {teller!r} "
-                f"{'tell' if gaps else 'tells'} {share:.0%} of {worst!r} whatever the noise. "
-                f"The highest is {hidden.highest:g}; register the table with one of the two "
-                f"{'dropped, or the gaps hidden' if gaps else 'dropped or coarsened'} to get more",
-                use=("hide_missing",) if gaps else (),
+                f"privacy {asked.share:g} cannot be reached: {unreachable(self.frozen)}"
             )
         return level
 

@@ -1,4 +1,4 @@
-"""How each column is distributed, in the copies and in the original: a panel for each, beside it."""
+"""How each column is distributed, in the copies and in the original: a panel for each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
