@@ -306,3 +306,18 @@ def test_numbers_that_may_say_that_there_is_no_value(tmp_path, values, code):
     lines = [line for line in text.splitlines() if line.startswith("# missing = ")]
     assert lines == ([] if code is None else [f'# missing = ["{code}"]    # if {code} says that '
                                               "there is no value: 20 cells"])  # fmt: skip
+
+
+def test_gaps_that_tell_too_much_are_drafted_as_hidden():
+    rng = np.random.default_rng(4)
+    week, rows = rng.integers(1, 53, 600), 600
+    answers = {
+        f"w{last}": pa.array(rng.normal(size=rows), mask=week < last) for last in range(4, 52, 4)
+    }
+    telling = {"week": pa.array(week), **answers}
+    random = {name: pa.array(rng.normal(size=rows), mask=rng.random(rows) < 0.3) for name in "ab"}
+    for table, hidden in ((telling, True), (random, False)):
+        text = draft(inspect(open_source(pa.table(table))))
+        assert ("gaps are drafted as hidden" in text) == hidden
+        decided = tomllib.loads(text)["column"]
+        assert any(column.get("hide_missing") for column in decided) == hidden

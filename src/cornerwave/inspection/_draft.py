@@ -5,7 +5,7 @@ Columns that are alike, as item_1, item_2, ..., share one entry with a wildcard.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from cornerwave.inspection._columns import ColumnReport
@@ -35,7 +35,7 @@ def written(columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[s
         *(_ORDER if any(report.told for report in columns) else ()),
         *(f"# {toml_comment(line)}" for line in telling.sentences),
         *(f"# warning: {toml_comment(line)}" for line in risks),
-        *(line for same in alike(columns) for line in _entry(same, telling.looks)),
+        *(line for same in alike(columns) for line in _entry(same, telling)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -76,13 +76,16 @@ def _stem(name: str) -> str:
     return found[1] if found else ""
 
 
-def _entry(same: Sequence[ColumnReport], looks: Mapping[str, str]) -> Iterator[str]:
+def _entry(same: Sequence[ColumnReport], telling: Telling) -> Iterator[str]:
+    looks, hides = telling.looks, any(each.name in telling.hide_missing for each in same)
     first, several = same[0], len(same) > 1
     name = f"{_stem(first.name)}*" if several else first.name
     yield ""
     yield "[[column]]"
     yield f"name = {toml_text(name)}" + (f"    # {len(same)} columns" if several else "")
     yield f"do = {toml_text(first.do)}    # {_DECIDE}"
+    if hides:
+        yield "hide_missing = true    # missing cells get values: where they are missing tells"
     yield f"# {toml_comment(first.type)}, {_distinct(same)}, {_missing(same)} missing"
     if first.marks is not None:
         cells = sum(report.marked for report in same)

@@ -28,8 +28,9 @@ LOOKED_AT = 1000
 """So many different values of a column are looked at."""
 SOME, MOST = 0.01, 0.6
 """Shares of these values: some look like a sure thing, most like one that is less sure."""
-WORDS_IN_TEXT = 4
-"""Texts of more words than this, on average, were written rather than chosen."""
+CHOSEN_WORDS, WORDS_IN_TEXT = 2, 4
+"""Texts of more words than this, on average, were written rather than chosen: of fewer if the
+column's name says so."""
 NEARLY_UNIQUE = 0.95
 IDENTIFIER, DROP_OR_KEY = "looks like an identifier", "drop it, or make it the key"
 BY_CHANCE = 10.0
@@ -236,6 +237,8 @@ def _written(seen: Seen) -> str | None:
     words = float(np.mean([len(text.split()) for text in texts]))
     if words > WORDS_IN_TEXT and seen.distinct > FEW_ROWS:
         return f"looks like free text, {words:.0f} words on average: it may name people"
+    if words > CHOSEN_WORDS and seen.words & _words.WRITTEN:
+        return "free text, as its name says: it may name people"
     return None
 
 
