@@ -30,6 +30,7 @@ from cornerwave.table._outputs import (
     copy_at,
     write_text,
 )
+from cornerwave.table._parquet import ENCODED_TEXT
 from cornerwave.table._parquet_parts import ParquetPart, parquet_parts
 from cornerwave.table._places import DatabaseAddress, Place, holds, place_of, resolved
 from cornerwave.table._rare import (
@@ -74,7 +75,6 @@ from cornerwave.table._schema import (
     warn_of,
 )
 from cornerwave.table._sources import (
-    ENCODED_TEXT,
     SOURCE_ENDINGS,
     TEXT_ENDINGS,
     Progress,

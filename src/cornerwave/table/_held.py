@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cornerwave.table._sources import Batches, Source
+from cornerwave.table._parquet import Batches
+from cornerwave.table._sources import Source
 
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 
