@@ -195,16 +195,22 @@ def _numbers(source: Source, names: Sequence[str]) -> Iterator[Floats]:
 
 
 def recognised(found: Sequence[Outlook]) -> Iterator[str]:
-    """Yield sentences on columns that are far less hidden from who knows their distribution."""
+    """Yield a sentence on columns that are far less hidden from who knows their distribution."""
     half = next((each for each in found if each.privacy == HALF / THOUSANDTHS), None)
     if half is None:
         return
-    for name, left in sorted(half.bayes.items(), key=lambda each: each[1]):
-        if left < half.hidden.get(name, 0.0) * (1 - MUCH):  # a constant one hides nothing
-            yield (
-                f"{name}: a recipient who knows how its values are distributed leaves "
-                f"{left:.0%} of it hidden at privacy 0.5; on the scale of its ranks at least 50%"
-            )
+    least = {
+        name: left
+        for name, left in sorted(half.bayes.items(), key=lambda each: each[1])
+        if left < half.hidden.get(name, 0.0) * (1 - MUCH)  # a constant one hides nothing
+    }
+    if least:
+        named = [f"{left:.0%} of {name}" for name, left in least.items()][:MOST_SAID]
+        more = f" and little of {len(least) - len(named)} columns more" * (len(least) > len(named))
+        yield (
+            "from a recipient who knows how values are distributed, privacy 0.5 hides only "
+            f"{', '.join(named)}{more}; on the scale of ranks (transform) at least 50%"
+        )
 
 
 def explained(frozen: Frozen) -> Iterator[str]:
