@@ -97,6 +97,18 @@ def test_small_tables_in_random_order_are_never_refused():
         assert not told(table, numbers=[*table][:5], categories=["few", "many"])
 
 
+def test_few_rows_are_told_by_their_order_only_if_they_are_sorted():
+    """Two values on five rows take turns in one order of ten; twelve are sorted in one of 1e8."""
+    for rows in range(4, 25):
+        turns = np.resize(["x", "y"], rows)
+        assert not told({"x": turns}, numbers=(), categories=["x"])
+        assert not told({"x": np.resize([1.0, 2.0], rows)})
+    assert not told({"x": np.arange(9.0)})
+    assert told({"x": np.arange(12.0)})["x"].share > MATTERS
+    assert told({"x": -np.arange(12.0)})["x"].share > MATTERS
+    assert told({"x": np.repeat(["x", "y"], 15)}, numbers=(), categories=["x"])
+
+
 def test_chance_is_bounded_by_alpha(monkeypatch):
     """At ALPHA = 0.05 no more tables are told by chance than that, and sorted ones all are."""
     monkeypatch.setattr("cornerwave.neighbours.ALPHA", 0.05)

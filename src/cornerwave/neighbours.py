@@ -232,6 +232,15 @@ class _Scores:
         """Whether no value is missing."""
         return self.present is None
 
+    def sorted_by_chance(self) -> float:
+        """Return how probable it is that values in random order are sorted; 1 if these are not."""
+        values = self.values if self.present is None else self.values[self.present]
+        steps = np.diff(values)
+        if (steps > 0).any() and (steps < 0).any():
+            return 1.0
+        firsts = np.flatnonzero(np.append(True, steps != 0))
+        return _share(math.log(2), np.diff(firsts, append=len(values)))
+
 
 @dataclass(frozen=True)
 class _Codes:
@@ -254,6 +263,20 @@ class _Codes:
         equal = int(np.count_nonzero((first == second) & known))
         both = pairs.count(lag) if self.whole else int(np.count_nonzero((second >= 0) & known))
         return (equal / max(1, both) - self.alike) / (1 - self.alike), both
+
+    def sorted_by_chance(self) -> float:
+        """Return how probable it is that equal codes stand together; 1 if these do not."""
+        values = self.values[self.values >= 0]
+        firsts = np.flatnonzero(np.append(True, np.diff(values) != 0))
+        counts = np.bincount(values)
+        distinct = int(np.count_nonzero(counts))
+        return 1.0 if len(firsts) > distinct else _share(math.lgamma(distinct + 1), counts)
+
+
+def _share(log_orders: float, counts: Ints) -> float:
+    """Return the share of e^log_orders among all orders of values that occur `counts` times."""
+    every = math.lgamma(int(counts.sum()) + 1) - sum(math.lgamma(n + 1) for n in counts.tolist())
+    return math.exp(min(0.0, log_orders - every))
 
 
 def _of_number(column: pa.Array, name: str) -> _Scores | None:
@@ -297,11 +320,11 @@ def _of_category(column: pa.Array, name: str, *, hides_missing: bool) -> _Codes 
 
 
 def _told(name: str, signal: _Scores | _Codes, pairs: _Pairs, alpha: float) -> Told:
-    signal = signal.apart(pairs)
+    by_chance, signal = signal.sorted_by_chance(), signal.apart(pairs)
     found = [signal.correlation(pairs, int(lag)) for lag in pairs.lags]
     limits = np.array([_by_chance(signal, count, alpha) for _, count in found])
     r, counts = np.array(found).reshape(-1, 2).T
-    sure = np.where(np.abs(r) > limits, r, 0.0)
+    sure = np.where((np.abs(r) > limits) | (by_chance < alpha), r, 0.0)
     for reach in REACHES:
         rest = (pairs.lags <= reach) & (sure == 0.0)
         if rest.any() and abs(r[rest].mean()) > _together_by_chance(signal, counts[rest], alpha):
@@ -315,15 +338,14 @@ def _told(name: str, signal: _Scores | _Codes, pairs: _Pairs, alpha: float) -> T
 def _by_chance(signal: _Scores | _Codes, pairs: int, alpha: float) -> float:
     """Return the correlation that so many pairs in random order exceed with probability alpha.
 
-    For evenly spread values P(|r| > x) is at most 2 exp(-x^2 pairs / 2) and, over all rows,
-    about (1 - x^2)^(pairs / 2).
+    For evenly spread values P(|r| > x) is at most 2 exp(-x^2 pairs / 2): some 35 rows are the
+    fewest that can be told, unless they are sorted.
     """
     if not pairs:
         return math.inf
     z2 = 2 * math.log(2 / alpha)
-    even = -math.expm1(-z2 / pairs) if signal.whole else z2 / pairs
     rare = z2 * max(signal.largest - EVEN, 0.0) / (3 * pairs)
-    return signal.spread * (math.sqrt(even) + rare)
+    return signal.spread * (math.sqrt(z2 / pairs) + rare)
 
 
 def _together_by_chance(signal: _Scores | _Codes, pairs: Floats, alpha: float) -> float:
@@ -348,9 +370,9 @@ def left_hidden(lags: Ints, correlations: Floats, privacy: Floats) -> Floats:
     noise = privacy / (1 - privacy)
     if not np.any(correlations):
         return np.asarray(privacy)
-    r = np.interp(np.arange(lags[-1] + 1), [0, *lags], [1.0, *correlations])
     rings = _rings(lags)
     rows = np.arange(rings.shape[1])
+    r = np.interp(rows, [0, *lags], [1.0, *correlations])  # two rows on: as the next, if unknown
     spectrum, axes = np.linalg.eigh(rings @ r[np.abs(rows[:, None] - rows)] @ rings.T)
     spectrum = np.maximum(spectrum, 0.0)  # some correlations counted as none
     weights = axes[0] ** 2 / float(axes[0] ** 2 @ spectrum)

@@ -110,8 +110,14 @@ def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Behind:
         covariance=frozen.covariance,
         noise=noise,
     )
+    varies = np.diag(frozen.covariance) > 0  # a constant has nothing to hide
     return Behind(
-        exposed, {n: left_by_posterior(sample.column(i), noise) for i, n in enumerate(names)}
+        exposed,
+        {
+            name: left_by_posterior(sample.column(i), noise)
+            for i, name in enumerate(names)
+            if varies[i]
+        },
     )
 
 
