@@ -208,7 +208,7 @@ def recognised(found: Sequence[Outlook]) -> Iterator[str]:
     least = {
         name: left
         for name, left in sorted(half.bayes.items(), key=lambda each: each[1])
-        if left < half.hidden.get(name, 0.0) * (1 - MUCH)  # a constant one hides nothing
+        if left < half.hidden[name] * (1 - MUCH)
     }
     if least:
         named = [f"{left:.0%} of {name}" for name, left in least.items()][:MOST_SAID]
