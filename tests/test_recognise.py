@@ -147,6 +147,9 @@ def test_numbers_stored_as_floats_are_recognised_too():
         assert report(name, pa.array(NUMBERS, pa.float64())).do == "decide"
     assert report("sex", CODES["sex"].cast(pa.float64())).do == "category"
     assert report("wage", pa.array(NUMBERS, pa.float64())).do == "perturb"
+    halves = pa.array(chance().uniform(6, 15, ROWS).astype(np.float16))
+    assert report("lat", halves).do == "decide"
+    assert report("score", halves).do == "perturb"
 
 
 def test_a_short_table_is_recognised_by_its_names():

@@ -38,6 +38,7 @@ from cornerwave.table import (
     is_number,
     one_chunk,
     to_floats,
+    value_type,
 )
 
 RARE = 5
@@ -122,6 +123,7 @@ class Columns:
 
     def _take_values(self, name: str, column: pa.Array) -> None:
         if pa.types.is_floating(column.type):
+            column = column.cast(value_type(column.type))
             column = pc.if_else(pc.is_nan(column), None, column)
         try:
             encoded = Encoded.of(column, name)

@@ -48,8 +48,13 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def value_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type in which a column's values are compared: views become large text."""
+    """Return the type in which values are compared: large text for views, singles for halves.
+
+    Arrow computes little with either.
+    """
     plain = plain_type(type_)
+    if _types.is_float16(plain):
+        return pa.float32()
     return pa.large_string() if _types.is_string_view(plain) else plain
 
 
