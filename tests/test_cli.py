@@ -416,6 +416,15 @@ class TestReports:
         again = registered("levels", "people", "--json", "--source", "moved.csv")
         assert json.loads(again.out)[0]["stand_out"] == counted >= 0
 
+    def test_levels_of_a_table_with_a_constant_column(self, run, tmp_path):
+        rng = np.random.default_rng(3)
+        table = {"year": [2000] * 200, "wage": rng.lognormal(8, 2, 200).round(2)}
+        (tmp_path / "t.csv").write_bytes(csv_of(table))
+        assert run("init").code == 0
+        assert run("register", "t", "t.csv").code == 0
+        told = run("levels", "t")
+        assert (told.code, "wage" in told.out) == (0, True), told.err
+
     def test_levels_count_records_that_stand_out(self, run, tmp_path):
         rng = np.random.default_rng(1)
         x = rng.normal(size=2000)

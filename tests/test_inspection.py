@@ -8,7 +8,7 @@ import pytest
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import Inspection, draft, inspect
 from cornerwave.inspection._telling import Telling
-from cornerwave.table import open_source
+from cornerwave.table import open_source, open_to_inspect
 from tests.tables import STRANGE_NAMES
 
 ROWS = 200
@@ -285,3 +285,39 @@ def test_a_draft_that_would_be_refused_says_so():
     table = pa.table({"x": [1.0, *[None] * 30], "y": rng.normal(size=31)})
     [sentence] = inspect(open_source(table)).telling.sentences
     assert "would be refused: 'x'" in sentence
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ([-9, 0, 1, 2, 3], "-9"),
+        ([-9.0, 0.5, 1.5, 2.5], "-9"),
+        ([0, 1, 2, 30, 999], "999"),
+        ([-9, -8, 1, 2, 3], None),  # more than one is negative
+        ([0, 100, 500, 999], None),  # not far above the next
+        ([-9, 1, 2], None),
+        (["-9", "a", "b", "c"], None),
+    ],
+)
+def test_numbers_that_may_say_that_there_is_no_value(tmp_path, values, code):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{v},{i}\n" for i in range(20) for v in values))
+    text = draft(inspect(open_to_inspect(path)))
+    lines = [line for line in text.splitlines() if line.startswith("# missing = ")]
+    assert lines == ([] if code is None else [f'# missing = ["{code}"]    # if {code} says that '
+                                              "there is no value: 20 cells"])  # fmt: skip
+
+
+def test_gaps_that_tell_too_much_are_drafted_as_hidden():
+    rng = np.random.default_rng(4)
+    week, rows = rng.integers(1, 53, 600), 600
+    answers = {
+        f"w{last}": pa.array(rng.normal(size=rows), mask=week < last) for last in range(4, 52, 4)
+    }
+    telling = {"week": pa.array(week), **answers}
+    random = {name: pa.array(rng.normal(size=rows), mask=rng.random(rows) < 0.3) for name in "ab"}
+    for table, hidden in ((telling, True), (random, False)):
+        text = draft(inspect(open_source(pa.table(table))))
+        assert ("gaps are drafted as hidden" in text) == hidden
+        decided = tomllib.loads(text)["column"]
+        assert any(column.get("hide_missing") for column in decided) == hidden

@@ -80,6 +80,66 @@ class TestFrozen:
             bytes_of(vault.dataset("t"), tmp_path / "a.csv")
 
 
+OWN_MARKS = """
+[[column]]
+name = "degrees"
+do = "perturb"
+
+[[column]]
+name = "code"
+do = "category"
+missing = []
+
+[[column]]
+name = "child*"
+do = "perturb"
+missing = ["-9"]
+
+[reading]
+missing = ["NA"]
+"""
+
+
+class TestMarksOfColumns:
+    """-9 is a temperature, and in another column it says that there was no answer."""
+
+    def registered(self, run, tmp_path):
+        degrees = rng.integers(-20, 35, ROWS)
+        children = np.where(rng.random(ROWS) < 0.1, -9, rng.integers(0, 12, ROWS))
+        code = rng.choice(["DE", "NA", "US"], ROWS)  # Namibia is a country
+        table = pd.DataFrame({"degrees": degrees, "children": children, "code": code})
+        table.to_csv(tmp_path / "t.csv", index=False)
+        (tmp_path / "t.toml").write_text(OWN_MARKS)
+        assert run("init").code == 0
+        done = run("register", "t", "t.csv", "--schema", "t.toml")
+        assert done.code == 0, done.err
+        assert "missing values stay missing: children" in done.err
+        return table
+
+    def test_the_schema_of_a_dataset_says_them(self, run, tmp_path):
+        self.registered(run, tmp_path)
+        said = tomllib.loads(run("schema", "t", "--out", "again.toml") and read(tmp_path))
+        marks = {column["name"]: column.get("missing") for column in said["column"]}
+        assert marks == {"degrees": None, "children": ["-9"], "code": []}
+        assert said["reading"]["missing"] == ["NA"]
+        assert run("unregister", "t").code == 0
+        again = run("register", "t", "t.csv", "--schema", "again.toml")
+        assert again.code == 0, again.err
+        assert run("schema", "t").out == read(tmp_path)
+
+    def test_an_audit_reads_the_original_as_its_copies_say(self, run, tmp_path):
+        self.registered(run, tmp_path)
+        assert run("release", "t", "--to", "ann", "--privacy", "0.3", "--out", "a.csv").code == 0
+        audited = run("audit", "t.csv", "a.csv")
+        assert audited.code == 0, audited.out
+        # and had it read -9 as a number, it would have said so
+        assert run("audit", "t.csv", "a.csv", "--missing", "NA").code != 0
+
+
+def read(folder):
+    return (folder / "again.toml").read_text(encoding="utf-8")
+
+
 class TestCommands:
     def test_a_draft_registers_once_it_is_decided(self, run, tmp_path):
         german(tmp_path / "g.csv")
@@ -92,11 +152,13 @@ class TestCommands:
             "decimal": ",",
             "thousands": ".",
             "date_format": ["%d.%m.%Y"],
-            "missing": ["?"],
+            "missing": [],
         }
+        [age] = [column for column in drafted["column"] if column["name"] == "age"]
+        assert age["missing"] == ["?"]
         text = (tmp_path / "g.toml").read_text(encoding="utf-8")
         marks = (MARKED == "?").sum()
-        assert f"# proposed: {marks} cells look like marks for missing values" in text
+        assert f"# proposed: {marks} cells; take out what is a value" in text
         assert "# g.csv is not UTF-8; it is read as cp1252" in text
         decided = text.replace('do = "decide"', 'do = "perturb"')  # a date of birth
         (tmp_path / "g.toml").write_text(decided, encoding="utf-8")

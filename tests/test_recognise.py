@@ -55,6 +55,7 @@ def days(first, last, number=ROWS):
 
 NUMBERS = chance(5).integers(10**6, 10**8, ROWS).tolist()
 LEFT_TO_THE_OWNER = {
+    "Comments": (picked(["nest was never found", "not enough blood", "no sample"]), "free text"),
     "first": (picked(words(60)), "names of people"),
     "last": (picked(words(60)), "names of people"),
     "Vorname": (picked(words(9)), "names of people"),

@@ -45,6 +45,7 @@ CHANCE = 4.0
 """With fewer rows than this for each coordinate, what columns tell of each other is held against
 chance."""
 NUMBERS, KEPT = "numbers", "kept"
+GAPS_OF = "gaps of "
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def measure_hidden(coordinates: Sequence[Coordinate], excess: Floats) -> Hidden:
         needed=needed,
         tellers=system.tellers(),
         bounds=system.tellers(shown=True),
-        remedies=tuple(_remedies(system, needed)),
+        remedies=tuple(_remedies(system, found, needed)),
     )
 
 
@@ -166,12 +167,13 @@ def _needed(found: Mapping[str, Floats]) -> tuple[int, ...]:
     return tuple(np.where(places < len(least), places + 1, 0).tolist())
 
 
-def _remedies(system: "_System", needed: Sequence[int]) -> Iterator[Remedy]:
+def _remedies(
+    system: "_System", found: Mapping[str, Floats], needed: Sequence[int]
+) -> Iterator[Remedy]:
     """Yield what would lower the noise for half of every column, if it is raised at all."""
     half = THOUSANDTHS // 2
     if needed[half - 1] == half or system.even:
         return
-    found = system.hidden()
     worst = min(found, key=lambda name: found[name][half])
     shares = system.told_by(worst)
     for teller in sorted(shares, key=lambda name: -shares[name])[:MOST_REMEDIES]:
@@ -248,11 +250,11 @@ class _System:
 
     def _noise_blocks(self, open_: Sequence[int], q: float | None = None) -> Floats:
         """Return D: the noise that each block gets, at retention q where that matters."""
-        D = np.zeros((len(open_), len(open_)))
+        D, C = np.zeros((len(open_), len(open_))), self.C[np.ix_(open_, open_)]
         blocks = np.array([self.blocks[i] for i in open_])
         for block in dict.fromkeys(blocks.tolist()):
             at = np.ix_(blocks == block, blocks == block)
-            own = self.C[np.ix_(open_, open_)][at]
+            own = C[at]
             if block == NUMBERS:
                 D[at] = own + self.excess
             elif q is not None and block in self.even:
@@ -276,14 +278,14 @@ class _System:
         return [name for name, block in known.items() if block not in {NUMBERS, KEPT, *self.even}]
 
     @cached_property
-    def _told(self) -> dict[str, Floats]:
-        """What each column tells of every coordinate's variance without noise."""
-        columns, found = np.array(self.columns), {}
+    def _told(self) -> Floats:
+        """What each column (first axis) tells of every coordinate's variance without noise."""
+        columns, found = np.array(self.columns), []
         for name in dict.fromkeys(self.columns):
             B = self.C[:, columns == name]
             inverse = _pseudo_inverse(self.C[np.ix_(columns == name, columns == name)])
-            found[name] = np.einsum("ij,jk,ik->i", B, inverse, B, optimize=True)
-        return found
+            found.append(((B @ inverse) * B).sum(axis=1))
+        return np.array(found)
 
     def told_by(self, name: str) -> dict[str, float]:
         """Return the share of a column's variance that each column tells without noise.
@@ -293,8 +295,8 @@ class _System:
         own = np.array(self.columns) == name
         weight = self.weight[own] / (self.weight[own] @ np.diag(self.C)[own])
         blocks = dict(zip(self.columns, self.blocks, strict=True))
-        others = {c: told for c, told in self._told.items() if blocks[c] != blocks[name]}
-        return {other: float(weight @ told[own]) for other, told in others.items()}
+        shares = zip(blocks, (self._told[:, own] @ weight).tolist(), strict=True)
+        return {other: share for other, share in shares if blocks[other] != blocks[name]}
 
     def tellers(self, *, shown: bool = False) -> dict[str, tuple[str, float]]:
         """Return for each hidden column which other, of all or of those shown, tells most of it."""
@@ -304,7 +306,8 @@ class _System:
         for name in dict.fromkeys(hidden):
             shares = {c: s for c, s in self.told_by(name).items() if not shown or c in known}
             if shares:
-                teller = max(shares, key=lambda other: shares[other])
+                # of columns that tell the same, such as equal gaps, the first: not rounding decides
+                teller = max(shares, key=lambda other: round(shares[other], 9))
                 found[name] = (teller, round(shares[teller], 4))
         return found
 
@@ -374,19 +377,22 @@ def _significant(C: Floats, known: Sequence[Coordinate], rows: int) -> Floats:
     """
     if rows >= ROWS_TO_TRUST * len(C):
         return C
-    found, names = C.copy(), np.array([each.column for each in known])
+    names = np.array([each.column for each in known])
     blocks = {each.column: each.block for each in known}
-    inverses = {n: _pseudo_inverse(C[np.ix_(names == n, names == n)]) for n in blocks}
-    for one, other in combinations(blocks, 2):
-        if blocks[one] == blocks[other] == NUMBERS:
-            continue
-        cross = C[np.ix_(names == one, names == other)]
-        told = rows * np.trace(inverses[one] @ cross @ inverses[other] @ cross.T)
-        freedom = np.linalg.matrix_rank(inverses[one]) * np.linalg.matrix_rank(inverses[other])
-        if told < freedom + CHANCE * (1 + np.sqrt(2 * freedom)):
-            found[np.ix_(names == one, names == other)] = 0.0
-            found[np.ix_(names == other, names == one)] = 0.0
-    return found
+    P, rank = np.empty_like(C), []
+    for name in blocks:
+        inverse = _pseudo_inverse(C[np.ix_(names == name, names == name)])
+        P[names == name] = inverse @ C[names == name]
+        rank.append(np.linalg.matrix_rank(inverse))
+    # with P_ab = C_aa^-1 C_ab, the trace for a pair is the sum of P_ab times P_ba' by elements
+    own = np.equal.outer(names, np.array(list(blocks))).astype(np.float64)
+    told, freedom = rows * (own.T @ (P * P.T) @ own), np.outer(rank, rank)
+    chance = told < freedom + CHANCE * (1 + np.sqrt(2 * freedom))
+    numbers = np.array([block == NUMBERS for block in blocks.values()])
+    chance[np.ix_(numbers, numbers)] = False
+    np.fill_diagonal(chance, False)
+    place = own.argmax(axis=1)
+    return np.where(chance[np.ix_(place, place)], 0.0, C)
 
 
 def _semidefinite(C: Floats) -> Floats:
@@ -427,4 +433,9 @@ def indicators(
 
 def gap(column: str, missing: Any) -> Coordinate:
     """Return the indicator of a column's visible gaps: known without noise."""
-    return Coordinate(f"gaps of {column}", KEPT, np.asarray(missing, dtype=np.float64))
+    return Coordinate(f"{GAPS_OF}{column}", KEPT, np.asarray(missing, dtype=np.float64))
+
+
+def is_gap(name: str) -> bool:
+    """Whether a teller is not a column, but where a column has gaps."""
+    return name.startswith(GAPS_OF)

@@ -17,6 +17,7 @@ from cornerwave.attack import left_by_posterior
 from cornerwave.audit import Exposed, count_exposed
 from cornerwave.coalition import Law, guess
 from cornerwave.frozen import Frozen
+from cornerwave.joint import is_gap
 from cornerwave.levels import THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.table import Source, Thinned
@@ -200,25 +201,35 @@ def _numbers(source: Source, names: Sequence[str]) -> Iterator[Floats]:
 
 
 def recognised(found: Sequence[Outlook]) -> Iterator[str]:
-    """Yield sentences on columns that are far less hidden from who knows their distribution."""
+    """Yield a sentence on columns that are far less hidden from who knows their distribution."""
     half = next((each for each in found if each.privacy == HALF / THOUSANDTHS), None)
     if half is None:
         return
-    for name, left in sorted(half.bayes.items(), key=lambda each: each[1]):
-        if left < half.hidden[name] * (1 - MUCH):
-            yield (
-                f"{name}: a recipient who knows how its values are distributed leaves "
-                f"{left:.0%} of it hidden at privacy 0.5; on the scale of its ranks at least 50%"
-            )
+    least = {
+        name: left
+        for name, left in sorted(half.bayes.items(), key=lambda each: each[1])
+        if left < half.hidden[name] * (1 - MUCH)
+    }
+    if least:
+        named = [f"{left:.0%} of {name}" for name, left in least.items()][:MOST_SAID]
+        more = f" and little of {len(least) - len(named)} columns more" * (len(least) > len(named))
+        yield (
+            "from a recipient who knows how values are distributed, privacy 0.5 hides only "
+            f"{', '.join(named)}{more}; on the scale of ranks (transform) at least 50%"
+        )
 
 
 def explained(frozen: Frozen) -> Iterator[str]:
     """Yield sentences: which columns tell which, and what would lower the noise."""
     hidden = frozen.hidden
-    for name, (teller, share) in sorted(hidden.tellers.items(), key=lambda each: -each[1][1]):
-        if share >= WORTH_SAYING:
-            yield f"{teller} tells {share:.0%} of {name}"
+    tellers = sorted(hidden.tellers.items(), key=lambda each: -each[1][1])
+    said = [(teller, share, of) for of, (teller, share) in tellers if share >= WORTH_SAYING]
+    yield from (telling(*each) for each in said[:MOST_SAID])
+    if more := len(said) - MOST_SAID if len(said) > MOST_SAID + 1 else 0:
+        yield f"and {more} columns more are told to {WORTH_SAYING:.0%} or above"
     half = hidden.level_of(HALF)
+    if half is None:
+        yield unreachable(frozen)
     if half is None or half.noise <= NOISE_OF_HALF * (1 + LITTLE):
         return
     yield f"so privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
@@ -226,9 +237,34 @@ def explained(frozen: Frozen) -> Iterator[str]:
         if remedy.needed < half.noise * (1 - LITTLE):
             what = " and ".join(remedy.columns)
             doing = f"without {what}" if remedy.action == "drop" else f"with {what} together"
+            if is_gap(what):
+                doing = f"with {what} hidden (hide_missing)"
             yield f"{doing} it would take {remedy.needed:.3g}"
 
 
+def telling(teller: str, share: float, of: str) -> str:
+    """Say which column tells which.
+
+    >>> telling("gaps of wage", 0.471, "age")
+    'gaps of wage tell 47% of age'
+    """
+    return f"{teller} {'tell' if is_gap(teller) else 'tells'} {share:.0%} of {of}"
+
+
+def unreachable(frozen: Frozen) -> str:
+    """Say what stands against a higher privacy, and what to do about it."""
+    hidden = frozen.hidden
+    worst = hidden.worst
+    teller, share = hidden.bounds.get(worst, ("what copies show without noise", 1.0))
+    change = "dropped, or the gaps hidden" if is_gap(teller) else "dropped or coarsened"
+    return (
+        f"the highest privacy is {hidden.highest:g}, as {telling(teller, share, worst)} whatever "
+        f"the noise; register the table with one of the two {change} to get more"
+    )
+
+
+MOST_SAID = 8
+"""So many columns that are told are named."""
 HALF, NOISE_OF_HALF = 500, 1.0
 """Privacy 0.5 in thousandths, and the noise that it takes where no column tells another."""
 MUCH = 0.2

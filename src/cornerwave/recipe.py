@@ -265,6 +265,8 @@ def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
     told: dict[str, Any] = {"role": column.role, "type": plain, "unit": column.unit}
     if column.name in finish.names:
         told["source"] = column.name
+    if frozen.reading and column.name in (own := dict(frozen.reading.column_missing or ())):
+        told["marks"] = own[column.name]
     for names, share in frozen.hidden.at(wanted.level).items():
         if column.name in names.split("+"):
             told["hidden"] = share

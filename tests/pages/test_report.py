@@ -1,6 +1,8 @@
 """The report: its sections, its numbers against direct ones, and what others may not see."""
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -387,3 +389,21 @@ def test_no_few_rows_are_left_under_other(tmp_path: Path, vault: Vault) -> None:
     dataset.release(to="one", noise=1 / 999).to_arrow()
     page = write_report(dataset, tmp_path / "towns.html").read_text(encoding="utf-8")
     assert _bars(page, "original") == ["60.0%", "30.0%", "10.0%"]
+
+
+def test_a_table_is_read_twice_however_much_is_asked(
+    folder: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    """Once to make the copies again, which checks it, and once to compare them with it."""
+    source, passes = dataset.source, []
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        passes.append(columns)
+        return source.open(columns)
+
+    counted = Vault.open(folder / "vault").dataset("people", source=replace(source, open=read))
+    write_report(counted, tmp_path / "counted.html")
+    assert len(passes) == 2
+    write_report(dataset, tmp_path / "report.html")
+    assert (tmp_path / "counted.html").read_text() == (tmp_path / "report.html").read_text()
+    assert not (folder / "vault" / "work").exists()

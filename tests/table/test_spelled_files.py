@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.errors import SourceError
+from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table import ReadingSettings, _csv, open_source, open_to_inspect
 from cornerwave.table._csv_types import TypeGuess
 from cornerwave.table._spelling import typed
@@ -273,7 +273,12 @@ def test_marks_are_values_unless_they_are_said(tmp_path):
     path = write(tmp_path, MARKED.replace("\na,b,at,t", ""))
     source = open_source(path)
     assert all(pa.types.is_string(type_) for type_ in source.schema.types)
-    assert set(source.markers) == {"?", "-", "NA", "unknown"}
+    assert {name: set(marks) for name, marks in source.markers.items()} == {
+        "a": {"?"},
+        "b": {"?", "NA"},
+        "at": {"?", "-"},
+        "t": {"?", "unknown"},
+    }
     assert "'?'" in source.notes["a"]
     read = open_source(path, reading=ReadingSettings.of(missing=["?", "-9", "-", "NA", "unknown"]))
     assert read.schema.types == [pa.int64(), pa.string(), pa.time32("s"), pa.string()]
@@ -288,10 +293,27 @@ def test_marks_are_values_unless_they_are_said(tmp_path):
 def test_marks_are_proposed_to_an_owner_who_looks(tmp_path):
     path = write(tmp_path, MARKED.replace("\na,b,at,t", ""))
     source = open_to_inspect(path)
-    assert source.reading.missing == ("-", "?", "NA", "unknown")
+    assert source.reading.missing == ("?",)
+    own = {"b": ("?", "NA"), "at": ("-", "?"), "t": ("?", "unknown")}
+    assert dict(source.reading.column_missing) == own
     assert source.schema.field("a").type == pa.int64()
     said = open_to_inspect(path, ReadingSettings(missing=()))
     assert said.schema.field("a").type == pa.string()
+
+
+def test_a_mark_of_one_column_is_a_value_in_another(tmp_path):
+    path = write(tmp_path, "degrees,children,code\n" + "-9,2,NA\n4,-9,b\n-9,1,?\n" * 5)
+    own = {"child*": ["-9"], "code": "NA", "c*": ["?"]}
+    read = open_source(path, reading=ReadingSettings.of(missing="4", column_missing=own))
+    assert whole(read).slice(0, 3).to_pydict() == {
+        "degrees": [-9, None, -9],  # the table's marks
+        "children": [2, None, 1],  # the first wildcard that fits
+        "code": [None, "b", "?"],  # its own name, and so no wildcard
+    }
+    assert dict(read.reading.column_missing) == {"children": ("-9",), "code": ("NA",)}
+    assert ReadingSettings.from_json(read.reading.to_json()) == read.reading
+    with pytest.raises(ColumnError, match=r"no column 'chidren'.*children"):
+        open_source(path, reading=ReadingSettings.of(column_missing={"chidren": "-9"}))
 
 
 def test_plain_words_are_not_proposed(tmp_path):

@@ -53,12 +53,13 @@ def audit(
     from cornerwave.audit import as_json as to_json
     from cornerwave.audit import audit as run
     from cornerwave.audit import findings, sections, verdict
-    from cornerwave.table import open_source
+    from cornerwave.table import open_source, place_of
 
     with progress("Auditing") as advance, ExitStack() as closing:
         truth = None if key else _in_copies_order(source, copies, vault, closing)
         truth = truth or open_source(source, reading=_as_read(reading, copies))
         found = run(truth, copies, key=key, privacy=privacy, progress=advance)
+        found = replace(found, source=place_of(source).name)  # not that of its rows in order
     if html is not None:
         from cornerwave.pages import audit_page
         from cornerwave.table import write_text
@@ -86,10 +87,13 @@ def _as_read(
     if own.missing is not None or not copies:
         return reading
     try:
-        marks = (read_metadata(copies[0]) or {}).get("missing")
+        told = read_metadata(copies[0]) or {}
     except SourceError:  # said when the copy itself is opened
         return reading
-    return replace(own, missing=tuple(marks)) if marks else reading
+    columns = {about.get("source", name): about for name, about in told.get("columns", {}).items()}
+    marks = tuple((n, tuple(about["marks"])) for n, about in columns.items() if "marks" in about)
+    missing = tuple(told["missing"]) if "missing" in told else None
+    return replace(own, missing=missing, column_missing=marks or None)
 
 
 def _in_copies_order(

@@ -72,4 +72,4 @@ def _changes(name: str, made: "Edition") -> Iterator[str]:
             f"least {hides['value']:.3f} of each value, {hides['mean']:.3f} of their mean and "
             f"{hides['change']:.3f} of each change"
         )
-    yield "  which rows came, went and changed is visible to whoever holds copies of both editions"
+    yield "  which rows came, went and changed is visible to holders of copies of both editions"

@@ -37,6 +37,7 @@ from cornerwave.frozen import Frozen
 from cornerwave.history import ChangedRows, Past
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
 from cornerwave.looks import look
+from cornerwave.outlook import unreachable
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
@@ -128,10 +129,7 @@ class Dataset:
 
     def schema_file(self) -> str:
         """Return the schema file of what was registered: with it, it is the same dataset."""
-        text, reading = schema_text(self.frozen.schema), self.frozen.reading
-        if reading is None or not reading.said:
-            return text
-        return text + "\n".join(["", "[reading]", *reading.lines()]) + "\n"
+        return schema_text(self.frozen.schema, self.frozen.reading)
 
     def remember_source(self) -> None:
         """Write down where the table lies now, after it passed the fingerprint there."""
@@ -352,12 +350,8 @@ class Dataset:
         hidden = self.frozen.hidden
         level = hidden.level_of(asked.thousandths)
         if level is None:
-            worst = hidden.worst
-            teller, share = hidden.bounds.get(worst, ("what copies show without noise", 1.0))
             raise LevelError(
-                f"privacy {asked.share:g} cannot be reached: {teller!r} tells {share:.0%} of "
-                f"{worst!r} whatever the noise. The highest is {hidden.highest:g}; drop or "
-                "coarsen one of the two to get more"
+                f"privacy {asked.share:g} cannot be reached: {unreachable(self.frozen)}"
             )
         return level
 

@@ -21,6 +21,7 @@ from cornerwave.inspection._recognise import (
     ZERO_HEAVY,
     Recognised,
     Seen,
+    code_for_missing,
     recognise,
     zeros,
 )
@@ -52,7 +53,9 @@ class ColumnReport:
 
     `distinct` is the number of distinct values, an estimate unless `exact`; `told` is the
     share of its variance that a row's neighbours in the file tell; `from_zero` is true of a
-    number to be perturbed of which no sampled value is negative.
+    number to be perturbed of which no sampled value is negative. `marks` stand for missing values
+    in this column, if it has its own, in `marked` cells if they were found; `code` is a number
+    that may, and the sampled cells that hold it.
     """
 
     name: str
@@ -64,6 +67,9 @@ class ColumnReport:
     warnings: tuple[str, ...]
     told: float = 0.0
     from_zero: bool = False
+    marks: tuple[str, ...] | None = None
+    marked: int = 0
+    code: tuple[int, int] | None = None
 
 
 class Columns:
@@ -71,6 +77,8 @@ class Columns:
 
     def __init__(self, source: Source) -> None:
         self._schema, self._notes = source.schema, source.notes
+        own = source.reading.column_missing if source.reading else None
+        self._marks, self._marked = dict(own or ()), source.markers
         self.rows = 0
         """How many rows were seen."""
         self._missing: Counter[str] = Counter()
@@ -164,6 +172,9 @@ class Columns:
                 warnings=(*reasons, *warnings),
                 told=told.get(part.name, 0.0),
                 from_zero=do == "perturb" and _from_zero(rows.column(part.name)),
+                marks=self._marks.get(part.name),
+                marked=sum(self._marked.get(part.name, {}).values()),
+                code=code_for_missing(rows.column(part.name)) if part.name in known else None,
             )
 
     def _recognised(self, name: str, rows: pa.Table) -> Recognised | None:
@@ -207,8 +218,8 @@ def _zero_heavy(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
     plain = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
     if plain and found.number > FEW_CODES and (share := zeros(cells)) > ZERO_HEAVY:
         yield (
-            f"{share:.0%} of the values are 0: whoever knows that tells zeros from large values, "
-            "and recovers more than the privacy says; see transform (log1p, rank)"
+            f"{share:.0%} of the values are 0: a recipient who knows that tells zeros from large "
+            "values, and recovers more than the privacy says; see transform (log1p, rank)"
         )
 
 

@@ -5,7 +5,7 @@ Columns that are alike, as item_1, item_2, ..., share one entry with a wildcard.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from cornerwave.inspection._columns import ColumnReport
@@ -29,15 +29,20 @@ def written(columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[s
     undecided = sum(report.do == "decide" for report in columns)
     lines = [
         "# Edit this schema file, then register the table with it.",
-        *([f'# To decide: {undecided} columns, marked do = "decide".'] if undecided else ()),
+        *([_to_decide(undecided)] if undecided else ()),
         "min_count = 0    # pool category values that are held by fewer rows than this",
         f'together = [{groups}]    # categories to refresh as one, as in [["city", "district"]]',
         *(_ORDER if any(report.told for report in columns) else ()),
         *(f"# {toml_comment(line)}" for line in telling.sentences),
         *(f"# warning: {toml_comment(line)}" for line in risks),
-        *(line for same in alike(columns) for line in _entry(same, telling.looks)),
+        *(line for same in alike(columns) for line in _entry(same, telling)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _to_decide(columns: int) -> str:
+    many = "1 column" if columns == 1 else f"{columns:,} columns"
+    return f'# To decide: {many}, marked do = "decide".'
 
 
 def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
@@ -48,7 +53,7 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
     shared = {
         stem: group
         for stem, group in stems.items()
-        if stem and len(group) >= ALIKE and len({(r.do, r.type) for r in group}) == 1
+        if stem and len(group) >= ALIKE and len({(r.do, r.type, r.marks) for r in group}) == 1
         if group[0].do != "decide"
     }
     # A wildcard must not take a column from another one.
@@ -71,14 +76,24 @@ def _stem(name: str) -> str:
     return found[1] if found else ""
 
 
-def _entry(same: Sequence[ColumnReport], looks: Mapping[str, str]) -> Iterator[str]:
+def _entry(same: Sequence[ColumnReport], telling: Telling) -> Iterator[str]:
+    looks, hides = telling.looks, any(each.name in telling.hide_missing for each in same)
     first, several = same[0], len(same) > 1
     name = f"{_stem(first.name)}*" if several else first.name
     yield ""
     yield "[[column]]"
     yield f"name = {toml_text(name)}" + (f"    # {len(same)} columns" if several else "")
     yield f"do = {toml_text(first.do)}    # {_DECIDE}"
+    if hides:
+        yield "hide_missing = true    # missing cells get values: where they are missing tells"
     yield f"# {toml_comment(first.type)}, {_distinct(same)}, {_missing(same)} missing"
+    if first.marks is not None:
+        cells = sum(report.marked for report in same)
+        proposed = f"    # proposed: {cells:,} cells; take out what is a value" if cells else ""
+        yield f"missing = {toml_text(first.marks)}{proposed}"
+    elif first.code is not None and len({report.code and report.code[0] for report in same}) == 1:
+        mark, cells = first.code[0], sum(report.code[1] for report in same if report.code)
+        yield f'# missing = ["{mark}"]    # if {mark} says that there is no value: {cells:,} cells'
     if first.name in looks:
         of = f" of {first.name}" if several else ""
         yield f"# copy{of}: {toml_comment(looks[first.name])}"

@@ -28,8 +28,9 @@ LOOKED_AT = 1000
 """So many different values of a column are looked at."""
 SOME, MOST = 0.01, 0.6
 """Shares of these values: some look like a sure thing, most like one that is less sure."""
-WORDS_IN_TEXT = 4
-"""Texts of more words than this, on average, were written rather than chosen."""
+CHOSEN_WORDS, WORDS_IN_TEXT = 2, 4
+"""Texts of more words than this, on average, were written rather than chosen: of fewer if the
+column's name says so."""
 NEARLY_UNIQUE = 0.95
 IDENTIFIER, DROP_OR_KEY = "looks like an identifier", "drop it, or make it the key"
 BY_CHANCE = 10.0
@@ -39,6 +40,10 @@ ZERO_HEAVY = 0.2
 """The share of zeros that is worth a note."""
 EXACT = 2.0**53
 """Whole numbers beyond this are not exact as floats."""
+LOW_CODES, HIGH_CODES = (-1, -7, -8, -9, -77, -88, -99, -999, -9999), (999, 9999, 99999)
+"""Numbers by which surveys say that there is no answer,"""
+FEW_VALUES = 4
+"""in columns of so many values at least."""
 LIFETIME = 40 * 365.25
 """Dates over so many days may be dates of birth."""
 
@@ -108,6 +113,24 @@ def recognise(seen: Seen) -> Recognised | None:
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return _decide(_position(seen)) or _whole_floats(seen)
     return None
+
+
+def code_for_missing(cells: pa.ChunkedArray) -> tuple[int, int] | None:
+    """Return a number that may stand for missing values, and how many cells hold it.
+
+    It is one of those that surveys use, and alone: the one negative value, or far above the next.
+    """
+    if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
+        return None
+    counts = pc.value_counts(cells.combine_chunks().drop_null()).to_pylist()
+    found = sorted((each["values"], each["counts"]) for each in counts)
+    if len(found) < FEW_VALUES:
+        return None
+    (low, few), (_, many) = found[0], found[-1]
+    if low in LOW_CODES and found[1][0] >= 0:
+        return int(low), few
+    high = found[-1][0]
+    return (int(high), many) if high in HIGH_CODES and 0 <= found[-2][0] < high / 4 else None
 
 
 def zeros(cells: pa.ChunkedArray) -> float:
@@ -214,6 +237,8 @@ def _written(seen: Seen) -> str | None:
     words = float(np.mean([len(text.split()) for text in texts]))
     if words > WORDS_IN_TEXT and seen.distinct > FEW_ROWS:
         return f"looks like free text, {words:.0f} words on average: it may name people"
+    if words > CHOSEN_WORDS and seen.words & _words.WRITTEN:
+        return "free text, as its name says: it may name people"
     return None
 
 

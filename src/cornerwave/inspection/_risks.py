@@ -65,8 +65,9 @@ def _far_out(rows: pa.Table, frozen: Frozen) -> Iterator[str]:
         return
     far = int(see(frozen, open_source(rows), [level.noise]).exposed.rows[0])
     if far:
+        lie = "lies" if far == 1 else "lie"
         yield (
-            f"far out: {far:,} of {rows.num_rows:,} records looked at lie so far "
+            f"far out: {far:,} of {rows.num_rows:,} records looked at {lie} so far "
             "from the others, in a column or in combination, that a copy at privacy 0.5 does not "
             "hide them; see transform, or drop them"
         )
@@ -86,10 +87,12 @@ def _singled_out(rows: pa.Table, proposed: Mapping[str, str]) -> Iterator[str]:
         alone, together = scores[best][0], _joined(together, left.pop(best))
         chosen.append(best)
     if alone and len(chosen) > 1:
+        share = alone / rows.num_rows
+        part = f"{share:.0%}" if share >= 0.01 else "below 1%"
         yield (
             f"combinations: {listed(chosen)} together single out {alone:,} of "
-            f"{rows.num_rows:,} rows looked at ({alone / rows.num_rows:.0%}): whoever knows them "
-            "of a person can tell which row it would be, so do not keep them unchanged"
+            f"{rows.num_rows:,} rows looked at ({part}): somebody who knows them about a "
+            "person can find that row, so do not keep them unchanged"
         )
 
 

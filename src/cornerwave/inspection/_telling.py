@@ -69,11 +69,13 @@ class Telling:
     """What a trial registration showed.
 
     `sentences` say what columns tell of each other, `together` are the categories to refresh
-    as one, `looks` says what a column's copies will look like; `frozen` is what was fixed.
+    as one, `hide_missing` the columns whose gaps tell too much to be shown; `looks` says what a
+    column's copies will look like; `frozen` is what was fixed.
     """
 
     sentences: tuple[str, ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
+    hide_missing: tuple[str, ...] = ()
     looks: Mapping[str, str] = field(default_factory=dict)
     frozen: Frozen | None = field(default=None, repr=False, compare=False)
 
@@ -87,16 +89,20 @@ def telling(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Te
         joined = apart
         for pair in pairs_worth_joining(apart.surveyor, apart.survey, apart.frozen):
             joined = joined.with_together(pair)
+        shown = joined.with_gaps_hidden()
     except SourceError as error:
         return Telling((f"registering this draft would be refused: {error}",))
     return Telling(
-        (*_saved(apart, joined), *explained(joined.frozen)),
-        joined.together,
-        dict(_looks(joined.frozen)),
-        joined.frozen,
+        (*_saved(apart, joined), *_hiding(joined, shown), *explained(shown.frozen)),
+        shown.together,
+        shown.choices.hide_missing,
+        dict(_looks(shown.frozen)),
+        shown.frozen,
     )
 
 
+HALF = 500
+"""Privacy 0.5, in thousandths."""
 SHOWN = 0.5
 """The privacy at which a draft shows what copies look like."""
 
@@ -183,6 +189,22 @@ class _Trial:
         alone = sum(_alone(self.survey.tallies[names]) for names in groups)
         return self if _alone(joined.survey.tallies[merged]) > alone else joined
 
+    def with_gaps_hidden(self) -> "_Trial":
+        """Return the trial without visible gaps, if they alone stand against half of the privacy.
+
+        Otherwise it stays as it is.
+        """
+        if self.reaches_half or not self.frozen.missing:
+            return self
+        choices = replace(self.choices, hide_missing=self.frozen.missing)
+        hidden = self._with(self.rows, self.types, choices)
+        return hidden if hidden.reaches_half else self
+
+    @property
+    def reaches_half(self) -> bool:
+        """Whether some level hides half of every column."""
+        return self.frozen.hidden.level_of(HALF) is not None
+
 
 _SECRETS = RowSecrets.of(lambda purpose: expand(KNOWN, purpose))
 
@@ -193,10 +215,20 @@ def _alone(found: Tally) -> int:
 
 def _saved(apart: _Trial, joined: _Trial) -> Iterator[str]:
     """Yield what refreshing categories together saves."""
-    before, after = (each.frozen.hidden.level_of(500) for each in (apart, joined))
+    before, after = (each.frozen.hidden.level_of(HALF) for each in (apart, joined))
     if before is not None and after is not None and after.noise < before.noise:
         groups = "; ".join(" and ".join(names) for names in joined.together)
         yield (
             f"refreshed together ({groups}): privacy 0.5 takes noise {after.noise:.3g} "
             f"instead of {before.noise:.3g}"
+        )
+
+
+def _hiding(shown: _Trial, hidden: _Trial) -> Iterator[str]:
+    """Yield why gaps are drafted as hidden."""
+    if names := hidden.choices.hide_missing:
+        highest = shown.frozen.hidden.highest
+        yield (
+            f"gaps are drafted as hidden in {len(names)} of the columns (hide_missing): were they "
+            f"visible, the highest privacy would be {highest:g}"
         )

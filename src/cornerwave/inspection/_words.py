@@ -81,6 +81,12 @@ GEO = _words("""
 POSTAL = _words("""
     zip zipcode zip5 plz postal postcode postleitzahl codepostal cap cep pincode fips
 """)
+WRITTEN = _words("""
+    comment comments remark remarks note notes description descriptions memo narrative freetext
+    bemerkung bemerkungen anmerkung anmerkungen kommentar kommentare notiz notizen beschreibung
+    commentaire remarque comentario comentarios observacion observaciones commento opmerking
+""")
+"""Words for what people write in their own words."""
 COUNTED = _words("""
     age alter edad count counts anzahl n number num total sum hours days months years weeks
     size children kinder visits times rank score grade amount quantity qty balance price cost

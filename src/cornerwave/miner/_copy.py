@@ -62,6 +62,10 @@ class Copy:
         default_factory=dict, init=False, repr=False, compare=False
     )
     """The moments of columns that were asked about: one pass serves several questions."""
+    _paired: dict[tuple[str, ...], Pairs] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """And those of their pairs."""
 
     @classmethod
     def open(
@@ -244,4 +248,7 @@ class Copy:
         check_of(of)
         chosen = self._numbers(names)
         moments = self._moments(chosen)
-        return moments, Pairs.of(number_blocks(self.source, chosen), moments), chosen, of
+        asked = tuple(column.name for column in chosen)
+        if asked not in self._paired:
+            self._paired[asked] = Pairs.of(number_blocks(self.source, chosen), moments)
+        return moments, self._paired[asked], chosen, of

@@ -15,6 +15,7 @@ script.
     _document           page kit: document, sections, tables
     _canvas, _charts    SVG kit: a canvas; share charts, histograms, bars, meters
     _tallies, _answers  distributions and estimates of one table
+    _distributions      how each column of a report is distributed
     _comparison         the copies and the original of a report
     _sketch             what a level makes of the columns, from a sample
 """

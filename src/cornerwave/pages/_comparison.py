@@ -23,7 +23,7 @@ from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_
 from cornerwave.outlook import Behind, see
 from cornerwave.pages._answers import Answers, Questions, as_kept, ask
 from cornerwave.pages._tallies import Axis, Tally, axes_of, frequent, tally
-from cornerwave.table import Progress, plain_type
+from cornerwave.table import Progress, hold, plain_type
 
 MOST_COLUMNS = 24
 """So many columns of each kind are shown."""
@@ -208,18 +208,25 @@ def title_of(column: CopyColumn) -> str:
 
 
 def look_behind(dataset: Dataset, copies: Copies) -> Original:
-    """Look at the original in the same bins and by the same questions as the copies."""
+    """Look at the original in the same bins and by the same questions as the copies.
+
+    It is read once: a page asks many questions, and a table may be slow to read.
+    """
     columns = [*(column for column, _ in copies.axes.values()), *copies.categories]
     holdings = [(held.recipient, held.level, held.since) for held in dataset.holdings]
     recipients = list(dict.fromkeys(recipient for recipient, _, _ in holdings))
-    return Original(
-        holdings=tuple(holdings),
-        coalitions=tuple(dataset.coalition(group) for group in groups(recipients)),
-        tally=tally(dataset.source, copies.axes, copies.categories, copies.labels),
-        answers=ask(as_kept(dataset.source, columns), copies.asked),
-        seen=see(dataset.frozen, dataset.source, [each.noise for each in copies.levels]),
-        columns=tuple(dataset.frozen.schema.perturbed),
-    )
+    perturbed = dataset.frozen.schema.perturbed
+    with dataset.work_folder() as folder:
+        used = dict.fromkeys([*(column.name for column in columns), *perturbed])
+        source = hold(dataset.source, list(used), folder)
+        return Original(
+            holdings=tuple(holdings),
+            coalitions=tuple(dataset.coalition(group) for group in groups(recipients)),
+            tally=tally(source, copies.axes, copies.categories, copies.labels),
+            answers=ask(as_kept(source, columns), copies.asked),
+            seen=see(dataset.frozen, source, [each.noise for each in copies.levels]),
+            columns=tuple(perturbed),
+        )
 
 
 def groups(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:

@@ -3,22 +3,18 @@
 The report for others is drawn from the copies alone, which have not seen the original.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from cornerwave.arrays import Floats, Ints
 from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import OutputError, discreet
 from cornerwave.levels import Level, retention
-from cornerwave.miner import CopyColumn
 from cornerwave.pages import _charts as charts
 from cornerwave.pages import _document as kit
 from cornerwave.pages._answers import result_tables, value_title
-from cornerwave.pages._charts import Panel, ShareRow
+from cornerwave.pages._charts import ShareRow
 from cornerwave.pages._comparison import (
     MOST_COLUMNS,
     Copies,
@@ -26,24 +22,15 @@ from cornerwave.pages._comparison import (
     copies_of,
     groups,
     look_behind,
-    title_of,
 )
-from cornerwave.pages._tallies import (
-    FEW,
-    Tally,
-    most_frequent,
-    not_redrawn,
-    pooled,
-    same_share,
-)
+from cornerwave.pages._distributions import all_tallies, distributions
+from cornerwave.pages._tallies import most_frequent
 from cornerwave.table import Progress, check_place, write_text
 
 ENDINGS = (".html", ".htm")
 FOOTER = "This page shows no cell of the table."
 MOST_ROWS = 30
 """So many coalitions are drawn; the table has them all."""
-MOST_OPEN = 6
-"""So many columns are shown at once; those of a longer report open at a click."""
 MOST_LINES = 12
 """Longer tables open at a click."""
 
@@ -89,7 +76,7 @@ def render_owner(name: str, copies: Copies, original: Original) -> str:
     names = [_members(each, recipients, "recipients") for each in coalitions]
     parts = [
         _owner_levels(copies, original),
-        _distributions(copies, original.tally),
+        distributions(copies, original.tally),
         _recovered(coalitions, names, _guesses(coalitions, names)),
         _estimates(copies, original),
         _outliers(copies, original),
@@ -115,7 +102,7 @@ def render_external(name: str, copies: Copies) -> str:
     names = [_members(each, len(levels), "levels") for each in coalitions]
     parts = [
         _external_levels(copies),
-        _distributions(copies, None),
+        distributions(copies, None),
         _recovered(coalitions, names),
         _estimates(copies, None),
         _notes(copies),
@@ -180,99 +167,6 @@ def _levels(copies: Copies, words: Sequence[str], html: str) -> str:
     )
     chart = charts.share_chart(rows, "Released levels by privacy")
     return kit.section("Released levels", explained, chart, html, anchor="levels")
-
-
-def _distributions(copies: Copies, original: Tally | None) -> str:
-    numbers = [_histogram(copies, original, name) for name in copies.axes]
-    tallies = _tallies(copies, original)
-    categories = [_bars(copies, original, column, tallies) for column in copies.categories]
-    parts = [*numbers, *categories]
-    shown = [
-        kit.subsection(title, html)
-        if len(parts) <= MOST_OPEN
-        else kit.folded(title, html, is_open=i < MOST_OPEN)
-        for i, (title, html) in enumerate(parts)
-    ]
-    explained = kit.hint(
-        "Share of the rows, to the same height in every panel. Missing values and values beyond "
-        f"the axis are not shown. Neighbouring bins with fewer than {FEW} rows are drawn as one, "
-        "at their mean height. All copies of a category have about the same shares; what differs "
-        "is how many cells hold their own value still."
-    )
-    marks = [
-        *[("original", "original")] * bool(original),
-        ("copy", "copy"),
-        *[("redrawn", "cells of a category that were redrawn")] * bool(categories),
-        *[("outline", "original, over a copy")] * bool(original and numbers),
-        *[("mark", "original, over a copy of a category")] * bool(original and categories),
-    ]
-    title = "Distribution of each column"
-    return kit.section(title, explained, kit.legend(marks), *shown, anchor="distributions")
-
-
-def _histogram(copies: Copies, original: Tally | None, name: str) -> tuple[str, str]:
-    column, axis = copies.axes[name]
-    title = title_of(column)
-    panels = _panels(copies, original, lambda tally: pooled(tally.numbers[name]))
-    unit = copies.shown.units.get(name) if column.transform is None else None
-    return title, charts.histograms(panels, axis, unit, f"Histogram of {title}")
-
-
-def _bars(
-    copies: Copies, original: Tally | None, column: CopyColumn, tallies: Sequence[Tally]
-) -> tuple[str, str]:
-    name = column.name
-    places = most_frequent(tallies, name)
-    if not places:
-        return name, kit.hint("No value is frequent enough to be shown.")
-    labels = [copies.labels[name][place].as_py() for place in places]
-    names = ["missing" if label is None else str(label) for label in labels]
-    rest = any(tally.labels[name][places].sum() < tally.rows for tally in tallies)
-
-    def counts(tally: Tally) -> Ints:
-        shown = tally.labels[name][places]
-        return np.append(shown, tally.rows - shown.sum()) if rest else shown
-
-    panels = _panels(copies, original, counts)
-    drawn = [panels[0]] if original else []
-    drawn += [
-        replace(panel, kept=not_redrawn(panel.shares, column, level.noise, others=rest))
-        for panel, level in zip(panels[len(drawn) :], copies.levels, strict=True)
-    ]
-    chart = charts.bars(drawn, [*names, *["other or missing"] * rest], "value")
-    return name, _same(copies, column) + chart
-
-
-def _same(copies: Copies, column: CopyColumn) -> str:
-    """Say how many cells of a category hold the value that they have in the original."""
-    said = []
-    for level, tally in zip(copies.levels, copies.tallies, strict=True):
-        counts = tally.labels[column.name]
-        share = same_share(counts / max(counts.sum(), 1), column, level.noise)
-        if share is not None:
-            cells = round(share * float(counts.sum()))
-            said.append(f"{cells:,} at {copies.named(level)} ({share:.0%})")
-    total = int(copies.tallies[0].labels[column.name].sum())
-    words = f"Of {total:,} cells, about so many hold their own value: {', '.join(said)}."
-    return kit.hint(words) if said else ""
-
-
-def _panels(
-    copies: Copies, original: Tally | None, counts: Callable[[Tally], Floats | Ints]
-) -> list[Panel]:
-    """Return a panel per copy, after the original's if it is given."""
-    panels = [
-        Panel(copies.named(level), counts(tally) / max(tally.rows, 1))
-        for level, tally in zip(copies.levels, copies.tallies, strict=True)
-    ]
-    if original is None:
-        return panels
-    own = counts(original) / max(original.rows, 1)
-    return [Panel("original", own, is_original=True), *panels]
-
-
-def _tallies(copies: Copies, original: Tally | None) -> list[Tally]:
-    return [*copies.tallies, *([original] if original else [])]
 
 
 def _recovered(coalitions: Sequence[Coalition], names: Sequence[str], html: str = "") -> str:
@@ -345,7 +239,7 @@ def _estimates(copies: Copies, original: Original | None) -> str:
         "Unbiased estimates of the original’s statistics from each copy, with the standard error "
         "due to the noise."
     )
-    tallies = _tallies(copies, original.tally if original else None)
+    tallies = all_tallies(copies, original.tally if original else None)
     values = [
         value_title(column.name, copies.labels[column.name][place].as_py())
         for column in copies.categories
@@ -371,9 +265,12 @@ def _outliers(copies: Copies, original: Original) -> str:
         "release if they matter; more noise or a transform at registration hides them too."
     )
     exposed = original.seen.exposed
-    counts = np.vstack([exposed.columns.T, exposed.combined, exposed.rows])
-    names = (*original.columns, "in combination", "in any way")
-    rows = [(name, *(f"{n:,}" for n in own)) for name, own in zip(names, counts, strict=True)]
+    # all columns of a short table, or those that have any
+    pairs = list(zip(original.columns, exposed.columns.T, strict=True))
+    varying = [(name, own) for name, own in pairs if name in copies.shown.numbers]
+    some = [(name, own) for name, own in varying if own.any() or len(varying) <= MOST_LINES]
+    total = [("in combination", exposed.combined), ("in any way", exposed.rows)]
+    rows = [(name, *(f"{n:,}" for n in own)) for name, own in (*some, *total)]
     table = kit.table(("column", *map(copies.named, copies.levels)), rows)
     title = "Outliers that the noise does not hide"
     return kit.section(title, explained, table, anchor="outliers")
@@ -388,13 +285,17 @@ def _against_bayes(copies: Copies, original: Original) -> str:
         "rank scale at registration mends that."
     )
     rows = [
-        (name, *(f"{share:.3f}" for share in left)) for name, left in original.seen.bayes.items()
+        (name, *(f"{share:.3f}" for share in left))
+        for name, left in original.seen.bayes.items()
+        if name in copies.shown.numbers
     ]
     if not rows:
         return ""
-    header = ("column", *map(copies.named, copies.levels))
+    html = kit.table(("column", *map(copies.named, copies.levels)), rows)
+    if len(rows) > MOST_LINES:
+        html = kit.folded("The figures", html, is_open=False)
     title = "Against a recipient who knows the distributions"
-    return kit.section(title, explained, kit.table(header, rows), anchor="distributions-known")
+    return kit.section(title, explained, html, anchor="distributions-known")
 
 
 def _notes(copies: Copies) -> str:

@@ -8,7 +8,7 @@ Choices, decide, Schema   what happens to each column
 read_choices, read_batch  the owner's files: choices for columns, copies to release
 Finish                    rounding and clipping after the noise
 copy_at, CopyFile         a copy appears whole or not at all, in the format of its ending
-CopyFile                  a copy appears whole or not at all, in the format of its ending
+hold                      columns of a source, read once, to be asked many questions
 CopyFolder                the same for a copy in several files, written by several machines
 parquet_parts             the row groups of a Parquet source, for machines that read them apart
 read_metadata             what a copy says about itself, checked before anybody relies on it
@@ -21,6 +21,7 @@ from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chu
 from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
 from cornerwave.table._finish import Finish, said_in, settled, wide_type
 from cornerwave.table._formats import parquet_settings, plain_schema
+from cornerwave.table._held import hold
 from cornerwave.table._joined import in_a_row
 from cornerwave.table._outputs import (
     CopyFile,
@@ -29,6 +30,7 @@ from cornerwave.table._outputs import (
     copy_at,
     write_text,
 )
+from cornerwave.table._parquet import ENCODED_TEXT
 from cornerwave.table._parquet_parts import ParquetPart, parquet_parts
 from cornerwave.table._places import DatabaseAddress, Place, holds, place_of, resolved
 from cornerwave.table._rare import (
@@ -73,7 +75,6 @@ from cornerwave.table._schema import (
     warn_of,
 )
 from cornerwave.table._sources import (
-    ENCODED_TEXT,
     SOURCE_ENDINGS,
     TEXT_ENDINGS,
     Progress,
@@ -164,6 +165,7 @@ __all__ = [
     "format_of",
     "freeze_categories",
     "hash_texts",
+    "hold",
     "holds",
     "identifies",
     "in_a_row",

@@ -114,7 +114,7 @@ class CsvFile:
         """Yield values. Raises SourceError."""
         # Text and everything else side by side: they spell missing values differently.
         own = [name for name in columns if name in self.names]
-        texts = [name for name in own if name in self.folders or self._is_spelled(types[name])]
+        texts = [name for name in own if name in self.folders or self._is_spelled(name, types)]
         others = [name for name in own if name not in texts]
         parts = [self._values(texts, types)] if texts else []
         parts += [self._batches(others, types, {})] if others or not texts else []
@@ -124,9 +124,10 @@ class CsvFile:
             cells = [arrays.get(name, pa.nulls(rows, types[name])) for name in columns]
             yield pa.record_batch(cells, names=list(columns))
 
-    def _is_spelled(self, type_: pa.DataType) -> bool:
+    def _is_spelled(self, name: str, types: Mapping[str, pa.DataType]) -> bool:
         """Return whether a column is read as text first, as Arrow does not know its spelling."""
-        if pa.types.is_string(type_) or self.reading.missing:
+        type_ = types[name]
+        if pa.types.is_string(type_) or self.reading.of_column(name).missing:
             return True
         if pa.types.is_temporal(type_):
             return bool(self.reading.date_format)
@@ -252,7 +253,8 @@ class CsvTable:
     def _inferred(cls, paths: Sequence[File], reading: ReadingSettings, base: Any) -> "CsvTable":
         files = _opened(paths, reading, base)
         first = files[0]
-        reading, notes = spelled(first.sample(), first.reading)
+        names = tuple(dict.fromkeys(name for file in files for name in file.names))
+        reading, notes = spelled(first.sample(), first.reading.for_columns(names))
         reading = replace(reading, missing=reading.missing or ())
         files = tuple(replace(file, reading=reading) for file in files)
         return cls(files, infer(files, reading, notes), reading)

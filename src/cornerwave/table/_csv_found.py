@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cornerwave.errors import SourceError
-from cornerwave.table._reading_settings import COMMAS, POINT, UTF_8, ReadingSettings
+from cornerwave.table._reading_settings import COMMAS, POINT, UTF_8, ReadingSettings, date_pattern
 from cornerwave.table._spelling import (
     as_numbers,
     count_matching,
@@ -199,7 +198,8 @@ def spelled(
 ) -> tuple[ReadingSettings, dict[str, str]]:
     """Return a reading with what the text of some records shows, and notes on columns."""
     first = sample.slice(0, SAMPLE_ROWS)  # a sheet gives more
-    cells = dict(zip(first.schema.names, (present(c, given) for c in first.columns), strict=True))
+    pairs = zip(first.schema.names, first.columns, strict=True)
+    cells = {name: present(column, given.of_column(name)) for name, column in pairs}
     texts = {name: text for name, text in cells.items() if len(text)}
     notes: dict[str, str] = {}
     if given.decimal is None or given.thousands is None:
@@ -269,10 +269,9 @@ def _date_formats(texts: Mapping[str, pa.Array], notes: dict[str, str]) -> Itera
 
 def _fitting(text: pa.Array) -> list[str]:
     """Return the formats that all cells have."""
-    few = text.slice(0, 20)
-    if not pc.any(pc.match_substring_regex(few.slice(0, 1), r"[0-9].*[./ a-zA-Z-].*[0-9]")).as_py():
-        return []
-    found = [each for each in DATE_FORMATS if dates_in(few, each).null_count == 0]
+    first, few = trim(text)[0].as_py(), text.slice(0, 20)
+    found = [each for each in DATE_FORMATS if re.match(date_pattern(each), first)]
+    found = [each for each in found if dates_in(few, each).null_count == 0]
     found = [each for each in found if dates_in(text, each).null_count == 0]
     # May is short and long
     return [each for each in found if "%B" not in each or each.replace("%B", "%b") not in found]

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from cornerwave.table._sources import ENCODED_TEXT, Source
+from cornerwave.table._parquet import ENCODED_TEXT
+from cornerwave.table._sources import Source
 from cornerwave.table._types import is_text, plain_type
 
 

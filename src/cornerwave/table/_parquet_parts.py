@@ -14,7 +14,8 @@ import pyarrow.parquet as papq
 
 from cornerwave.errors import SourceError
 from cornerwave.table._csv import named_by_folders
-from cornerwave.table._sources import Source, _read_parquet, _repeating, kind_of
+from cornerwave.table._parquet import read_parquet, repeating
+from cornerwave.table._sources import Source, kind_of
 
 PART_CELLS = 1 << 23
 """Cells of a part, about: a row group that has more is one part."""
@@ -36,8 +37,8 @@ class ParquetPart:
         texts = [column.name for column in schema if column.type == pa.string()]
 
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-            apart = _repeating(texts, [papq.read_metadata(self.file)])
-            yield from _read_parquet(
+            apart = repeating(texts, [papq.read_metadata(self.file)])
+            yield from read_parquet(
                 Path(self.file), self.folders, schema, columns, apart, list(self.groups)
             )
 

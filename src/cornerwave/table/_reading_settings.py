@@ -17,12 +17,14 @@ table in the same way; the identity of a dataset does not depend on it, as value
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from typing import Any
 
-from cornerwave.errors import SourceError
+from cornerwave.errors import ColumnError, SourceError, nearest
 from cornerwave.table._toml_text import toml_text
+from cornerwave.table._wildcards import fits, is_wildcard
 
 COMMAS, POINT, UTF_8 = ",", ".", "utf-8"
 SPACES = "\u0020\u00a0\u202f"
@@ -50,7 +52,11 @@ _ONE_DIGIT = {"m": "(?:0[1-9]|1[0-2])", "d": "(?P<day>0[1-9]|[12][0-9]|3[01])"}
 
 @dataclass(frozen=True)
 class ReadingSettings:
-    """How cells are spelled; None where that is to be found."""
+    """How cells are spelled; None where that is to be found.
+
+    `column_missing` are columns, or wildcards, with what stands for missing values there instead
+    of `missing`; with None, `missing` does. In a schema file it is said with the columns.
+    """
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -62,6 +68,7 @@ class ReadingSettings:
     table: str | None = None
     query: str | None = None
     order_by: tuple[str, ...] | None = None
+    column_missing: tuple[tuple[str, tuple[str, ...] | None], ...] | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and not re.match(r"[^\w\s\"'.+-]$|\t$", self.delimiter):
@@ -88,6 +95,7 @@ class ReadingSettings:
         table: str | None = None,
         query: str | None = None,
         order_by: str | Iterable[str] | None = None,
+        column_missing: Mapping[str, str | Iterable[str]] | None = None,
     ) -> "ReadingSettings":
         """Return what an owner said. Raises SourceError for what cannot be.
 
@@ -105,12 +113,15 @@ class ReadingSettings:
             table=table,
             query=query,
             order_by=_texts(order_by),
+            column_missing=None
+            if column_missing is None
+            else tuple((name, _texts(marks)) for name, marks in column_missing.items()),
         )
 
     @classmethod
     def from_table(cls, given: Mapping[str, Any], where: str) -> "ReadingSettings":
         """Return the settings of a schema file. Raises SourceError."""
-        known = [field.name for field in fields(cls)]
+        known = [field.name for field in fields(cls) if field.name != "column_missing"]
         if unknown := sorted(set(given) - set(known)):
             raise SourceError(f"{where}: unknown setting {unknown[0]!r}; use {', '.join(known)}")
         for name, value in given.items():
@@ -136,6 +147,27 @@ class ReadingSettings:
         """Return some of the settings."""
         return ReadingSettings(**{name: getattr(self, name) for name in names})
 
+    def for_columns(self, names: Sequence[str]) -> "ReadingSettings":
+        """Return the settings for a table of these columns, without wildcards.
+
+        A column's own name counts first, then the first wildcard that fits. Raises ColumnError.
+        """
+        said = dict(self.column_missing or ())
+        wild = [name for name in said if is_wildcard(name, names)]
+        if unknown := [name for name in said if name not in names and name not in wild]:
+            close = nearest(unknown[0], names)
+            raise ColumnError(f"the table has no column {unknown[0]!r}{close}")
+        entry = {n: n if n in said else next((w for w in wild if fits(n, w)), "") for n in names}
+        own = {name: said[by] for name, by in entry.items() if said.get(by) is not None}
+        return replace(self, column_missing=tuple(own.items()) or None)
+
+    def of_column(self, name: str) -> "ReadingSettings":
+        """Return how the cells of one column are spelled."""
+        if self.column_missing is None:
+            return self
+        missing = dict(self.column_missing).get(name, self.missing)
+        return replace(self, missing=missing, column_missing=None)
+
     def to_json(self) -> dict[str, Any]:
         """Return the settings as they are kept."""
         return asdict(self)
@@ -144,12 +176,14 @@ class ReadingSettings:
     def from_json(cls, kept: Mapping[str, Any]) -> "ReadingSettings":
         """Return what `to_json` gave."""
         lists = {name: None if kept[name] is None else tuple(kept[name]) for name in _LISTS}
-        return cls(**{**kept, **lists})
+        own = kept["column_missing"]
+        columns = own and tuple((name, tuple(marks)) for name, marks in own)
+        return cls(**{**kept, **lists, "column_missing": columns})
 
     def lines(self) -> Iterator[str]:
-        """Yield the settings as lines of a schema file, without those that say nothing."""
+        """Yield the settings as lines of a schema file; those of single columns stand with them."""
         for name, value in asdict(self).items():
-            if value:
+            if value is not None and name != "column_missing":
                 yield f"{name} = {toml_text(value)}"
 
 
@@ -171,6 +205,7 @@ def check_date_formats(formats: Iterable[str]) -> None:
         shapes[shape] = each
 
 
+@cache
 def date_pattern(format_: str) -> str:
     """Return a pattern of the cells that have a format. Raises SourceError.
 

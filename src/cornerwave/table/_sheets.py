@@ -115,6 +115,7 @@ class SheetTable:
             names = sheet.names
             return cls(sheet, Inferred({n: type_ for n, type_ in types.items() if n in names}))
         reading = replace(reading, missing=reading.missing or ())
+        reading = reading.for_columns(Sheet(path, reading).names)
         sheet = Sheet(path, reading)
         sample, notes = next(sheet.texts(sheet.names), None), dict[str, str]()
         if sample is not None:

@@ -11,7 +11,7 @@ looks into it, and no file is mapped into memory: a file that shrinks would kill
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,29 +19,17 @@ from typing import Any
 
 import narwhals as nw
 import pyarrow as pa
-import pyarrow.parquet as papq
 
 from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
-from cornerwave.table._csv import CsvTable, named_by_folders
+from cornerwave.table._csv import CsvTable
 from cornerwave.table._databases import DatabaseTable
+from cornerwave.table._parquet import Batches, Types, batch_rows, open_parquet
 from cornerwave.table._places import Address, DatabaseAddress, Place, place_of
 from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._schema import check_distinct
 from cornerwave.table._sheets import SHEET_ENDINGS, SheetTable
 from cornerwave.table._stat_files import STAT_ENDINGS, StatFile
 from cornerwave.table._stores import File, readable, stored_files
-from cornerwave.table._types import plain_type
-
-BATCH_ROWS, LEAST_BATCH_ROWS = 1 << 16, 1 << 12
-BATCH_CELLS = 1 << 20
-"""Cells that are read at a time, whatever the width of a table: a wide one would fill memory."""
-
-ENCODED_TEXT = pa.dictionary(pa.int32(), pa.string())
-"""Dictionary-encoded text: faster to read, refresh and write."""
-
-PIECE, STORED_PIECE, STORED_PIECES = 1 << 16, 1 << 22, 1 << 27
-"""Bytes of a column chunk that are read at once: whole ones of a wide Parquet file would fill
-memory. From a store they are more, as each is a request, but no more than that in total."""
 
 FORMATS = {
     ".csv": "csv",
@@ -58,15 +46,8 @@ TEXT_ENDINGS = tuple(
     text + packed for packed in ("", ".gz", ".zip") for text in (".csv", ".tsv", ".tab", ".txt")
 )
 
-Batches = Iterator[pa.RecordBatch]
-Types = Mapping[str, pa.DataType]
 Progress = Callable[[int], None]
 """Called with the number of rows that have been processed since the last call."""
-
-
-def batch_rows(columns: int) -> int:
-    """Return how many rows of so many columns are read at a time."""
-    return min(BATCH_ROWS, max(LEAST_BATCH_ROWS, BATCH_CELLS // max(1, columns)))
 
 
 def silent(_rows: int) -> None:
@@ -96,7 +77,7 @@ class Source:
 
     `path` is where it lies (None for a frame in memory), `frame_kind` the library that a copy
     goes back to; `notes` say what is odd about a column, by its name, and `remarks` about the
-    file. `reading` is how its cells are spelled; `markers` are those of its cells that may stand
+    file. `reading` is how its cells are spelled; `markers` are, by column, cells that may stand
     for missing values, and how often they occur. `first` is the position of its first row, if it
     is a part of a table.
     """
@@ -108,7 +89,7 @@ class Source:
     notes: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     reading: ReadingSettings | None = None
-    markers: Mapping[str, int] = field(default_factory=dict)
+    markers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     first: int = 0
     database: DatabaseTable | None = field(default=None, repr=False)
 
@@ -209,14 +190,30 @@ def _files_at(path: Path | Address) -> tuple[Sequence[File], bool]:
 def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source:
     """Open a source for a first look: cells that may stand for missing values are missing.
 
-    Unless the reading says what is missing. The reading of the source names them.
+    Unless the reading says what is missing. The reading of the source names them: those of one
+    column alone with it, the others for all columns.
     """
     source = open_source(what, reading=reading)
     if not source.markers or source.reading is None or (reading and reading.missing is not None):
         return source
-    missing = tuple(sorted(source.markers))
-    opened = open_source(what, reading=replace(reading or ReadingSettings(), missing=missing))
+    opened = open_source(what, reading=_marked(reading or ReadingSettings(), source.markers))
     return replace(opened, markers=source.markers)
+
+
+def _marked(reading: ReadingSettings, markers: Mapping[str, Mapping[str, int]]) -> ReadingSettings:
+    """Return a reading in which cells that may stand for missing values do."""
+    where: dict[str, list[str]] = {}
+    for column, marks in markers.items():
+        for mark in marks:
+            where.setdefault(mark, []).append(column)
+    alone = {columns[0] for columns in where.values() if len(columns) == 1}
+    said = dict(reading.column_missing or ())
+    own = {name: tuple(sorted(markers[name])) for name in markers if name in alone}
+    return replace(
+        reading,
+        missing=tuple(sorted(mark for mark, columns in where.items() if len(columns) > 1)),
+        column_missing=tuple((own | said).items()) or None,
+    )
 
 
 def _open_files(
@@ -249,7 +246,8 @@ def _open_files(
             "directory of .parquet or of .csv files"
         ) from None
     if format_ == "parquet":
-        return _open_parquet(place, files, base, types or {})
+        schema, read = open_parquet(place, files, base, types or {})
+        return Source(schema, read, place)
     return _open_arrow(place, file)
 
 
@@ -277,11 +275,11 @@ def kind_of(file: File) -> str:
     return "typed"
 
 
-_SPELLINGS = ("decimal", "thousands", "date_format", "missing")
+_SPELLINGS = ("decimal", "thousands", "date_format", "missing", "column_missing")
 _APPLY = {
     "text": ("delimiter", "encoding", *_SPELLINGS),
     "sheet": (*_SPELLINGS, "sheet"),
-    "stat": ("encoding", "missing"),
+    "stat": ("encoding", "missing", "column_missing"),
     "typed": (),
     "database": ("table", "query", "order_by"),
 }
@@ -417,137 +415,3 @@ def _mixed(frame: Any) -> str:
         except _NO_COLUMN:
             return f"column {name!r} of the frame"
     return "a column of the frame"
-
-
-# --- Parquet: a file, or a directory of them, whose folders may name columns too ---------
-
-
-def _open_parquet(
-    place: Path | Address, files: Sequence[File], base: Path | Address | None, types: Types
-) -> Source:
-    """Open a file or a directory; `types` decide where its files disagree about a column.
-
-    The columns of a directory are those of all its files: a column that only the last
-    of them has needs a decision like any other, and is missing in the others.
-    """
-    footers = [papq.read_metadata(readable(file)) for file in files]
-    schemas = [footer.schema.to_arrow_schema() for footer in footers]
-    for schema in schemas:
-        check_distinct(schema.names)
-    folders = [named_by_folders(file, base) for file in files]
-    union = _union([*schemas, _folder_types(folders)], types, place)
-    apart = _repeating([part.name for part in union if part.type == pa.string()], footers)
-
-    def read(columns: Sequence[str]) -> Batches:
-        for file, named in zip(files, folders, strict=True):
-            yield from _read_parquet(file, named, union, columns, apart)
-
-    return Source(union, read, place)
-
-
-def _folder_types(folders: Sequence[Mapping[str, str | None]]) -> pa.Schema:
-    """Return the columns that folders name: whole numbers if all are, else text."""
-    found: dict[str, list[str | None]] = {}
-    for each in folders:
-        for name, value in each.items():
-            found.setdefault(name, []).append(value)
-    return pa.schema([(name, _folder_type(values)) for name, values in found.items()])
-
-
-def _folder_type(values: Sequence[str | None]) -> pa.DataType:
-    try:
-        return pa.array(values, pa.string()).cast(pa.int32()).type
-    except pa.ArrowException:
-        return pa.string()
-
-
-def _union(schemas: Sequence[pa.Schema], fixed: Types, path: Path | Address) -> pa.Schema:
-    """Return the columns of all schemas, in the order of their first appearance."""
-    found: dict[str, dict[pa.DataType, None]] = {}
-    for schema in schemas:
-        for part in schema:
-            found.setdefault(part.name, {})[part.type] = None
-    return pa.schema(
-        [
-            (name, fixed[name] if len(types) > 1 and name in fixed else _joined(name, types, path))
-            for name, types in found.items()
-        ]
-    )
-
-
-def _joined(name: str, types: Iterable[pa.DataType], path: Path | Address) -> pa.DataType:
-    schemas = [pa.schema([(name, type_)]) for type_ in types]
-    try:
-        return pa.unify_schemas(schemas, promote_options="permissive").field(name).type
-    except pa.ArrowException:
-        raise ColumnError(
-            f"{path.name}: the files disagree about column {name!r}: it is "
-            f"{' and '.join(map(str, types))}; write them with one type"
-        ) from None
-
-
-def _repeating(texts: Sequence[str], footers: Sequence[papq.FileMetaData]) -> list[str]:
-    """Return the text columns whose values stand apart in their files, being fewer than rows.
-
-    Texts that hardly repeat, as keys do, take more bytes than a number into a list of them;
-    they are read as they are.
-    """
-    size, values = dict.fromkeys(texts, 0), dict.fromkeys(texts, 0)
-    for found in footers if texts else ():
-        for group in map(found.row_group, range(found.num_row_groups)):
-            for chunk in map(group.column, range(group.num_columns)):
-                if (name := chunk.path_in_schema) in size:
-                    size[name] += chunk.total_uncompressed_size
-                    values[name] += chunk.num_values
-    return [name for name in texts if size[name] <= 4 * values[name]]
-
-
-def _read_parquet(
-    file: File,
-    folders: Mapping[str, str | None],
-    schema: pa.Schema,
-    columns: Sequence[str],
-    apart: Sequence[str],
-    groups: Sequence[int] | None = None,
-) -> Batches:
-    """Read one Parquet file batch by batch; scanners and pre-buffering hold all of it.
-
-    All of its row groups, or some.
-    """
-    own = papq.read_schema(readable(file))
-    present = [name for name in columns if name in own.names]
-    texts = [name for name in present if name in apart and own.field(name).type == pa.string()]
-    rows, piece = batch_rows(len(columns)), _piece(file, len(present))
-    with papq.ParquetFile(
-        readable(file), pre_buffer=False, buffer_size=piece, read_dictionary=texts
-    ) as content:
-        for batch in content.iter_batches(batch_size=rows, row_groups=groups, columns=present):
-            arrays = [
-                _as(batch.column(name), schema.field(name).type, apart=name in apart)
-                if name in present
-                else _repeated(
-                    folders.get(name), batch.num_rows, schema.field(name).type, name in apart
-                )
-                for name in columns
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-
-def _piece(file: File, columns: int) -> int:
-    if isinstance(file, Path):
-        return PIECE
-    return max(PIECE, min(STORED_PIECE, STORED_PIECES // max(1, columns)))
-
-
-def _as(array: pa.Array, type_: pa.DataType, *, apart: bool) -> pa.Array:
-    """Return a column as a type; text whose values stand apart stays so."""
-    return array.cast(ENCODED_TEXT if apart else type_)
-
-
-def _repeated(value: str | None, rows: int, type_: pa.DataType, apart: bool) -> pa.Array:
-    """Return a column of one value, that of a folder, or of none."""
-    cells = pa.repeat(pa.scalar(value, pa.string()).cast(plain_type(type_)), rows)
-    if apart or pa.types.is_dictionary(type_):
-        encoded = cells.dictionary_encode()
-        return encoded if apart else encoded.cast(type_)
-    return cells

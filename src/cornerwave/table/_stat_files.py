@@ -50,6 +50,7 @@ class StatFile:
         names = file.columns
         if types is not None:
             return cls(path, reading, {n: type_ for n, type_ in types.items() if n in names})
+        reading = reading.for_columns(names)
         seen = {name: _Seen(file.labels.get(name, {})) for name in names}
         for rows in file._chunks(names):
             for name, each in seen.items():
@@ -72,7 +73,7 @@ class StatFile:
             array = pa.array([None if t in (None, "") else _text(t) for t in texts], type_)
         else:
             array = pa.array(cells, from_pandas=True).cast(type_)
-        return _unmarked(array, self.reading.missing or ())
+        return _unmarked(array, self.reading.of_column(name).missing or ())
 
     @property
     def columns(self) -> list[str]:

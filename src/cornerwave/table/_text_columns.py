@@ -8,7 +8,6 @@ and not even a name where it may be one.
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -50,12 +49,15 @@ class TextFile(Protocol):
 
 @dataclass(frozen=True)
 class Inferred:
-    """What all rows of some files show: types, notes on columns, remarks on the files."""
+    """What all rows of some files show: types, notes on columns, remarks on the files.
+
+    `markers` are, by column, cells that may stand for missing values, and how often they occur.
+    """
 
     types: Mapping[str, pa.DataType]
     notes: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    markers: Mapping[str, int] = field(default_factory=dict)
+    markers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def named(header: Sequence[str]) -> tuple[str, ...]:
@@ -92,7 +94,7 @@ def infer(
     unnamed: set[str] = set()
     for file in files:
         for name in file.names:
-            guesses.setdefault(name, TypeGuess(reading))
+            guesses.setdefault(name, TypeGuess(reading.of_column(name)))
         _look(file, guesses)
         pairs = zip(named(file.header), file.header, strict=True)
         unnamed |= {name for name, written in pairs if not written.strip()}
@@ -102,7 +104,7 @@ def infer(
     found = {name: guess for name, guess in guesses.items() if name not in left_out}
     own = {name: guess.note for name, guess in found.items() if guess.note}
     texts = {name: note for name, note in notes.items() if pa.types.is_string(found[name].type)}
-    marks: Counter[str] = sum((guess.markers for guess in found.values()), Counter())
+    marks = {name: guess.markers for name, guess in found.items() if guess.markers}
     types = {name: guess.type for name, guess in found.items()}
     return Inferred(types, texts | own, tuple(remarks), marks)
 
@@ -178,7 +180,7 @@ def values_of(
     arrays = []
     for name, cells in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            arrays.append(typed(cells, types[name], reading))
+            arrays.append(typed(cells, types[name], reading.of_column(name)))
         except (pa.ArrowException, SourceError):
             raise SourceError(unlike_before(label, name)) from None
     return pa.record_batch(arrays, names=batch.schema.names)

@@ -15,6 +15,7 @@ A schema file holds the choices for all columns of a table:
     transform = "log1p"       # or "rank"; for numbers
     base = "uniform"          # for categories, instead of their own frequencies
     hide_missing = true
+    missing = ["-9"]          # cells that stand for missing values here, instead of [reading]'s
     hidden = true             # for a key that identifies the rows but is not released
     round = true              # whole numbers, dates, ... as in the table; false: never
     clip = [0, inf]           # no value of a copy lies outside
@@ -36,8 +37,8 @@ It must decide every column of the source. A batch file lists copies to release:
 import math
 import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,12 @@ from cornerwave.table._schema import (
 )
 from cornerwave.table._toml_text import toml_text
 from cornerwave.table._types import DAYS
+from cornerwave.table._wildcards import fits, is_wildcard
 
 _DOES = ("perturb", "category", "key", "keep", "drop")
 _ROLES = {PERTURBED: "perturb", CATEGORY: "category", KEY: "key", KEPT: "keep", DROPPED: "drop"}
 _LOOKS = ("round", "clip", "type", "as")
-_COLUMN_OPTIONS = ("name", "do", "transform", "base", "hide_missing", "hidden", *_LOOKS)
+_COLUMN_OPTIONS = ("name", "do", "transform", "base", "hide_missing", "hidden", "missing", *_LOOKS)
 DECIDE = "decide"
 """What a draft says of a column that the owner has to decide."""
 _COPY_OPTIONS = ("to", "privacy", "noise", "out")
@@ -97,12 +99,20 @@ def read_choices(path: Path, columns: Sequence[str]) -> Choices:
 
 def schema_reading(path: Path, said: ReadingSettings | None = None) -> ReadingSettings:
     """Return how a schema file says that cells are spelled. Raises ColumnError, SourceError."""
-    given = _parsed(path, ColumnError).get("reading", {})
+    content = _parsed(path, ColumnError)
+    given = content.get("reading", {})
     if said is not None and said.said:
         raise ColumnError("a schema file says everything; leave out the other choices")
     if not isinstance(given, dict):
         raise ColumnError(f"{path.name}: write reading as a [reading] table")
-    return ReadingSettings.from_table(given, f"{path.name}, [reading]")
+    found = ReadingSettings.from_table(given, f"{path.name}, [reading]")
+    entries = _tables(content, "column", path, ColumnError)
+    for entry in entries:
+        _check_entry(entry, path)
+    if not any("missing" in entry for entry in entries):
+        return found
+    own = [(e["name"], tuple(e["missing"]) if "missing" in e else None) for e in entries]
+    return replace(found, column_missing=tuple(own))
 
 
 def _expanded(
@@ -112,11 +122,11 @@ def _expanded(
 
     A name with * in it that is a column's name is no wildcard.
     """
-    wild = [e for e in entries if "*" in e["name"] and e["name"] not in columns]
+    wild = [entry for entry in entries if is_wildcard(entry["name"], columns)]
     own = [entry for entry in entries if entry not in wild]
     taken = {entry["name"] for entry in own}
     for entry in wild:
-        found = [name for name in columns if _fits(name, entry["name"])]
+        found = [name for name in columns if fits(name, entry["name"])]
         if not found:
             raise ColumnError(f"{path.name}: {entry['name']!r} stands for no column of the table")
         own += [{**entry, "name": name} for name in found if name not in taken]
@@ -124,18 +134,18 @@ def _expanded(
     return own
 
 
-def _fits(name: str, wildcard: str) -> bool:
-    """Whether a wildcard stands for a name; nothing but * is special."""
-    return fnmatchcase(name, wildcard.replace("[", "[[]").replace("?", "[?]"))
-
-
-def schema_text(schema: Schema) -> str:
-    """Return a schema file that says what was decided."""
+def schema_text(schema: Schema, reading: ReadingSettings | None = None) -> str:
+    """Return a schema file that says what was decided, and how the cells are spelled."""
     lines = [f"min_count = {schema.min_count}", f"together = {toml_text(schema.together)}"]
     if schema.order is not None:
         lines.append(f"order = {toml_text(schema.order)}")
+    marks = dict(reading.column_missing or ()) if reading else {}
     for column in schema.columns:
         lines += ["", "[[column]]", *(f"{o} = {toml_text(v)}" for o, v in _said(column))]
+        if column.name in marks:
+            lines.append(f"missing = {toml_text(marks[column.name])}")
+    if reading is not None and reading.said:
+        lines += ["", "[reading]", *reading.lines()]
     return "\n".join(lines) + "\n"
 
 
@@ -288,6 +298,9 @@ def _check_entry(entry: dict[str, Any], path: Path) -> None:
     for option in ("type", "as"):
         if not isinstance(entry.get(option, ""), str) or entry.get(option) == "":
             raise ColumnError(f"{where}: {option} must be a text that is not empty")
+    marks = entry.get("missing", [])
+    if not isinstance(marks, list) or not all(isinstance(mark, str) for mark in marks):
+        raise ColumnError(f'{where}: missing must be a list of texts, as in ["-9", "?"]')
     clip = entry.get("clip", [0, 1])
     if not isinstance(clip, list) or len(clip) != 2 or clip[0] == math.inf or clip[1] == -math.inf:
         raise ColumnError(f"{where}: clip must be two bounds, as in [0, inf]")
