@@ -148,6 +148,26 @@ def test_requests_say_what_coalitions_could_recover_then(world: World, owner: Te
     assert "no open request" in text_of(again)
 
 
+def test_a_request_shows_each_coalition_and_what_cannot_be(world: World, owner: TestClient):
+    released(world)
+    own = f"/console/datasets/{world.people.id}"
+    world.sharing.ask("university", "people", privacy=0.4)
+    said = text_of(owner.get(own))
+    assert "university and partner 50% 40%" in said
+    world.sharing.ask("partner", "people", privacy=0.9995)
+    assert "It cannot be approved as it is: " in text_of(owner.get(own))
+
+
+def test_a_request_for_what_is_not_there_is_declined(world: World, owner: TestClient):
+    world.sharing.ask("partner", "<b>no such table", privacy=0.4, reason="please")
+    assert "partner asks for <b>no such table at privacy 0.4" in text_of(owner.get("/console"))
+    [asked] = world.sharing.requests()
+    fields = {"request": asked.id, "words": "there is none"}
+    assert owner.post("/console/decline", data=fields).status_code == 303
+    assert world.sharing.requests()[0].answer == "there is none"
+    assert "no such table" not in text_of(owner.get("/console"))
+
+
 def test_the_explorer_says_what_the_theorems_say(world: World, owner: TestClient):
     released(world)
     world.people.release(to="public", privacy=0.8).to_arrow()

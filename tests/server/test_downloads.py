@@ -1,6 +1,7 @@
 """Copies over plain HTTP: what leaves, to whom, and what the ledger says then."""
 
 import io
+import json
 import threading
 import time
 
@@ -10,8 +11,8 @@ import pytest
 import typer.testing
 
 from cornerwave import cli
-from cornerwave.errors import AccessDenied, NoSuchDataset, OutputError
-from cornerwave.miner import Copy, Profile, fetch, open_copy
+from cornerwave.errors import AccessDenied, LevelError, NoSuchDataset, OutputError, VaultError
+from cornerwave.miner import Copy, fetch, open_copy
 
 COPY = "/v1/datasets/wages/copy"
 
@@ -119,33 +120,114 @@ def test_a_changed_source_is_a_conflict_and_nothing_leaves(served, capsys):
 
 
 def test_requests_for_a_better_level(served):
-    with served.client("bob") as bob:
+    with served.client("bob") as bob, served.client("ann") as ann:
         asked = bob.post("/v1/requests", json={"dataset": "wages", "privacy": 0.7, "reason": "x"})
         assert asked.status_code == 201
         [open_] = served.sharing.requests()
-        before, after = served.sharing.foreseen(open_)
-        assert before is None
-        assert after.joint_privacy == pytest.approx(0.7)
+        [alone] = served.sharing.foreseen(open_)
+        assert (alone.members, alone.before, alone.loses) == (("bob",), 1.0, True)
+        assert alone.after == pytest.approx(0.7)
+        ann.get(COPY)  # she has 0.5, so bob's copy changes nothing for the two of them
+        alone, pair = served.sharing.foreseen(open_)
+        assert (pair.members, pair.loses) == (("bob", "ann"), False)
+        assert served.sharing.foreseen(open_, privacy=0.4)[1].after == pytest.approx(0.4)
         served.sharing.answer(open_.id, privacy=0.8)
         assert bob.get("/v1/requests").json()[0]["state"] == "approved"
         assert bob.get("/v1/datasets/wages").json()["privacy"] == pytest.approx(0.8)
-        hidden = bob.post("/v1/requests", json={"dataset": "odd table", "privacy": 0.7})
-        assert hidden.status_code == 404
 
 
-def test_a_recipient_asks_with_the_command(served, capsys):
-    profile, run = str(served.profile("ann")), typer.testing.CliRunner().invoke
-    asked = run(cli.app, ["request", profile, "odd table", "--privacy", "0.4", "--reason", "trial"])
-    assert asked.exit_code == 0
-    [open_] = served.sharing.requests()
-    dataset = served.sharing.vault.dataset("odd table")
-    assert dataset.privacy_of(open_.asked) == pytest.approx(0.4)
-    assert open_.reason == "trial"
-    served.sharing.answer(open_.id, decline=True, words="not now")
-    listed = run(cli.app, ["request", profile]).output
-    assert all(word in listed for word in ("odd table", "0.4", "declined", "not now"))
-    with pytest.raises(NoSuchDataset):
-        Profile.read(profile).ask("nothing", privacy=0.4)
+def test_asking_does_not_tell_what_is_there(served):
+    with served.client("bob") as bob:
+        answers = [
+            bob.post("/v1/requests", json={"dataset": name, "privacy": 0.9995}).json()
+            for name in ("odd table", "even table")  # the one is there, the other is not
+        ]
+        assert bob.get("/v1/requests").json() == answers
+    for answer in answers:
+        del answer["id"], answer["at"], answer["dataset"]
+    assert answers[0] == answers[1]
+    hidden, nothing = served.sharing.requests()
+    with pytest.raises(LevelError):
+        served.sharing.answer(hidden.id)
+    with pytest.raises(NoSuchDataset, match="even table"):
+        served.sharing.answer(nothing.id)
+    served.sharing.answer(hidden.id, privacy=0.1)
+    with served.client("bob") as bob:
+        assert bob.get("/v1/datasets/odd table").status_code == 200
+
+
+def test_a_recipient_has_so_many_open_requests(served):
+    for i in range(20):
+        served.sharing.ask("bob", f"table {i}", privacy=0.5)
+    asked = {"dataset": "wages", "privacy": 0.7}
+    with served.client("bob") as bob, served.client("ann") as ann:
+        refused = bob.post("/v1/requests", json=asked)
+        assert (refused.status_code, refused.json()["errorCode"]) == (429, "TOO_MANY_REQUESTS")
+        assert ann.post("/v1/requests", json=asked).status_code == 201
+        served.sharing.answer(served.sharing.requests()[0].id, decline=True)
+        assert bob.post("/v1/requests", json=asked).status_code == 201
+
+
+def test_approving_keeps_the_end_and_the_bounds_of_the_grant(served):
+    until = "2999-01-31T00:00:00.000+00:00"
+    served.sharing.grant("odd table", "ann", privacy=0.1, until=until, clip={"wage": (0, 9)})
+    before = served.sharing.grants(recipient="ann")[-1]
+    for privacy, ends in ((0.08, None), (0.06, "2998-01-31")):
+        asked = served.sharing.ask("ann", "odd table", privacy=privacy)
+        served.sharing.answer(asked.id, until=ends)
+        grant = served.sharing.permitted("ann", before.dataset)
+        assert grant.level < before.level
+        assert grant.finish == before.finish
+        assert grant.until[:10] == (ends or until)[:10]
+
+
+def test_of_two_answers_at_once_one_counts(served):
+    asked = served.sharing.ask("bob", "wages", privacy=0.3)
+
+    class Late(type(served.sharing)):
+        def _approval(self, *arguments):
+            served.sharing.answer(asked.id, decline=True)  # meanwhile, by somebody else
+            return super()._approval(*arguments)
+
+    with pytest.raises(VaultError, match="no open request"):
+        Late(served.sharing.vault).answer(asked.id)
+    [grant] = served.sharing.grants(recipient="bob")
+    assert served.sharing.vault.dataset("wages").privacy_of(grant.level) == 0.9
+
+
+def test_a_recipient_asks_and_the_owner_answers_with_commands(served):
+    profile, vault = str(served.profile("ann")), ["--vault", str(served.folder / "vault")]
+
+    def run(*words):
+        return typer.testing.CliRunner().invoke(cli.app, list(words))
+
+    def owner(*words):
+        return run("requests", *words, *vault)
+
+    for privacy, reason in (("0.4", "trial"), ("0.3", "more")):
+        asked = run("request", profile, "wages", "--privacy", privacy, "--reason", reason)
+        assert asked.exit_code == 0
+    first, second = served.sharing.requests()
+    with served.client("bob") as bob:
+        bob.get(COPY)
+    listed = owner("wages").output
+    assert all(word in listed for word in (first.id, "ann and bob", "90.0%", "40.0%", "trial"))
+    assert first.id not in owner("open").output
+    [told, _] = json.loads(owner("--json").output)
+    pair = {"members": ["ann", "bob"], "before": 0.9, "after": 0.4}
+    assert (told["coalitions"][1], told["reason"]) == (pair, "trial")
+    for wrong in (["--approve", first.id, "--decline", first.id], ["--approve", "x"],
+                  ["--decline", first.id, "--privacy", "0.5"]):  # fmt: skip
+        assert isinstance(owner(*wrong).exception, VaultError)
+    said = owner("--approve", first.id, "--privacy", "0.45", "--until", "2999-01-01").output
+    assert "45.0%" in said
+    owner("--decline", second.id, "--words", "not now")
+    assert "not now" in owner("--all").output
+    assert first.id not in owner().output
+    [grant] = [g for g in served.sharing.grants(recipient="ann") if g.until]
+    assert served.sharing.vault.dataset("wages").privacy_of(grant.level) == pytest.approx(0.45)
+    mine = run("request", profile).output
+    assert all(word in mine for word in ("wages", "approved", "declined", "not now"))
 
 
 def test_fetch_resumes_and_opens(served):

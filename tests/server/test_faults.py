@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cornerwave import access
+from cornerwave.access import _permissions
 from cornerwave.dataset import Release
 from cornerwave.server import _access_log, _replies, _service
 from cornerwave.server._cache import Abandoned, CopyCache
@@ -197,7 +197,7 @@ def test_a_download_is_cut_off_when_its_permission_ends(served, monkeypatch, end
         if len(checks) == 5 and ends == "token":
             served.sharing.end_token("ann", served.sharing.tokens("ann")[0].id)
         if len(checks) == 5 and ends == "clock":
-            monkeypatch.setattr(access, "now", lambda: now() + timedelta(days=2))
+            monkeypatch.setattr(_permissions, "now", lambda: now() + timedelta(days=2))
         true(what)
 
     monkeypatch.setattr(service, "check_again", check)
@@ -221,7 +221,9 @@ def test_a_download_is_cut_off_when_its_permission_ends(served, monkeypatch, end
 def test_a_clock_that_jumps_opens_nothing_and_ends_what_has_ended(served, monkeypatch):
     with served.client("ann") as ann, served.client() as guesser:
         for ahead, status in ((0, 200), (2, 401), (-2, 200), (0, 200)):
-            monkeypatch.setattr(access, "now", lambda days=ahead: now() + timedelta(days=days))
+            monkeypatch.setattr(
+                _permissions, "now", lambda days=ahead: now() + timedelta(days=days)
+            )
             assert ann.get(COPY).status_code == status, ahead
         # how often somebody guesses is counted by a clock that does not jump
         false = {"Authorization": "Bearer cw_x"}

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from cornerwave.access import MOST_WORDS
 from cornerwave.access import Request as Asked
-from cornerwave.dataset import Dataset
 from cornerwave.server._replies import bearer, send_copy, service_of
 from cornerwave.server._service import Permitted
 
@@ -51,11 +50,8 @@ def requests(request: Request) -> list[dict[str, Any]]:
     """List what you have asked for."""
     token = bearer(request)
     assert token is not None
-    service = service_of(request)
-    asked = service.sharing.requests(recipient=token.recipient)
-    states = service.vault.states({each.dataset for each in asked})
-    known = {id: service.dataset_at(id, state) for id, state in states.items()}
-    return [_request(each, known[each.dataset]) for each in asked if each.dataset in known]
+    asked = service_of(request).sharing.requests(recipient=token.recipient)
+    return [_request(each) for each in asked]
 
 
 @router.post("/requests", status_code=201)
@@ -65,13 +61,14 @@ def ask(
     privacy: Annotated[float, Body(gt=0, lt=1)],
     reason: Annotated[str, Body(max_length=MOST_WORDS)] = "",
 ) -> dict[str, Any]:
-    """Ask the owner for a dataset, or for a better level of it."""
+    """Ask the owner for a dataset, or for a better level of it.
+
+    The answer is the same whether there is such a dataset or not.
+    """
     token = bearer(request)
     assert token is not None
-    service = service_of(request)
-    seen = service.permitted(dataset, token)  # of what cannot be seen, nothing can be asked
-    asked = service.sharing.ask(token.recipient, dataset, privacy=privacy, reason=reason)
-    return _request(asked, seen.dataset)
+    sharing = service_of(request).sharing
+    return _request(sharing.ask(token.recipient, dataset, privacy=privacy, reason=reason))
 
 
 def _described(what: Permitted) -> dict[str, Any]:
@@ -88,11 +85,11 @@ def _described(what: Permitted) -> dict[str, Any]:
     }
 
 
-def _request(asked: Asked, dataset: Dataset) -> dict[str, Any]:
+def _request(asked: Asked) -> dict[str, Any]:
     return {
         "id": asked.id,
-        "dataset": dataset.name,
-        "privacy": dataset.privacy_of(asked.asked),
+        "dataset": asked.name,
+        "privacy": asked.privacy,
         "reason": asked.reason,
         "at": asked.at,
         "state": asked.state,

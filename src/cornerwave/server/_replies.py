@@ -28,6 +28,7 @@ from cornerwave.errors import (
     NoSuchRecipient,
     OutputError,
     SourceError,
+    TooManyRequests,
     VaultError,
 )
 from cornerwave.server._service import Permitted, Service, called
@@ -50,6 +51,7 @@ _STATUS: tuple[tuple[type[Exception], int, str, str], ...] = (
         "the table is not the one that was registered; ask its owner",
     ),
     (OutputError, 503, "TEMPORARILY_UNAVAILABLE", "the copy cannot be made now; try again later"),
+    (TooManyRequests, 429, "TOO_MANY_REQUESTS", ""),
     (VaultError, 503, "TEMPORARILY_UNAVAILABLE", "the service cannot answer now; try again later"),
 )
 
