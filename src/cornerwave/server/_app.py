@@ -74,13 +74,12 @@ def application(
     app.state.sign_in = SignIn(vault)
     app.state.wrong_passwords = Failures(MOST_TRIES, TRY_SECONDS)
     app.state.allowed = tuple(Path(folder).resolve() for folder in allowed)
+    for room in (_delta_sharing, _downloads, _administration):  # first what is asked for most
+        app.include_router(room.router)
     for room in (_console, _people, _registering, _explorer):
         app.include_router(room.pages)
     app.include_router(_doors.outside)
     app.include_router(_doors.inside)
-    app.include_router(_downloads.router)
-    app.include_router(_administration.router)
-    app.include_router(_delta_sharing.router)
     app.add_exception_handler(CornerwaveError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http_problem)

@@ -2,10 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-import anyio.to_thread
 from fastapi import APIRouter, Body, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import MOST_WORDS
 from cornerwave.access import Request as Asked
@@ -16,18 +15,23 @@ router = APIRouter(prefix="/v1", tags=["downloads"])
 Format = Literal["parquet", "arrow", "csv", "csv.gz"]
 
 
-@router.get("/datasets")
-def datasets(request: Request) -> list[dict[str, Any]]:
+@router.get("/datasets", response_model=None)
+async def datasets(request: Request) -> Response:
     """List what you may fetch; without a token, what is public."""
-    token = bearer(request, required=False)
-    return [_described(each) for each in service_of(request).offered(token)]
+    service = service_of(request)
+    return JSONResponse(
+        await service.soon(
+            lambda: [_described(e) for e in service.offered(bearer(request, required=False))]
+        )
+    )
 
 
-@router.get("/datasets/{name}")
-def dataset(request: Request, name: str) -> dict[str, Any]:
+@router.get("/datasets/{name}", response_model=None)
+async def dataset(request: Request, name: str) -> Response:
     """Say what you may fetch of a dataset."""
-    token = bearer(request, required=False)
-    return _described(service_of(request).permitted(name, token))
+    return JSONResponse(
+        await service_of(request).soon(lambda: _described(_permitted(request, name)))
+    )
 
 
 @router.get("/datasets/{name}/copy", response_model=None)
@@ -36,13 +40,13 @@ async def copy(
     request: Request, name: str, format: Annotated[Format, Query()] = "parquet"
 ) -> Response:
     """Download your copy. Ranges, resuming and `If-None-Match` work; its ETag never changes."""
-
-    def permitted() -> Permitted:
-        return service_of(request).permitted(name, bearer(request, required=False))
-
-    what = await anyio.to_thread.run_sync(permitted)
+    what = await service_of(request).soon(lambda: _permitted(request, name))
     request.state.who = what.who
     return await send_copy(request, what, format, name)
+
+
+def _permitted(request: Request, name: str) -> Permitted:
+    return service_of(request).permitted(name, bearer(request, required=False))
 
 
 @router.get("/requests")
