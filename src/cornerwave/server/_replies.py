@@ -121,9 +121,7 @@ async def send_copy(request: Request, what: Permitted, format_: str, name: str) 
         path = await _while_wanted(request, stack.enter_async_context(service.copy(what, format_)))
         if request.method != "HEAD":
             await service.hold(what, format_)
-            await anyio.to_thread.run_sync(
-                lambda: service.log.add_now(what.who, f"copy of {name} as {format_}", "begun")
-            )
+            await service.log.add_now(what.who, f"copy of {name} as {format_}", "begun")
     except BaseException:
         await stack.aclose()
         raise

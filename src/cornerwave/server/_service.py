@@ -219,8 +219,7 @@ class Service:
             line = what.grant.recipient, what.release.made(recorded)
             if what.dataset.id not in self._holding:
                 self._holding[what.dataset.id] = Grouped(what.dataset.hold)
-            grouped = self._holding[what.dataset.id]
-            await _in_thread(lambda: grouped.write(line))
+            await self._holding[what.dataset.id].write(line)
             self._held.add(known)
 
 
