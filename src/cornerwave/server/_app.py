@@ -74,7 +74,7 @@ def application(
     app.state.sign_in = SignIn(vault)
     app.state.wrong_passwords = Failures(MOST_TRIES, TRY_SECONDS)
     app.state.allowed = tuple(Path(folder).resolve() for folder in allowed)
-    for room in (_delta_sharing, _downloads, _administration):  # first what is asked for most
+    for room in (_downloads, _delta_sharing, _administration):  # first what is asked for most
         app.include_router(room.router)
     for room in (_console, _people, _registering, _explorer):
         app.include_router(room.pages)
