@@ -4,6 +4,7 @@ import io
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,8 +12,10 @@ import pytest
 import typer.testing
 
 from cornerwave import cli
+from cornerwave.dataset import Release
 from cornerwave.errors import AccessDenied, LevelError, NoSuchDataset, OutputError, VaultError
 from cornerwave.miner import Copy, fetch, open_copy
+from cornerwave.server._cache import MAKERS
 
 COPY = "/v1/datasets/wages/copy"
 
@@ -96,6 +99,24 @@ def test_the_cache_is_bounded_and_forgets_the_oldest(served):
 def _cached(served):
     folder = served.folder / "vault" / "cache"
     return sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".lock")
+
+
+def test_two_copies_are_made_at_a_time_and_the_others_wait(served, monkeypatch):
+    both, make, at_work = threading.Barrier(2), Release.make, []
+
+    def slow(self, path, **more):
+        at_work.append(path)
+        assert len(at_work) <= MAKERS == 2
+        both.wait(20)  # breaks if a copy is made alone
+        make(self, path, **more)
+        at_work.remove(path)
+
+    monkeypatch.setattr(Release, "make", slow)
+    with served.client("ann") as ann:
+        formats = ("csv", "arrow", "parquet", "csv.gz")
+        with ThreadPoolExecutor(4) as pool:
+            got = list(pool.map(lambda f: ann.get(COPY, params={"format": f}), formats))
+    assert [each.status_code for each in got] == [200] * 4
 
 
 def test_revoking_ends_at_once_and_the_ledger_stays(served):
