@@ -289,10 +289,16 @@ def fetch(
 
     if out is None:
         rows = [
-            (str(each["name"]), f"{each['privacy']:g}", f"{each['rows']:,}", each["until"] or "")
+            (
+                str(each["name"]),
+                f"{each['privacy']:g}",
+                f"{each['rows']:,}",
+                str(each["edition"]),
+                each["until"] or "",
+            )
             for each in Profile.read(profile).datasets()
         ]
-        print_table("You may fetch", ("dataset", "privacy", "rows", "until"), rows)
+        print_table("You may fetch", ("dataset", "privacy", "rows", "edition", "until"), rows)
         return
     with progress("Fetching") as advance:
         path = download(profile, dataset, out=out, force=force, progress=advance)

@@ -103,6 +103,7 @@ def _dataset(
         frozen=found.frozen,
         roles=ROLES,
         ladder=ladder(request, found),
+        holdings=found.holdings,
         grants=[(each, state_of(each)) for each in reversed(sharing.grants(dataset=found.id))],
         recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
         requests=[_waiting(sharing, e) for e in sharing.requests(dataset=found.id, state=OPEN)],

@@ -8,7 +8,7 @@ addresses of files.
 import base64
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -16,13 +16,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import SHARING_PATH, Token
-from cornerwave.errors import NoSuchDataset
+from cornerwave.errors import LevelError, NoSuchDataset
 from cornerwave.server._replies import bearer, send_copy, service_of
 from cornerwave.server._service import DELTA, Facts, Permitted, table_names
 from cornerwave.server._signatures import LIFETIME
 
 SHARE, SCHEMA = "cornerwave", "copies"
 MOST_RESULTS = 500
+_HISTORY = ("timestamp", "startingTimestamp", "startingVersion", "endingVersion", "endingTimestamp")
+"""How clients ask for earlier versions, or for changes."""
 router = APIRouter(prefix=SHARING_PATH, tags=["Delta Sharing"])
 MaxResults = Annotated[int | None, Query(alias="maxResults", ge=0)]
 PageToken = Annotated[str | None, Query(alias="pageToken", max_length=200)]
@@ -71,13 +73,16 @@ async def all_tables(
 @router.head("/shares/{share}/schemas/{schema}/tables/{table}", include_in_schema=False)
 async def version(request: Request, share: str, schema: str, table: str) -> Response:
     """Say the version of a table: one for each edition."""
-    return Response(headers=_versioned(await _found(request, share, schema, table)))
+    what = await _found(request, share, schema, table)
+    _check_version(what, request.query_params)
+    return Response(headers=_versioned(what))
 
 
 @router.get("/shares/{share}/schemas/{schema}/tables/{table}/metadata", response_model=None)
 async def metadata(request: Request, share: str, schema: str, table: str) -> Response:
     """Describe a table: its columns and types."""
     what = await _found(request, share, schema, table)
+    _check_version(what, request.query_params)
     facts = await service_of(request).facts(what)
     return _lines(request, what, _head(what, facts, delta=_wants_delta(request)))
 
@@ -86,6 +91,7 @@ async def metadata(request: Request, share: str, schema: str, table: str) -> Res
 async def query(request: Request, share: str, schema: str, table: str) -> Response:
     """Give the signed address of a table's file; hints are for larger tables than a file."""
     what = await _found(request, share, schema, table)
+    _check_version(what, await _asked(request))
     service, delta = service_of(request), _wants_delta(request)
     async with service.copy(what, DELTA):  # a copy that cannot be made is refused here already
         facts = await service.facts(what)
@@ -193,6 +199,25 @@ def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[dict[str, Any]]
     described = {**about, "schemaString": schema, "configuration": {}}
     described["version"] = _version(what)
     return [{"protocol": {"minReaderVersion": 1}}, {"metaData": described}]
+
+
+async def _asked(request: Request) -> Mapping[str, Any]:
+    """Return what the body of a query says."""
+    try:
+        said = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise LevelError("the body of a query is an object of JSON")
+    return said
+
+
+def _check_version(what: Permitted, asked: Mapping[str, Any]) -> None:
+    """Raise LevelError for a version that is not the last: a grant is for the table as it is."""
+    wanted = asked.get("version")
+    elsewhere = wanted is not None and str(wanted) != str(_version(what))
+    if elsewhere or any(asked.get(name) is not None for name in _HISTORY):
+        raise LevelError(f"only the last version, {_version(what)}, can be read")
 
 
 def _version(what: Permitted) -> int:

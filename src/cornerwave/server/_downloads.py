@@ -82,6 +82,7 @@ def _described(what: Permitted) -> dict[str, Any]:
         "privacy": what.privacy,
         "noise": release.level.noise,
         "rows": release.rows.rows,
+        "edition": release.rows.edition,
         "columns": [column.name for column in frozen.schema.shown],
         "until": what.grant.until,
         "formats": ["parquet", "arrow", "csv", "csv.gz"],
