@@ -161,13 +161,13 @@ def test_a_request_shows_each_coalition_and_what_cannot_be(world: World, owner: 
 def test_a_dataset_shows_its_holders_and_editions(world: World, owner: TestClient):
     released(world)
     page = f"/console/datasets/{world.people.id}"
-    assert "1 registered 400 – – 400" in text_of(owner.get(page))
+    assert "1 registered 400 400 – –" in text_of(owner.get(page))
     more = world.tables / "more.parquet"
     pq.write_table(table(seed=3), more)
     world.vault.dataset("people").append(more)
     world.vault.dataset("people").release(to="partner", privacy=0.5, batch=2).to_arrow()
     said = text_of(owner.get(page))
-    assert "2 appended 400 – – 800" in said
+    assert "2 appended 800 400 – –" in said
     assert "it is version 1" in said
     assert "partner 0.5 1 frame" in said
     assert "partner 0.5 batch 2 frame" in said

@@ -24,9 +24,9 @@ ROUTES = {
     "GET /docs": ("GET", "/docs", "whatever"),
     "GET /": ("GET", "/", "elsewhere"),
     "GET /v1/datasets": ("GET", "/v1/datasets", OPEN),
-    "GET /v1/datasets/{name}": ("GET", "/v1/datasets/wages", GRANT),
-    "GET /v1/datasets/{name}/copy": ("GET", "/v1/datasets/wages/copy", GRANT),
-    "HEAD /v1/datasets/{name}/copy": ("HEAD", "/v1/datasets/wages/copy", GRANT),
+    "GET /v1/datasets/{name:path}": ("GET", "/v1/datasets/wages", GRANT),
+    "GET /v1/datasets/{name:path}/copy": ("GET", "/v1/datasets/wages/copy", GRANT),
+    "HEAD /v1/datasets/{name:path}/copy": ("HEAD", "/v1/datasets/wages/copy", GRANT),
     "GET /v1/requests": ("GET", "/v1/requests", TOKEN),
     "POST /v1/requests": ("POST", "/v1/requests", "asking"),
     **{
@@ -111,7 +111,7 @@ def test_every_route_is_documented(served):
     text = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
     for _, path in routes_of(served.app):
         if path.startswith(("/v1", "/docs", "/openapi.json", "/healthz")):
-            assert path.replace("{name}", "NAME") in text, path
+            assert path.replace("{name:path}", "NAME") in text, path
 
 
 @pytest.fixture

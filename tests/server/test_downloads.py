@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,6 +58,8 @@ def test_ranges_etags_and_304(served):
         assert ann.get(COPY, headers={"If-None-Match": tag}).status_code == 304
         resumed = ann.get(COPY, headers={"Range": "bytes=50-", "If-Range": tag})
         assert resumed.content == whole.content[50:]
+        known = ann.get(COPY, headers={"If-None-Match": f'"other", W/{tag}'})
+        assert (known.status_code, known.content) == (304, b"")
         other = ann.get(COPY, headers={"Range": "bytes=50-", "If-Range": '"other"'})
         assert other.content == whole.content
         for path in (served.folder / "vault" / "cache").glob("*.parquet"):
@@ -267,7 +270,12 @@ def test_fetch_resumes_and_opens(served):
     read = []
     fetch(profile, "wages", out=served.folder / "b.parquet", progress=read.append)
     assert (served.folder / "b.parquet").read_bytes() == whole
-    assert read[0] == 1000
+    assert read[0] == 999
+    part.write_bytes(whole)  # killed before it got its name
+    (served.folder / ".b.parquet.part.etag").write_text(tag)
+    fetch(profile, "wages", out=served.folder / "b.parquet", force=True, progress=read.append)
+    assert (served.folder / "b.parquet").read_bytes() == whole
+    assert read[-1] == 1
     part.write_bytes(b"of another copy")
     (served.folder / ".b.parquet.part.etag").write_text('"other"')
     fetch(profile, "wages", out=served.folder / "b.parquet", force=True)
@@ -277,6 +285,20 @@ def test_fetch_resumes_and_opens(served):
     served.sharing.remove("ann")
     with pytest.raises(AccessDenied):
         fetch(profile, "wages", out=served.folder / "c.parquet")
+
+
+@pytest.mark.parametrize("name", ["2026/q1", "a/copy", "ä.x ?#%2F"])
+def test_a_dataset_of_any_name_is_fetched(served, name):
+    served.sharing.vault.dataset("wages").rename(name)
+    with served.client("ann") as ann:
+        address = f"/v1/datasets/{quote(name, safe='')}"
+        got = ann.get(f"{address}/copy")
+        assert got.status_code == 200
+        assert "/" not in got.headers["content-disposition"]
+        if not name.endswith("/copy"):
+            assert ann.get(address).json()["name"] == name
+    path = fetch(served.profile("ann"), name, out=served.folder / "a.parquet")
+    assert path.read_bytes() == got.content
 
 
 def test_the_access_log_names_who_and_no_secret(served):

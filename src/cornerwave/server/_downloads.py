@@ -26,16 +26,11 @@ async def datasets(request: Request) -> Response:
     )
 
 
-@router.get("/datasets/{name}", response_model=None)
-async def dataset(request: Request, name: str) -> Response:
-    """Say what you may fetch of a dataset."""
-    return JSONResponse(
-        await service_of(request).soon(lambda: _described(_permitted(request, name)))
-    )
+# A name may have slashes, so that it is a path, and what follows it comes first.
 
 
-@router.get("/datasets/{name}/copy", response_model=None)
-@router.head("/datasets/{name}/copy", response_model=None, include_in_schema=False)
+@router.get("/datasets/{name:path}/copy", response_model=None)
+@router.head("/datasets/{name:path}/copy", response_model=None, include_in_schema=False)
 async def copy(
     request: Request, name: str, format: Annotated[Format, Query()] = "parquet"
 ) -> Response:
@@ -43,6 +38,14 @@ async def copy(
     what = await service_of(request).soon(lambda: _permitted(request, name))
     request.state.who = what.who
     return await send_copy(request, what, format, name)
+
+
+@router.get("/datasets/{name:path}", response_model=None)
+async def dataset(request: Request, name: str) -> Response:
+    """Say what you may fetch of a dataset."""
+    return JSONResponse(
+        await service_of(request).soon(lambda: _described(_permitted(request, name)))
+    )
 
 
 def _permitted(request: Request, name: str) -> Permitted:

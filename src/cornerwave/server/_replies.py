@@ -114,7 +114,7 @@ def any_bearer(request: Request) -> Token:
 async def send_copy(request: Request, what: Permitted, format_: str, name: str) -> Response:
     """Answer with a copy: whole, in part, or with 304 if the client has it."""
     service, etag = service_of(request), what.etag(format_)
-    if request.headers.get("if-none-match") == etag:
+    if _has(request, etag):
         return Response(status_code=304, headers={"ETag": etag})
     stack = AsyncExitStack()
     try:
@@ -129,11 +129,17 @@ async def send_copy(request: Request, what: Permitted, format_: str, name: str) 
     sending = CopyResponse(
         path,
         headers=headers,
-        filename=f"{name}.{format_}" if format_ != "delta" else f"{name}.parquet",
+        filename=f"{name.replace('/', '_')}.{'parquet' if format_ == 'delta' else format_}",
         media_type="application/octet-stream",
     )
     sending.used, sending.check = stack, lambda: service.check_again(what)
     return sending
+
+
+def _has(request: Request, etag: str) -> bool:
+    """Return whether a client has the copy already, as it says in If-None-Match."""
+    known = request.headers.get("if-none-match", "").split(",")
+    return any(each.strip().removeprefix("W/") == etag for each in known)
 
 
 class CopyResponse(FileResponse):
