@@ -46,6 +46,7 @@ COMMANDS = [
     "serve",
     "fetch",
     "request",
+    "requests",
     "audit",
     "attack",
     "demo",

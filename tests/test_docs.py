@@ -32,7 +32,7 @@ def _options(command: Any) -> set[str]:
 def test_every_command_has_its_section_with_every_option() -> None:
     sections = re.split(r"^## ", COMMANDS, flags=re.MULTILINE)
     for name, options in _commands().items():
-        [section] = [text for text in sections if text.startswith(f"cornerwave {name}")]
+        [section] = [text for text in sections if re.match(rf"cornerwave {name}\b", text)]
         for option in options:
             if option.startswith("--"):
                 assert f"`{option}" in section, f"{name} {option} is not in docs/commands.md"

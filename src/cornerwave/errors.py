@@ -20,6 +20,7 @@
     │   ├── WrongKey        (PermissionError)
     │   ├── UnsafeKey       (ValueError)
     │   ├── LedgerDamaged
+    │   ├── TooManyRequests                      a recipient's wait for an answer already
     │   ├── DatasetReleased                      copies of it are out, so the ledger keeps it
     │   └── DatasetClosed                        no more copies of it are released
     ├── ClusterError        (RuntimeError)       a cluster cannot do the work, or may not
@@ -124,6 +125,10 @@ class UnsafeKey(VaultError, ValueError):
 
 class LedgerDamaged(VaultError):
     """The ledger cannot be read, or was changed from outside."""
+
+
+class TooManyRequests(VaultError):
+    """As many requests of a recipient as may wait for an answer do."""
 
 
 class DatasetReleased(VaultError):

@@ -148,6 +148,43 @@ def test_requests_say_what_coalitions_could_recover_then(world: World, owner: Te
     assert "no open request" in text_of(again)
 
 
+def test_a_request_shows_each_coalition_and_what_cannot_be(world: World, owner: TestClient):
+    released(world)
+    own = f"/console/datasets/{world.people.id}"
+    world.sharing.ask("university", "people", privacy=0.4)
+    said = text_of(owner.get(own))
+    assert "university and partner 50% 40%" in said
+    world.sharing.ask("partner", "people", privacy=0.9995)
+    assert "It cannot be approved as it is: " in text_of(owner.get(own))
+
+
+def test_a_dataset_shows_its_holders_and_editions(world: World, owner: TestClient):
+    released(world)
+    page = f"/console/datasets/{world.people.id}"
+    assert "1 registered 400 400 – –" in text_of(owner.get(page))
+    more = world.tables / "more.parquet"
+    pq.write_table(table(seed=3), more)
+    world.vault.dataset("people").append(more)
+    world.vault.dataset("people").release(to="partner", privacy=0.5, batch=2).to_arrow()
+    said = text_of(owner.get(page))
+    assert "2 appended 800 400 – –" in said
+    assert "it is version 1" in said
+    assert "partner 0.5 1 frame" in said
+    assert "partner 0.5 batch 2 frame" in said
+    assert "800 rows · 3 columns · edition 2" in text_of(owner.get("/console"))
+    assert "batch 2 frame" in text_of(owner.get("/console/ledger"))
+
+
+def test_a_request_for_what_is_not_there_is_declined(world: World, owner: TestClient):
+    world.sharing.ask("partner", "<b>no such table", privacy=0.4, reason="please")
+    assert "partner asks for <b>no such table at privacy 0.4" in text_of(owner.get("/console"))
+    [asked] = world.sharing.requests()
+    fields = {"request": asked.id, "words": "there is none"}
+    assert owner.post("/console/decline", data=fields).status_code == 303
+    assert world.sharing.requests()[0].answer == "there is none"
+    assert "no such table" not in text_of(owner.get("/console"))
+
+
 def test_the_explorer_says_what_the_theorems_say(world: World, owner: TestClient):
     released(world)
     world.people.release(to="public", privacy=0.8).to_arrow()

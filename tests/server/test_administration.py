@@ -34,8 +34,8 @@ def test_from_a_new_recipient_to_his_copy_and_back(served, owner):
         asked = {"dataset": "wages", "privacy": 0.3, "reason": "more"}
         assert lab.post("/v1/requests", json=asked).status_code == 201
         [open_] = owner.get(f"{OWN}/requests").json()
-        assert open_["joint_privacy_before"] == pytest.approx(0.6)
-        assert open_["joint_privacy_after"] == pytest.approx(0.3)
+        alone = {"members": ["lab/1"], "before": 0.6, "after": 0.3}
+        assert open_["coalitions"] == [alone]
         answered = {"id": open_["id"], "approve": True, "privacy": 0.4}
         assert owner.post(f"{OWN}/requests", json=answered).json()["state"] == "approved"
         assert lab.get("/v1/datasets/wages").json()["privacy"] == pytest.approx(0.4)

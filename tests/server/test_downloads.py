@@ -1,8 +1,11 @@
 """Copies over plain HTTP: what leaves, to whom, and what the ledger says then."""
 
 import io
+import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,8 +13,10 @@ import pytest
 import typer.testing
 
 from cornerwave import cli
-from cornerwave.errors import AccessDenied, NoSuchDataset, OutputError
-from cornerwave.miner import Copy, Profile, fetch, open_copy
+from cornerwave.dataset import Release
+from cornerwave.errors import AccessDenied, LevelError, NoSuchDataset, OutputError, VaultError
+from cornerwave.miner import Copy, fetch, open_copy
+from cornerwave.server._cache import MAKERS
 
 COPY = "/v1/datasets/wages/copy"
 
@@ -53,6 +58,8 @@ def test_ranges_etags_and_304(served):
         assert ann.get(COPY, headers={"If-None-Match": tag}).status_code == 304
         resumed = ann.get(COPY, headers={"Range": "bytes=50-", "If-Range": tag})
         assert resumed.content == whole.content[50:]
+        known = ann.get(COPY, headers={"If-None-Match": f'"other", W/{tag}'})
+        assert (known.status_code, known.content) == (304, b"")
         other = ann.get(COPY, headers={"Range": "bytes=50-", "If-Range": '"other"'})
         assert other.content == whole.content
         for path in (served.folder / "vault" / "cache").glob("*.parquet"):
@@ -97,6 +104,24 @@ def _cached(served):
     return sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".lock")
 
 
+def test_two_copies_are_made_at_a_time_and_the_others_wait(served, monkeypatch):
+    both, make, at_work = threading.Barrier(2), Release.make, []
+
+    def slow(self, path, **more):
+        at_work.append(path)
+        assert len(at_work) <= MAKERS == 2
+        both.wait(20)  # breaks if a copy is made alone
+        make(self, path, **more)
+        at_work.remove(path)
+
+    monkeypatch.setattr(Release, "make", slow)
+    with served.client("ann") as ann:
+        formats = ("csv", "arrow", "parquet", "csv.gz")
+        with ThreadPoolExecutor(4) as pool:
+            got = list(pool.map(lambda f: ann.get(COPY, params={"format": f}), formats))
+    assert [each.status_code for each in got] == [200] * 4
+
+
 def test_revoking_ends_at_once_and_the_ledger_stays(served):
     with served.client("ann") as ann:
         assert ann.get(COPY).status_code == 200
@@ -119,33 +144,114 @@ def test_a_changed_source_is_a_conflict_and_nothing_leaves(served, capsys):
 
 
 def test_requests_for_a_better_level(served):
-    with served.client("bob") as bob:
+    with served.client("bob") as bob, served.client("ann") as ann:
         asked = bob.post("/v1/requests", json={"dataset": "wages", "privacy": 0.7, "reason": "x"})
         assert asked.status_code == 201
         [open_] = served.sharing.requests()
-        before, after = served.sharing.foreseen(open_)
-        assert before is None
-        assert after.joint_privacy == pytest.approx(0.7)
+        [alone] = served.sharing.foreseen(open_)
+        assert (alone.members, alone.before, alone.loses) == (("bob",), 1.0, True)
+        assert alone.after == pytest.approx(0.7)
+        ann.get(COPY)  # she has 0.5, so bob's copy changes nothing for the two of them
+        alone, pair = served.sharing.foreseen(open_)
+        assert (pair.members, pair.loses) == (("bob", "ann"), False)
+        assert served.sharing.foreseen(open_, privacy=0.4)[1].after == pytest.approx(0.4)
         served.sharing.answer(open_.id, privacy=0.8)
         assert bob.get("/v1/requests").json()[0]["state"] == "approved"
         assert bob.get("/v1/datasets/wages").json()["privacy"] == pytest.approx(0.8)
-        hidden = bob.post("/v1/requests", json={"dataset": "odd table", "privacy": 0.7})
-        assert hidden.status_code == 404
 
 
-def test_a_recipient_asks_with_the_command(served, capsys):
-    profile, run = str(served.profile("ann")), typer.testing.CliRunner().invoke
-    asked = run(cli.app, ["request", profile, "odd table", "--privacy", "0.4", "--reason", "trial"])
-    assert asked.exit_code == 0
-    [open_] = served.sharing.requests()
-    dataset = served.sharing.vault.dataset("odd table")
-    assert dataset.privacy_of(open_.asked) == pytest.approx(0.4)
-    assert open_.reason == "trial"
-    served.sharing.answer(open_.id, decline=True, words="not now")
-    listed = run(cli.app, ["request", profile]).output
-    assert all(word in listed for word in ("odd table", "0.4", "declined", "not now"))
-    with pytest.raises(NoSuchDataset):
-        Profile.read(profile).ask("nothing", privacy=0.4)
+def test_asking_does_not_tell_what_is_there(served):
+    with served.client("bob") as bob:
+        answers = [
+            bob.post("/v1/requests", json={"dataset": name, "privacy": 0.9995}).json()
+            for name in ("odd table", "even table")  # the one is there, the other is not
+        ]
+        assert bob.get("/v1/requests").json() == answers
+    for answer in answers:
+        del answer["id"], answer["at"], answer["dataset"]
+    assert answers[0] == answers[1]
+    hidden, nothing = served.sharing.requests()
+    with pytest.raises(LevelError):
+        served.sharing.answer(hidden.id)
+    with pytest.raises(NoSuchDataset, match="even table"):
+        served.sharing.answer(nothing.id)
+    served.sharing.answer(hidden.id, privacy=0.1)
+    with served.client("bob") as bob:
+        assert bob.get("/v1/datasets/odd table").status_code == 200
+
+
+def test_a_recipient_has_so_many_open_requests(served):
+    for i in range(20):
+        served.sharing.ask("bob", f"table {i}", privacy=0.5)
+    asked = {"dataset": "wages", "privacy": 0.7}
+    with served.client("bob") as bob, served.client("ann") as ann:
+        refused = bob.post("/v1/requests", json=asked)
+        assert (refused.status_code, refused.json()["errorCode"]) == (429, "TOO_MANY_REQUESTS")
+        assert ann.post("/v1/requests", json=asked).status_code == 201
+        served.sharing.answer(served.sharing.requests()[0].id, decline=True)
+        assert bob.post("/v1/requests", json=asked).status_code == 201
+
+
+def test_approving_keeps_the_end_and_the_bounds_of_the_grant(served):
+    until = "2999-01-31T00:00:00.000+00:00"
+    served.sharing.grant("odd table", "ann", privacy=0.1, until=until, clip={"wage": (0, 9)})
+    before = served.sharing.grants(recipient="ann")[-1]
+    for privacy, ends in ((0.08, None), (0.06, "2998-01-31")):
+        asked = served.sharing.ask("ann", "odd table", privacy=privacy)
+        served.sharing.answer(asked.id, until=ends)
+        grant = served.sharing.permitted("ann", before.dataset)
+        assert grant.level < before.level
+        assert grant.finish == before.finish
+        assert grant.until[:10] == (ends or until)[:10]
+
+
+def test_of_two_answers_at_once_one_counts(served):
+    asked = served.sharing.ask("bob", "wages", privacy=0.3)
+
+    class Late(type(served.sharing)):
+        def _approval(self, *arguments):
+            served.sharing.answer(asked.id, decline=True)  # meanwhile, by somebody else
+            return super()._approval(*arguments)
+
+    with pytest.raises(VaultError, match="no open request"):
+        Late(served.sharing.vault).answer(asked.id)
+    [grant] = served.sharing.grants(recipient="bob")
+    assert served.sharing.vault.dataset("wages").privacy_of(grant.level) == 0.9
+
+
+def test_a_recipient_asks_and_the_owner_answers_with_commands(served):
+    profile, vault = str(served.profile("ann")), ["--vault", str(served.folder / "vault")]
+
+    def run(*words):
+        return typer.testing.CliRunner().invoke(cli.app, list(words))
+
+    def owner(*words):
+        return run("requests", *words, *vault)
+
+    for privacy, reason in (("0.4", "trial"), ("0.3", "more")):
+        asked = run("request", profile, "wages", "--privacy", privacy, "--reason", reason)
+        assert asked.exit_code == 0
+    first, second = served.sharing.requests()
+    with served.client("bob") as bob:
+        bob.get(COPY)
+    listed = owner("wages").output
+    assert all(word in listed for word in (first.id, "ann and bob", "90.0%", "40.0%", "trial"))
+    assert first.id not in owner("open").output
+    [told, _] = json.loads(owner("--json").output)
+    pair = {"members": ["ann", "bob"], "before": 0.9, "after": 0.4}
+    assert (told["coalitions"][1], told["reason"]) == (pair, "trial")
+    for wrong in (["--approve", first.id, "--decline", first.id], ["--approve", "x"],
+                  ["--decline", first.id, "--privacy", "0.5"]):  # fmt: skip
+        assert isinstance(owner(*wrong).exception, VaultError)
+    said = owner("--approve", first.id, "--privacy", "0.45", "--until", "2999-01-01").output
+    assert "45.0%" in said
+    owner("--decline", second.id, "--words", "not now")
+    assert "not now" in owner("--all").output
+    assert first.id not in owner().output
+    [grant] = [g for g in served.sharing.grants(recipient="ann") if g.until]
+    assert served.sharing.vault.dataset("wages").privacy_of(grant.level) == pytest.approx(0.45)
+    mine = run("request", profile).output
+    assert all(word in mine for word in ("wages", "approved", "declined", "not now"))
 
 
 def test_fetch_resumes_and_opens(served):
@@ -164,7 +270,12 @@ def test_fetch_resumes_and_opens(served):
     read = []
     fetch(profile, "wages", out=served.folder / "b.parquet", progress=read.append)
     assert (served.folder / "b.parquet").read_bytes() == whole
-    assert read[0] == 1000
+    assert read[0] == 999
+    part.write_bytes(whole)  # killed before it got its name
+    (served.folder / ".b.parquet.part.etag").write_text(tag)
+    fetch(profile, "wages", out=served.folder / "b.parquet", force=True, progress=read.append)
+    assert (served.folder / "b.parquet").read_bytes() == whole
+    assert read[-1] == 1
     part.write_bytes(b"of another copy")
     (served.folder / ".b.parquet.part.etag").write_text('"other"')
     fetch(profile, "wages", out=served.folder / "b.parquet", force=True)
@@ -174,6 +285,20 @@ def test_fetch_resumes_and_opens(served):
     served.sharing.remove("ann")
     with pytest.raises(AccessDenied):
         fetch(profile, "wages", out=served.folder / "c.parquet")
+
+
+@pytest.mark.parametrize("name", ["2026/q1", "a/copy", "ä.x ?#%2F"])
+def test_a_dataset_of_any_name_is_fetched(served, name):
+    served.sharing.vault.dataset("wages").rename(name)
+    with served.client("ann") as ann:
+        address = f"/v1/datasets/{quote(name, safe='')}"
+        got = ann.get(f"{address}/copy")
+        assert got.status_code == 200
+        assert "/" not in got.headers["content-disposition"]
+        if not name.endswith("/copy"):
+            assert ann.get(address).json()["name"] == name
+    path = fetch(served.profile("ann"), name, out=served.folder / "a.parquet")
+    assert path.read_bytes() == got.content
 
 
 def test_the_access_log_names_who_and_no_secret(served):

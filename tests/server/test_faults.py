@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cornerwave import access
+from cornerwave.access import _permissions
 from cornerwave.dataset import Release
 from cornerwave.server import _access_log, _replies, _service
 from cornerwave.server._cache import Abandoned, CopyCache
@@ -170,14 +170,33 @@ def test_what_is_written_together_is_written_in_few_groups_and_fails_together():
         if "false" in items:
             raise ValueError("not written")
 
-    grouped = _access_log.Grouped(write)
-    all_at_once(lambda: grouped.write("true"), 20)
-    assert sum(map(len, groups)) == 20
-    assert len(groups) < 10
-    with pytest.raises(ValueError, match="not written"):
-        grouped.write("false")
-    grouped.write("true")  # and goes on
-    grouped.close()
+    async def written():
+        grouped = _access_log.Grouped(write)
+        await asyncio.gather(*(grouped.write("true") for _ in range(20)))
+        assert sum(map(len, groups)) == 20
+        assert len(groups) < 10
+        with pytest.raises(ValueError, match="not written"):
+            await grouped.write("false")
+        first, second = (asyncio.create_task(grouped.write(word)) for word in ("true", "gone"))
+        await asyncio.sleep(0)
+        second.cancel()  # a client goes away while its line waits
+        await first
+        await grouped.write("true")  # and goes on
+        grouped.close()
+
+    asyncio.run(written())
+
+
+@pytest.mark.parametrize("path", ["/v1/datasets/a%00b", "/%ff%fe", "/v1/%f0%9f%98%80%0a%1b[2J"])
+def test_no_address_keeps_the_access_log_from_being_written(served, path):
+    with served.client() as nobody:
+        assert nobody.get(path).status_code == 404
+    deadline = time.monotonic() + 20
+    while not (lines := served.sharing.accesses(1)):
+        assert time.monotonic() < deadline
+        served.app.state.service.log.flush()
+    assert lines[0].outcome == "404"
+    assert lines[0].what.isprintable()
 
 
 # --- while a copy is sent -------------------------------------------------------------------
@@ -197,7 +216,7 @@ def test_a_download_is_cut_off_when_its_permission_ends(served, monkeypatch, end
         if len(checks) == 5 and ends == "token":
             served.sharing.end_token("ann", served.sharing.tokens("ann")[0].id)
         if len(checks) == 5 and ends == "clock":
-            monkeypatch.setattr(access, "now", lambda: now() + timedelta(days=2))
+            monkeypatch.setattr(_permissions, "now", lambda: now() + timedelta(days=2))
         true(what)
 
     monkeypatch.setattr(service, "check_again", check)
@@ -221,7 +240,9 @@ def test_a_download_is_cut_off_when_its_permission_ends(served, monkeypatch, end
 def test_a_clock_that_jumps_opens_nothing_and_ends_what_has_ended(served, monkeypatch):
     with served.client("ann") as ann, served.client() as guesser:
         for ahead, status in ((0, 200), (2, 401), (-2, 200), (0, 200)):
-            monkeypatch.setattr(access, "now", lambda days=ahead: now() + timedelta(days=days))
+            monkeypatch.setattr(
+                _permissions, "now", lambda days=ahead: now() + timedelta(days=days)
+            )
             assert ann.get(COPY).status_code == status, ahead
         # how often somebody guesses is counted by a clock that does not jump
         false = {"Authorization": "Bearer cw_x"}

@@ -5,6 +5,7 @@ import re
 import socket
 import string
 import time
+from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -89,6 +90,24 @@ def test_a_second_head_that_never_ends(served, monkeypatch):
         assert b" 200 " in slow.recv(1 << 16)
         slow.sendall(b"GET /heal")
         assert b"HTTP" not in until_closed(slow)
+
+
+def test_a_head_without_end_ends_the_connection(served):
+    with connection(served) as large:
+        with suppress(OSError):  # it may be closed before all is sent
+            large.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-a: " + b"a" * 1_000_000)
+        assert b" 200 " not in until_closed(large)
+
+
+def test_many_requests_before_the_first_answer(served):
+    asked = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+    with connection(served) as one:
+        one.sendall(5 * asked + asked.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+        assert until_closed(one).count(b" 200 ") == 6
+    if hasattr(_limits.Protocol, "on_headers_complete"):  # h11 reads one after the other
+        with connection(served) as one:
+            one.sendall(1000 * asked)
+            assert until_closed(one).count(b" 200 ") <= _limits.MOST_WAITING + 1
 
 
 def test_a_body_that_does_not_come(served, monkeypatch):

@@ -164,3 +164,25 @@ def test_kill_at_every_step_leaves_all_of_an_append_or_nothing(drive):
     events, written = map(int, said.split())
     assert events > 10
     assert written == 4
+
+
+def test_looking_at_a_ledger_drops_no_lock_of_its_writers(tmp_path):
+    """Closing any descriptor of a file would drop SQLite's locks on it, for all of a process."""
+    place, key = tmp_path / "ledger.db", Key.generate()
+    ledger, other = Ledger.create(place, key), Ledger.open(place, key)
+    code = (
+        "import sqlite3, sys\n"
+        "database = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)\n"
+        "database.execute('BEGIN IMMEDIATE')"
+    )
+
+    def elsewhere():
+        run = subprocess.run([sys.executable, "-c", code, place], capture_output=True, text=True)
+        return run.stderr.splitlines()[-1] if run.returncode else "written"
+
+    with ledger._database.writing():
+        ledger._database.version()
+        other.states(["x"])
+        del other
+        assert "locked" in elsewhere()
+    assert elsewhere() == "written"

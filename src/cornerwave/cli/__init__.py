@@ -6,6 +6,7 @@
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
     _sharing.py    recipient, grant, revoke, token, serve, fetch, request
+    _answering.py  requests
     _adversary.py  audit, attack
     _researcher.py demo, reproduce
     _options.py    shared options
@@ -28,6 +29,7 @@ import typer
 
 from cornerwave.cli import _screen
 from cornerwave.cli._adversary import attack, audit
+from cornerwave.cli._answering import requests
 from cornerwave.cli._copies import again, release
 from cornerwave.cli._editions import append, update
 from cornerwave.cli._options import reads
@@ -102,7 +104,7 @@ _LONG = {
 }
 _OWNER = (init, inspect, register, append, update, schema, rename, unregister, close)
 _COPIES = (release, again, levels, ledger, coalition, report)
-_SERVICE = (grant, revoke, token, serve, fetch, request)
+_SERVICE = (grant, revoke, token, requests, serve, fetch, request)
 _READING = {register, inspect, audit, attack}
 for _command in (*_OWNER, *_COPIES, *_SERVICE, audit, attack, demo, reproduce):
     _made = reads(_command) if _command in _READING else _command

@@ -23,7 +23,8 @@ RecipientName = Annotated[
 ]
 
 
-def _sharing(vault: Path | None) -> "Sharing":
+def open_sharing(vault: Path | None) -> "Sharing":
+    """Open who may have what of a vault."""
     from cornerwave.access import Sharing
 
     return Sharing(open_vault(vault))
@@ -36,7 +37,7 @@ def add(
     vault: VaultOption = None,
 ) -> None:
     """Add a recipient."""
-    _sharing(vault).add(name, note=note)
+    open_sharing(vault).add(name, note=note)
     say(f"Added {name}. Next: cornerwave grant DATASET {name} --privacy P")
 
 
@@ -45,7 +46,7 @@ def list_(as_json: JsonOption = False, vault: VaultOption = None) -> None:
     """List recipients and what they may fetch."""
     from cornerwave.vault import now
 
-    sharing = _sharing(vault)
+    sharing = open_sharing(vault)
     names = {each.id: each.name for each in sharing.vault.datasets()}
     found = {
         name: [
@@ -72,7 +73,7 @@ def show(
     vault: VaultOption = None,
 ) -> None:
     """Show a recipient's grants and tokens, ended ones too."""
-    sharing = _sharing(vault)
+    sharing = open_sharing(vault)
     names = {each.id: each.name for each in sharing.vault.datasets()}
     grants = [
         {
@@ -110,7 +111,7 @@ def remove(
     name: Annotated[str, typer.Argument(help="The recipient.")], vault: VaultOption = None
 ) -> None:
     """Remove a recipient: grants and tokens end, the ledger keeps what he holds."""
-    _sharing(vault).remove(name)
+    open_sharing(vault).remove(name)
     say(f"Removed {name}. What the ledger says about copies that {name} holds stays.")
 
 
@@ -135,7 +136,7 @@ def grant(
     vault: VaultOption = None,
 ) -> None:
     """Permit a recipient to fetch a dataset at a level."""
-    sharing = _sharing(vault)
+    sharing = open_sharing(vault)
     made = sharing.grant(
         name,
         recipient,
@@ -152,7 +153,7 @@ def grant(
 
 def revoke(name: DatasetName, recipient: RecipientName, vault: VaultOption = None) -> None:
     """End what a recipient may fetch of a dataset, at once."""
-    _sharing(vault).revoke(name, recipient)
+    open_sharing(vault).revoke(name, recipient)
     say(f"{recipient} may fetch nothing of {name} any more; copies that were fetched stay known")
 
 
@@ -177,7 +178,7 @@ def token(
 
     if owner == (recipient is not None):
         raise VaultError("name a recipient, or say --owner for a token of your own")
-    sharing = _sharing(vault)
+    sharing = open_sharing(vault)
     recipient = recipient or OWNER
     if out is not None and out.exists():
         raise OutputError(f"{out} exists already; choose another name")
@@ -288,10 +289,16 @@ def fetch(
 
     if out is None:
         rows = [
-            (str(each["name"]), f"{each['privacy']:g}", f"{each['rows']:,}", each["until"] or "")
+            (
+                str(each["name"]),
+                f"{each['privacy']:g}",
+                f"{each['rows']:,}",
+                str(each["edition"]),
+                each["until"] or "",
+            )
             for each in Profile.read(profile).datasets()
         ]
-        print_table("You may fetch", ("dataset", "privacy", "rows", "until"), rows)
+        print_table("You may fetch", ("dataset", "privacy", "rows", "edition", "until"), rows)
         return
     with progress("Fetching") as advance:
         path = download(profile, dataset, out=out, force=force, progress=advance)

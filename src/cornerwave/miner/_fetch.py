@@ -120,10 +120,11 @@ def _download(
     """Add to a partial file what it lacks; begin anew if the copy is another one."""
     mark = part.with_name(part.name + ".etag")
     try:
-        have, etag = part.stat().st_size, mark.read_text(encoding="ascii")
+        # not the last byte: a range that begins at the end would be refused
+        have, etag = part.stat().st_size - 1, mark.read_text(encoding="ascii")
     except (OSError, UnicodeError):
         have, etag = 0, ""
-    headers = {"Range": f"bytes={have}-", "If-Range": etag} if have and etag else {}
+    headers = {"Range": f"bytes={have}-", "If-Range": etag} if have > 0 and etag else {}
     with profile._get(address, headers, MAKING_SECONDS) as answer:
         goes_on = answer.status == 206
         left = int(answer.headers["Content-Length"])
@@ -131,7 +132,8 @@ def _download(
         progress(have if goes_on else 0)
         try:
             mark.write_text(answer.headers["ETag"] or "", encoding="ascii")
-            with part.open("ab" if goes_on else "wb") as file:
+            with part.open("r+b" if goes_on else "wb") as file:
+                file.seek(have if goes_on else 0)
                 while chunk := answer.read(CHUNK):
                     file.write(chunk)
                     left -= len(chunk)

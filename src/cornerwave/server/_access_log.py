@@ -1,5 +1,6 @@
 """The access log, and lines that many requests write in one transaction."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -16,18 +17,18 @@ Item = TypeVar("Item")
 
 
 class Grouped(Generic[Item]):
-    """Writes what many threads want to write at once in one transaction; each waits for it."""
+    """Writes what many requests want to write at once in one transaction; each waits for it."""
 
     def __init__(self, write: Callable[[Sequence[Item]], None]) -> None:
         self._write = write
         self._waiting: SimpleQueue[tuple[Item, Future[None]] | None] = SimpleQueue()
         threading.Thread(target=self._run, daemon=True).start()
 
-    def write(self, item: Item) -> None:
+    async def write(self, item: Item) -> None:
         """Return when it is written. Raises what the writing of it, and of its group, raised."""
         done: Future[None] = Future()
         self._waiting.put((item, done))
-        done.result()
+        await asyncio.wrap_future(done)
 
     def close(self) -> None:
         """Stop when all is written."""
@@ -45,6 +46,7 @@ class Grouped(Generic[Item]):
             self._write_group(group)
 
     def _write_group(self, group: Sequence[tuple[Item, Future[None]]]) -> None:
+        group = [each for each in group if each[1].set_running_or_notify_cancel()]
         try:
             self._write([item for item, _ in group])
         except BaseException as error:
@@ -69,13 +71,13 @@ class AccessLog:
 
     def add(self, who: str, what: str, outcome: str, bytes_: int = 0) -> None:
         """Note something for the next time that the log is written."""
-        line = Access(now().isoformat(timespec="milliseconds"), who, what, outcome, bytes_)
+        line = _line(who, what, outcome, bytes_)
         with self._lock:
             self._lines.append(line)
 
-    def add_now(self, who: str, what: str, outcome: str) -> None:
+    async def add_now(self, who: str, what: str, outcome: str) -> None:
         """Write a line before going on."""
-        self._urgent.write(Access(now().isoformat(timespec="milliseconds"), who, what, outcome, 0))
+        await self._urgent.write(_line(who, what, outcome, 0))
 
     def _run(self) -> None:
         while not self._closing.wait(FLUSH_SECONDS):
@@ -97,3 +99,10 @@ class AccessLog:
         self._thread.join()
         self._urgent.close()
         self.flush()
+
+
+def _line(who: str, what: str, outcome: str, bytes_: int) -> Access:
+    """Return a line; a database refuses some characters, and with them all that it gets at once."""
+    if not what.isprintable():
+        what = "".join(c if c.isprintable() else "\ufffd" for c in what)
+    return Access(now().isoformat(timespec="milliseconds"), who, what, outcome, bytes_)

@@ -5,6 +5,8 @@ Names are parameters, not parts of a path: they may have slashes.
 """
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Query
@@ -12,10 +14,24 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cornerwave.access import MOST_DAYS, MOST_WORDS, OWNER, Grant, Sharing, Token, profile_text
+from cornerwave.access import (
+    MOST_DAYS,
+    MOST_WORDS,
+    OPEN,
+    OWNER,
+    Grant,
+    Sharing,
+    Token,
+    profile_text,
+)
 from cornerwave.access import Request as Asked
-from cornerwave.dataset import Dataset
-from cornerwave.errors import AccessDenied, CornerwaveError, LedgerDamaged
+from cornerwave.errors import (
+    AccessDenied,
+    CornerwaveError,
+    LedgerDamaged,
+    LevelError,
+    NoSuchDataset,
+)
 from cornerwave.server._page import status_of, words_of
 from cornerwave.server._replies import any_bearer, problem, service_of
 
@@ -155,12 +171,9 @@ def revoke(request: Request, dataset: Name, recipient: Name) -> None:
 
 @router.get("/requests")
 def requests(request: Request) -> list[dict[str, Any]]:
-    """List what recipients ask for, and what all holders could recover if it were approved."""
+    """List what recipients ask for, and what each coalition could recover if it were approved."""
     sharing = _sharing(request)
-    asked = sharing.requests()
-    states = sharing.vault.states({each.dataset for each in asked})
-    known = {id: service_of(request).dataset_at(id, state) for id, state in states.items()}
-    return [_asked(sharing, each, known[each.dataset]) for each in asked if each.dataset in known]
+    return [_asked(sharing, each) for each in sharing.requests()]
 
 
 @router.post("/requests")
@@ -169,10 +182,13 @@ def answer(
     id: Given,
     approve: Annotated[bool, Body()],
     privacy: Annotated[float | None, Body()] = None,
+    until: Annotated[str | None, Body(max_length=40)] = None,
     words: Annotated[str, Body(max_length=MOST_WORDS)] = "",
 ) -> dict[str, Any]:
     """Approve a request, at another privacy if one is given, or decline it."""
-    done = _sharing(request).answer(id, privacy=privacy, decline=not approve, words=words)
+    done = _sharing(request).answer(
+        id, privacy=privacy, until=until, decline=not approve, words=words
+    )
     return {"id": done.id, "state": done.state}
 
 
@@ -220,19 +236,9 @@ def _granted(request: Request, grant: Grant) -> dict[str, Any]:
     }
 
 
-def _asked(sharing: Sharing, asked: Asked, dataset: Dataset) -> dict[str, Any]:
-    said = {
-        "id": asked.id,
-        "dataset": dataset.name,
-        "recipient": asked.recipient,
-        "privacy": dataset.privacy_of(asked.asked),
-        "reason": asked.reason,
-        "at": asked.at,
-        "state": asked.state,
-    }
-    if asked.state != "open":
-        return said
-    before, after = sharing.foreseen(asked)
-    best = [each and min(level for _, level in each.members) for each in (before, after)]
-    hidden = [level and dataset.privacy_of(level) for level in best]
-    return {**said, "joint_privacy_before": hidden[0], "joint_privacy_after": hidden[1]}
+def _asked(sharing: Sharing, asked: Asked) -> dict[str, Any]:
+    said = {**asdict(asked), "dataset": asked.name, "coalitions": None}
+    if asked.state == OPEN:
+        with suppress(LevelError, NoSuchDataset):  # it cannot be approved as it is
+            said["coalitions"] = [asdict(each) for each in sharing.foreseen(asked)]
+    return said

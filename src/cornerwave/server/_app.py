@@ -74,13 +74,12 @@ def application(
     app.state.sign_in = SignIn(vault)
     app.state.wrong_passwords = Failures(MOST_TRIES, TRY_SECONDS)
     app.state.allowed = tuple(Path(folder).resolve() for folder in allowed)
+    for room in (_downloads, _delta_sharing, _administration):  # first what is asked for most
+        app.include_router(room.router)
     for room in (_console, _people, _registering, _explorer):
         app.include_router(room.pages)
     app.include_router(_doors.outside)
     app.include_router(_doors.inside)
-    app.include_router(_downloads.router)
-    app.include_router(_administration.router)
-    app.include_router(_delta_sharing.router)
     app.add_exception_handler(CornerwaveError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http_problem)
@@ -89,8 +88,8 @@ def application(
     app.include_router(_reference.router)
 
     @app.get("/healthz", include_in_schema=False)
-    def health() -> dict[str, str]:
-        vault.heads()
+    async def health() -> dict[str, str]:
+        await service.soon(lambda: vault.states(()))  # anybody may ask, so it costs little
         return {"status": "ok"}
 
     app.add_middleware(_Around, service=service)

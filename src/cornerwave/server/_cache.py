@@ -23,8 +23,9 @@ from cornerwave.dataset import Release
 from cornerwave.errors import OutputError
 from cornerwave.vault import remove_leftovers, work_folder
 
-MAKERS = 1
-"""Copies made at a time: one keeps all cores busy, and the memory of several would add up."""
+MAKERS = 2
+"""Copies made at a time. One keeps all cores busy, and the memory of several adds up; with two, a
+small copy need not wait for a large one."""
 Watch = Callable[[int], None]
 Make = Callable[[Path, Watch], None]
 """Makes a file; it calls `Watch` with the rows done, which raises if nobody waits any more."""

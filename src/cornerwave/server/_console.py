@@ -1,5 +1,6 @@
 """The console: datasets, their grants and requests, the report, and the ledger with its check."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,9 +10,8 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from cornerwave.access import ANYBODY, ANYBODY_KNOWN, Grant
+from cornerwave.access import ANYBODY, ANYBODY_KNOWN, OPEN, Foreseen, Grant, Sharing
 from cornerwave.access import Request as Asked
-from cornerwave.coalition import Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import CornerwaveError, LedgerDamaged, LevelError, NoSuchDataset
 from cornerwave.levels import Level
@@ -54,13 +54,12 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Foreseen:
-    """An open request, and what all holders together leave hidden before and after."""
+class Waiting:
+    """An open request, and what coalitions leave hidden then, or why it cannot be approved."""
 
     asked: Asked
-    privacy: float
-    before: float
-    after: float
+    coalitions: tuple[Foreseen, ...] = ()
+    refusal: str = ""
 
 
 @pages.get("")
@@ -68,10 +67,15 @@ def datasets(request: Request) -> Response:
     """List the datasets."""
     service = service_of(request)
     found = [service.dataset(each.name) for each in service.vault.datasets()]
-    waiting = [each.dataset for each in service.sharing.requests() if each.state == "open"]
-    cards = [(each, ladder(request, each), waiting.count(each.id)) for each in found]
-    allowed = bool(request.app.state.allowed)
-    return page(request, "datasets.html", cards=cards, allowed=allowed)
+    waiting = service.sharing.requests(state=OPEN)
+    count = Counter(each.dataset for each in waiting)
+    return page(
+        request,
+        "datasets.html",
+        cards=[(each, ladder(request, each), count[each.id]) for each in found],
+        elsewhere=[each for each in waiting if each.dataset not in {own.id for own in found}],
+        allowed=bool(request.app.state.allowed),
+    )
 
 
 @pages.get("/")
@@ -99,14 +103,11 @@ def _dataset(
         frozen=found.frozen,
         roles=ROLES,
         ladder=ladder(request, found),
+        holdings=found.holdings,
         grants=[(each, state_of(each)) for each in reversed(sharing.grants(dataset=found.id))],
         recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
-        requests=foreseen(request, found),
-        answered=[
-            each
-            for each in reversed(sharing.requests())
-            if each.dataset == found.id and each.state != "open"
-        ],
+        requests=[_waiting(sharing, e) for e in sharing.requests(dataset=found.id, state=OPEN)],
+        answered=[e for e in reversed(sharing.requests(dataset=found.id)) if e.state != OPEN],
         downloads=downloads(sharing.accesses(SEARCHED), found.name),
         sentences=list(explained(found.frozen)),
         privacy=privacy,
@@ -150,12 +151,22 @@ def answer(request: Request, id: str, fields: Fields) -> Response:
         service_of(request).sharing.answer(
             fields.get("request", ""),
             privacy=_share(text) if changed and not declined else None,
+            until=fields.get("until") or None,
             decline=declined,
             words=fields.get("words", ""),
         )
     except CornerwaveError as error:
         return _dataset(request, found, error=error)
     return go(f"/datasets/{id}")
+
+
+@pages.post("/decline")
+def decline(request: Request, fields: Fields) -> Response:
+    """Decline a request for a dataset that is not there."""
+    service_of(request).sharing.answer(
+        fields.get("request", ""), decline=True, words=fields.get("words", "")
+    )
+    return go("")
 
 
 @pages.get("/datasets/{id}/report")
@@ -278,21 +289,12 @@ def state_of(grant: Grant) -> str:
     return "live" if grant.is_live(now()) else "expired"
 
 
-def foreseen(request: Request, found: Dataset) -> list[Foreseen]:
-    """Return the open requests for a dataset, with what they would change."""
-    sharing, shown = service_of(request).sharing, []
-    for asked in sharing.requests():
-        if asked.dataset == found.id and asked.state == "open":
-            now_, then = sharing.foreseen(asked)
-            before = 1.0 if now_ is None else _hidden(found, now_)
-            shown.append(
-                Foreseen(asked, found.privacy_of(asked.asked), before, _hidden(found, then))
-            )
-    return shown
-
-
-def _hidden(found: Dataset, holders: Coalition) -> float:
-    return found.privacy_of(min(level for _, level in holders.members))
+def _waiting(sharing: Sharing, asked: Asked) -> Waiting:
+    """Return an open request with what approving it would change."""
+    try:
+        return Waiting(asked, tuple(sharing.foreseen(asked)))
+    except LevelError as error:
+        return Waiting(asked, refusal=words_of(error))
 
 
 def downloads(log: Iterable[Access], name: str) -> list[Any]:

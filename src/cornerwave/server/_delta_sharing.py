@@ -8,88 +8,81 @@ addresses of files.
 import base64
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-import anyio.to_thread
 from fastapi import APIRouter, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import SHARING_PATH, Token
-from cornerwave.errors import AccessDenied, NoSuchDataset
+from cornerwave.errors import LevelError, NoSuchDataset
 from cornerwave.server._replies import bearer, send_copy, service_of
-from cornerwave.server._service import DELTA, Facts, Permitted, Service, table_names
+from cornerwave.server._service import DELTA, Facts, Permitted, table_names
 from cornerwave.server._signatures import LIFETIME
 
 SHARE, SCHEMA = "cornerwave", "copies"
 MOST_RESULTS = 500
+_HISTORY = ("timestamp", "startingTimestamp", "startingVersion", "endingVersion", "endingTimestamp")
+"""How clients ask for earlier versions, or for changes."""
 router = APIRouter(prefix=SHARING_PATH, tags=["Delta Sharing"])
 MaxResults = Annotated[int | None, Query(alias="maxResults", ge=0)]
 PageToken = Annotated[str | None, Query(alias="pageToken", max_length=200)]
 
 
-def _token(request: Request) -> Token:
-    token = bearer(request)
-    if token is None:
-        raise AccessDenied("send your token: Authorization: Bearer cw_...")
-    return token
-
-
-@router.get("/shares")
-def shares(request: Request, most: MaxResults = None, page: PageToken = None) -> Any:
+@router.get("/shares", response_model=None)
+async def shares(request: Request, most: MaxResults = None, page: PageToken = None) -> Response:
     """List shares: there is one."""
-    _token(request)
+    await _checked(request)
     return _page([{"name": SHARE, "id": SHARE}], most, page)
 
 
-@router.get("/shares/{share}")
-def share(request: Request, share: str) -> Any:
+@router.get("/shares/{share}", response_model=None)
+async def share(request: Request, share: str) -> Response:
     """Describe the share."""
-    _token(request)
-    _check(share)
-    return {"share": {"name": SHARE, "id": SHARE}}
+    await _checked(request, share)
+    return JSONResponse({"share": {"name": SHARE, "id": SHARE}})
 
 
-@router.get("/shares/{share}/schemas")
-def schemas(request: Request, share: str, most: MaxResults = None, page: PageToken = None) -> Any:
+@router.get("/shares/{share}/schemas", response_model=None)
+async def schemas(
+    request: Request, share: str, most: MaxResults = None, page: PageToken = None
+) -> Response:
     """List schemas: there is one."""
-    _token(request)
-    _check(share)
+    await _checked(request, share)
     return _page([{"name": SCHEMA, "share": SHARE}], most, page)
 
 
-@router.get("/shares/{share}/schemas/{schema}/tables")
-def tables(
+@router.get("/shares/{share}/schemas/{schema}/tables", response_model=None)
+async def tables(
     request: Request, share: str, schema: str, most: MaxResults = None, page: PageToken = None
-) -> Any:
+) -> Response:
     """List tables: a copy of each dataset that you may fetch."""
-    token = _token(request)
-    _check(share, schema)
-    return _page(_tables(service_of(request), token), most, page)
+    return _page(await _tables(request, await _checked(request, share, schema)), most, page)
 
 
-@router.get("/shares/{share}/all-tables")
-def all_tables(
+@router.get("/shares/{share}/all-tables", response_model=None)
+async def all_tables(
     request: Request, share: str, most: MaxResults = None, page: PageToken = None
-) -> Any:
+) -> Response:
     """List the tables of all schemas."""
-    token = _token(request)
-    _check(share)
-    return _page(_tables(service_of(request), token), most, page)
+    return _page(await _tables(request, await _checked(request, share)), most, page)
 
 
-@router.get("/shares/{share}/schemas/{schema}/tables/{table}/version")
+@router.get("/shares/{share}/schemas/{schema}/tables/{table}/version", response_model=None)
 @router.head("/shares/{share}/schemas/{schema}/tables/{table}", include_in_schema=False)
-def version(request: Request, share: str, schema: str, table: str) -> Response:
+async def version(request: Request, share: str, schema: str, table: str) -> Response:
     """Say the version of a table: one for each edition."""
-    return Response(headers=_versioned(_find(request, share, schema, table)))
+    what = await _found(request, share, schema, table)
+    _check_version(what, request.query_params)
+    return Response(headers=_versioned(what))
 
 
 @router.get("/shares/{share}/schemas/{schema}/tables/{table}/metadata", response_model=None)
 async def metadata(request: Request, share: str, schema: str, table: str) -> Response:
     """Describe a table: its columns and types."""
     what = await _found(request, share, schema, table)
+    _check_version(what, request.query_params)
     facts = await service_of(request).facts(what)
     return _lines(request, what, _head(what, facts, delta=_wants_delta(request)))
 
@@ -98,6 +91,7 @@ async def metadata(request: Request, share: str, schema: str, table: str) -> Res
 async def query(request: Request, share: str, schema: str, table: str) -> Response:
     """Give the signed address of a table's file; hints are for larger tables than a file."""
     what = await _found(request, share, schema, table)
+    _check_version(what, await _asked(request))
     service, delta = service_of(request), _wants_delta(request)
     async with service.copy(what, DELTA):  # a copy that cannot be made is refused here already
         facts = await service.facts(what)
@@ -124,7 +118,8 @@ async def query(request: Request, share: str, schema: str, table: str) -> Respon
 @router.head("/files/{name}", response_model=None, include_in_schema=False)
 async def file(request: Request, name: str, sp: Annotated[str, Query(max_length=2000)]) -> Response:
     """Send a file by its signed address; the grant is checked again for this very request."""
-    what, format_ = await anyio.to_thread.run_sync(lambda: service_of(request).redeem(sp))
+    service = service_of(request)
+    what, format_ = await service.soon(lambda: service.redeem(sp))
     request.state.who = what.who
     return await send_copy(request, what, format_, what.dataset.name)
 
@@ -138,40 +133,36 @@ def _address(request: Request, ticket: str, name: str) -> str:
     return f"{base}{SHARING_PATH}/files/{name}?sp={ticket}"
 
 
+async def _checked(request: Request, share: str = SHARE, schema: str = SCHEMA) -> Token:
+    """Return whose request it is. Raises AccessDenied; NoSuchDataset for another share."""
+    token = await service_of(request).soon(lambda: bearer(request))
+    assert token is not None
+    if (share, schema) != (SHARE, SCHEMA):
+        raise NoSuchDataset("there is no such share or schema")
+    return token
+
+
+async def _offered(request: Request, token: Token) -> dict[str, Permitted]:
+    service = service_of(request)
+    return await service.soon(lambda: table_names(service.offered(token)))
+
+
 async def _found(request: Request, share: str, schema: str, table: str) -> Permitted:
-    what = await anyio.to_thread.run_sync(lambda: _find(request, share, schema, table))
+    token = await _checked(request, share, schema)
+    what = (await _offered(request, token)).get(table)
+    if what is None:
+        raise NoSuchDataset("there is no such table, or you may not read it")
     request.state.who = what.who
     return what
 
 
-def _find(request: Request, share: str, schema: str, table: str) -> Permitted:
-    token = _token(request)
-    _check(share, schema)
-    found = table_names(service_of(request).offered(token)).get(table)
-    if found is None:
-        raise NoSuchDataset("there is no such table, or you may not read it")
-    return found
+async def _tables(request: Request, token: Token) -> list[dict[str, str]]:
+    of = {"schema": SCHEMA, "share": SHARE, "shareId": SHARE}
+    offered = await _offered(request, token)
+    return [{"name": name, **of, "id": each.dataset.id} for name, each in offered.items()]
 
 
-def _check(share: str, schema: str = SCHEMA) -> None:
-    if (share, schema) != (SHARE, SCHEMA):
-        raise NoSuchDataset("there is no such share or schema")
-
-
-def _tables(service: Service, token: Token) -> list[dict[str, str]]:
-    return [
-        {
-            "name": name,
-            "schema": SCHEMA,
-            "share": SHARE,
-            "shareId": SHARE,
-            "id": each.dataset.id,
-        }
-        for name, each in table_names(service.offered(token)).items()
-    ]
-
-
-def _page(items: Sequence[dict[str, Any]], most: int | None, page: str | None) -> dict[str, Any]:
+def _page(items: Sequence[dict[str, Any]], most: int | None, page: str | None) -> Response:
     """Return some items, and where the others begin."""
     try:
         start = int(base64.urlsafe_b64decode(page.encode())) if page else 0
@@ -181,7 +172,7 @@ def _page(items: Sequence[dict[str, Any]], most: int | None, page: str | None) -
     answer: dict[str, Any] = {"items": list(items[max(start, 0) : end])}
     if end < len(items):
         answer["nextPageToken"] = base64.urlsafe_b64encode(str(end).encode()).decode()
-    return answer
+    return JSONResponse(answer)
 
 
 def _wants_delta(request: Request) -> bool:
@@ -208,6 +199,25 @@ def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[dict[str, Any]]
     described = {**about, "schemaString": schema, "configuration": {}}
     described["version"] = _version(what)
     return [{"protocol": {"minReaderVersion": 1}}, {"metaData": described}]
+
+
+async def _asked(request: Request) -> Mapping[str, Any]:
+    """Return what the body of a query says."""
+    try:
+        said = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise LevelError("the body of a query is an object of JSON")
+    return said
+
+
+def _check_version(what: Permitted, asked: Mapping[str, Any]) -> None:
+    """Raise LevelError for a version that is not the last: a grant is for the table as it is."""
+    wanted = asked.get("version")
+    elsewhere = wanted is not None and str(wanted) != str(_version(what))
+    if elsewhere or any(asked.get(name) is not None for name in _HISTORY):
+        raise LevelError(f"only the last version, {_version(what)}, can be read")
 
 
 def _version(what: Permitted) -> int:

@@ -2,14 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-import anyio.to_thread
 from fastapi import APIRouter, Body, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import MOST_WORDS
 from cornerwave.access import Request as Asked
-from cornerwave.dataset import Dataset
 from cornerwave.server._replies import bearer, send_copy, service_of
 from cornerwave.server._service import Permitted
 
@@ -17,33 +15,41 @@ router = APIRouter(prefix="/v1", tags=["downloads"])
 Format = Literal["parquet", "arrow", "csv", "csv.gz"]
 
 
-@router.get("/datasets")
-def datasets(request: Request) -> list[dict[str, Any]]:
+@router.get("/datasets", response_model=None)
+async def datasets(request: Request) -> Response:
     """List what you may fetch; without a token, what is public."""
-    token = bearer(request, required=False)
-    return [_described(each) for each in service_of(request).offered(token)]
+    service = service_of(request)
+    return JSONResponse(
+        await service.soon(
+            lambda: [_described(e) for e in service.offered(bearer(request, required=False))]
+        )
+    )
 
 
-@router.get("/datasets/{name}")
-def dataset(request: Request, name: str) -> dict[str, Any]:
-    """Say what you may fetch of a dataset."""
-    token = bearer(request, required=False)
-    return _described(service_of(request).permitted(name, token))
+# A name may have slashes, so that it is a path, and what follows it comes first.
 
 
-@router.get("/datasets/{name}/copy", response_model=None)
-@router.head("/datasets/{name}/copy", response_model=None, include_in_schema=False)
+@router.get("/datasets/{name:path}/copy", response_model=None)
+@router.head("/datasets/{name:path}/copy", response_model=None, include_in_schema=False)
 async def copy(
     request: Request, name: str, format: Annotated[Format, Query()] = "parquet"
 ) -> Response:
     """Download your copy. Ranges, resuming and `If-None-Match` work; its ETag never changes."""
-
-    def permitted() -> Permitted:
-        return service_of(request).permitted(name, bearer(request, required=False))
-
-    what = await anyio.to_thread.run_sync(permitted)
+    what = await service_of(request).soon(lambda: _permitted(request, name))
     request.state.who = what.who
     return await send_copy(request, what, format, name)
+
+
+@router.get("/datasets/{name:path}", response_model=None)
+async def dataset(request: Request, name: str) -> Response:
+    """Say what you may fetch of a dataset."""
+    return JSONResponse(
+        await service_of(request).soon(lambda: _described(_permitted(request, name)))
+    )
+
+
+def _permitted(request: Request, name: str) -> Permitted:
+    return service_of(request).permitted(name, bearer(request, required=False))
 
 
 @router.get("/requests")
@@ -51,11 +57,8 @@ def requests(request: Request) -> list[dict[str, Any]]:
     """List what you have asked for."""
     token = bearer(request)
     assert token is not None
-    service = service_of(request)
-    asked = service.sharing.requests(recipient=token.recipient)
-    states = service.vault.states({each.dataset for each in asked})
-    known = {id: service.dataset_at(id, state) for id, state in states.items()}
-    return [_request(each, known[each.dataset]) for each in asked if each.dataset in known]
+    asked = service_of(request).sharing.requests(recipient=token.recipient)
+    return [_request(each) for each in asked]
 
 
 @router.post("/requests", status_code=201)
@@ -65,13 +68,14 @@ def ask(
     privacy: Annotated[float, Body(gt=0, lt=1)],
     reason: Annotated[str, Body(max_length=MOST_WORDS)] = "",
 ) -> dict[str, Any]:
-    """Ask the owner for a dataset, or for a better level of it."""
+    """Ask the owner for a dataset, or for a better level of it.
+
+    The answer is the same whether there is such a dataset or not.
+    """
     token = bearer(request)
     assert token is not None
-    service = service_of(request)
-    seen = service.permitted(dataset, token)  # of what cannot be seen, nothing can be asked
-    asked = service.sharing.ask(token.recipient, dataset, privacy=privacy, reason=reason)
-    return _request(asked, seen.dataset)
+    sharing = service_of(request).sharing
+    return _request(sharing.ask(token.recipient, dataset, privacy=privacy, reason=reason))
 
 
 def _described(what: Permitted) -> dict[str, Any]:
@@ -81,6 +85,7 @@ def _described(what: Permitted) -> dict[str, Any]:
         "privacy": what.privacy,
         "noise": release.level.noise,
         "rows": release.rows.rows,
+        "edition": release.rows.edition,
         "columns": [column.name for column in frozen.schema.shown],
         "until": what.grant.until,
         "formats": ["parquet", "arrow", "csv", "csv.gz"],
@@ -88,11 +93,11 @@ def _described(what: Permitted) -> dict[str, Any]:
     }
 
 
-def _request(asked: Asked, dataset: Dataset) -> dict[str, Any]:
+def _request(asked: Asked) -> dict[str, Any]:
     return {
         "id": asked.id,
-        "dataset": dataset.name,
-        "privacy": dataset.privacy_of(asked.asked),
+        "dataset": asked.name,
+        "privacy": asked.privacy,
         "reason": asked.reason,
         "at": asked.at,
         "state": asked.state,

@@ -28,6 +28,7 @@ from cornerwave.errors import (
     NoSuchRecipient,
     OutputError,
     SourceError,
+    TooManyRequests,
     VaultError,
 )
 from cornerwave.server._service import Permitted, Service, called
@@ -50,6 +51,7 @@ _STATUS: tuple[tuple[type[Exception], int, str, str], ...] = (
         "the table is not the one that was registered; ask its owner",
     ),
     (OutputError, 503, "TEMPORARILY_UNAVAILABLE", "the copy cannot be made now; try again later"),
+    (TooManyRequests, 429, "TOO_MANY_REQUESTS", ""),
     (VaultError, 503, "TEMPORARILY_UNAVAILABLE", "the service cannot answer now; try again later"),
 )
 
@@ -112,16 +114,14 @@ def any_bearer(request: Request) -> Token:
 async def send_copy(request: Request, what: Permitted, format_: str, name: str) -> Response:
     """Answer with a copy: whole, in part, or with 304 if the client has it."""
     service, etag = service_of(request), what.etag(format_)
-    if request.headers.get("if-none-match") == etag:
+    if _has(request, etag):
         return Response(status_code=304, headers={"ETag": etag})
     stack = AsyncExitStack()
     try:
         path = await _while_wanted(request, stack.enter_async_context(service.copy(what, format_)))
         if request.method != "HEAD":
             await service.hold(what, format_)
-            await anyio.to_thread.run_sync(
-                lambda: service.log.add_now(what.who, f"copy of {name} as {format_}", "begun")
-            )
+            await service.log.add_now(what.who, f"copy of {name} as {format_}", "begun")
     except BaseException:
         await stack.aclose()
         raise
@@ -129,11 +129,17 @@ async def send_copy(request: Request, what: Permitted, format_: str, name: str) 
     sending = CopyResponse(
         path,
         headers=headers,
-        filename=f"{name}.{format_}" if format_ != "delta" else f"{name}.parquet",
+        filename=f"{name.replace('/', '_')}.{'parquet' if format_ == 'delta' else format_}",
         media_type="application/octet-stream",
     )
     sending.used, sending.check = stack, lambda: service.check_again(what)
     return sending
+
+
+def _has(request: Request, etag: str) -> bool:
+    """Return whether a client has the copy already, as it says in If-None-Match."""
+    known = request.headers.get("if-none-match", "").split(",")
+    return any(each.strip().removeprefix("W/") == etag for each in known)
 
 
 class CopyResponse(FileResponse):

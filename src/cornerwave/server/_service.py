@@ -19,7 +19,7 @@ from cornerwave.server._access_log import AccessLog, Grouped
 from cornerwave.server._cache import CopyCache, key_of
 from cornerwave.server._delta_types import is_offered, schema_string, write_offered
 from cornerwave.server._signatures import Signer, Ticket
-from cornerwave.vault import State
+from cornerwave.vault import State, WouldWait
 
 CACHE = "cache"
 DELTA = "delta"
@@ -91,6 +91,18 @@ class Service:
         self._facts: dict[str, Facts] = {}
         self._holding: dict[str, Grouped[tuple[str, Mapping[str, Any]]]] = {}
         self._held: set[tuple[str, str]] = set()
+
+    async def soon(self, work: Callable[[], Result]) -> Result:
+        """Return the result of some work: at once if the ledger said all of it, else in a thread.
+
+        What is done at once takes less time than handing it over would. The work may be done
+        twice, the first time in part.
+        """
+        try:
+            with self.vault.without_waiting():
+                return work()
+        except WouldWait:
+            return await _in_thread(work)
 
     def close(self) -> None:
         """Write what is left to write."""
@@ -200,15 +212,14 @@ class Service:
 
     async def hold(self, what: Permitted, format_: str) -> None:
         """Record that the recipient holds a copy from now on: before its first byte leaves."""
-        await _in_thread(lambda: self.check_again(what))
+        await self.soon(lambda: self.check_again(what))
         recorded = "parquet" if format_ == DELTA else format_
         known = (what.grant.recipient, what.key(recorded))
         if known not in self._held:
             line = what.grant.recipient, what.release.made(recorded)
             if what.dataset.id not in self._holding:
                 self._holding[what.dataset.id] = Grouped(what.dataset.hold)
-            grouped = self._holding[what.dataset.id]
-            await _in_thread(lambda: grouped.write(line))
+            await self._holding[what.dataset.id].write(line)
             self._held.add(known)
 
 

@@ -5,6 +5,7 @@
     Entry     a registered dataset
     Holding   a copy that a recipient holds, with everything that made its bytes
     Records   beside it: recipients, grants, tokens, requests (Record); the access log (Access)
+    WouldWait        the ledger has to be asked, where nobody wants to wait for it
     check_address    whether a ledger can lie there, in PostgreSQL
     SeenKeys, KeyRun    which keys a table has ever had
     work_folder, remove_leftovers    where copies for the owner alone are made, and cleaned up
@@ -22,6 +23,7 @@ Behind them:
     _work.py        private folders, locked while their process lives
 """
 
+from cornerwave.vault._database import WouldWait
 from cornerwave.vault._key import Key
 from cornerwave.vault._ledger import Entry, Holding, Ledger, State, closed_message
 from cornerwave.vault._postgresql import check_address
@@ -40,6 +42,7 @@ __all__ = [
     "Records",
     "SeenKeys",
     "State",
+    "WouldWait",
     "check_address",
     "closed_message",
     "now",

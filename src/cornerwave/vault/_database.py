@@ -91,6 +91,10 @@ ACCESS = sa.Table(
 )
 
 
+class WouldWait(Exception):
+    """Something has to be read or written, which may take a while."""
+
+
 class Database(ABC):
     """One database with a ledger in it; no connection stays open between transactions.
 
@@ -103,9 +107,23 @@ class Database(ABC):
         """Where it is, as it may be shown: without a password."""
         self._engine, self._pooled = engine, pooled
         weakref.finalize(self, pooled.dispose)
-        self._lock = threading.Lock()
+        self._lock, self._hurry = threading.Lock(), threading.local()
         self._version: Any = None
         self._seen: dict[Any, Sequence[Any]] = {}
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """Raise WouldWait in this thread for all that cannot be answered from what was seen."""
+        self._hurry.on = True
+        try:
+            yield
+        finally:
+            self._hurry.on = False
+
+    def may_wait(self) -> None:
+        """Raise WouldWait within `without_waiting`."""
+        if getattr(self._hurry, "on", False):
+            raise WouldWait
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -138,6 +156,7 @@ class Database(ABC):
                 elif key in self._seen:
                     return self._seen[key]
                 seen = self._seen
+            self.may_wait()
             with self._pooled.connect() as connection:
                 found = [read(row) for row in connection.execute(rows_with(table, wanted))]
             seen[key] = found  # read after the version, so at least as new
@@ -164,6 +183,7 @@ class Database(ABC):
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
+        self.may_wait()
         with self._translating(), self._engine.connect() as connection:
             self.begin(connection, write=write)
             yield connection

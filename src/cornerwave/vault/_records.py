@@ -95,8 +95,7 @@ class Records:
     def log(self, lines: Iterable[Access]) -> None:
         """Append to the access log."""
         rows = [
-            {**asdict(line), "id": f"{time.time_ns():020d}-{secrets.token_hex(6)}"}
-            for line in lines
+            {**vars(line), "id": f"{time.time_ns():020d}-{secrets.token_hex(6)}"} for line in lines
         ]
         if rows:
             with self._database.noting() as connection:

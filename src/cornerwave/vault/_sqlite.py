@@ -4,12 +4,13 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 import sqlalchemy as sa
 
@@ -18,6 +19,44 @@ from cornerwave.vault import _database
 from cornerwave.vault._database import TABLES, Database
 
 _MADE = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+_COUNT = 24
+"""Where a file's header has its count of commits, four bytes."""
+
+
+class _Header:
+    """The header of a database's file, read past SQLite.
+
+    Closing any descriptor of a file drops all locks that the process has on it, those of
+    SQLite's own connections too. So one descriptor is kept for all who use a file, as long as
+    there is one of them.
+    """
+
+    _lock = threading.Lock()
+    _known: ClassVar[MutableMapping[tuple[int, int] | None, "_Header"]] = WeakValueDictionary()
+
+    def __init__(self, descriptor: int, file: tuple[int, int]) -> None:
+        self._descriptor, self.file = descriptor, file
+        weakref.finalize(self, os.close, descriptor)
+
+    @classmethod
+    def of(cls, path: Path) -> "_Header | None":
+        """Return the header of the file at a path, None if it cannot be read."""
+        with cls._lock:
+            file = _file_at(path)
+            if file in cls._known:
+                return cls._known[file]
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return None
+            found = os.fstat(descriptor)
+            made = cls(descriptor, (found.st_dev, found.st_ino))
+            cls._known[made.file] = made
+            return made
+
+    def count(self) -> int:
+        """Return how often something was committed."""
+        return int.from_bytes(os.pread(self._descriptor, 4, _COUNT), "big")
 
 
 class SQLite(Database):
@@ -41,9 +80,11 @@ class SQLite(Database):
         sa.event.listen(pooled, "connect", partial(_remember_file, self._path))
         sa.event.listen(pooled, "checkout", partial(_refuse_other_file, self._path))
         super().__init__(str(path), make(poolclass=sa.NullPool), pooled)
+        self._header: _Header | None = None
         self._watch: sqlite3.Connection | None = None
         self._watched: tuple[int, int] | None = None
         self._sure: Any = None
+        self._noted: Any = None
         self._confirming = threading.Lock()
 
     def version(self) -> Any:
@@ -52,21 +93,22 @@ class SQLite(Database):
         A count that was confirmed once, by a reader that waited for whoever was writing, says by
         itself that nothing was committed since: this takes no lock, and waits for nobody.
         """
-        now = _file_at(self._path), self._count()
-        if now == self._sure:
-            return now
+        now = self._count()
+        if now in (self._sure, self._noted):
+            return self._sure
+        self.may_wait()
         with self._confirming:
             return self._confirmed()
 
     def _confirmed(self) -> Any:
-        file = _file_at(self._path)
+        file, _ = self._count()
         try:
             if self._watch is None or self._watched != file:
                 self._watch, self._watched = self._opened(), file
             self._watch.execute("BEGIN")
             try:
                 self._watch.execute("PRAGMA data_version").fetchone()  # from here on, a reader
-                self._sure = file, self._count()
+                self._sure = self._count()
             finally:
                 self._watch.execute("COMMIT")
         except sqlite3.Error:  # whoever reads now says what is wrong
@@ -79,22 +121,25 @@ class SQLite(Database):
         with ExitStack() as after:
             with self.writing() as connection:  # nobody else can commit meanwhile
                 after.enter_context(self._confirming)
-                before = _file_at(self._path), self._count()
+                file, count = self._count()
+                if self._sure == (file, count):  # while this is committed, the file says one more
+                    after.callback(setattr, self, "_noted", None)
+                    self._noted = file, count + 1
                 yield connection
-            self._keep(*before)
+            self._keep(file, count)
 
     def _keep(self, file: Any, count: int) -> None:
         """Take what was read before a commit for current, if no other commit came since."""
         with self._lock:
-            if self._version == self._sure == (file, count) and self._count() == count + 1:
+            if self._version == self._sure == (file, count) and self._count() == (file, count + 1):
                 self._version = self._sure = file, count + 1
 
-    def _count(self) -> int:
-        try:
-            with self._path.open("rb") as file:
-                return int.from_bytes(file.read(28)[24:], "big")
-        except OSError:
-            return -1
+    def _count(self) -> tuple[tuple[int, int] | None, int]:
+        """Return which file it is, and its count of commits."""
+        header, file = self._header, _file_at(self._path)
+        if header is None or header.file != file:
+            header = self._header = _Header.of(self._path)
+        return (file, -1) if header is None else (header.file, header.count())
 
     def _opened(self) -> sqlite3.Connection:
         place = f"file:{quote(str(self._path))}?mode=ro"
@@ -104,13 +149,13 @@ class SQLite(Database):
 
     def prepare(self) -> None:
         """Make an empty file with mode 0600; SQLite gives its journal the same mode."""
+        if self._path.is_file() and self._path.stat().st_size:
+            raise self._exists()
         try:
             file = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
         except OSError as error:
             raise VaultError(f"no ledger can be made in {self.place}: {error.strerror}") from None
         try:
-            if os.fstat(file).st_size:
-                raise self._exists()
             os.fchmod(file, 0o600)
         finally:
             os.close(file)
@@ -122,6 +167,7 @@ class SQLite(Database):
 
     def begin(self, connection: sa.Connection, *, write: bool) -> None:
         """Begin; a writer locks first, so that it never has to give up what it has read."""
+        self._count()  # so that nobody else in this process closes the file meanwhile
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     def refuse_planted(self, connection: sa.Connection) -> None:

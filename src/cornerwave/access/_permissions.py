@@ -1,0 +1,360 @@
+"""Who may have what of a vault."""
+
+import hmac
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from cornerwave.access._asking import (
+    APPROVED,
+    DECLINED,
+    MOST_OPEN,
+    OPEN,
+    Foreseen,
+    Request,
+    foreseen,
+    short,
+)
+from cornerwave.access._grants import ANYBODY, ANYBODY_KNOWN, Grant, time_of, written
+from cornerwave.access._tokens import (
+    LIVE_TOKENS,
+    MOST_DAYS,
+    OWNER,
+    SECRET_BYTES,
+    Token,
+    mac_of,
+    token_parts,
+    token_text,
+)
+from cornerwave.dataset import Dataset, check_name
+from cornerwave.errors import (
+    AccessDenied,
+    LevelError,
+    NoSuchDataset,
+    NoSuchRecipient,
+    TooManyRequests,
+    VaultError,
+    nearest,
+)
+from cornerwave.levels import Level, Privacy, asked_for
+from cornerwave.owner import Vault
+from cornerwave.table import Finish, names_of
+from cornerwave.vault import Access, Record, Records, now
+
+_ID_BYTES = 6
+
+
+class Sharing:
+    """Who may have what of a vault."""
+
+    def __init__(self, vault: Vault) -> None:
+        self.vault = vault
+        self._records = vault.records
+        self._secret = vault.secret("tokens")
+
+    # --- recipients ---------------------------------------------------------------------
+
+    def add(self, name: str, *, note: str = "") -> None:
+        """Add a recipient. Raises VaultError if the name is taken or easily confused."""
+        check_name(name, what="a recipient's name")
+        if name.casefold() in (ANYBODY, ANYBODY_KNOWN, OWNER):
+            raise VaultError(f"{name!r} has a meaning of its own; choose another name")
+        known = {each.id.casefold(): each for each in self._records.find("recipient")}
+        if there := known.get(name.casefold()):
+            if there.id == name and not there.content["removed"]:
+                raise VaultError(f"there is a recipient {name!r} already")
+            if there.id != name:
+                raise VaultError(f"{name!r} is easily confused with {there.id!r}")
+        self._records.put(
+            Record("recipient", name, "", written(now()), {"note": note, "removed": None})
+        )
+
+    def recipients(self) -> list[str]:
+        """Return the names of all recipients."""
+        return [each.id for each in self._records.find("recipient") if not each.content["removed"]]
+
+    def remove(self, name: str) -> None:
+        """Remove a recipient: grants and tokens end; what the ledger says stays."""
+        self._check_recipient(name)
+        at = written(now())
+        with self._records.together() as records:
+            [own] = records.find("recipient", id=name)
+            records.put(replace(own, content={**own.content, "removed": at}))
+            for kind in ("grant", "token"):
+                for each in records.find(kind, of=name):
+                    records.put(replace(each, content={**each.content, "revoked": at}))
+
+    # --- grants ---------------------------------------------------------------------------
+
+    def grant(
+        self,
+        dataset: str,
+        recipient: str,
+        *,
+        privacy: float | None = None,
+        noise: float | None = None,
+        until: str | datetime | None = None,
+        round: Iterable[str] = (),
+        clip: Mapping[str, tuple[Any, Any]] | None = None,
+    ) -> Grant:
+        """Permit a recipient a dataset at exactly one of `privacy` and `noise`.
+
+        It replaces what he was granted of this dataset before. ANYBODY makes a public level.
+        """
+        finish = Finish(frozenset(names_of(round)), clip or {})
+        made = self._new_grant(dataset, recipient, asked_for(privacy=privacy, noise=noise), until)
+        schema = self.vault.dataset(dataset).frozen.schema
+        finish.check(schema)
+        made = replace(made, finish=finish.counted(schema))
+        with self._records.together() as records:
+            return self._put_grant(records, made)
+
+    def _new_grant(
+        self, dataset: str, recipient: str, asked: Level | Privacy, until: str | datetime | None
+    ) -> Grant:
+        """Return a grant that is not written yet. Raises NoSuchRecipient, LevelError."""
+        if recipient not in (ANYBODY, ANYBODY_KNOWN):
+            self._check_recipient(recipient)
+        ends = None if until is None else written(time_of(until))
+        if ends is not None and time_of(ends) <= now():
+            raise LevelError("a grant ends in the future; this time has passed")
+        own = self.vault.dataset(dataset)
+        return Grant(_id(), own.id, recipient, own.level_of(asked), Finish(), "", ends)
+
+    def _put_grant(self, records: Records, made: Grant) -> Grant:
+        """Write a grant in place of what the recipient had of the dataset."""
+        self._end(records, made.dataset, made.recipient)
+        made = replace(made, at=written(now()))
+        records.put(made.record())
+        return made
+
+    def revoke(self, dataset: str, recipient: str) -> None:
+        """End what a recipient may fetch of a dataset, at once. Raises NoSuchRecipient."""
+        own = self.vault.dataset(dataset)
+        with self._records.together() as records:
+            if not self._end(records, own.id, recipient):
+                raise NoSuchRecipient(f"{recipient!r} may fetch nothing of {dataset!r}")
+
+    def grants(self, *, dataset: str | None = None, recipient: str | None = None) -> list[Grant]:
+        """Return grants, ended ones too, the oldest first; `dataset` is an id."""
+        found = map(Grant.of, self._records.find("grant", of=recipient))
+        return [each for each in found if dataset in (None, each.dataset)]
+
+    def permitted(self, recipient: str | None, dataset: str) -> Grant | None:
+        """Return what somebody may fetch of a dataset, given by its id: the least noisy level.
+
+        `recipient` is None for those without a token, who may have what is public. What is
+        granted to anybody is held by those who fetch it.
+        """
+        return self.all_permitted(recipient).get(dataset)
+
+    def all_permitted(self, recipient: str | None) -> dict[str, Grant]:
+        """Return what somebody may fetch of each dataset, by its id."""
+        names = [ANYBODY] if recipient is None else [recipient, ANYBODY_KNOWN, ANYBODY]
+        at = now()
+        found = map(Grant.of, self._records.find("grant", of=names))
+        live = [each for each in found if each.is_live(at)]
+        best: dict[str, Grant] = {}
+        for each in sorted(live, key=lambda each: each.level, reverse=True):
+            best[each.dataset] = replace(each, recipient=recipient or ANYBODY)
+        return best
+
+    def permitted_by(self, grant: str, recipient: str, token: str) -> Grant | None:
+        """Return a grant if it still permits something to a recipient with this token."""
+        found = [Grant.of(each) for each in self._records.find("grant", id=grant)]
+        if not found or not found[0].is_live(now()):
+            return None
+        if token:
+            known = [Token.of(each) for each in self._records.find("token", id=token)]
+            if not known or not known[0].is_live(now()):
+                return None
+        return replace(found[0], recipient=recipient)
+
+    def _end(self, records: Records, dataset: str, recipient: str) -> bool:
+        live = [
+            each
+            for each in records.find("grant", of=recipient)
+            if each.content["dataset"] == dataset and each.content["revoked"] is None
+        ]
+        for each in live:
+            records.put(replace(each, content={**each.content, "revoked": written(now())}))
+        return bool(live)
+
+    # --- tokens ---------------------------------------------------------------------------
+
+    def new_token(self, recipient: str, *, days: float) -> str:
+        """Return a new token for a recipient, or for the OWNER, which is never shown again.
+
+        Of more than LIVE_TOKENS live ones the oldest ends. Raises VaultError for a term that
+        is not between 0 and MOST_DAYS days.
+        """
+        if recipient != OWNER:
+            self._check_recipient(recipient)
+        if not 0 < days <= MOST_DAYS:
+            raise VaultError(f"a token lasts more than 0 and at most {MOST_DAYS} days")
+        id, secret, at = _id(), secrets.token_bytes(SECRET_BYTES), now()
+        content = {
+            "mac": mac_of(self._secret, id, secret),
+            "expires": written(at + timedelta(days=days)),
+            "revoked": None,
+        }
+        with self._records.together() as records:
+            live = [
+                each for each in records.find("token", of=recipient) if Token.of(each).is_live(at)
+            ]
+            for old in live[: len(live) - LIVE_TOKENS + 1]:
+                records.put(replace(old, content={**old.content, "revoked": written(at)}))
+            records.put(Record("token", id, recipient, written(at), content))
+        return token_text(id, secret)
+
+    def tokens(self, recipient: str) -> list[Token]:
+        """Return a recipient's tokens, the oldest first."""
+        return [Token.of(each) for each in self._records.find("token", of=recipient)]
+
+    def end_token(self, recipient: str, token: str) -> None:
+        """End a token, given by its id, at once. Raises VaultError if there is none."""
+        with self._records.together() as records:
+            found = [each for each in records.find("token", id=token) if each.of == recipient]
+            if not found:
+                raise VaultError(f"{recipient!r} has no such token")
+            ended = {**found[0].content, "revoked": written(now())}
+            records.put(replace(found[0], content=ended))
+
+    def last_used(self, token: Token) -> str | None:
+        """Return when a token was used last."""
+        return self._records.last_access(f"{token.recipient} ({token.id})")
+
+    def bearer(self, text: str) -> Token:
+        """Return the live token that a text is. Raises AccessDenied, and says no more."""
+        id, secret = token_parts(text)
+        known = self._records.find("token", id=id) if id else []
+        mac = known[0].content["mac"] if known else "-"
+        fits = hmac.compare_digest(mac, mac_of(self._secret, id, secret))
+        if not known or not fits or not Token.of(known[0]).is_live(now()):
+            raise AccessDenied("this token is unknown, has expired or was revoked")
+        return Token.of(known[0])
+
+    # --- requests -------------------------------------------------------------------------
+
+    def ask(self, recipient: str, dataset: str, *, privacy: float, reason: str = "") -> Request:
+        """Record that a recipient asks for a dataset at a privacy, whether or not it is there.
+
+        Raises TooManyRequests if as many as MOST_OPEN wait for an answer.
+        """
+        self._check_recipient(recipient)
+        share, name = Privacy(privacy).share, short(dataset)
+        # by the heads, which take as long whether it is there or not; the vault's own has no name
+        id = self.vault.heads().get(dataset, "").partition(":")[0] if dataset else ""
+        made = Request(_id(), id, name, recipient, share, short(reason), written(now()))
+        with self._records.together() as records:
+            own = map(Request.of, records.find("request", of=recipient))
+            if sum(each.state == OPEN for each in own) >= MOST_OPEN:
+                raise TooManyRequests(f"{MOST_OPEN} of your requests wait for an answer")
+            records.put(made.record())
+        return made
+
+    def requests(
+        self,
+        *,
+        dataset: str | None = None,
+        recipient: str | None = None,
+        state: str | None = None,
+    ) -> list[Request]:
+        """Return requests, the oldest first; `dataset` is an id."""
+        found = map(Request.of, self._records.find("request", of=recipient))
+        return [
+            each
+            for each in found
+            if dataset in (None, each.dataset) and state in (None, each.state)
+        ]
+
+    def answer(
+        self,
+        request: str,
+        *,
+        privacy: float | None = None,
+        until: str | datetime | None = None,
+        decline: bool = False,
+        words: str = "",
+    ) -> Request:
+        """Approve an open request, at another privacy if one is given, or decline it.
+
+        `request` is its id. Rounding, clipping and the end of what the recipient was granted
+        before stay, unless there is another end. Raises VaultError if it was answered already.
+        """
+        own = self.open_request(request)
+        done = replace(own, state=DECLINED if decline else APPROVED, answer=short(words))
+        grant = None if decline else self._approval(own, privacy, until)
+        with self._records.together() as records:
+            _open_request(records, request)  # somebody else may have answered meanwhile
+            if grant is not None:
+                self._put_grant(records, grant)
+            records.put(done.record())
+        return done
+
+    def _approval(self, own: Request, privacy: float | None, until: str | datetime | None) -> Grant:
+        asked = Privacy(own.privacy if privacy is None else privacy)
+        made = self._new_grant(self.requested(own).name, own.recipient, asked, until)
+        for old in self.grants(dataset=own.dataset, recipient=own.recipient):
+            if old.is_live(now()):
+                made = replace(made, finish=old.finish, until=made.until or old.until)
+        return made
+
+    def open_request(self, request: str) -> Request:
+        """Return a request that waits for an answer, given by its id. Raises VaultError."""
+        return _open_request(self._records, request)
+
+    def requested(self, request: Request) -> Dataset:
+        """Return the dataset that a request is for. Raises NoSuchDataset."""
+        if not request.dataset:
+            raise NoSuchDataset(f"there was no dataset {request.name!r} when it was asked for")
+        return self.vault.dataset(self.name_of(request.dataset))
+
+    def foreseen(self, request: Request, *, privacy: float | None = None) -> list[Foreseen]:
+        """Return what stays hidden from coalitions now, and if a request were approved.
+
+        First the recipient alone, then he with each holder, then all. Raises LevelError for a
+        privacy that no copy reaches.
+        """
+        dataset = self.requested(request)
+        level = dataset.level_of(Privacy(request.privacy if privacy is None else privacy))
+        return list(foreseen(dataset, request.recipient, level))
+
+    # --- the rest -------------------------------------------------------------------------
+
+    def log(self, lines: Iterable[Access]) -> None:
+        """Append to the access log."""
+        self._records.log(lines)
+
+    def accesses(self, most: int | None = None) -> list[Access]:
+        """Return the access log, the newest first."""
+        return self._records.accesses(most=most)
+
+    def name_of(self, dataset: str) -> str:
+        """Return the name of a dataset, given by its id. Raises NoSuchDataset."""
+        found = self.vault.states([dataset])
+        if not found:
+            raise NoSuchDataset("there is no such dataset any more")
+        return found[dataset].name
+
+    def _check_recipient(self, name: str) -> None:
+        known = self.recipients()
+        if name not in known:
+            have = f"there are {', '.join(known)}" if known else "add one first"
+            raise NoSuchRecipient(
+                f"there is no recipient {name!r}; {have}{nearest(name, known)}",
+                use=() if known else ("recipient",),
+            )
+
+
+def _id() -> str:
+    return secrets.token_hex(_ID_BYTES)
+
+
+def _open_request(records: Records, request: str) -> Request:
+    found = [Request.of(each) for each in records.find("request", id=request)]
+    if not found or found[0].state != OPEN:
+        raise VaultError(f"there is no open request {request!r}")
+    return found[0]
