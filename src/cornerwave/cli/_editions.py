@@ -64,6 +64,8 @@ def _changes(name: str, made: "Edition") -> Iterator[str]:
         f"Edition {made.number} of {name}: {changes['came']:,} rows came, {changes['went']:,} went "
         f"and {changes['changed']:,} changed; {made.rows:,} rows in all"
     )
+    if back := changes["returned"]:
+        yield f"  {back:,} of the rows that came were in an earlier edition"
     for column, count in changes["columns"].items():
         yield f"  {spelled(column)}: {count:,} values changed"
     if hides := changes["hides"]:

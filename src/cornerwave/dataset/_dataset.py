@@ -116,6 +116,11 @@ class Dataset:
         """Since when no more copies are released; '' if they are."""
         return self._entry.closed
 
+    def check_open(self) -> None:
+        """Raise DatasetClosed if no more copies are released."""
+        if self.closed:
+            raise DatasetClosed(closed_message(self.name, self.closed))
+
     def close(self) -> None:
         """End the releases. Who holds what stays in the ledger, and can be made again."""
         self._entry = replace(self._entry, closed=self._ledger.close(self.id))
@@ -307,8 +312,7 @@ class Dataset:
         `levels` maps recipients to levels, or lists (recipient, level) pairs: a Level is raw
         noise, a Privacy is what the whole copy must hide.
         """
-        if self.closed:
-            raise DatasetClosed(closed_message(self.name, self.closed))
+        self.check_open()
         asked_for_all = finish or Finish()
         asked_for_all.check(self.frozen.schema)
         asked_for_all = asked_for_all.counted(self.frozen.schema)
@@ -326,8 +330,7 @@ class Dataset:
 
     def granted(self, to: str, level: Level, finish: Finish) -> Release:
         """Return a copy that was permitted before. Raises DatasetClosed."""
-        if self.closed:
-            raise DatasetClosed(closed_message(self.name, self.closed))
+        self.check_open()
         return Release(self, to, level, look(self.frozen, level, finish))
 
     def _check_spelling(self, recipients: Sequence[str]) -> None:
