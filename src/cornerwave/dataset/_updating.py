@@ -163,16 +163,16 @@ class _Changed:
         )
         old, new = self._filled(found.old), self._filled(found.new)
         shown = np.isnan(old) & ~np.isnan(new)  # after a gap: what was before it is not known
-        cells, back = changed_cells(old, new) | shown, shown.any(axis=0)
+        cells, back = changed_cells(old, new) | shown, np.logical_or.reduce(shown)
         self.changes = self.changes + Changes.of(old[:, ~back], new[:, ~back])
         rows = cells.any(axis=0)
         self._keep(found.new.ids[rows, 0], cells[:, rows], back[rows])
 
     def came_back(self, hashes: Words) -> None:
         """Take rows of an earlier edition that come back: all of their values do."""
-        vary = self._frozen.grid > 0
+        vary = np.asarray(self._frozen.grid > 0)[:, None]
         self.returned += len(hashes)
-        self._keep(hashes, np.tile(vary[:, None], len(hashes)), np.ones(len(hashes), dtype=bool))
+        self._keep(hashes, np.tile(vary, len(hashes)), np.ones(len(hashes), dtype=bool))
 
     def _keep(self, hashes: Words, cells: Flags, back: Flags) -> None:
         self._hashes.append(hashes)
