@@ -20,8 +20,11 @@ from cornerwave.errors import (
     VaultError,
 )
 from cornerwave.history import ChangedRows, Transition
+from cornerwave.levels import Privacy
 from cornerwave.miner import Copy
+from cornerwave.outlook import outlooks
 from cornerwave.owner import Vault
+from cornerwave.pages import levels_page, write_report
 from tests.test_editions import people
 
 ROWS = 2000
@@ -303,6 +306,37 @@ class TestReaders:
         assert set(both.changing) == {"value", "mean", "change"}
         assert min(both.changing.values()) >= 0.45
         assert both.changing["change"] < alone.changing["change"]
+
+    def test_rows_that_change_in_other_columns_each_time(self, dataset):
+        """No history is assumed in which a value changes while its noise does not."""
+        dataset.update(changed(FIRST, np.arange(ROWS), size=150.0))
+        heights = enumerate(FIRST["height"].to_pylist())
+        height = [h if h is None else h + row % 7 for row, h in heights]
+        now = changed(FIRST, np.arange(ROWS), size=150.0)
+        dataset.update(now.set_column(3, "height", pa.array(height)))
+        found = dataset.changing(dataset.level_of(Privacy(0.5)))
+        assert min(found.values()) >= 0.45
+
+    def test_levels_and_reports_name_editions(self, dataset, tmp_path):
+        dataset.release(to="ann", privacy=0.5).to_arrow()
+        assert "Editions" not in levels_page(
+            "people", outlooks(dataset.frozen), [], dataset.editions
+        )
+        dataset.append(people(60, 7, 7000))
+        dataset.update(changed(pa.concat_tables([FIRST, people(60, 7, 7000)])))
+        dataset.release(to="bob", privacy=0.7).to_arrow()
+        found = outlooks(dataset.frozen)
+        left = [dataset.changing(each.level) for each in found]
+        page = levels_page("people", found, [], dataset.editions, left)
+        for word in ("edition 3", "Editions", "appended", "updated", "any change"):
+            assert word in page
+        assert [each["value"] for each in left] == sorted(each["value"] for each in left)
+        report = write_report(dataset, tmp_path / "r.html").read_text()
+        for word in ("edition 3", "Editions", "appended", "any change", ">edition<"):
+            assert word in report
+        external = write_report(dataset, tmp_path / "e.html", external=True).read_text()
+        assert "edition 3" in external
+        assert "appended" not in external  # what came and changed is for the owner
 
     def test_an_audit_takes_one_edition(self, dataset, tmp_path):
         papq.write_table(FIRST, tmp_path / "first.parquet")

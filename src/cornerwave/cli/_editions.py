@@ -70,7 +70,7 @@ def _changes(name: str, made: "Edition") -> Iterator[str]:
         yield f"  {spelled(column)}: {count:,} values changed"
     if hides := changes["hides"]:
         yield (
-            "  copies of both editions at privacy 0.5 hide together, of rows that changed, at "
+            "  the numbers of both editions at privacy 0.5 hide, of rows that changed, at "
             f"least {hides['value']:.3f} of each value, {hides['mean']:.3f} of their mean and "
             f"{hides['change']:.3f} of each change"
         )

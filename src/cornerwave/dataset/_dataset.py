@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from cornerwave.coalition import Coalition, Law
 from cornerwave.dataset._growing import grow, keep_batch
+from cornerwave.dataset._held import Held
 from cornerwave.dataset._keys import WORK
 from cornerwave.dataset._parts import Parts
 from cornerwave.dataset._release import Release, write_copies
@@ -52,38 +53,7 @@ from cornerwave.table import (
     schema_text,
     silent,
 )
-from cornerwave.vault import Entry, Holding, Key, Ledger, closed_message, work_folder
-
-
-@dataclass(frozen=True)
-class Held:
-    """A recipient holds a copy since a time; the rest is all that made its bytes."""
-
-    recipient: str
-    level: Level
-    finish: Finish
-    format: str
-    dictionary: bool
-    since: str
-    edition: int
-    batch: int | None
-
-    @classmethod
-    def of(cls, holding: Holding) -> "Held":
-        """Read a line of the ledger."""
-        made = holding.made
-        clip = {name: (low, high) for name, (low, high) in made["clip"].items()}
-        finish = Finish(frozenset(made["round"]), clip, made["types"], made["names"])
-        return cls(
-            recipient=holding.recipient,
-            level=Level(LATTICE[made["level"] - 1]),
-            finish=finish,
-            format=made["format"],
-            dictionary=made["dictionary"],
-            since=holding.since,
-            edition=made["edition"],
-            batch=made["batch"],
-        )
+from cornerwave.vault import Entry, Key, Ledger, closed_message, work_folder
 
 
 class Dataset:
@@ -444,16 +414,25 @@ class Dataset:
         )
 
     def _changing(self, recipients: Collection[str]) -> dict[str, float]:
-        """Return what copies of several editions hide of rows that changed in all of them."""
+        """Return what the copies of recipients hide of rows that changed in all editions."""
+        holdings = [each for each in self.holdings if each.recipient in recipients]
+        return self._hidden_of_changing((each.edition, each.level.noise) for each in holdings)
+
+    def changing(self, level: Level) -> dict[str, float]:
+        """Return what copies of all editions at a level hide of rows that changed in all of them.
+
+        The least share of each `value`, of the `mean` of all editions and of each `change`; empty
+        if no edition changed a row.
+        """
+        return self._hidden_of_changing((each.number, level.noise) for each in self.editions)
+
+    def _hidden_of_changing(self, copies: Iterable[tuple[int, float]]) -> dict[str, float]:
+        """Return what copies, given by their edition and noise, hide of rows that changed."""
         past = self._past(len(self.editions))
         if past is None:
             return {}
         rules = past.followed
-        held = {
-            (sum(edition <= each.edition for edition in rules), each.level.noise)
-            for each in self.holdings
-            if each.recipient in recipients
-        }
+        held = {(sum(each <= edition for each in rules), noise) for edition, noise in copies}
         return hidden_of_changing(self.frozen, sorted(held), list(rules.values()))
 
     def _check_recipients(self, recipients: Sequence[str]) -> None:
