@@ -242,6 +242,25 @@ class TestRefusals:
         with untouched(), pytest.raises(Drifted, match="linear combination"):
             dataset.append(table(500, 0.01))
 
+    @pytest.mark.parametrize("seed", SEEDS)
+    @pytest.mark.parametrize("rows", [1, 2, 60, 500, 4000])
+    def test_a_category_that_tells_more_than_it_did(self, vault, untouched, seed, rows):
+        """Each column by itself is as it was: only what they tell of each other changed."""
+        random = np.random.default_rng(seed)
+
+        def table(rows: int, told: float) -> pa.Table:
+            x, own, other = random.normal(size=(3, rows))
+            seen = np.where(random.random((2, rows)) < told, x, [own, other])
+            one, two = np.digitize(seen, [-1, 0, 1]).astype("U1")
+            return pa.table({"x": x, "one": one, "two": two})
+
+        dataset = vault.register("x", table(4000, 0.2))
+        made = dataset.append(table(rows, 0.2))
+        if rows >= 500:  # few rows may show it by chance
+            assert made.drift["hidden"]["x"] > 0.4
+            with untouched(), pytest.raises(Drifted, match="columns of other kinds"):
+                dataset.append(table(rows, 1.0))
+
     def test_a_constant_that_varies(self, vault, untouched):
         random = np.random.default_rng(8)
         with pytest.warns(UserWarning, match="constant"):

@@ -47,7 +47,14 @@ def record_edition(
     """Record the next edition, and return it as the dataset has it. Raises Drifted."""
     survey = brought.survey
     earlier = ledger.attachment(dataset.entry, SPREAD)
-    drift, since = measure_drift(dataset.frozen, survey, brought.ranges, earlier, brought.newcomers)
+    drift, since = measure_drift(
+        dataset.frozen,
+        survey,
+        brought.ranges,
+        earlier,
+        surveyor=brought.surveyor,
+        came=brought.newcomers,
+    )
     now, *before = ledger.marks(dataset.id)
     entry = ledger.add_edition(
         dataset.id,
