@@ -268,6 +268,20 @@ class TestRefusals:
         with untouched(), pytest.raises(Drifted, match="'c' was constant"):
             dataset.append(pa.table({"x": random.normal(size=2), "c": [1.0, 2.0]}))
 
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_a_few_rows_like_the_others_are_accepted(self, vault, seed):
+        """Whatever their variance and their order happen to be."""
+        random = np.random.default_rng(seed)
+
+        def table(rows: int) -> pa.Table:
+            x = random.normal(size=rows)
+            return pa.table({"x": x, "sign": np.where(x + random.normal(size=rows) > 0, "+", "-")})
+
+        dataset = vault.register("x", table(2000))
+        for rows in (1, 2, 2, 3, 3, 5, 5, 8, 8, 13):
+            dataset.append(table(rows))
+        assert dataset.rows == 2050
+
     def test_drift_in_many_small_batches_adds_up(self, vault):
         random = np.random.default_rng(10)
         dataset = vault.register("x", pa.table({"x": random.normal(size=2000)}))

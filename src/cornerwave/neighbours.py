@@ -29,6 +29,8 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats, Ints
 from cornerwave.table import Encoded, one_chunk, to_floats
 
+FEWEST = 8
+"""Fewer pairs of rows tell nothing: their correlation is not even below 1."""
 ALPHA = 1e-6
 """The probability that a table in random order is said to be told by its order."""
 
@@ -318,7 +320,7 @@ def _by_chance(signal: _Scores | _Codes, pairs: int, alpha: float) -> float:
     For evenly spread values P(|r| > x) is at most 2 exp(-x^2 pairs / 2) and, over all rows,
     about (1 - x^2)^(pairs / 2).
     """
-    if not pairs:
+    if pairs < FEWEST:
         return math.inf
     z2 = 2 * math.log(2 / alpha)
     even = -math.expm1(-z2 / pairs) if signal.whole else z2 / pairs
@@ -348,9 +350,9 @@ def left_hidden(lags: Ints, correlations: Floats, privacy: Floats) -> Floats:
     noise = privacy / (1 - privacy)
     if not np.any(correlations):
         return np.asarray(privacy)
-    r = np.interp(np.arange(lags[-1] + 1), [0, *lags], [1.0, *correlations])
     rings = _rings(lags)
     rows = np.arange(rings.shape[1])
+    r = np.interp(rows, [0, *lags], [1.0, *correlations])
     spectrum, axes = np.linalg.eigh(rings @ r[np.abs(rows[:, None] - rows)] @ rings.T)
     spectrum = np.maximum(spectrum, 0.0)  # some correlations counted as none
     weights = axes[0] ** 2 / float(axes[0] ** 2 @ spectrum)

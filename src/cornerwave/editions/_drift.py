@@ -38,7 +38,8 @@ OUTSIDE = 0.05
 ALLOWANCE = 3.0
 """Standard errors that chance is allowed."""
 PRIOR = 50.0
-"""Rows of the first edition that the frequencies of a small batch are mixed with."""
+"""Rows of the first edition that the frequencies and variances of a small batch are mixed with:
+a few rows are refused only if they are far off, or once many have come."""
 SOME_ROWS = 1 << 13
 """Rows from which to see how heavy the tails of a column are."""
 _FLOOR = 1e-12
@@ -303,13 +304,18 @@ def _allowed(spread: Spread, kurtosis: Floats) -> float:
     return float(1 + ALLOWANCE * np.sqrt(max(kurtosis.max() - 1, 2.0) / spread.rows))
 
 
+def _at_least(S: Floats, K: Floats, spread: Spread, kurtosis: Floats) -> Floats:
+    """Return K less what chance may have added, mixed with rows of the first edition."""
+    known = spread.rows / (spread.rows + PRIOR)
+    return known * K / _allowed(spread, kurtosis) + (1 - known) * S
+
+
 def _check_columns(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats) -> None:
     """Raise Drifted if a number varies more than its noise can hide, beyond chance."""
     S, K, vary = _scaled(frozen, spread)
     if spread.rows < 2 or not vary:
         return
-    low = K / _allowed(spread, kurtosis[vary])
-    hidden = _hidden_numbers(S, low, level.noise)
+    hidden = _hidden_numbers(S, _at_least(S, K, spread, kurtosis[vary]), level.noise)
     usual = level.noise / (1 + level.noise)
     for place, share in zip(vary, hidden, strict=True):
         if share < usual - BOUND:
@@ -325,7 +331,7 @@ def _check_combinations(frozen: Frozen, spread: Spread, kurtosis: Floats) -> Non
     S, K, vary = _scaled(frozen, spread)
     if spread.rows < 2 or not vary:
         return
-    low = K / _allowed(spread, kurtosis[vary])
+    low = _at_least(S, K, spread, kurtosis[vary])
     values, vectors = np.linalg.eigh(S + _FLOOR * np.eye(len(S)))
     white = vectors / np.sqrt(values)
     largest = float(np.linalg.eigvalsh(white.T @ low @ white)[-1])
