@@ -6,7 +6,13 @@
 import numpy as np
 
 from cornerwave.coalition import hidden_in_history, history_functions
-from cornerwave.history import SecondMoments, Transition, exact_transition, noise_across
+from cornerwave.history import (
+    SecondMoments,
+    Transition,
+    exact_transition,
+    noise_across,
+    returning_transitions,
+)
 
 EDITIONS = 12
 
@@ -70,6 +76,24 @@ def fresh(history, columns):
 def rule_of(columns, carry, fresh, *, recall=0.0):
     """A rule that comes from nowhere."""
     return Transition(columns, carry, recall=recall * carry, fresh=fresh, remainder=fresh)
+
+
+def returns(columns, shape, times):
+    """The rule for values that come back in these columns, so many times."""
+    [rule, *_] = returning_transitions(np.isin(np.arange(len(shape)), columns)[:, None], shape)
+    return [rule] * times
+
+
+def returning(kind, r, columns, shape, times):
+    """Values that come back in these columns of several; what others tell of them does not change.
+
+    Between one presence and the next they have correlation r.
+    """
+    others = [column for column in range(len(shape)) if column not in columns]
+    order = [*others, *columns]
+    lower = np.linalg.cholesky(shape[np.ix_(order, order)])[np.argsort(order)]
+    still, moving = constant(times + 1), kind(r, times + 1)
+    return mixed(lower, [still] * len(others) + [moving] * len(columns))
 
 
 def left(history, columns, rules, *, noise=1.0):
@@ -143,6 +167,12 @@ def _figures():
         _print(f"two values in turn: {r}", in_turn(r), 1, rules)
         once = in_turn(r)[np.ix_([0, 1, *[0] * 10], [0, 1, *[0] * 10])]
         _print(f"changed once and back: {r}", once, 1, [*rules[:2], *[None] * 9])
+    one = np.eye(1)
+    for times in (1, 3, 11):
+        for name, kind in kinds.items():
+            for r in (0.0, *correlations, 1.0):
+                history = kind(r, times + 1)
+                _print(f"came back {times} times: {name} {r}", history, 1, returns([0], one, times))
     for real in correlations:
         for measured in correlations:
             rules = our_rules(personal(measured), 1)

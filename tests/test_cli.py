@@ -958,7 +958,13 @@ class TestEditions:
         assert "people: editions" in run("ledger", "people").out
         told = json.loads(run("coalition", "people", "ann", "--json").out)
         assert set(told["changing_rows"]) == {"value", "mean", "change"}
-        assert "of a change from one edition" in run("coalition", "people", "ann").out
+        assert "any change, from numbers" in run("coalition", "people", "ann").out
+        levels = run("levels", "people")
+        assert "people: editions" in levels.out
+        assert "any change" in levels.out
+        said = json.loads(run("levels", "people", "--json").out)
+        assert {each["edition"] for each in said} == {3}
+        assert all(set(each["changing_rows"]) == {"value", "mean", "change"} for each in said)
         assert "edition 1" in run("again", "people", "ann").err
 
     def test_refusals_say_what_to_do(self, run, tables, tmp_path):

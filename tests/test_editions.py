@@ -242,12 +242,45 @@ class TestRefusals:
         with untouched(), pytest.raises(Drifted, match="linear combination"):
             dataset.append(table(500, 0.01))
 
+    @pytest.mark.parametrize("seed", SEEDS)
+    @pytest.mark.parametrize("rows", [1, 2, 60, 500, 4000])
+    def test_a_category_that_tells_more_than_it_did(self, vault, untouched, seed, rows):
+        """Each column by itself is as it was: only what they tell of each other changed."""
+        random = np.random.default_rng(seed)
+
+        def table(rows: int, told: float) -> pa.Table:
+            x, own, other = random.normal(size=(3, rows))
+            seen = np.where(random.random((2, rows)) < told, x, [own, other])
+            one, two = np.digitize(seen, [-1, 0, 1]).astype("U1")
+            return pa.table({"x": x, "one": one, "two": two})
+
+        dataset = vault.register("x", table(4000, 0.2))
+        made = dataset.append(table(rows, 0.2))
+        if rows >= 500:  # few rows may show it by chance
+            assert made.drift["hidden"]["x"] > 0.4
+            with untouched(), pytest.raises(Drifted, match="columns of other kinds"):
+                dataset.append(table(rows, 1.0))
+
     def test_a_constant_that_varies(self, vault, untouched):
         random = np.random.default_rng(8)
         with pytest.warns(UserWarning, match="constant"):
             dataset = vault.register("x", pa.table({"x": random.normal(size=99), "c": [1.0] * 99}))
         with untouched(), pytest.raises(Drifted, match="'c' was constant"):
             dataset.append(pa.table({"x": random.normal(size=2), "c": [1.0, 2.0]}))
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_a_few_rows_like_the_others_are_accepted(self, vault, seed):
+        """Whatever their variance and their order happen to be."""
+        random = np.random.default_rng(seed)
+
+        def table(rows: int) -> pa.Table:
+            x = random.normal(size=rows)
+            return pa.table({"x": x, "sign": np.where(x + random.normal(size=rows) > 0, "+", "-")})
+
+        dataset = vault.register("x", table(2000))
+        for rows in (1, 2, 2, 3, 3, 5, 5, 8, 8, 13):
+            dataset.append(table(rows))
+        assert dataset.rows == 2050
 
     def test_drift_in_many_small_batches_adds_up(self, vault):
         random = np.random.default_rng(10)

@@ -37,6 +37,8 @@ from tests.histories import (
     mixed,
     our_rules,
     personal,
+    returning,
+    returns,
     reused,
     rule_of,
 )
@@ -116,6 +118,23 @@ def test_a_row_that_changes_in_some_editions_only(kind, r):
     rules = [rule if step else None for step in np.diff(times)]
     assert min(left(history, 1, rules).values()) >= LEAST
     assert growth(history, 1, rules) <= MOST_NOISE
+
+
+@pytest.mark.parametrize("r", [0.0, *CORRELATIONS, 1.0])
+@pytest.mark.parametrize("columns", [[0], [0, 2], [0, 1, 2]], ids=len)
+@both_kinds
+def test_values_that_come_back_may_be_the_same_or_others(kind, columns, r):
+    """The owner does not know which: one rule has to do for both."""
+    shape = loadings(2, 3) @ loadings(2, 3).T
+    for times, least, most in ((1, LEAST, MOST_NOISE), (3, 0.44, 3.2), (EDITIONS - 1, 0.44, 4.0)):
+        history = returning(kind, r, columns, shape, times)
+        rules = returns(columns, shape, times)
+        assert min(left(history, 3, rules).values()) >= least
+        assert growth(history, 3, rules) <= most
+        if r < 1:  # the noise from before they went: the difference is exposed exactly
+            assert left(history, 3, reused(history, 3))["change"] < 1e-6
+        else:  # the same values with fresh noise: averaged
+            assert left(history, 3, fresh(history, 3))["value"] < 0.34
 
 
 @every_history

@@ -1,5 +1,7 @@
 """New editions of a whole table: what did not change keeps its noise, what did is hidden."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
@@ -18,8 +20,11 @@ from cornerwave.errors import (
     VaultError,
 )
 from cornerwave.history import ChangedRows, Transition
+from cornerwave.levels import Privacy
 from cornerwave.miner import Copy
+from cornerwave.outlook import outlooks
 from cornerwave.owner import Vault
+from cornerwave.pages import levels_page, write_report
 from tests.test_editions import people
 
 ROWS = 2000
@@ -177,6 +182,82 @@ class TestUpdate:
         assert abs(np.corrcoef(moved, wage)[0, 1]) < 0.999999
 
 
+class TestReturns:
+    """Rows that went and come back, with the same values or with others."""
+
+    GONE = np.arange(0, ROWS, 2)
+
+    @pytest.fixture
+    def copies(self, dataset):
+        """Wages of the rows before and after they were gone, and the copies at privacy 0.5."""
+        same, other = self.GONE[::2], self.GONE[1::2]
+        wage = np.array(FIRST["wage"]).copy()
+        wage[other] = np.random.default_rng(6).permutation(wage[other])
+        there = np.setdiff1d(np.arange(ROWS), self.GONE)
+        back = FIRST.set_column(2, "wage", pa.array(wage))
+        one = dataset.release(to="ann", privacy=0.5, raw=True).to_arrow()
+        dataset.update(FIRST.take(pa.array(there)))
+        self.edition = dataset.update(back)
+        two = dataset.release(to="ann", privacy=0.5, raw=True).to_arrow()
+        values = np.array([FIRST["wage"], wage])
+        return values, np.array([one["wage"], two["wage"]]), same, other
+
+    def test_counts(self, copies):
+        changes = self.edition.changes
+        assert (changes["came"], changes["returned"], changes["went"]) == (1000, 1000, 0)
+        assert changes["changed"] == 0
+        assert self.edition.keys["count"] == 0  # none that was not known
+
+    def test_the_same_values_cannot_be_averaged(self, copies):
+        values, shown, same, _ = copies
+        noise = (shown - values)[:, same]
+        fresh = np.array([noise[0], np.roll(noise[0], 1)])
+        left = []
+        for pair in (noise, fresh):
+            S = np.cov(pair)
+            left.append(1 / np.linalg.inv(S).sum() / S[0, 0])  # by the best weighted mean
+        # 0.95 and 0.5 of the first copy's noise; 0.82 hides 0.45. Five standard errors of a
+        # squared correlation are 0.1 for the one and 0.22 for the other
+        assert left[0] > 0.82
+        assert left[1] < 0.82
+
+    def test_other_values_are_not_exposed(self, copies):
+        values, shown, _, other = copies
+        change = np.diff(values[:, other], axis=0)[0]
+        hidden = [
+            1 - np.corrcoef(change, seen)[0, 1] ** 2
+            for seen in (np.diff(shown[:, other], axis=0)[0], change)  # the last: noise reused
+        ]
+        assert hidden[0] > 0.45 - 5 * 2 / np.sqrt(len(other))
+        assert hidden[1] < 1e-9
+
+    def test_rows_that_stayed_keep_their_noise(self, copies):
+        _, shown, _, _ = copies
+        stayed = np.setdiff1d(np.arange(ROWS), self.GONE)
+        assert np.array_equal(shown[0, stayed], shown[1, stayed])
+
+    def test_keys_are_known_from_the_tables_alone(self, vault, tmp_path):
+        """The files of keys are made again: rows that came back belong to their first edition."""
+        third = pa.concat_tables([SECOND, FIRST.slice(100, 50), people(9, 9, 9000)])
+        tables = [FIRST, SECOND, third]
+        for number, table in enumerate(tables):
+            papq.write_table(table, tmp_path / f"{number}.parquet")
+        dataset = vault.register("people", tmp_path / "0.parquet", key="id")
+        dataset.update(tmp_path / "1.parquet")
+        assert dataset.update(tmp_path / "2.parquet").changes["returned"] == 50
+        files = {path: path.read_bytes() for path in (vault.path / "keys").iterdir()}
+        for path in files:
+            path.unlink()
+        with pytest.raises(ColumnError, match="40 rows have keys"):
+            dataset.append(people(40, 7, 5000))
+        assert {path: path.read_bytes() for path in (vault.path / "keys").iterdir()} == files
+
+    def test_a_batch_cannot_bring_them_back(self, dataset, untouched):
+        dataset.update(SECOND)
+        with untouched(), pytest.raises(ColumnError, match=r"50 rows have keys .* come back"):
+            dataset.append(FIRST.slice(100, 50))
+
+
 class TestReaders:
     """What recipients, auditors and coalitions know of editions."""
 
@@ -225,6 +306,37 @@ class TestReaders:
         assert set(both.changing) == {"value", "mean", "change"}
         assert min(both.changing.values()) >= 0.45
         assert both.changing["change"] < alone.changing["change"]
+
+    def test_rows_that_change_in_other_columns_each_time(self, dataset):
+        """No history is assumed in which a value changes while its noise does not."""
+        dataset.update(changed(FIRST, np.arange(ROWS), size=150.0))
+        heights = enumerate(FIRST["height"].to_pylist())
+        height = [h if h is None else h + row % 7 for row, h in heights]
+        now = changed(FIRST, np.arange(ROWS), size=150.0)
+        dataset.update(now.set_column(3, "height", pa.array(height)))
+        found = dataset.changing(dataset.level_of(Privacy(0.5)))
+        assert min(found.values()) >= 0.45
+
+    def test_levels_and_reports_name_editions(self, dataset, tmp_path):
+        dataset.release(to="ann", privacy=0.5).to_arrow()
+        assert "Editions" not in levels_page(
+            "people", outlooks(dataset.frozen), [], dataset.editions
+        )
+        dataset.append(people(60, 7, 7000))
+        dataset.update(changed(pa.concat_tables([FIRST, people(60, 7, 7000)])))
+        dataset.release(to="bob", privacy=0.7).to_arrow()
+        found = outlooks(dataset.frozen)
+        left = [dataset.changing(each.level) for each in found]
+        page = levels_page("people", found, [], dataset.editions, left)
+        for word in ("edition 3", "Editions", "appended", "updated", "any change"):
+            assert word in page
+        assert [each["value"] for each in left] == sorted(each["value"] for each in left)
+        report = write_report(dataset, tmp_path / "r.html").read_text()
+        for word in ("edition 3", "Editions", "appended", "any change", ">edition<"):
+            assert word in report
+        external = write_report(dataset, tmp_path / "e.html", external=True).read_text()
+        assert "edition 3" in external
+        assert "appended" not in external  # what came and changed is for the owner
 
     def test_an_audit_takes_one_edition(self, dataset, tmp_path):
         papq.write_table(FIRST, tmp_path / "first.parquet")
@@ -275,11 +387,6 @@ class TestRefusals:
         with untouched(), pytest.raises(ColumnError, match=r"twice|already"):
             dataset.update(twice)
 
-    def test_a_key_that_went_and_comes_back(self, dataset, untouched):
-        dataset.update(SECOND)
-        with untouched(), pytest.raises(ColumnError, match="50 rows have keys"):
-            dataset.update(FIRST)
-
     def test_another_schema_and_drift(self, dataset, untouched):
         place = SECOND.schema.get_field_index("sex")
         strange = SECOND.set_column(place, "sex", pa.array(["x"] * SECOND.num_rows))
@@ -325,14 +432,19 @@ def test_changed_rows_are_kept_as_they_are():
     cells = random.random((11, 50)) < 0.3
     carry = random.normal(size=(2, 11))
     rule = Transition((0, 2), carry, carry, fresh=np.eye(2), remainder=np.eye(2))
-    rows = ChangedRows.of(random.integers(0, 2**64, 50, dtype=np.uint64), cells, [rule])
+    back = random.random(50) < 0.2
+    hashes = random.integers(0, 2**64, 50, dtype=np.uint64)
+    rows = ChangedRows.of(hashes, cells, [rule], back=back, returning=[rule, rule])
     again = ChangedRows.read(rows.to_bytes())
     np.testing.assert_array_equal(again.hashes, rows.hashes)
     np.testing.assert_array_equal(again.cells, rows.cells)
     np.testing.assert_array_equal(again.kinds, rows.kinds)
+    np.testing.assert_array_equal(again.back, back[np.argsort(hashes)])
+    assert (again.kinds[again.back & again.cells.any(axis=0)] >= 1).all()
     np.testing.assert_array_equal(again.rules[0].carry, rule.carry)
     assert (np.diff(rows.hashes.astype(object)) > 0).all()
-    assert len(rows.to_bytes()) < 50 * 10 + 2000  # 8 bytes a row, and a bit a column
+    rules = len(json.dumps([rule.to_json()] * 3))
+    assert len(rows.to_bytes()) < 50 * 10 + rules + 100  # 8 bytes a row, and a bit a column
 
 
 @pytest.mark.parametrize("at_once", [1, 1 << 24])

@@ -123,6 +123,14 @@ class Coalition:
         return self.best_privacy - self.independent_privacy
 
 
+OF_HISTORY = {
+    "value": "any value",
+    "mean": "mean of its editions",
+    "change": "any change",
+}
+"""What is asked about a row that changes, and how it is said."""
+
+
 def history_functions(editions: int, columns: int) -> dict[str, Floats]:
     """Return what to ask of a history: each value, the mean and the changes of each column.
 

@@ -25,10 +25,12 @@ from cornerwave.joint import (
     Remedy,
     close_pairs,
     gap,
+    hidden_at,
     indicators,
     indicators_each,
     measure_hidden,
 )
+from cornerwave.levels import Level
 from cornerwave.moments import Moments, factor, noise_shape
 from cornerwave.noise import COARSEST, NOISE_FORMAT, grid_of
 from cornerwave.survey import Survey, Surveyor, laws_of, on_scales
@@ -290,6 +292,17 @@ def pairs_worth_joining(
     """Return pairs of categories that are better refreshed together, the closest first."""
     coordinates = list(_coordinates(surveyor, survey, frozen.categories))
     return close_pairs(coordinates, _excess(survey, frozen.covariance + frozen.excess))
+
+
+def hidden_of_rows(
+    frozen: Frozen, surveyor: Surveyor, survey: Survey, level: Level
+) -> dict[str, float]:
+    """Return what copies at a level hide of each column of other rows, from all columns together.
+
+    As if categories were drawn from the frequencies of these rows.
+    """
+    coordinates = list(_coordinates(surveyor, survey, frozen.categories))
+    return hidden_at(coordinates, _excess(survey, frozen.covariance + frozen.excess), level)
 
 
 def _excess(survey: Survey, shape: Floats) -> Floats:

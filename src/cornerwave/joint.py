@@ -138,6 +138,12 @@ def measure_hidden(coordinates: Sequence[Coordinate], excess: Floats) -> Hidden:
     )
 
 
+def hidden_at(coordinates: Sequence[Coordinate], excess: Floats, level: Level) -> dict[str, float]:
+    """Return what copies at one level hide of each column, from a sample of rows."""
+    found = _System.of(coordinates, excess).hidden([level.noise])
+    return {name: float(share) for name, [share] in found.items()}
+
+
 def close_pairs(coordinates: Sequence[Coordinate], excess: Floats) -> list[tuple[str, str]]:
     """Return pairs of categories to refresh as one, the closest first.
 
@@ -222,10 +228,12 @@ class _System:
             even=even,
         )
 
-    def hidden(self) -> dict[str, Floats]:
-        """Return what each perturbed or refreshed column hides at each level of the lattice."""
-        noise = np.array(LATTICE)
-        q2 = 1 / (1 + noise)
+    def hidden(self, noise: Sequence[float] = LATTICE) -> dict[str, Floats]:
+        """Return what each perturbed or refreshed column hides at each level of the lattice.
+
+        Or at one level alone.
+        """
+        q2 = 1 / (1 + np.array(noise))
         open_ = [i for i, block in enumerate(self.blocks) if block != KEPT]
         kept = [i for i, block in enumerate(self.blocks) if block == KEPT]
         told = self.C[np.ix_(open_, kept)] @ _pseudo_inverse(self.C[np.ix_(kept, kept)])
@@ -266,7 +274,7 @@ class _System:
     def _by_level(self, rest: Floats, open_: Sequence[int], q2: Floats) -> Floats:
         """Return what is recovered where even draws make D depend on the level: by hundredths."""
         recovered = np.ones((len(open_), len(q2))) * np.diag(rest)[:, None]
-        for place in range(9, len(q2), 10):
+        for place in range(min(9, len(q2) - 1), len(q2), 10):
             D = self._noise_blocks(open_, q=float(np.sqrt(q2[place])))
             recovered[:, place : place + 10] = _recovered(rest, D, q2[place : place + 1])
         return recovered

@@ -134,10 +134,12 @@ def group_rows(schema: Schema) -> int:
     return max(1024, 1 << max(rows.bit_length() - 1, 0))
 
 
-def numbered(source: Source, schema: Schema) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (first row, table) for all groups of a source."""
+def numbered(
+    source: Source, schema: Schema, rows: int | None = None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield (first row, table) for all groups of a source, or for so many `rows` each."""
     start = source.first
-    for table in source.groups(schema.used, group_rows(schema)):
+    for table in source.groups(schema.used, rows or group_rows(schema)):
         yield start, table
         start += table.num_rows
 

@@ -64,11 +64,13 @@ def _changes(name: str, made: "Edition") -> Iterator[str]:
         f"Edition {made.number} of {name}: {changes['came']:,} rows came, {changes['went']:,} went "
         f"and {changes['changed']:,} changed; {made.rows:,} rows in all"
     )
+    if back := changes["returned"]:
+        yield f"  {back:,} of the rows that came were in an earlier edition"
     for column, count in changes["columns"].items():
         yield f"  {spelled(column)}: {count:,} values changed"
     if hides := changes["hides"]:
         yield (
-            "  copies of both editions at privacy 0.5 hide together, of rows that changed, at "
+            "  the numbers of both editions at privacy 0.5 hide, of rows that changed, at "
             f"least {hides['value']:.3f} of each value, {hides['mean']:.3f} of their mean and "
             f"{hides['change']:.3f} of each change"
         )

@@ -1,7 +1,7 @@
 """What the owner asks of a vault: levels, ledger, coalition, report."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,7 +71,7 @@ def ledger(
                 f"{dataset.privacy_of(held.level):g}",
                 f"{held.level.noise:g}",
                 held.format,
-                f"{held.edition}" if held.batch is None else f"batch {held.batch}",
+                held.which,
                 held.since,
             )
             for held in dataset.holdings
@@ -82,22 +82,10 @@ def ledger(
 
 
 def _print_editions(dataset: "Dataset") -> None:
-    """Print what each edition brought, before who holds which."""
-    rows = [
-        (
-            f"{each.number}",
-            each.kind,
-            f"{each.rows_brought:,}",
-            f"{each.changes['went']:,}" if each.changes else "",
-            f"{each.changes['changed']:,}" if each.changes else "",
-            f"{each.rows:,}",
-            f"{min(each.drift['hidden'].values()):.3f}" if each.drift.get("hidden") else "",
-            each.at,
-        )
-        for each in dataset.editions
-    ]
-    header = ("edition", "", "came", "went", "changed", "rows", "hidden at 0.5", "since")
-    print_table(f"{dataset.name}: editions", header, rows)
+    """Print what each edition brought."""
+    from cornerwave.editions import TOLD
+
+    print_table(f"{dataset.name}: editions", TOLD, [each.told for each in dataset.editions])
 
 
 def _check_heads(vault: "Vault", lines: list[str]) -> None:
@@ -207,6 +195,7 @@ def levels(
     vault: VaultOption = None,
 ) -> None:
     """Show what each privacy hides and costs: which one to pick."""
+    from cornerwave.coalition import OF_HISTORY
     from cornerwave.outlook import explained, outlooks, recognised
     from cornerwave.table import check_place, write_text
 
@@ -215,21 +204,39 @@ def levels(
 
         check_place(out, force=force or is_page(out, levels_title(name)))
     dataset = open_vault(vault).dataset(name, source=source or None)
-    found = outlooks(dataset.frozen, _source_if_there(dataset))
+    found = outlooks(replace(dataset.frozen, rows=dataset.rows), _source_if_there(dataset))
     sentences = [*explained(dataset.frozen), *recognised(found)]
+    changing = [dataset.changing(each.level) for each in found]
     if out is not None:
-        write_text(out, levels_page(name, found, sentences), force=force)
+        page = levels_page(name, found, sentences, dataset.editions, changing)
+        write_text(out, page, force=force)
         say(f"Wrote {out}")
     if as_json:
         print_json(
             [
                 asdict(each)
-                | {"mean_error": each.mean_error, "regression_error": each.regression_error}
-                for each in found
+                | {
+                    "mean_error": each.mean_error,
+                    "regression_error": each.regression_error,
+                    "edition": len(dataset.editions),
+                    "changing_rows": left,
+                }
+                for each, left in zip(found, changing, strict=True)
             ]
         )
         return
     _print_levels(name, found)
+    if len(dataset.editions) > 1:
+        _print_editions(dataset)
+    if any(changing):
+        print_table(
+            "What the numbers of all editions hide of rows that changed every time",
+            ("privacy", *OF_HISTORY.values()),
+            [
+                (f"{each.privacy:g}", *(f"{left[name]:.3f}" for name in OF_HISTORY))
+                for each, left in zip(found, changing, strict=True)
+            ],
+        )
     for line in sentences:
         tell(line)
 
@@ -319,12 +326,12 @@ def coalition(
 
 def _of_changing(found: "Coalition") -> list[tuple[str, str]]:
     """Return what stays hidden of rows that changed, if there are editions that changed rows."""
-    told = {
-        "value": "of any value of a row that changed",
-        "mean": "of the mean of its editions",
-        "change": "of a change from one edition to the next",
-    }
-    return [(told[name], f"{share:.4g}") for name, share in found.changing.items()]
+    from cornerwave.coalition import OF_HISTORY
+
+    return [
+        (f"of a row that changed: {OF_HISTORY[name]}, from numbers", f"{share:.4g}")
+        for name, share in found.changing.items()
+    ]
 
 
 def report(

@@ -7,7 +7,8 @@ KeptKeys   the keys of the rows that come with an edition
 write_all  several releases in one pass; write_all_spark on a cluster
 """
 
-from cornerwave.dataset._dataset import Dataset, Held, check_name
+from cornerwave.dataset._dataset import Dataset, check_name
+from cornerwave.dataset._held import Held
 from cornerwave.dataset._keys import WORK, KeptKeys
 from cornerwave.dataset._release import FRAME, Release, write_all
 from cornerwave.dataset._spark_release import FOLDER, write_all_spark

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from cornerwave.coalition import Coalition, Law
 from cornerwave.dataset._growing import grow, keep_batch
+from cornerwave.dataset._held import Held
 from cornerwave.dataset._keys import WORK
 from cornerwave.dataset._parts import Parts
 from cornerwave.dataset._release import Release, write_copies
@@ -53,38 +54,7 @@ from cornerwave.table import (
     schema_text,
     silent,
 )
-from cornerwave.vault import Entry, Holding, Key, Ledger, closed_message, work_folder
-
-
-@dataclass(frozen=True)
-class Held:
-    """A recipient holds a copy since a time; the rest is all that made its bytes."""
-
-    recipient: str
-    level: Level
-    finish: Finish
-    format: str
-    dictionary: bool
-    since: str
-    edition: int
-    batch: int | None
-
-    @classmethod
-    def of(cls, holding: Holding) -> "Held":
-        """Read a line of the ledger."""
-        made = holding.made
-        clip = {name: (low, high) for name, (low, high) in made["clip"].items()}
-        finish = Finish(frozenset(made["round"]), clip, made["types"], made["names"])
-        return cls(
-            recipient=holding.recipient,
-            level=Level(LATTICE[made["level"] - 1]),
-            finish=finish,
-            format=made["format"],
-            dictionary=made["dictionary"],
-            since=holding.since,
-            edition=made["edition"],
-            batch=made["batch"],
-        )
+from cornerwave.vault import Entry, Key, Ledger, closed_message, work_folder
 
 
 class Dataset:
@@ -116,6 +86,11 @@ class Dataset:
     def closed(self) -> str:
         """Since when no more copies are released; '' if they are."""
         return self._entry.closed
+
+    def check_open(self) -> None:
+        """Raise DatasetClosed if no more copies are released."""
+        if self.closed:
+            raise DatasetClosed(closed_message(self.name, self.closed))
 
     def close(self) -> None:
         """End the releases. Who holds what stays in the ledger, and can be made again."""
@@ -305,8 +280,7 @@ class Dataset:
         `levels` maps recipients to levels, or lists (recipient, level) pairs: a Level is raw
         noise, a Privacy is what the whole copy must hide.
         """
-        if self.closed:
-            raise DatasetClosed(closed_message(self.name, self.closed))
+        self.check_open()
         asked_for_all = finish or Finish()
         asked_for_all.check(self.frozen.schema)
         asked_for_all = asked_for_all.counted(self.frozen.schema)
@@ -324,8 +298,7 @@ class Dataset:
 
     def granted(self, to: str, level: Level, finish: Finish) -> Release:
         """Return a copy that was permitted before. Raises DatasetClosed."""
-        if self.closed:
-            raise DatasetClosed(closed_message(self.name, self.closed))
+        self.check_open()
         return Release(self, to, level, look(self.frozen, level, finish))
 
     def _check_spelling(self, recipients: Sequence[str]) -> None:
@@ -435,16 +408,25 @@ class Dataset:
         )
 
     def _changing(self, recipients: Collection[str]) -> dict[str, float]:
-        """Return what copies of several editions hide of rows that changed in all of them."""
+        """Return what the copies of recipients hide of rows that changed in all editions."""
+        holdings = [each for each in self.holdings if each.recipient in recipients]
+        return self._hidden_of_changing((each.edition, each.level.noise) for each in holdings)
+
+    def changing(self, level: Level) -> dict[str, float]:
+        """Return what copies of all editions at a level hide of rows that changed in all of them.
+
+        The least share of each `value`, of the `mean` of all editions and of each `change`; empty
+        if no edition changed a row.
+        """
+        return self._hidden_of_changing((each.number, level.noise) for each in self.editions)
+
+    def _hidden_of_changing(self, copies: Iterable[tuple[int, float]]) -> dict[str, float]:
+        """Return what copies, given by their edition and noise, hide of rows that changed."""
         past = self._past(len(self.editions))
         if past is None:
             return {}
         rules = past.followed
-        held = {
-            (sum(edition <= each.edition for edition in rules), each.level.noise)
-            for each in self.holdings
-            if each.recipient in recipients
-        }
+        held = {(sum(each <= edition for each in rules), noise) for edition, noise in copies}
         return hidden_of_changing(self.frozen, sorted(held), list(rules.values()))
 
     def _check_recipients(self, recipients: Sequence[str]) -> None:

@@ -1,13 +1,9 @@
 """Appending: new rows are read once, checked, and recorded as an edition.
 
-    batch ── survey ── same columns? new keys? new values? drift? ── chain: an edition ── keys
-
-Until the line stands in the chain, nothing has happened; after it, all has: the file of keys
-that is put in its place last can be made again from the batch.
+batch ── survey ── same columns? new keys? new values? drift? ── chain: an edition ── keys
 """
 
 import os
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,28 +11,24 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 
 from cornerwave.dataset._keys import KeptKeys
-from cornerwave.editions import Edition, Ranges, measure_drift, next_edition
+from cornerwave.dataset._recording import Brought, record_edition
+from cornerwave.editions import Edition, Ranges, next_edition
 from cornerwave.engines.batches import BatchSurveyor, survey_batch
-from cornerwave.errors import AlreadyRegistered, DatasetClosed, OutputError, discreet
-from cornerwave.marks import TableMarks, grown
+from cornerwave.errors import AlreadyRegistered, OutputError, discreet
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import Survey
 from cornerwave.table import Progress, open_source, silent
-from cornerwave.vault import Key, Ledger, closed_message
+from cornerwave.vault import Key, Ledger
 
 if TYPE_CHECKING:
     from cornerwave.dataset._dataset import Dataset
-
-SPREAD = "spread"
-"""The name beside the chain of what is known about all rows that were appended."""
 
 
 def grow(
     dataset: "Dataset", batch: Any, ledger: Ledger, key: Key, *, progress: Progress = silent
 ) -> Edition:
     """Append new rows, and return the edition that they make."""
-    if dataset.closed:
-        raise DatasetClosed(closed_message(dataset.name, dataset.closed))
+    dataset.check_open()
     frozen, source = dataset.frozen, dataset.parts.batch(batch)
     ranges = Ranges(frozen)
     with KeptKeys(dataset.home, key) as keys, discreet():
@@ -50,19 +42,8 @@ def grow(
         )
         _check_once(dataset, edition)
         keys.check_new(dataset)
-        earlier = ledger.attachment(dataset.entry, SPREAD)
-        drift, since = measure_drift(frozen, survey, ranges, earlier)
-        now, *before = ledger.marks(dataset.id)
-        entry = ledger.add_edition(
-            dataset.id,
-            replace(edition, keys=keys.said(), drift=asdict(drift)).said(),
-            of_batch=surveyor.marks(survey).to_json(),
-            marks=[grown(TableMarks.from_json(now), survey.marks).to_json(), *before],
-            attachments={SPREAD: since.to_bytes()},
-            is_new=True,
-        )
-        keys.publish()
-    return dataset.took(entry, source)
+        brought = Brought(surveyor, survey, ranges)
+        return record_edition(dataset, edition, source, brought, keys, ledger)
 
 
 def content_of(survey: Survey, key: Key) -> str:

@@ -66,7 +66,7 @@ class KeptKeys:
             raise ColumnError(
                 f"{found:,} rows have keys that are or were in {dataset.name!r} already: the same "
                 "noise on other values would reveal the difference. New rows need new keys; for "
-                "rows that changed, make a new edition of the whole table"
+                "rows that changed or come back, make a new edition of the whole table"
             )
 
     def seen(self, dataset: "Dataset", hashes: Words, *, before: int | None = None) -> Flags:

@@ -8,15 +8,16 @@ The rules say what the noise of changed rows becomes; which rows changed is kept
 """
 
 from collections import Counter
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints, Words
-from cornerwave.dataset._growing import SPREAD
 from cornerwave.dataset._keys import WORK, KeptKeys
-from cornerwave.editions import Edition, Ranges, hidden_after, measure_drift, updated_edition
+from cornerwave.dataset._recording import Brought, record_edition
+from cornerwave.editions import Edition, Ranges, hidden_after, updated_edition
 from cornerwave.engines.batches import (
     BatchSurveyor,
     batch_order,
@@ -28,18 +29,22 @@ from cornerwave.engines.sorted_keys import SortedKeys
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
-    DatasetClosed,
     SourceChanged,
     discreet,
 )
-from cornerwave.history import ChangedRows, Changes, changed_cells, transitions
-from cornerwave.marks import TableMarks, grown
+from cornerwave.history import (
+    ChangedRows,
+    Changes,
+    changed_cells,
+    returning_transitions,
+    transitions,
+)
 from cornerwave.missing import fill_missing
 from cornerwave.recipe import NoiseSecrets
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import rank_draws
 from cornerwave.table import Progress, silent
-from cornerwave.vault import Key, Ledger, closed_message, work_folder
+from cornerwave.vault import Key, Ledger, work_folder
 
 if TYPE_CHECKING:
     from cornerwave.dataset._dataset import Dataset
@@ -62,8 +67,7 @@ def update_table(
 ) -> Edition:
     """Record a new edition of a table, and return it."""
     frozen, last = dataset.frozen, dataset.editions[-1]
-    if dataset.closed:
-        raise DatasetClosed(closed_message(dataset.name, dataset.closed))
+    dataset.check_open()
     if frozen.schema.key is None:
         raise ColumnError(
             f"{dataset.name!r} has no key column, so nobody can say which row of the new table is "
@@ -91,14 +95,10 @@ def update_table(
             )
         check_batch_order(order, frozen.schema)
         if changed.came:
-            keys.write(came.ascending())
-            keys.check_new(dataset)
+            keys.write(_new_keys(dataset, keys, came, changed))
         ranges, surveyor = Ranges(frozen), BatchSurveyor(frozen.schema, frozen.scales, secrets)
         chosen = changed.chosen(compared.new.rows)
         moved, newcomers = survey_some(source, surveyor, chosen, ranges.look)
-        survey = moved + newcomers
-        earlier = ledger.attachment(dataset.entry, SPREAD)
-        drift, since = measure_drift(frozen, survey, ranges, earlier, newcomers)
         rows = changed.rows()
         edition = updated_edition(
             last,
@@ -106,20 +106,19 @@ def update_table(
             source=str(source.path) if source.path else None,
             changes={**changed.counts(), "hides": hidden_after(frozen, rows.followed)},
         )
-        now, *past = ledger.marks(dataset.id)
-        entry = ledger.add_edition(
-            dataset.id,
-            replace(edition, keys=keys.said(), drift=asdict(drift)).said(),
-            of_batch=surveyor.marks(survey).to_json(),
-            marks=[grown(TableMarks.from_json(now), survey.marks).to_json(), *past],
-            attachments={
-                SPREAD: since.to_bytes(),
-                changes_name(edition.number): rows.to_bytes(),
-            },
-            is_new=False,
-        )
-        keys.publish()
-    return dataset.took(entry, source)
+        brought = Brought(surveyor, moved + newcomers, ranges, newcomers)
+        beside = {changes_name(edition.number): rows.to_bytes()}
+        return record_edition(dataset, edition, source, brought, keys, ledger, beside)
+
+
+def _new_keys(
+    dataset: "Dataset", keys: KeptKeys, came: SortedKeys, changed: "_Changed"
+) -> Iterator[Words]:
+    """Yield the keys of rows that came and are new; those of an earlier edition come back."""
+    for hashes in came.ascending():
+        seen = keys.seen(dataset, hashes)
+        changed.came_back(hashes[seen])
+        yield hashes[~seen]
 
 
 def _check_old(dataset: "Dataset", found: str) -> None:
@@ -141,11 +140,12 @@ class _Changed:
     def __init__(self, dataset: "Dataset", secrets: RowSecrets, noise: NoiseSecrets) -> None:
         self._frozen, self._secrets, self._noise = dataset.frozen, secrets, noise
         self.changes = Changes({})
-        self.came = self.went = self.changed = 0
+        self.came = self.went = self.changed = self.returned = 0
         self._columns: Counter[str] = Counter()
         self._places: tuple[list[Ints], list[Ints]] = ([], [])
         self._hashes: list[Words] = [np.empty(0, dtype=np.uint64)]
         self._cells: list[Flags] = []
+        self._back: list[Flags] = [np.empty(0, dtype=bool)]
 
     def take(self, found: Differing) -> None:
         """Take some rows that differ."""
@@ -162,14 +162,22 @@ class _Changed:
             dict(zip((*schema.perturbed, *schema.encoded), differ.tolist(), strict=True))
         )
         old, new = self._filled(found.old), self._filled(found.new)
-        # what was not shown before is as if it had been average: its noise is nearly renewed
-        mean = np.broadcast_to(self._frozen.mean[:, None], old.shape)
-        old = np.where(np.isnan(old) & ~np.isnan(new), mean, old)
-        cells = changed_cells(old, new)
-        rows = np.flatnonzero(cells.any(axis=0))
-        self.changes = self.changes + Changes.of(old, new)
-        self._hashes.append(found.new.ids[rows, 0])
-        self._cells.append(cells[:, rows])
+        shown = np.isnan(old) & ~np.isnan(new)  # after a gap: what was before it is not known
+        cells, back = changed_cells(old, new) | shown, np.logical_or.reduce(shown)
+        self.changes = self.changes + Changes.of(old[:, ~back], new[:, ~back])
+        rows = cells.any(axis=0)
+        self._keep(found.new.ids[rows, 0], cells[:, rows], back[rows])
+
+    def came_back(self, hashes: Words) -> None:
+        """Take rows of an earlier edition that come back: all of their values do."""
+        vary = np.asarray(self._frozen.grid > 0)[:, None]
+        self.returned += len(hashes)
+        self._keep(hashes, np.tile(vary, len(hashes)), np.ones(len(hashes), dtype=bool))
+
+    def _keep(self, hashes: Words, cells: Flags, back: Flags) -> None:
+        self._hashes.append(hashes)
+        self._cells.append(cells)
+        self._back.append(back)
 
     def _filled(self, rows: RowWords) -> Floats:
         """Return the numbers as they get their noise: on their scales, hidden gaps filled in."""
@@ -190,10 +198,21 @@ class _Changed:
         frozen = self._frozen
         columns = len(frozen.schema.perturbed)
         cells = np.concatenate([np.zeros((columns, 0), dtype=bool), *self._cells], axis=1)
-        rules = transitions(self.changes, frozen.covariance + frozen.excess) if columns else ()
-        return ChangedRows.of(np.concatenate(self._hashes), cells, rules)
+        hashes, back = np.concatenate(self._hashes), np.concatenate(self._back)
+        if not columns:
+            return ChangedRows.of(hashes, cells, (), back=back)
+        shape = frozen.covariance + frozen.excess
+        returning = returning_transitions(cells[:, back], shape)
+        rules = transitions(self.changes, shape)
+        return ChangedRows.of(hashes, cells, rules, back=back, returning=returning)
 
     def counts(self) -> dict[str, Any]:
         """Return how many rows came, went and changed, and how many in each column."""
         columns = {name: count for name, count in self._columns.items() if count}
-        return {"came": self.came, "went": self.went, "changed": self.changed, "columns": columns}
+        return {
+            "came": self.came,
+            "returned": self.returned,
+            "went": self.went,
+            "changed": self.changed,
+            "columns": columns,
+        }

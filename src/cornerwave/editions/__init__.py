@@ -13,6 +13,7 @@ from cornerwave.editions._drift import Drift, Ranges, Spread, measure_drift
 from cornerwave.editions._numbered import (
     APPENDED,
     REGISTERED,
+    TOLD,
     UPDATED,
     Edition,
     Portion,
@@ -25,6 +26,7 @@ from cornerwave.editions._numbered import (
 __all__ = [
     "APPENDED",
     "REGISTERED",
+    "TOLD",
     "UPDATED",
     "Drift",
     "Edition",

@@ -31,14 +31,13 @@ def hidden_after(frozen: Frozen, rules: Sequence[Transition]) -> dict[str, float
 def hidden_of_changing(
     frozen: Frozen, held: Sequence[tuple[int, float]], editions: Sequence[Sequence[Transition]]
 ) -> dict[str, float]:
-    """Return what copies hide of rows that changed in each edition: by each of its rules in turn.
+    """Return what copies hide of rows that changed in each edition, by its rules.
 
     `held` are copies: after how many of the `editions`, and their noise. The least share of each
     value, of the mean of all editions and of each change.
     """
     shape, least = frozen.covariance + frozen.excess, dict[str, float]()
-    for kind in range(max(map(len, editions), default=0)):
-        rules = [own[min(kind, len(own) - 1)] if own else None for own in editions]
+    for rules in _sequences(editions):
         moving = sorted({column for rule in rules if rule for column in rule.columns})
         noise = noise_across(shape, rules)
         for history in _histories(shape, rules, moving):
@@ -49,13 +48,24 @@ def hidden_of_changing(
     return least
 
 
+def _sequences(editions: Sequence[Sequence[Transition]]) -> Iterator[Rules]:
+    """Yield by which rules a row may have changed: in the same columns each time, or in turn."""
+    for columns in sorted({rule.columns for own in editions for rule in own}):
+        yield [next((rule for rule in own if rule.columns == columns), None) for own in editions]
+    for kind in range(max(map(len, editions), default=0)):
+        yield [own[min(kind, len(own) - 1)] if own else None for own in editions]
+
+
 def _histories(shape: Floats, rules: Rules, moving: Sequence[int]) -> Iterator[Floats]:
     """Yield the covariances that a row's values may have: drifting, and of a level of its own.
 
-    The latter only if it fits what was measured: of values that grow it leaves no change at all.
+    The latter only if it fits what was measured: the same columns change each time, and of values
+    that grow it leaves no change at all.
     """
     drifting, personal = drifting_history(shape, rules), personal_history(shape, rules)
     yield drifting
+    if len({rule.columns for rule in rules if rule}) > 1:
+        return
     weights = history_functions(1 + len(rules), len(shape))["change"].reshape(-1, len(drifting))
     sizes = [np.einsum("qi,ij,qj->q", weights, H, weights) for H in (drifting, personal)]
     changes = np.reshape(sizes, (2, -1, len(shape)))[:, :, list(moving)].sum(axis=1)

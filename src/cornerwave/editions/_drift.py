@@ -7,8 +7,10 @@ linear estimate from their numbers leaves
 
 of column j hidden; of a linear combination at least v / (r + v), where r is the largest eigenvalue
 of S^-1 K'. A category of law pi' that is refreshed by draws from the first edition's pi hides what
-`coalition.hidden_shares` says. This is measured at privacy 0.5, shown, and refused beyond BOUND,
-after an allowance for what chance does to few rows.
+`coalition.hidden_shares` says. What columns of different kinds tell of each other is measured as
+at registration: by how much all columns together leave less than its own kind does. All this is
+measured at privacy 0.5, shown, and refused beyond BOUND, after an allowance for what chance does
+to few rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +23,10 @@ from cornerwave.arrays import Floats
 from cornerwave.coalition import Law, hidden_shares
 from cornerwave.editions._changing import HALF
 from cornerwave.errors import Drifted, SourceError
-from cornerwave.frozen import Frozen
+from cornerwave.frozen import Frozen, hidden_of_rows
 from cornerwave.levels import Level, retention
 from cornerwave.noise import grid_of
-from cornerwave.survey import Survey
+from cornerwave.survey import Survey, Surveyor
 from cornerwave.table import Source, listed, one_chunk, to_floats
 
 BOUND = 0.05
@@ -36,7 +38,8 @@ OUTSIDE = 0.05
 ALLOWANCE = 3.0
 """Standard errors that chance is allowed."""
 PRIOR = 50.0
-"""Rows of the first edition that the frequencies of a small batch are mixed with."""
+"""Rows of the first edition that the frequencies and variances of a small batch are mixed with:
+a few rows are refused only if they are far off, or once many have come."""
 SOME_ROWS = 1 << 13
 """Rows from which to see how heavy the tails of a column are."""
 _FLOOR = 1e-12
@@ -147,6 +150,8 @@ def measure_drift(
     survey: Survey,
     ranges: Ranges,
     earlier: bytes | None,
+    *,
+    surveyor: Surveyor,
     came: Survey | None = None,
 ) -> tuple[Drift, Spread]:
     """Return how new rows differ, and the spread of all that came since registration.
@@ -170,9 +175,10 @@ def measure_drift(
     hidden = _of_numbers(frozen, own, level)
     for names, found in counts.items():
         hidden["+".join(names)] = _of_category(frozen, names, found, level)
-    stated = frozen.hidden.at(level)
     usual = level.noise / (1 + level.noise)
-    hidden = {name: round(stated.get(name, usual) + h - usual, 4) for name, h in hidden.items()}
+    across = _across_kinds(frozen, surveyor, survey, level)
+    _check_across_kinds(frozen, across, level, survey, kurtosis)
+    hidden = {name: round(max(0.0, h - across.get(name, 0.0)), 4) for name, h in hidden.items()}
     for name, count in ranges.outside.items():
         if count > OUTSIDE * rows:
             raise _refused(f"{count / rows:.0%} of {name!r} lie beyond the registered values")
@@ -298,13 +304,18 @@ def _allowed(spread: Spread, kurtosis: Floats) -> float:
     return float(1 + ALLOWANCE * np.sqrt(max(kurtosis.max() - 1, 2.0) / spread.rows))
 
 
+def _at_least(S: Floats, K: Floats, spread: Spread, kurtosis: Floats) -> Floats:
+    """Return K less what chance may have added, mixed with rows of the first edition."""
+    known = spread.rows / (spread.rows + PRIOR)
+    return known * K / _allowed(spread, kurtosis) + (1 - known) * S
+
+
 def _check_columns(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats) -> None:
     """Raise Drifted if a number varies more than its noise can hide, beyond chance."""
     S, K, vary = _scaled(frozen, spread)
     if spread.rows < 2 or not vary:
         return
-    low = K / _allowed(spread, kurtosis[vary])
-    hidden = _hidden_numbers(S, low, level.noise)
+    hidden = _hidden_numbers(S, _at_least(S, K, spread, kurtosis[vary]), level.noise)
     usual = level.noise / (1 + level.noise)
     for place, share in zip(vary, hidden, strict=True):
         if share < usual - BOUND:
@@ -320,7 +331,7 @@ def _check_combinations(frozen: Frozen, spread: Spread, kurtosis: Floats) -> Non
     S, K, vary = _scaled(frozen, spread)
     if spread.rows < 2 or not vary:
         return
-    low = K / _allowed(spread, kurtosis[vary])
+    low = _at_least(S, K, spread, kurtosis[vary])
     values, vectors = np.linalg.eigh(S + _FLOOR * np.eye(len(S)))
     white = vectors / np.sqrt(values)
     largest = float(np.linalg.eigvalsh(white.T @ low @ white)[-1])
@@ -331,6 +342,38 @@ def _check_combinations(frozen: Frozen, spread: Spread, kurtosis: Floats) -> Non
             f"a linear combination of {listed(names)} varies {largest:.3g} times more than at "
             "registration, as where a column followed from others and no longer does"
         )
+
+
+def _across_kinds(
+    frozen: Frozen, surveyor: Surveyor, survey: Survey, level: Level
+) -> dict[str, float]:
+    """Return the share of each column that those of other kinds tell in copies of these rows."""
+    alone = dict.fromkeys(frozen.hidden.shares, level.noise / (1 + level.noise))
+    alone |= _of_numbers(frozen, Spread.of(survey, frozen.mean), level)
+    shown = frozen.schema.kept or frozen.missing
+    is_plain = alone.keys() <= set(frozen.schema.perturbed) and not shown
+    if is_plain or survey.moments.rows < 2:  # numbers only: there are no other kinds
+        return dict.fromkeys(alone, 0.0)
+    together = hidden_of_rows(frozen, surveyor, survey, level)
+    return {name: max(0.0, share - together.get(name, share)) for name, share in alone.items()}
+
+
+def _check_across_kinds(
+    frozen: Frozen, across: Mapping[str, float], level: Level, survey: Survey, kurtosis: Floats
+) -> None:
+    """Raise Drifted if columns of other kinds tell clearly more of one than they did."""
+    usual, stated = level.noise / (1 + level.noise), frozen.hidden.at(level)
+    rows = max(1, min(survey.moments.rows, SOME_ROWS))
+    tails = np.sqrt(max(kurtosis.max(initial=3.0) - 1, 2.0) / 2)
+    for name, told in across.items():
+        before = max(0.0, usual - stated.get(name, usual))
+        error = tails * 2 * np.sqrt(told * (1 - told) / rows)  # of a squared correlation
+        if told - before > BOUND + ALLOWANCE * error:
+            raise _refused(
+                f"{name!r} is told by columns of other kinds more than at registration: in copies "
+                f"at privacy {frozen.hidden.promised(level):g} they would tell {told:.3f} of it, "
+                f"and told {before:.3f}"
+            )
 
 
 def _of_category(

@@ -11,6 +11,9 @@ from cornerwave.frozen import Frozen, type_name
 from cornerwave.table import Fingerprint
 
 REGISTERED, APPENDED, UPDATED = "registered", "appended", "updated"
+TOLD = ("edition", "", "came", "went", "changed", "rows", "hidden at 0.5", "since (UTC)")
+"""What a table of editions says of each; hidden: of the columns of the rows that came or changed,
+at the least, by a copy at privacy 0.5."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,21 @@ class Edition:
         """Return what the line of the ledger says; the ledger knows when."""
         said = {name: said for name, said in asdict(self).items() if name not in ("number", "at")}
         return {**said, "edition": self.number}
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """A line of a table of editions, below TOLD."""
+        changes, hidden = self.changes or {}, self.drift.get("hidden", {})
+        return (
+            f"{self.number}",
+            self.kind,
+            f"{self.rows_brought:,}",
+            f"{changes['went']:,}" if changes else "",
+            f"{changes['changed']:,}" if changes else "",
+            f"{self.rows:,}",
+            f"{min(hidden.values()):.3f}" if hidden else "",
+            self.at[:16].replace("T", " "),
+        )
 
     @property
     def rows(self) -> int:

@@ -26,6 +26,8 @@ class BatchSurveyor(Surveyor):
 
 
 SAMPLED = 1 << 13
+AT_ONCE = 1 << 15
+"""Rows of a batch in a group: batches are small, and all threads should have some."""
 
 
 def survey_batch(
@@ -36,7 +38,8 @@ def survey_batch(
     Raises SourceError, also if two rows have one key, or if their order tells a column.
     """
     schema, survey = surveyor.schema, no_rows(surveyor)
-    order, engine = batch_order(schema), Threads(source, schema, keep_keys=keep_keys)
+    order = batch_order(schema)
+    engine = Threads(source, schema, keep_keys=keep_keys, rows=AT_ONCE)
     with engine.run(SurveyWork(surveyor)) as parts:
         for part in engine.repeated(parts, schema.key):
             survey = survey + part.survey

@@ -6,94 +6,45 @@
 
 Both tables are read side by side. Rows in about the same order meet while they are in memory.
 If many wait, all of them go to a file without a name, in buckets by the hash of their key, and
-the buckets are joined one by one. Of a row there are its id, its place in the table and 64 bits for
-each value: a number itself, a keyed hash of any other cell.
+the buckets are joined one by one. If the order is another, groups go to the file at once. Threads
+read the groups, put rows into buckets and join them.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO
+from threading import Lock
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Flags, Floats, Ids, Ints, Words
+from cornerwave.arrays import Ints, Words
+from cornerwave.engines._row_words import (
+    BEFORE_VALUES,
+    BUCKETS,
+    Differing,
+    RowWords,
+    joined,
+    matching,
+)
 from cornerwave.engines.local import _in_order
-from cornerwave.errors import ColumnError
-from cornerwave.keyed import strict
 from cornerwave.neighbours import RowOrder
-from cornerwave.rows import Group, RowSecrets, numbered, row_ids
+from cornerwave.rows import RowSecrets, numbered
 from cornerwave.table import Fingerprint, Progress, Schema, Source, silent
+
+__all__ = ["Differences", "Differing", "RowWords"]
 
 WAITING_WORDS = 1 << 24
 """Words of rows that wait in memory for their counterpart."""
-BUCKETS = 256
 SCATTERED, FEW = 0.25, 4096
 """Fewer rows than this share of so many that have met: the tables are in different orders."""
 
-
-@dataclass(frozen=True)
-class RowWords:
-    """Some rows: ids (rows, 2), places in their table, and words (values, rows)."""
-
-    ids: Ids
-    places: Ints
-    words: Words
-
-    @classmethod
-    def with_fingerprint(
-        cls, start: int, table: pa.Table, schema: Schema, secrets: RowSecrets
-    ) -> "tuple[RowWords, Fingerprint]":
-        """Return the rows of a group and their fingerprint."""
-        ids = row_ids(start, table, schema, secrets)
-        group = Group.of(ids, table, schema)
-        fingerprint = group.fingerprint(secrets)
-        return cls(ids, np.arange(start, start + len(ids)), group.words), fingerprint
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def numbers(self, count: int) -> Floats:
-        """Return the first `count` values of each row, which are numbers."""
-        return self.words[:count].view(np.float64)
-
-    def take(self, rows: Ints | Flags) -> "RowWords":
-        """Return some of the rows."""
-        return RowWords(self.ids[rows], self.places[rows], self.words[:, rows])
-
-    def then(self, other: "RowWords") -> "RowWords":
-        """Return these rows and others."""
-        if not len(self) or not len(other):
-            return other if not len(self) else self
-        return RowWords(
-            np.concatenate([self.ids, other.ids]),
-            np.concatenate([self.places, other.places]),
-            np.concatenate([self.words, other.words], axis=1),
-        )
-
-    def packed(self) -> Words:
-        """Return each row as words that follow each other."""
-        places = self.places.astype(np.uint64)[:, None]
-        return np.concatenate([self.ids, places, self.words.T], axis=1)
-
-    @classmethod
-    def unpacked(cls, rows: Words) -> "RowWords":
-        """Return what `packed` made."""
-        places = rows[:, 2].astype(np.int64)
-        return cls(rows[:, :2].copy(), places, np.ascontiguousarray(rows[:, 3:].T))
-
-
-@dataclass(frozen=True)
-class Differing:
-    """Some rows that differ: pairs of rows that changed, rows that came and rows that went."""
-
-    old: RowWords
-    new: RowWords
-    came: RowWords
-    went: RowWords
+Buckets = tuple[Words, Ints]
+"""Packed rows in the order of their buckets, and where each begins."""
 
 
 class Differences:
@@ -112,37 +63,29 @@ class Differences:
         self._order, self._progress = order, progress
         self.old = self.new = Fingerprint.nothing()
         values = len(schema.perturbed) + len(schema.encoded)
-        self._nothing = RowWords.unpacked(np.empty((0, 3 + values), dtype=np.uint64))
-        self._most = max(1024, WAITING_WORDS // (3 + values))
+        self._nothing = RowWords.nothing(values)
+        self._most = max(1024, WAITING_WORDS // (BEFORE_VALUES + values))
         self._scattered = False
 
     def between(self, old: Source, new: Source) -> Iterator[Differing]:
         """Yield what differs between two sources, in no particular order."""
-
-        def work(item: tuple[bool, int, pa.Table]) -> tuple[bool, RowWords, Fingerprint]:
-            is_new, start, table = item
-            rows, part = RowWords.with_fingerprint(start, table, self._schema, self._secrets)
-            return is_new, rows, part
-
         waiting = {False: self._nothing, True: self._nothing}
-        items = self._both(old, new)
-        with _Waiting(self._folder) as apart, _in_order(work, items, None) as read:
+        with _Waiting(self._folder) as apart, self._reading(old, new, apart) as read:
             for is_new, rows, part in read:
-                if is_new:
-                    self.new = self.new + part
-                else:
-                    self.old = self.old + part
-                self._progress(len(rows))
+                self._count(is_new, part)
+                if rows is None:  # in the file already
+                    continue
                 waiting[is_new] = waiting[is_new].then(rows)
-                if is_new and not self._scattered:
+                if is_new:
                     yield self._met(waiting)
                 if self._scattered or max(map(len, waiting.values())) > self._most:
-                    apart.add(waiting)
-                    waiting = {False: self._nothing, True: self._nothing}
-            apart.add(waiting, last=True)
-            for both in apart.buckets(self._nothing):
-                yield self._met(both)
-                yield Differing(self._nothing, self._nothing, came=both[True], went=both[False])
+                    for which, some in waiting.items():
+                        apart.write(which, some.in_buckets())
+                        waiting[which] = self._nothing
+            for which, some in waiting.items():
+                apart.hold(which, some.in_buckets())
+            with _in_order(apart.bucket, apart.numbers, None) as buckets:
+                yield from buckets
 
     def _both(self, old: Source, new: Source) -> Iterator[tuple[bool, int, pa.Table]]:
         """Yield (whether it is new, first row, rows) of both tables in turns."""
@@ -152,6 +95,28 @@ class Differences:
             for is_new, group in zip((False, True), pair, strict=True):
                 if group is not None:
                     yield is_new, *group
+
+    def _reading(
+        self, old: Source, new: Source, apart: "_Waiting"
+    ) -> AbstractContextManager[Iterator[tuple[bool, RowWords | None, Fingerprint]]]:
+        """Give the rows of each group; once the order is known to be another, they wait apart."""
+
+        def read(item: tuple[bool, int, pa.Table]) -> tuple[bool, RowWords | None, Fingerprint]:
+            is_new, start, table = item
+            rows, part = RowWords.with_fingerprint(start, table, self._schema, self._secrets)
+            if not self._scattered:
+                return is_new, rows, part
+            apart.write(is_new, rows.in_buckets())
+            return is_new, None, part
+
+        return _in_order(read, self._both(old, new), None)
+
+    def _count(self, is_new: bool, part: Fingerprint) -> None:
+        if is_new:
+            self.new = self.new + part
+        else:
+            self.old = self.old + part
+        self._progress(part.rows)
 
     def _met(self, waiting: dict[bool, RowWords]) -> Differing:
         """Return the rows that have met and differ; leave those that have not."""
@@ -163,7 +128,7 @@ class Differences:
             waiting[False] = waiting[True] = nothing
             rows = _differing(old.words, new.words)
             return Differing(old.take(rows), new.take(rows), nothing, nothing)
-        matches = _matches(old.ids, new.ids)
+        matches = matching(old.ids, new.ids)
         here = np.flatnonzero(matches >= 0)
         there = matches[here]
         # in another order hardly any rows meet by chance: then looking for them is in vain
@@ -180,9 +145,10 @@ class _Waiting:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._file: BinaryIO | None = None
-        self._held: dict[bool, list[Words]] = {False: [], True: []}
+        self._file: IO[bytes] | None = None
+        self._held: list[tuple[bool, Buckets]] = []
         self._cuts: list[tuple[bool, int, Ints]] = []
+        self._end, self._lock = 0, Lock()
 
     def __enter__(self) -> "_Waiting":
         return self
@@ -191,73 +157,42 @@ class _Waiting:
         if self._file:
             self._file.close()
 
-    def add(self, waiting: dict[bool, RowWords], *, last: bool = False) -> None:
-        """Take the rows that wait; the `last` stay in memory if nothing was written before."""
-        if last and self._file is None:
-            for is_new, rows in waiting.items():
-                self._held[is_new].append(rows.packed())
-            return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
-        for is_new, rows in waiting.items():
-            bucket = (rows.ids[:, 0] >> np.uint64(56)).astype(np.uint8)
-            order = np.argsort(bucket, kind="stable")
-            cuts = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
-            packed = rows.take(order).packed()
-            self._cuts.append((is_new, self._file.tell(), cuts * packed.shape[1] * 8))
-            self._file.write(packed.tobytes())
+    def write(self, is_new: bool, spread: Buckets) -> None:
+        """Take rows into the file; called in any thread."""
+        packed, cuts = spread
+        with self._lock:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+            start, self._end = self._end, self._end + packed.nbytes
+            self._cuts.append((is_new, start, cuts))
+        content = packed.reshape(-1).view(np.uint8)
+        while len(content):
+            written = os.pwrite(self._file.fileno(), content.data, start)
+            content, start = content[written:], start + written
 
-    def buckets(self, nothing: RowWords) -> Iterator[dict[bool, RowWords]]:
-        """Yield the old and the new rows of each bucket."""
-        if self._file is None:
-            yield {
-                is_new: RowWords.unpacked(np.concatenate([nothing.packed(), *rows]))
-                for is_new, rows in self._held.items()
-            }
-            return
-        width = nothing.packed().shape[1]
-        for bucket in range(BUCKETS):
-            found: dict[bool, list[Words]] = {False: [], True: []}
-            for is_new, start, cuts in self._cuts:
-                self._file.seek(start + int(cuts[bucket]))
-                content = self._file.read(int(cuts[bucket + 1] - cuts[bucket]))
-                found[is_new].append(np.frombuffer(content, np.uint64).reshape(-1, width))
-            yield {n: RowWords.unpacked(np.concatenate(parts)) for n, parts in found.items()}
+    def hold(self, is_new: bool, spread: Buckets) -> None:
+        """Take the last rows, which stay in memory."""
+        self._held.append((is_new, spread))
 
+    @property
+    def numbers(self) -> range:
+        """The buckets; all are one if no row is in the file."""
+        return range(BUCKETS if self._file else 1)
 
-def _matches(old: Ids, new: Ids) -> Ints:
-    """Return for each old row which new one has its id; -1 for none."""
-    size = 1 << max(4, (2 * len(new)).bit_length())
-    slots, out = np.full(size, -1, dtype=np.int64), np.empty(len(old), dtype=np.int64)
-    if not _match(old, new, slots, out):
-        raise ColumnError("the key column of the new table is not unique: a key is there twice")
-    return out
-
-
-@strict
-def _match(old: Any, new: Any, slots: Any, out: Any) -> bool:
-    """Fill in the matches, by a table with open addressing: ids are evenly spread already.
-
-    Return whether all new ids are different.
-    """
-    mask = slots.shape[0] - 1
-    for row in range(new.shape[0]):
-        slot = np.int64(new[row, 0] & np.uint64(mask))
-        while slots[slot] >= 0:
-            other = slots[slot]
-            if new[other, 0] == new[row, 0] and new[other, 1] == new[row, 1]:
-                return False
-            slot = (slot + 1) & mask
-        slots[slot] = row
-    for row in range(old.shape[0]):
-        slot, out[row] = np.int64(old[row, 0] & np.uint64(mask)), -1
-        while slots[slot] >= 0:
-            other = slots[slot]
-            if new[other, 0] == old[row, 0] and new[other, 1] == old[row, 1]:
-                out[row] = other
-                break
-            slot = (slot + 1) & mask
-    return True
+    def bucket(self, number: int) -> Differing:
+        """Return how the rows of a bucket differ."""
+        found: dict[bool, list[Words]] = {False: [], True: []}
+        for is_new, (packed, cuts) in self._held:
+            own = slice(int(cuts[number]), int(cuts[number + 1])) if self._file else slice(None)
+            found[is_new].append(packed[own])
+        width = packed.shape[1]
+        for is_new, start, cuts in self._cuts:
+            assert self._file is not None
+            first, end = (8 * width * int(cut) for cut in cuts[number : number + 2])
+            content = os.pread(self._file.fileno(), end - first, start + first)
+            found[is_new].append(np.frombuffer(content, np.uint64).reshape(-1, width))
+        old, new = (np.concatenate(parts) for parts in found.values())
+        return joined(old, new)
 
 
 def _differing(old: Words, new: Words) -> Ints:

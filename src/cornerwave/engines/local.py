@@ -59,11 +59,12 @@ class Threads:
     schema: Schema
     threads: int | None = None
     keep_keys: KeepKeys | None = None
+    rows: int | None = None
 
     @contextmanager
     def run(self, work: Work[Found]) -> Iterator[Iterator[Found]]:
         """Run this work over all rows; give what it found in each group, in order."""
-        groups = numbered(self.source, self.schema)
+        groups = numbered(self.source, self.schema, self.rows)
         with _in_order(lambda group: work(*group), groups, self.threads) as found:
             yield found
 

@@ -4,7 +4,8 @@
 
 Changes, changed_cells  what an edition changed, over all changed rows; parts add up
 Transition              A, H and B, frozen with an edition: `transitions` from its changes,
-                        `exact_transition` from second moments that are known (SecondMoments)
+                        `exact_transition` from second moments that are known (SecondMoments),
+                        `returning_transitions` for values that come back
 kinds_of                which cells of rows changed -> by which of the edition's rules
 ChangedRows, Past       which rows each edition changed, and by which rules
 HistoryReader           key, row, the editions that changed it -> its noise at the wanted levels
@@ -22,6 +23,7 @@ from cornerwave.history._transition import (
     Transition,
     exact_transition,
     kinds_of,
+    returning_transitions,
     transitions,
 )
 
@@ -41,5 +43,6 @@ __all__ = [
     "kinds_of",
     "noise_across",
     "personal_history",
+    "returning_transitions",
     "transitions",
 ]

@@ -20,22 +20,40 @@ MOST_HISTORIES = 256
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """The rows that an edition changed: 64 bits of their ids, ascending; cells (N, rows); rules."""
+    """The rows that an edition changed: 64 bits of their ids, ascending; cells (N, rows); rules.
+
+    `back` are rows with values that came back, with their own rules, `rules[returning:]`.
+    """
 
     hashes: Words
     cells: Flags
+    back: Flags
     rules: tuple[Transition, ...]
+    returning: int
 
     @classmethod
-    def of(cls, hashes: Words, cells: Flags, rules: Sequence[Transition]) -> "ChangedRows":
+    def of(
+        cls,
+        hashes: Words,
+        cells: Flags,
+        rules: Sequence[Transition],
+        *,
+        back: Flags | None = None,
+        returning: Sequence[Transition] = (),
+    ) -> "ChangedRows":
         """Put rows in the order of their ids."""
         order = np.argsort(hashes)
-        return cls(hashes[order], cells[:, order], tuple(rules))
+        back = np.zeros(len(hashes), dtype=bool) if back is None else back
+        every = (*rules, *returning)
+        return cls(hashes[order], cells[:, order], back[order], every, len(rules))
 
     @cached_property
     def kinds(self) -> Ints:
         """By which of the rules the noise of each row is carried over."""
-        return kinds_of(self.rules, self.cells).astype(np.int64)
+        changed, returning = self.rules[: self.returning], self.rules[self.returning :]
+        own = kinds_of(changed, self.cells)
+        there = kinds_of(returning, self.cells)
+        return np.where(self.back & (there >= 0), self.returning + there, own).astype(np.int64)
 
     @property
     def followed(self) -> tuple[Transition, ...]:
@@ -46,8 +64,9 @@ class ChangedRows:
         """Return what is kept beside the chain."""
         number, rows = self.cells.shape
         rules = [rule.to_json() for rule in self.rules]
-        head = json.dumps({"columns": number, "rows": rows, "rules": rules}).encode()
-        bits = np.packbits(self.cells, axis=0).T.tobytes()
+        said = {"columns": number, "rows": rows, "rules": rules, "returning": self.returning}
+        head = json.dumps(said).encode()
+        bits = np.packbits(np.vstack([self.cells, self.back]), axis=0).T.tobytes()
         return len(head).to_bytes(8, "little") + head + self.hashes.astype("<u8").tobytes() + bits
 
     @classmethod
@@ -58,9 +77,11 @@ class ChangedRows:
         number, rows = head["columns"], head["rows"]
         hashes = np.frombuffer(content, "<u8", rows, start).astype(np.uint64)
         packed = np.frombuffer(content, np.uint8, offset=start + 8 * rows)
-        cells = np.unpackbits(packed.reshape(rows, -(-number // 8)), axis=1, count=number)
+        width = -(-(number + 1) // 8)
+        bits = np.unpackbits(packed.reshape(rows, width), axis=1, count=number + 1)
+        cells = np.ascontiguousarray(bits.T).astype(bool)
         rules = tuple(Transition.from_json(rule) for rule in head["rules"])
-        return cls(hashes, np.ascontiguousarray(cells.T).astype(bool), rules)
+        return cls(hashes, cells[:-1], cells[-1], rules, head["returning"])
 
 
 class Past:

@@ -68,8 +68,7 @@ class Changes:
 def changed_cells(old: Floats, new: Floats) -> Flags:
     """Return which cells hold one number before and another one after.
 
-    Gaps do not count. Who calls this puts the mean in place of a value that was missing and is
-    not any more: copies from before the gap and after it must not have the same noise.
+    Gaps do not count: of a value that comes back after one, another rule takes care.
     """
     return np.asarray((old != new) & ~np.isnan(old) & ~np.isnan(new))
 

@@ -19,6 +19,9 @@ BB' is more where an edition would have clearly less noise than K: all balances 
 Of n rows with N columns the share n / (n + 10 N) of the covariances is measured. The rest is
 what a history around the frozen mean would have: given the columns that did not change, those
 that did have covariance D, and change by d D of them, with d from the size of the changes.
+
+Of values that come back, after an edition without the row or with a gap, the old ones are not
+known any more: they may be the same, or have nothing to do with them. All is assumed, d = 1.
 """
 
 import math
@@ -29,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.history._changes import OTHERS, Changes, together
+from cornerwave.history._changes import MOST_KINDS, OTHERS, Changes, together
 from cornerwave.moments import Moments, factor
 
 EXCESS, LASTING, LASTING_FIRST = 1.33, 0.27, 0.4
@@ -46,6 +49,11 @@ DOUBT = 2.0
 
 SHORT = 0.1
 """An edition's noise may be less than K by this share of it, along any axis."""
+
+RETURNED, RETURNED_EXCESS = 0.5, 2.5
+"""The correlation that values which come back are assumed to have with those before, and how much
+fresh noise there is for the rest: found by search, so that as much as possible is hidden whether
+they are the same, unrelated, or anything between."""
 
 RANK_TOLERANCE = 1e-9
 """Directions with less than this share of the variance are left out of regressions."""
@@ -106,6 +114,26 @@ def transitions(changes: Changes, covariance: Floats) -> tuple[Transition, ...]:
     return tuple(exact_transition(_supported(part, covariance), covariance) for part in kinds)
 
 
+def returning_transitions(back: Flags, covariance: Floats) -> tuple[Transition, ...]:
+    """Return the rules for values that come back; `back` (N, rows) says where, or what changed too.
+
+    The first is for rows of all kinds that have none of their own: the most frequent ones do.
+    """
+    if not back.any():
+        return ()
+    sets, counts = np.unique(back, axis=1, return_counts=True)
+    often = np.argsort(-counts, kind="stable")[:MOST_KINDS]
+    moved = [back.any(axis=1), *sets[:, often].T]
+    return tuple(_returning(each, covariance) for each in moved)
+
+
+def _returning(moved: Flags, covariance: Floats) -> Transition:
+    open_ = _given_others(covariance, moved)
+    far = 1 - RETURNED
+    joint = SecondMoments(old=covariance, pull=-far * open_, change=2 * far * open_)
+    return exact_transition(joint, covariance, excess=RETURNED_EXCESS)
+
+
 def kinds_of(rules: Sequence[Transition], changed: Flags) -> Ints:
     """Return which of an edition's rules each row follows; -1 for a row that did not change.
 
@@ -118,7 +146,9 @@ def kinds_of(rules: Sequence[Transition], changed: Flags) -> Ints:
     return found
 
 
-def exact_transition(joint: SecondMoments, covariance: Floats) -> Transition:
+def exact_transition(
+    joint: SecondMoments, covariance: Floats, *, excess: float = EXCESS
+) -> Transition:
     """Return the rule for changes whose second moments are known.
 
     >>> r = np.array([[0.5]])  # the correlation of one edition with the next
@@ -138,7 +168,7 @@ def exact_transition(joint: SecondMoments, covariance: Floats) -> Transition:
     determined = every + own.T @ step  # A
     new = determined @ old @ determined.T + own.T @ rest @ own  # C
     recall = _regression(rest @ own, new) @ (3 * every - determined) / 4  # H
-    fresh = EXCESS * rest
+    fresh = excess * rest
     fresh = fresh + _lacking(_first_noise(own + step, recall, K) + fresh, own @ K @ own.T)
     here = scale[columns]
     unit, turned = np.outer(here, here), here[:, None] / scale

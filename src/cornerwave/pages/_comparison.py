@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeVar
 
@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.coalition import Coalition
-from cornerwave.dataset import Dataset
+from cornerwave.dataset import Dataset, Held
+from cornerwave.editions import Edition
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.levels import Level
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
@@ -54,6 +55,7 @@ class Copies:
     """The copies of a dataset, least noisy first: levels, distributions and estimates."""
 
     rows: int
+    edition: int
     levels: tuple[Level, ...]
     shown: ShownColumns
     axes: Mapping[str, tuple[CopyColumn, Axis]]
@@ -81,8 +83,8 @@ class Copies:
 class Original:
     """What only the owner knows: holdings, coalitions, the original's own distributions."""
 
-    holdings: tuple[tuple[str, Level, str], ...]
-    """Recipient, level and time."""
+    holdings: tuple[Held, ...]
+    editions: tuple[Edition, ...]
     coalitions: tuple[Coalition, ...]
     tally: Tally
     answers: Answers
@@ -140,6 +142,7 @@ def look(copies: Sequence[Copy], shown: ShownColumns) -> Copies:
     asked = _questions(numbers, categories, labels, tallies, shown)
     return Copies(
         rows=tallies[0].rows,
+        edition=copies[0].edition or 1,
         levels=tuple(copy.level for copy in copies),
         shown=shown,
         axes=axes,
@@ -213,18 +216,19 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
     It is read once: a page asks many questions, and a table may be slow to read.
     """
     columns = [*(column for column, _ in copies.axes.values()), *copies.categories]
-    holdings = [(held.recipient, held.level, held.since) for held in dataset.holdings]
-    recipients = list(dict.fromkeys(recipient for recipient, _, _ in holdings))
-    perturbed = dataset.frozen.schema.perturbed
+    recipients = list(dict.fromkeys(held.recipient for held in dataset.holdings))
+    frozen = replace(dataset.frozen, rows=dataset.rows)
+    perturbed = frozen.schema.perturbed
     with dataset.work_folder() as folder:
         used = dict.fromkeys([*(column.name for column in columns), *perturbed])
         source = hold(dataset.source, list(used), folder)
         return Original(
-            holdings=tuple(holdings),
+            holdings=tuple(dataset.holdings),
+            editions=tuple(dataset.editions),
             coalitions=tuple(dataset.coalition(group) for group in groups(recipients)),
             tally=tally(source, copies.axes, copies.categories, copies.labels),
             answers=ask(as_kept(source, columns), copies.asked),
-            seen=see(dataset.frozen, source, [each.noise for each in copies.levels]),
+            seen=see(frozen, source, [each.noise for each in copies.levels]),
             columns=tuple(perturbed),
         )
 

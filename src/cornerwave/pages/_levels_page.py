@@ -1,11 +1,14 @@
 """Which privacy to pick: what each hides of every column, in its own units, and what it costs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from cornerwave.coalition import OF_HISTORY
+from cornerwave.editions import Edition
 from cornerwave.outlook import Outlook
 from cornerwave.pages import _charts as charts
 from cornerwave.pages import _document as kit
 from cornerwave.pages._charts import ShareRow
+from cornerwave.pages._editions_section import editions_section
 
 NONE = "No privacy from 0.1 on can be had: columns that are shown tell too much of others."
 DRAWN = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -17,8 +20,17 @@ def levels_title(name: str) -> str:
     return f"Which privacy for {name}?"
 
 
-def levels_page(name: str, found: Sequence[Outlook], sentences: Sequence[str]) -> str:
-    """Return the page about the privacies of a dataset."""
+def levels_page(
+    name: str,
+    found: Sequence[Outlook],
+    sentences: Sequence[str],
+    editions: Sequence[Edition] = (),
+    changing: Sequence[Mapping[str, float]] = (),
+) -> str:
+    """Return the page about the privacies of a dataset.
+
+    `changing` is what copies of all editions at each privacy hide of rows that changed.
+    """
     title = levels_title(name)
     verdict = (
         "A copy at a privacy hides at least that share of the variance of every column, from "
@@ -26,9 +38,11 @@ def levels_page(name: str, found: Sequence[Outlook], sentences: Sequence[str]) -
     )
     facts = "Choose the lowest privacy that hides enough; more noise costs recipients precision."
     shown = (_hidden(found), _cost(found), _units(found)) if found else ()
+    facts += f" This is edition {len(editions)}." if len(editions) > 1 else ""
     parts = [
         kit.headline(title, verdict if found else NONE, facts, "plain"),
         *shown,
+        editions_section(editions, _of_changing(found, changing)),
         kit.section("What to consider", kit.bullets(sentences)) if sentences else "",
     ]
     return kit.document(title, parts, footer="This page shows no cell of the table.")
@@ -86,6 +100,18 @@ def _units(found: Sequence[Outlook]) -> str:
     header = ("column", *(f"privacy {each.privacy:g}" for each in shown))
     rows = [(column, *(each.said(column) for each in shown)) for column in shown[0].hidden]
     return kit.section("In the columns’ own units", explained, kit.table(header, rows))
+
+
+def _of_changing(found: Sequence[Outlook], changing: Sequence[Mapping[str, float]]) -> str:
+    """Return what copies of all editions hide of rows that changed; nothing if none did."""
+    if not any(changing):
+        return ""
+    rows = [
+        (f"{each.privacy:g}", *(f"{left[name]:.3f}" for name in OF_HISTORY))
+        for each, left in zip(found, changing, strict=True)
+    ]
+    title = "What the numbers of all editions hide of rows that changed every time"
+    return kit.subsection(title, kit.table(("privacy", *OF_HISTORY.values()), rows))
 
 
 def _drawn(found: Sequence[Outlook]) -> list[Outlook]:

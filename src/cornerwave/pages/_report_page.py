@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cornerwave.coalition import Coalition
+from cornerwave.coalition import OF_HISTORY, Coalition
 from cornerwave.dataset import Dataset
 from cornerwave.errors import OutputError, discreet
 from cornerwave.levels import Level, retention
@@ -24,6 +24,7 @@ from cornerwave.pages._comparison import (
     look_behind,
 )
 from cornerwave.pages._distributions import all_tallies, distributions
+from cornerwave.pages._editions_section import editions_section
 from cornerwave.pages._tallies import most_frequent
 from cornerwave.table import Progress, check_place, write_text
 
@@ -65,7 +66,7 @@ def write_report(
 
 def render_owner(name: str, copies: Copies, original: Original) -> str:
     """Return the report for the owner."""
-    recipients = len({recipient for recipient, _, _ in original.holdings})
+    recipients = len({held.recipient for held in original.holdings})
     holders = f"{kit.count(recipients, 'recipient')} {'holds' if recipients == 1 else 'hold'}"
     verdict = (
         f"{holders} copies of {name} at {kit.count(len(copies.levels), 'level')}. Pooled, the "
@@ -77,7 +78,8 @@ def render_owner(name: str, copies: Copies, original: Original) -> str:
     parts = [
         _owner_levels(copies, original),
         distributions(copies, original.tally),
-        _recovered(coalitions, names, _guesses(coalitions, names)),
+        _recovered(coalitions, names, _guesses(coalitions, names), _of_changing(coalitions, names)),
+        editions_section(original.editions),
         _estimates(copies, original),
         _outliers(copies, original),
         _against_bayes(copies, original),
@@ -121,19 +123,28 @@ def _of_levels(copies: Copies, levels: Sequence[Level]) -> Coalition:
 def _size(copies: Copies) -> str:
     numbers = kit.count(len(copies.shown.numbers), "numeric column")
     categories = kit.count(len(copies.shown.categories), "category", "categories")
-    return f"{kit.count(copies.rows, 'row')}, {numbers}, {categories}"
+    edition = f"edition {copies.edition}, " if copies.edition > 1 else ""
+    return f"{edition}{kit.count(copies.rows, 'row')}, {numbers}, {categories}"
 
 
 def _owner_levels(copies: Copies, original: Original) -> str:
     words = [
-        ", ".join(recipient for recipient, held, _ in original.holdings if held == level)
+        ", ".join(
+            dict.fromkeys(held.recipient for held in original.holdings if held.level == level)
+        )
         for level in copies.levels
     ]
+    several = len(original.editions) > 1
     rows = [
-        (recipient, *_level(level, copies), since[:16].replace("T", " "))
-        for recipient, level, since in original.holdings
+        (
+            held.recipient,
+            *_level(held.level, copies),
+            *[held.which] * several,
+            held.since[:16].replace("T", " "),
+        )
+        for held in original.holdings
     ]
-    header = ("recipient", *_level_header(copies), "since (UTC)")
+    header = ("recipient", *_level_header(copies), *["edition"] * several, "since (UTC)")
     return _levels(copies, words, kit.table(header, rows))
 
 
@@ -169,7 +180,7 @@ def _levels(copies: Copies, words: Sequence[str], html: str) -> str:
     return kit.section("Released levels", explained, chart, html, anchor="levels")
 
 
-def _recovered(coalitions: Sequence[Coalition], names: Sequence[str], html: str = "") -> str:
+def _recovered(coalitions: Sequence[Coalition], names: Sequence[str], *html: str) -> str:
     explained = kit.hint("Share of each column’s variance that stays hidden from some recipients.")
     marks = kit.legend(
         [
@@ -188,7 +199,7 @@ def _recovered(coalitions: Sequence[Coalition], names: Sequence[str], html: str 
     chart = charts.share_chart(drawn[:MOST_ROWS], "Variance that stays hidden from coalitions")
     figures = kit.folded("The figures", kit.table(header, rows), is_open=len(rows) <= MOST_LINES)
     title = "What coalitions can recover"
-    return kit.section(title, explained, marks, chart, figures, html, anchor="coalitions")
+    return kit.section(title, explained, marks, chart, figures, *html, anchor="coalitions")
 
 
 def _shares(each: Coalition) -> tuple[float, ...]:
@@ -207,6 +218,20 @@ def _coalition_row(each: Coalition, name: str) -> ShareRow:
         gap=(independent, pooled),
         words=f"{pooled:.3f}, not {independent:.3f}",
     )
+
+
+def _of_changing(coalitions: Sequence[Coalition], names: Sequence[str]) -> str:
+    """Return what coalitions leave hidden of rows that changed; nothing if no edition did."""
+    rows = [
+        (name, *(f"{each.changing[what]:.4f}" for what in OF_HISTORY))
+        for each, name in zip(coalitions, names, strict=True)
+        if each.changing
+    ]
+    if not rows:
+        return ""
+    title = "What numbers leave hidden of rows that changed in every edition"
+    shown = kit.table(("coalition", *OF_HISTORY.values()), rows)
+    return kit.folded(title, shown, is_open=len(rows) <= MOST_LINES)
 
 
 def _guesses(coalitions: Sequence[Coalition], names: Sequence[str]) -> str:

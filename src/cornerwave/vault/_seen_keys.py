@@ -94,6 +94,7 @@ class SeenKeys:
         Raises LedgerDamaged if the file does not fit what the line says of it.
         """
         tag, found = self._tagger(run.salt), np.zeros(len(hashes), dtype=bool)
+        block = np.empty(min(BLOCK, run.count), dtype=np.uint64)
         with open(self._home / run.salt, "rb", buffering=0) as file:  # noqa: PTH123
             index = self._index(file, run)
             cuts = [*np.searchsorted(hashes, index["first"]).tolist(), len(hashes)]
@@ -101,12 +102,12 @@ class SeenKeys:
                 if first == last:  # none of them would stand in this block
                     continue
                 file.seek(8 * BLOCK * number)
-                content = file.read(8 * min(BLOCK, run.count - BLOCK * number))
+                own = block[: run.count - BLOCK * number]
+                content = own.view(np.uint8).data
+                file.readinto(content)
                 if tag(number, content) != index["tag"][number].tobytes():
                     raise _damaged()
-                _mark(
-                    np.frombuffer(content, dtype=np.uint64), hashes[first:last], found[first:last]
-                )
+                _mark(own, hashes[first:last], found[first:last])
         return found
 
     def _index(self, file: BinaryIO, run: KeyRun) -> Any:
@@ -117,7 +118,7 @@ class SeenKeys:
             raise _damaged()
         return np.frombuffer(entries, dtype=_ENTRY)
 
-    def _tagger(self, salt: str) -> Callable[[int, bytes], bytes]:
+    def _tagger(self, salt: str) -> Callable[[int, bytes | memoryview], bytes]:
         """Return what tags a block: each file has a key of its own, each block its nonce."""
         gmac = AESGCM(self._key.derive("blocks of keys", bytes.fromhex(salt)))
         return lambda number, content: gmac.encrypt(number.to_bytes(12, "big"), b"", content)
@@ -128,13 +129,18 @@ class SeenKeys:
 
 @strict
 def _mark(block: Any, hashes: Any, out: Any) -> None:
-    """Mark those of some ascending hashes that an ascending block has."""
+    """Mark those of some ascending hashes that an ascending block has: in strides, then halves."""
     place, step = 0, max(block.shape[0] // max(hashes.shape[0], 1), 1)
     for i in range(hashes.shape[0]):
         while place + step < block.shape[0] and block[place + step] < hashes[i]:
             place += step
-        while place < block.shape[0] and block[place] < hashes[i]:
-            place += 1
+        end = min(place + step, block.shape[0])
+        while place < end:
+            middle = (place + end) // 2
+            if block[middle] < hashes[i]:
+                place = middle + 1
+            else:
+                end = middle
         out[i] = place < block.shape[0] and block[place] == hashes[i]
 
 
