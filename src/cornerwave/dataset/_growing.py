@@ -16,6 +16,7 @@ import pyarrow.parquet as papq
 
 from cornerwave.dataset._keys import KeptKeys
 from cornerwave.editions import Edition, Ranges, measure_drift, next_edition
+from cornerwave.engines import engine_for
 from cornerwave.engines.batches import BatchSurveyor, survey_batch
 from cornerwave.errors import AlreadyRegistered, DatasetClosed, OutputError, discreet
 from cornerwave.marks import TableMarks, grown
@@ -32,7 +33,13 @@ SPREAD = "spread"
 
 
 def grow(
-    dataset: "Dataset", batch: Any, ledger: Ledger, key: Key, *, progress: Progress = silent
+    dataset: "Dataset",
+    batch: Any,
+    ledger: Ledger,
+    key: Key,
+    *,
+    spark: Any = None,
+    progress: Progress = silent,
 ) -> Edition:
     """Append new rows, and return the edition that they make."""
     if dataset.closed:
@@ -40,8 +47,12 @@ def grow(
     frozen, source = dataset.frozen, dataset.parts.batch(batch)
     ranges = Ranges(frozen)
     with KeptKeys(dataset.home, key) as keys, discreet():
-        surveyor = BatchSurveyor(frozen.schema, frozen.scales, RowSecrets.of(key.derive))
-        survey = survey_batch(ranges.watching(source), surveyor, keys.write, progress=progress)
+        secrets, types = RowSecrets.of(key.derive), frozen.source_types
+        surveyor = BatchSurveyor(frozen.schema, frozen.scales, secrets)
+        engine = engine_for(
+            source, frozen.schema, types, secrets, keep_keys=keys.write, spark=spark
+        )
+        survey = survey_batch(engine, surveyor, ranges, progress=progress)
         edition = next_edition(
             dataset.editions,
             survey.fingerprint,

@@ -17,7 +17,7 @@ from cornerwave.dataset._release import (
     _metadata,
     _recipe,
 )
-from cornerwave.errors import ClusterError, OutputError, discreet
+from cornerwave.errors import OutputError, discreet
 from cornerwave.table import CopyFolder, Place, Progress, check_folder, place_of, silent
 
 FOLDER = "parquet parts"
@@ -42,11 +42,6 @@ def write_all_spark(
     releases = [release for release, _ in copies]
     paths = [_folder(path) for _, path in copies]
     dataset = releases[0].dataset
-    if len(dataset.editions) > 1:
-        raise ClusterError(
-            f"{dataset.name!r} has several editions, which a cluster does not release; release it "
-            "on one machine"
-        )
     with discreet(), ExitStack() as hidden:
         recipe = _recipe(releases)
         _check_places(dataset, paths)
@@ -58,7 +53,8 @@ def write_all_spark(
             folders.append(CopyFolder(path))
             hidden.callback(folders[-1].discard)
         made = [folder.made for folder in folders]
-        names = copies_on_spark(dataset.source, recipe, made, said, spark=spark, progress=progress)
+        source = dataset.source_of(releases[0].rows)
+        names = copies_on_spark(source, recipe, made, said, spark=spark, progress=progress)
         dataset.remember_source()
         for folder in folders:
             folder.finish(names)

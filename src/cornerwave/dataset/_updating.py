@@ -17,6 +17,7 @@ from cornerwave.arrays import Flags, Floats, Ints, Words
 from cornerwave.dataset._growing import SPREAD
 from cornerwave.dataset._keys import WORK, KeptKeys
 from cornerwave.editions import Edition, Ranges, hidden_after, measure_drift, updated_edition
+from cornerwave.engines import is_here
 from cornerwave.engines.batches import (
     BatchSurveyor,
     batch_order,
@@ -30,6 +31,7 @@ from cornerwave.errors import (
     ColumnError,
     DatasetClosed,
     SourceChanged,
+    SourceError,
     discreet,
 )
 from cornerwave.history import ChangedRows, Changes, changed_cells, transitions
@@ -71,6 +73,12 @@ def update_table(
         )
     source = replace(dataset.parts.batch(new), first=0)
     before = dataset.source if old is None else dataset.parts.of_last(old)
+    if not (is_here(source) and is_here(before)):
+        raise SourceError(
+            "two editions are compared on one machine, which cannot read a frame of Spark; give "
+            "both as files",
+            use=("old",),
+        )
     secrets = RowSecrets.of(key.derive)
     with (
         KeptKeys(dataset.home, key) as keys,

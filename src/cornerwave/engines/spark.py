@@ -16,43 +16,23 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.engines._on_worker import (
-    ERROR,
-    FOUND,
-    IDS,
-    BucketJob,
-    CopyJob,
-    CopyPlan,
-    Job,
-    OrderedCopyJob,
-    SampleJob,
-    SampleSum,
-    SurveyJob,
-    SurveySum,
-    Table,
-    sent,
-)
+from cornerwave.engines._copy_jobs import BucketJob, CopyJob, CopyPlan, OrderedCopyJob
+from cornerwave.engines._on_worker import ERROR, FOUND, IDS, KEYS, Job, Note, Table, sent
 from cornerwave.engines._packed import unpacked, unpacked_error, unpacked_table
-from cornerwave.engines._passes import (
-    SampleWork,
-    Surveyed,
-    SurveyWork,
-    Work,
-    not_unique,
-    survey_rows,
-)
+from cornerwave.engines._passes import SampleWork, Surveyed, SurveyWork, Work, not_unique
 from cornerwave.engines._shuffle import bucket_count
+from cornerwave.engines._survey_jobs import SampleJob, SampleSum, SurveyJob, SurveySum
+from cornerwave.engines.sorted_keys import KeepKeys, KeyRanges
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError
 from cornerwave.recipe import Recipe
-from cornerwave.rows import RowSecrets
-from cornerwave.survey import Sample, Survey, Surveyor
+from cornerwave.survey import Sample, Survey
 from cornerwave.table import (
     SHUFFLE,
     TEXT_ENDINGS,
@@ -99,19 +79,6 @@ def of_frame(frame: Any) -> SparkSource:
     return SparkSource(
         pa.schema([pa.field(column.name, column.type) for column in types]), read, frame=frame
     )
-
-
-def survey_on_spark(
-    source: Source,
-    schema: Schema,
-    secrets: RowSecrets,
-    *,
-    spark: Any = None,
-    progress: Progress = silent,
-) -> tuple[Surveyor, Survey]:
-    """Survey a whole table on a cluster. Raises SourceError and ClusterError."""
-    cluster = Cluster(source, schema, source.schema, secrets.reveal(), spark)
-    return survey_rows(cluster, schema, secrets, progress)
 
 
 @dataclass(frozen=True)
@@ -162,6 +129,9 @@ def copies_on_spark(
         noise=recipe.noise_secrets.reveal(),
         folders=tuple(map(str, folders)),
         metadata=tuple(metadata),
+        edition=recipe.edition,
+        batch=recipe.batch,
+        past=recipe.past,
     )
     if frozen.schema.order == SHUFFLE:
         buckets = bucket_count(frozen.rows, len(frozen.schema.used))
@@ -169,7 +139,7 @@ def copies_on_spark(
         notes = cluster.collected(first, last, partitions=buckets)
     else:
         notes = cluster.collected(CopyJob(cluster.table, plan))
-    receipts = [Receipt.of(found) for _, found in notes]
+    receipts = [Receipt.of(found) for _, _, found in notes]
     # a frame has no numbers of parts, but its parts are collected in their order
     receipts.sort(key=lambda receipt: receipt.part or 0)
     found = Fingerprint.nothing()
@@ -189,44 +159,50 @@ class Cluster:
     types: pa.Schema
     secrets: Mapping[str, bytes] = field(repr=False)
     spark: Any = None
+    keep_keys: KeepKeys | None = None
 
     @contextmanager
     def run(self, work: Work[Any]) -> Iterator[Iterator[Any]]:
         """Run this work over all rows; give what it found, in parts that add up to the whole."""
         if isinstance(work, SampleWork):
-            notes = self.collected(SampleJob(self.table), SampleSum())
-            yield self._samples(notes)
+            yield self._samples(self.collected(SampleJob(self.table), SampleSum()))
         else:
             assert isinstance(work, SurveyWork)
-            job = SurveyJob(self.table, work.surveyor.scales)
-            yield self._surveys(self.collected(job, SurveySum(self.schema, self.table.rows)))
+            job = SurveyJob(self.table, work.surveyor.scales, type(work.surveyor), work.ranges)
+            yield self._surveys(job)
 
     def repeated(self, found: Iterator[Surveyed], key: str | None) -> Iterator[Surveyed]:
         """Pass on what a survey found: ids were compared where they were sent."""
         assert key == self.schema.key
         yield from found
 
-    def _samples(self, notes: Sequence[tuple[int, bytes]]) -> Iterator[Sample]:
-        for _, found in notes:
+    def _samples(self, notes: Sequence[Note]) -> Iterator[Sample]:
+        for _, _, found in notes:
             sample = unpacked(found)
             assert isinstance(sample, Sample)
             yield sample
 
-    def _surveys(self, notes: Sequence[tuple[int, bytes]]) -> Iterator[Surveyed]:
-        if repeated := sum(int(found) for kind, found in notes if kind == IDS):
-            raise not_unique(self.schema.key, repeated)
-        for kind, found in notes:
-            if kind == FOUND:
-                survey, runs = unpacked(found)
-                assert isinstance(survey, Survey)
-                rows = [(start, unpacked_table(content)) for start, content in runs]
-                yield Surveyed(np.empty((0, 2), dtype=np.uint64), survey, rows)
+    def _surveys(self, job: SurveyJob) -> Iterator[Surveyed]:
+        """Yield surveys; in the end keep the keys, or raise ColumnError if some are repeated."""
+        repeated, then = 0, SurveySum(self.schema, self.table.rows)
+        with KeyRanges() as keys:
+            for bucket, kind, found in self._notes(job, then, some=True):
+                if kind == KEYS:
+                    keys.add(bucket, found)
+                elif kind == IDS:
+                    repeated += int(found)
+                elif kind == FOUND:
+                    yield _surveyed(found)
+            if repeated:
+                raise not_unique(self.schema.key, repeated)
+            if self.schema.key is not None and self.keep_keys is not None:
+                self.keep_keys(keys.ascending())
 
     @cached_property
     def table(self) -> Table:
         """How machines read the parts. Raises ColumnError for a frame without a key."""
         rows = None
-        if not isinstance(self.source, SparkSource):
+        if not self._frames:
             rows = sum(part.rows for part in self._parts)
         elif self.schema.key is None:
             raise ColumnError(
@@ -237,13 +213,26 @@ class Cluster:
         return Table(self.schema, self.types, self.secrets, rows)
 
     @cached_property
+    def _frames(self) -> Sequence[Any]:
+        """The frames whose rows these are; none for Parquet."""
+        parts = self.source.parts or (self.source,)
+        frames = [part.frame for part in parts if isinstance(part, SparkSource)]
+        if frames and len(frames) < len(parts):
+            raise SourceError(
+                "some rows lie in frames of Spark and others in files, which are not read "
+                "together; give one frame with all rows",
+                use=("source",),
+            )
+        return frames
+
+    @cached_property
     def _parts(self) -> Any:
         return parquet_parts(self.source, len(self.schema.used))
 
     @cached_property
     def _session(self) -> Any:
-        if isinstance(self.source, SparkSource):
-            return self.source.frame.sparkSession
+        if self._frames:
+            return self._frames[0].sparkSession
         if self.spark is None:
             raise ClusterError(
                 "there is no Spark session to read the table with; give one", use=("spark",)
@@ -252,12 +241,18 @@ class Cluster:
 
     def collected(
         self, job: Job, then: Job | None = None, *, partitions: int | None = None
-    ) -> list[tuple[int, bytes]]:
+    ) -> list[Note]:
         """Run a job over all parts and, by its buckets, another over what it found.
 
-        Returns the kinds and bytes that the last one yields, those of each part once. Raises
-        what machines report, ClusterError for any other failure.
+        Returns the notes that the last one yields, those of each part once. Raises what machines
+        report, ClusterError for any other failure.
         """
+        return list(self._notes(job, then, partitions=partitions))
+
+    def _notes(
+        self, job: Job, then: Job | None, *, partitions: int | None = None, some: bool = False
+    ) -> Iterator[Note]:
+        """Yield notes: all at once or, if the last job is light, those of `some` of its parts."""
         contents = [sent(each) for each in (job, then) if each is not None]
         check_closures(self._session, sum(map(len, contents)))
         schema = "bucket long, kind int, found binary"
@@ -266,19 +261,27 @@ class Cluster:
             if then is not None:
                 by = (partitions, "bucket") if partitions else ("bucket",)
                 found = found.repartition(*by).mapInArrow(_task(contents[1]), schema)
-            rows = found.collect()
-        for row in rows:
-            if row["kind"] == ERROR:
-                raise unpacked_error(bytes(row["found"]))
-        return [(row["kind"], bytes(row["found"])) for row in rows]
+            for row in found.toLocalIterator() if some else found.collect():
+                if row["kind"] == ERROR:
+                    raise unpacked_error(bytes(row["found"]))
+                yield row["bucket"], row["kind"], bytes(row["found"])
 
     def _frame(self) -> Any:
         """Return the rows of a frame, or a row of what to read for each part, one in a task."""
-        if isinstance(self.source, SparkSource):
-            return self.source.frame.select(*map(_quoted, self.schema.used))
+        if self._frames:
+            names = [*map(_quoted, self.schema.used)]
+            return reduce(lambda a, b: a.unionAll(b), (f.select(*names) for f in self._frames))
         parts = [(bytearray(pickle.dumps(part)),) for part in self._parts]
         frame = self._session.createDataFrame(parts, "part binary")
         return frame.repartition(max(1, len(parts)))
+
+
+def _surveyed(content: bytes) -> Surveyed:
+    """Return what a machine found. Raises ClusterError if it is something else."""
+    survey, runs, outside = unpacked(content)
+    assert isinstance(survey, Survey)
+    rows = [(start, unpacked_table(run)) for start, run in runs]
+    return Surveyed(np.empty((0, 2), dtype=np.uint64), survey, rows, outside)
 
 
 def _task(content: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
