@@ -17,7 +17,7 @@ from cornerwave.errors import ClusterError, ColumnError, SourceChanged
 from cornerwave.owner import Vault
 from cornerwave.recipe import Wanted
 from cornerwave.table import Finish
-from tests import spark_cluster
+from tests import sail, spark_cluster
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 from tests.engines.faults import failing_once, wait_for, waiting
 
@@ -41,6 +41,15 @@ def spark(cluster):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield cluster.session()
+
+
+@pytest.fixture(scope="module")
+def connect(cluster):
+    """A session by Spark Connect, of Spark's own server."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with sail.session(cluster.connect_server()) as session:
+            yield session
 
 
 @pytest.fixture
@@ -109,6 +118,20 @@ def test_the_cluster_gives_the_dataset_and_the_copies_of_the_local_engine(
         if by_frame and not shuffle:  # in the order of its partitions
             wanted, found = by_key(wanted), by_key(found)
         assert found.equals(wanted, check_metadata=False)
+
+
+@pytest.mark.parametrize("by_frame", [True, False])
+def test_a_server_of_spark_connect_gives_the_dataset_and_the_copies_of_the_local_engine(
+    connect, vault, parquet, tmp_path, by_frame
+):
+    other = Vault.create(tmp_path / "other", key_file=vault.path / "key")
+    here = vault.register("people", parquet, key="id", **CHOICES)
+    source = connect.read.parquet(str(parquet)).repartition(4) if by_frame else parquet
+    there = other.register("people", source, spark=connect, key="id", **CHOICES)
+    assert there.frozen.to_json() == here.frozen.to_json()
+    copy = tmp_path / "copy"
+    there.release(to="here", noise=1.0).write_spark(copy, spark=connect)
+    assert is_copy(copy, copy_of(here, tmp_path))
 
 
 @pytest.mark.parametrize("by_frame", [True, False])

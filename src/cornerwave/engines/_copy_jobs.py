@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from cornerwave.frozen import Frozen
 from cornerwave.history import Past
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets, group_rows, row_ids
-from cornerwave.table import CopyFile, Fingerprint, Schema
+from cornerwave.table import Address, Fingerprint, Schema, StoredPart, Written, WrittenFile
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +43,7 @@ class CopyPlan:
     wanted: tuple[Wanted, ...]
     rows: Mapping[str, bytes]
     noise: Mapping[str, bytes]
-    folders: tuple[str, ...]
+    folders: tuple[Path | Address, ...]
     metadata: tuple[Mapping[str, Any], ...]
     edition: int
     batch: int | None
@@ -69,11 +69,11 @@ class CopyPlan:
     ) -> Iterator[Note]:
         """Write copies of rows to new files; yield the receipt, unless there are no rows."""
         with ExitStack() as hidden:
-            files: list[CopyFile] = []
+            files: list[WrittenFile | StoredPart] = []
             found = Fingerprint.nothing()
             for ids, table in groups:
                 if not files:
-                    files = list(self._files(recipe, hidden))
+                    files = list(self._files(recipe, part, hidden))
                 own, copies = recipe.copies(ids, table)
                 for file, copy in zip(files, copies, strict=True):
                     file.write(copy)
@@ -82,15 +82,32 @@ class CopyPlan:
                 file.finish()
                 file.publish()
         if files:
-            yield 0, FOUND, _receipt(part, found, [file.path.name for file in files])
+            yield 0, FOUND, _receipt(part, found, [file.written for file in files])
 
-    def _files(self, recipe: Recipe, hidden: ExitStack) -> Iterator[CopyFile]:
-        name = f"{secrets.token_hex(16)}.parquet"  # of this attempt alone
+    def _files(
+        self, recipe: Recipe, part: int | None, hidden: ExitStack
+    ) -> Iterator[WrittenFile | StoredPart]:
+        attempt, number = f"{secrets.token_hex(16)}.parquet", _number(part)
         for folder, wanted, told in zip(self.folders, self.wanted, self.metadata, strict=True):
-            check_seen(Path(folder))
-            file = CopyFile(Path(folder) / name, recipe.schema(wanted), told)
+            schema = recipe.schema(wanted)
+            if isinstance(folder, Path):
+                check_seen(folder)
+                file: WrittenFile | StoredPart = WrittenFile(folder / attempt, schema, told)
+            else:
+                name = f"{folder.path.rstrip('/')}/part-{number}.parquet"
+                file = StoredPart(folder.below(name), schema, told)
             hidden.callback(file.discard)
             yield file
+
+
+def _number(part: int | None) -> str:
+    """Return the number of a part; of a frame's that of Spark, else one of chance."""
+    if part is None:
+        from pyspark import TaskContext  # only machines of a cluster have one
+
+        task = TaskContext.get()
+        part = None if task is None else task.partitionId()
+    return secrets.token_hex(8) if part is None else f"{part:05d}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,6 +183,6 @@ class OrderedCopyJob:
             yield ids_in(part, mark), part.select(names)
 
 
-def _receipt(part: int | None, found: Fingerprint, files: Sequence[str]) -> bytes:
-    sums = [int(word) for word in found.sums]
-    return json.dumps({"part": part, "rows": found.rows, "sums": sums, "files": files}).encode()
+def _receipt(part: int | None, found: Fingerprint, files: Sequence[Written]) -> bytes:
+    sums, said = [int(word) for word in found.sums], [asdict(file) for file in files]
+    return json.dumps({"part": part, "rows": found.rows, "sums": sums, "files": said}).encode()

@@ -36,10 +36,12 @@ from cornerwave.survey import Sample, Survey
 from cornerwave.table import (
     SHUFFLE,
     TEXT_ENDINGS,
+    Address,
     Fingerprint,
     Progress,
     Schema,
     Source,
+    Written,
     parquet_parts,
     silent,
 )
@@ -83,20 +85,20 @@ def of_frame(frame: Any) -> SparkSource:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a machine says it wrote: files of one name in the folder of each copy."""
+    """What a machine says it wrote: a file of each copy."""
 
     part: int | None
     fingerprint: Fingerprint
-    name: str
+    files: tuple[Written, ...]
 
     @classmethod
     def of(cls, content: bytes) -> "Receipt":
         """Read a receipt. Raises ClusterError if it is none."""
         try:
             told = json.loads(content)
-            [name] = set(told["files"])
+            files = tuple(map(Written.of, told["files"]))
             sums = np.array(told["sums"], dtype=np.uint64)
-            return cls(told["part"], Fingerprint(int(told["rows"]), sums), str(name))
+            return cls(told["part"], Fingerprint(int(told["rows"]), sums), files)
         except (ValueError, KeyError, TypeError, OverflowError):
             raise ClusterError("a machine of the cluster sent something else than a receipt") from (
                 None
@@ -106,13 +108,13 @@ class Receipt:
 def copies_on_spark(
     source: Source,
     recipe: Recipe,
-    folders: Sequence[Path],
+    folders: Sequence[Path | Address],
     metadata: Sequence[Mapping[str, Any]],
     *,
     spark: Any = None,
     progress: Progress = silent,
-) -> list[str]:
-    """Write each wanted copy to its folder; return the names of the files, in their order.
+) -> list[list[Written]]:
+    """Write each wanted copy to its folder; return the files of each copy, in their order.
 
     Raises SourceChanged if the table is not the registered one: then nothing of what was
     written may be shown to anybody.
@@ -127,7 +129,7 @@ def copies_on_spark(
         wanted=recipe.wanted,
         rows=known,
         noise=recipe.noise_secrets.reveal(),
-        folders=tuple(map(str, folders)),
+        folders=tuple(folders),
         metadata=tuple(metadata),
         edition=recipe.edition,
         batch=recipe.batch,
@@ -147,7 +149,7 @@ def copies_on_spark(
         found = found + receipt.fingerprint
         progress(receipt.fingerprint.rows)
     recipe.check(found)
-    return [receipt.name for receipt in receipts]
+    return [[receipt.files[copy] for receipt in receipts] for copy in range(len(folders))]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import json
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -163,6 +163,10 @@ class _Upload(io.RawIOBase):
         """Make all of it visible at once."""
         raise NotImplementedError
 
+    def handed_over(self) -> tuple[str, tuple[str, ...]]:
+        """Return what another machine needs to show it."""
+        raise NotImplementedError
+
     def abort(self) -> None:
         """Forget it."""
         raise NotImplementedError
@@ -215,14 +219,14 @@ class _S3Upload(_Upload):
 
     def show(self, *, force: bool) -> None:
         """Complete the upload, on the condition that no object is there unless forced."""
-        tags = enumerate((part.result() for part in self._sent), start=1)
-        parts = {"Parts": [{"PartNumber": number, "ETag": tag} for number, tag in tags]}
-        condition = {} if force else {"IfNoneMatch": "*"}
-        with s3_asked():
-            self._client.complete_multipart_upload(
-                **self._where, UploadId=self._id, MultipartUpload=parts, **condition
-            )
+        tags = [part.result() for part in self._sent]
+        complete_upload(self.address, self._id, tags, force=force)
         self._is_open = False
+
+    def handed_over(self) -> tuple[str, tuple[str, ...]]:
+        """Return what another machine needs to complete the upload: this one forgets it."""
+        self._is_open = False
+        return self._id, tuple(part.result() for part in self._sent)
 
     def abort(self) -> None:
         """Forget what was sent."""
@@ -243,6 +247,17 @@ class _S3Upload(_Upload):
                 old = datetime.now(UTC) - each["Initiated"] > FORGOTTEN
                 if each["Key"] == self.address.path and is_other and old:
                     self._client.abort_multipart_upload(**self._where, UploadId=each["UploadId"])
+
+
+def complete_upload(address: Address, upload: str, tags: Sequence[str], *, force: bool) -> None:
+    """Show what was sent, on the condition that no object is there unless forced."""
+    parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, start=1)]
+    condition = {} if force else {"IfNoneMatch": "*"}
+    where = {"Bucket": address.host, "Key": address.path}
+    with s3_asked():
+        s3_client().complete_multipart_upload(
+            **where, UploadId=upload, MultipartUpload={"Parts": parts}, **condition
+        )
 
 
 class _StagedUpload(_Upload):
