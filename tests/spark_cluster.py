@@ -170,7 +170,6 @@ class SparkCluster:
         settings = {
             "spark.connect.grpc.binding.address": ADDRESSES[0],
             "spark.connect.grpc.binding.port": str(port),
-            "spark.driver.memory": "700m",
             "spark.driver.extraJavaOptions": _SHORT_LIVED,
             "spark.sql.shuffle.partitions": "4",
             "spark.ui.enabled": "false",
@@ -201,7 +200,7 @@ class SparkCluster:
                     "SPARK_LOCAL_IP": address,
                     "SPARK_LOCAL_DIRS": str(local),
                     "SPARK_DAEMON_JAVA_OPTS": f"{logging} {_SHORT_LIVED}",
-                    "SPARK_DAEMON_MEMORY": "256m",
+                    "SPARK_DAEMON_MEMORY": "700m",
                     "SPARK_NO_DAEMONIZE": "1",
                 },
                 stdout=log,

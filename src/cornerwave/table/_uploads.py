@@ -91,31 +91,15 @@ class StoredCopy:
         if self._is_there:
             return
         with _sending(self.path):
-            put = None if self._beside is None else self._put_beside(self._beside)
+            beside = metadata_path(self.path)
+            # in the place of others by force alone
+            is_new = self._beside and put_bytes(beside, self._beside, force=self._force)
             try:
                 self._upload.show(force=self._force)
             except BaseException:
-                if put is not None:
-                    remove(put)
+                if is_new:
+                    remove(beside)
                 raise
-
-    def _put_beside(self, text: bytes) -> Address | None:
-        """Put the metadata beside the copy, in the place of others by force alone.
-
-        Returns where, if they were not there.
-        """
-        beside = metadata_path(self.path)
-        there = digest_at(beside)
-        if there == hashlib.sha256(text).digest():
-            return None
-        upload = _upload_to(beside)
-        try:
-            upload.write(text)
-            upload.flush_parts()
-            upload.show(force=self._force)
-        finally:
-            upload.abort()
-        return beside if there is None else None
 
     def discard(self) -> None:
         """Leave no trace of a copy that was not published."""
@@ -296,6 +280,27 @@ class _StagedUpload(_Upload):
 
 def _upload_to(address: Address) -> _Upload:
     return _S3Upload(address) if address.scheme == "s3" else _StagedUpload(address)
+
+
+def put_bytes(address: Address, content: bytes, *, force: bool) -> bool:
+    """Put a short file into a store; return whether there was none.
+
+    Unless `force`, raises OutputExists for a file that says anything else.
+    """
+    with _sending(address):
+        there = digest_at(address)
+        if there == hashlib.sha256(content).digest():
+            return False
+        if there is not None and not force:
+            raise exists(address)
+        upload = _upload_to(address)
+        try:
+            upload.write(content)
+            upload.flush_parts()
+            upload.show(force=force)
+        finally:
+            upload.abort()
+    return there is None
 
 
 def text_beside(metadata: Mapping[str, Any]) -> bytes:
