@@ -26,7 +26,7 @@ def server(environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[st
         [*command, "--ip", "127.0.0.1", "--port", str(port)],
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
             "OPENBLAS_NUM_THREADS": "1",
             **environment,
         },

@@ -109,6 +109,7 @@ class SparkCluster:
             "spark.speculation.minTaskRuntime": "2s",
             "spark.speculation.multiplier": "1.5",
             "spark.speculation.quantile": "0.5",
+            "spark.sql.session.timeZone": "Asia/Tokyo",  # moments are the same everywhere
             "spark.sql.shuffle.partitions": "4",
             "spark.ui.port": "0",
             "spark.ui.showConsoleProgress": "false",

@@ -13,11 +13,12 @@ import pytest
 
 from cornerwave.dataset import write_all_spark
 from cornerwave.engines import spark as engine
-from cornerwave.errors import ClusterError, ColumnError, SourceChanged
+from cornerwave.errors import ClusterError, ColumnError, SourceChanged, SourceError
 from cornerwave.owner import Vault
 from cornerwave.recipe import Wanted
 from cornerwave.table import Finish
 from tests import sail, spark_cluster
+from tests.engines import through_spark
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 from tests.engines.faults import failing_once, wait_for, waiting
 
@@ -145,6 +146,16 @@ def test_a_changed_cell_is_refused_and_nothing_is_left(
     with untouched(), pytest.raises(SourceChanged, match="a value differs"):
         moved.release(to="near", privacy=0.5).write_spark(tmp_path / "copy", spark=spark)
     assert not list(tmp_path.glob(".copy*"))
+
+
+def test_types_names_and_moments_come_through_as_the_docs_say(spark, tmp_path):
+    assert through_spark.types_through(spark, tmp_path) == through_spark.told()
+
+
+def test_a_type_that_is_not_read_is_named(spark, vault):
+    frame = spark.sql("SELECT 1 AS id, 2.5 AS x, make_interval(1) AS since")
+    with pytest.raises(SourceError, match="'since' has the type interval of Spark"):
+        vault.register("people", frame, key="id")
 
 
 def test_a_key_that_is_repeated_on_two_machines_is_found(spark, vault, parquet):

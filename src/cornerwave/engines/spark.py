@@ -69,7 +69,6 @@ def is_spark_frame(what: Any) -> bool:
 
 def of_frame(frame: Any) -> SparkSource:
     """Return a frame of Spark as a source. Raises SourceError for types that have no rows here."""
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     def read(_: Sequence[str]) -> Iterator[pa.RecordBatch]:
         raise SourceError(
@@ -77,10 +76,25 @@ def of_frame(frame: Any) -> SparkSource:
         )
 
     with _cluster():
-        types = to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=False)
-    return SparkSource(
-        pa.schema([pa.field(column.name, column.type) for column in types]), read, frame=frame
-    )
+        fields = frame.schema.fields
+    return SparkSource(pa.schema([*map(_arrow_field, fields)]), read, frame=frame)
+
+
+def _arrow_field(field: Any) -> pa.Field:
+    """Return a column of a frame as Arrow has it: moments are in UTC, whatever the session's zone.
+
+    Raises SourceError for types that are not read.
+    """
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    type_ = field.dataType
+    try:
+        return pa.field(field.name, to_arrow_type(type_, timezone="UTC"))
+    except Exception:  # Spark has several for this
+        raise SourceError(
+            f"column {field.name!r} has the type {type_.simpleString()} of Spark, which is not "
+            "read; cast it in the frame, or leave it out"
+        ) from None
 
 
 @dataclass(frozen=True)
