@@ -23,6 +23,8 @@ from cornerwave.table import Scale, Schema
 
 SUMS = 16
 """Sums that surveys are added up to."""
+KEY_RANGES = 1 << 8
+"""Ranges of ids, by their first bits."""
 RUN_CELLS = CELLS >> 4
 """Cells of a part without positions of which the order is looked at."""
 

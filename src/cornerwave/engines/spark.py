@@ -28,7 +28,13 @@ from cornerwave.engines._on_worker import ERROR, FOUND, IDS, KEYS, Job, Note, Ta
 from cornerwave.engines._packed import unpacked, unpacked_error, unpacked_table
 from cornerwave.engines._passes import SampleWork, Surveyed, SurveyWork, Work, not_unique
 from cornerwave.engines._shuffle import bucket_count
-from cornerwave.engines._survey_jobs import SampleJob, SampleSum, SurveyJob, SurveySum
+from cornerwave.engines._survey_jobs import (
+    KEY_RANGES,
+    SampleJob,
+    SampleSum,
+    SurveyJob,
+    SurveySum,
+)
 from cornerwave.engines.sorted_keys import KeepKeys, KeyRanges
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError
 from cornerwave.recipe import Recipe
@@ -50,6 +56,8 @@ LARGEST_CLOSURE = 1 << 20
 """Spark writes what is larger to disks: of the machines, and of the driver."""
 _ENVELOPE = 1 << 14
 """Bytes that are added to a job on its way."""
+KEYS_AT_ONCE = 1 << 20
+"""Keys, about, that the driver takes from a machine at once."""
 _NOT_FOR_COPIES = ("sample", "mark_numbers", "mark_texts")
 """Secrets that recognise values across the tables of a vault: only registration needs them."""
 _SETTINGS = ("spark.io.encryption.enabled", "spark.broadcast.UDFCompressionThreshold")
@@ -202,7 +210,7 @@ class Cluster:
         """Yield surveys; in the end keep the keys, or raise ColumnError if some are repeated."""
         repeated, then = 0, SurveySum(self.schema, self.table.rows)
         with KeyRanges() as keys:
-            for bucket, kind, found in self._notes(job, then, some=True):
+            for bucket, kind, found in self._notes(job, then, partitions=self._ranges, some=True):
                 if kind == KEYS:
                     keys.add(bucket, found)
                 elif kind == IDS:
@@ -227,6 +235,12 @@ class Cluster:
                 use=("key",),
             )
         return Table(self.schema, self.types, self.secrets, rows)
+
+    @property
+    def _ranges(self) -> int | None:
+        """In how many parts keys come to the driver; None for a frame: Spark sees how many."""
+        rows = self.table.rows
+        return None if rows is None else min(KEY_RANGES, 1 + rows // KEYS_AT_ONCE)
 
     @cached_property
     def _frames(self) -> Sequence[Any]:
