@@ -42,8 +42,9 @@ system:  ## install what the tests need of Debian's packages, where it is missin
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q chromium; \
 	else echo "Chromium is missing, so its tests are skipped: apt-get install chromium"; fi
 	@command -v java >/dev/null || if [ "$$(id -u)" = 0 ]; then \
-	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q openjdk-17-jre-headless; \
-	else echo "Java is missing, so the tests of a Spark cluster are skipped: apt-get install openjdk-17-jre-headless"; fi
+	  apt-get update -q && { DEBIAN_FRONTEND=noninteractive apt-get install -y -q openjdk-17-jre-headless || \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -q default-jre-headless; }; \
+	else echo "Java is missing, so the tests of a Spark cluster are skipped: apt-get install default-jre-headless"; fi
 
 check: $(READY)  ## lint, formatting and types
 	$(BIN)/ruff check .

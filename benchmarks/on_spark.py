@@ -71,6 +71,7 @@ def spark(show: Callable[[str, str, str], None]) -> None:
     from cornerwave.engines.spark import connected
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--driver-memory 3g pyspark-shell"  # all of Spark is in it
     with tempfile.TemporaryDirectory() as name, connected("local[2]") as session:
         session.sparkContext.setLogLevel("ERROR")
         folder = Path(name)

@@ -7,9 +7,10 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -17,13 +18,18 @@ PYTHON = ROOT / ".sail" / "bin" / "python"
 
 
 @contextmanager
-def server() -> Iterator[str]:
+def server(environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
     """The address of a new server, which is stopped at the end."""
     port = _free_port()
     command = [PYTHON, "-W", "ignore", "-m", "pysail", "spark", "server"]
     process = subprocess.Popen(
         [*command, "--ip", "127.0.0.1", "--port", str(port)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OPENBLAS_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "OPENBLAS_NUM_THREADS": "1",
+            **environment,
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -39,6 +39,10 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Java that ends before thorough compilation would pay."""
+
+
 class SparkCluster:
     """Processes of a cluster, and the session of its driver."""
 
@@ -55,7 +59,8 @@ class SparkCluster:
     def start(self) -> None:
         """Start master, workers and driver."""
         page = ["--webui-port", str(self._pages["master"])]
-        self._start("master", "master.Master", ADDRESSES[0], ["--port", str(self._port), *page])
+        host = ["--host", ADDRESSES[0], "--port", str(self._port)]
+        self._start("master", ADDRESSES[0], "master.Master", [*host, *page])
         self.start_workers(*ADDRESSES)
 
     def start_workers(self, *addresses: str) -> None:
@@ -68,8 +73,8 @@ class SparkCluster:
     def _start_worker(self, address: str) -> None:
         name = f"worker-{address}"
         work = ["--work-dir", str(self.folder / f"work-{address}")]
-        size = ["--cores", "2", "--memory", "2g", "--webui-port", str(_free_port())]
-        self._start(name, "worker.Worker", address, [*size, *work, self.url])
+        size = ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        self._start(name, address, "worker.Worker", ["--host", address, *size, *work, self.url])
 
     def kill_worker(self, address: str) -> None:
         """Kill a worker with everything that runs on it, at once."""
@@ -84,13 +89,13 @@ class SparkCluster:
         """Start a driver with a session."""
         from pyspark.sql import SparkSession
 
-        logging = f"-Dlog4j2.configurationFile=file:{self._logging}"
+        options = f"-Dlog4j2.configurationFile=file:{self._logging} {_SHORT_LIVED}"
         (self.folder / "driver").mkdir(exist_ok=True)
         known = {
             "spark.driver.host": ADDRESSES[0],
             "spark.driver.bindAddress": ADDRESSES[0],
-            "spark.driver.extraJavaOptions": f"{logging} -Djava.io.tmpdir={self.folder / 'driver'}",
-            "spark.executor.extraJavaOptions": logging,
+            "spark.driver.extraJavaOptions": f"{options} -Djava.io.tmpdir={self.folder / 'driver'}",
+            "spark.executor.extraJavaOptions": options,
             "spark.executor.memory": "700m",
             "spark.executorEnv.PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
             "spark.executorEnv.NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", ""),
@@ -98,12 +103,15 @@ class SparkCluster:
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": f"file:{self.folder / 'events'}",
             "spark.local.dir": str(self.folder / "driver"),
+            "spark.python.daemon.module": "tests.engines.ready_daemon",
             "spark.speculation": "true",
             "spark.speculation.interval": "100ms",
+            "spark.speculation.minTaskRuntime": "2s",
             "spark.speculation.multiplier": "1.5",
             "spark.speculation.quantile": "0.5",
+            "spark.sql.session.timeZone": "Asia/Tokyo",  # moments are the same everywhere
             "spark.sql.shuffle.partitions": "4",
-            "spark.ui.port": str(_free_port()),
+            "spark.ui.port": "0",
             "spark.ui.showConsoleProgress": "false",
             **settings,
         }
@@ -159,23 +167,43 @@ class SparkCluster:
             SparkContext._gateway = SparkContext._jvm = None
         self._session = None
 
-    def _start(self, name: str, what: str, address: str, options: list[str]) -> None:
+    def connect_server(self) -> str:
+        """Start a server of Spark Connect that runs what it is asked to; return its address."""
+        port = _free_port()
+        settings = {
+            "spark.connect.grpc.binding.address": ADDRESSES[0],
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.driver.extraJavaOptions": _SHORT_LIVED,
+            "spark.sql.shuffle.partitions": "4",
+            "spark.ui.enabled": "false",
+        }
+        server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        options = ["--class", server, "--master", "local[2]", "--name", "connect"]
+        options += [word for each in settings.items() for word in ("--conf", "=".join(each))]
+        self._start("connect", ADDRESSES[0], "SparkSubmit", [*options, "spark-internal"])
+        self._until(lambda: _listens(port))
+        return f"sc://{ADDRESSES[0]}:{port}"
+
+    def _start(self, name: str, address: str, what: str, options: list[str]) -> None:
         import pyspark
 
         home = Path(pyspark.__file__).parent
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}"]
         local = self.folder / f"local-{name}"
         local.mkdir(exist_ok=True)
+        logging = f"-Dlog4j2.configurationFile=file:{self._logging}"
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [*command, "--host", address, *options],
+                [*command, *options],
                 env={
                     **os.environ,
+                    "PYSPARK_PYTHON": sys.executable,
+                    "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
                     "SPARK_HOME": str(home),
                     "SPARK_LOCAL_IP": address,
                     "SPARK_LOCAL_DIRS": str(local),
-                    "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile=file:{self._logging}",
-                    "SPARK_DAEMON_MEMORY": "256m",
+                    "SPARK_DAEMON_JAVA_OPTS": f"{logging} {_SHORT_LIVED}",
+                    "SPARK_DAEMON_MEMORY": "700m",
                     "SPARK_NO_DAEMONIZE": "1",
                 },
                 stdout=log,
@@ -195,7 +223,7 @@ class SparkCluster:
             ended = [name for name, p in self._processes.items() if p.poll() is not None]
             if ended or time.monotonic() > end:
                 raise RuntimeError(f"the cluster does not start: {ended or 'no answer'}")
-            time.sleep(0.5)
+            time.sleep(0.1)
 
 
 @contextmanager
@@ -229,6 +257,12 @@ def _descendants(pid: int) -> list[int]:
         found += children
         waiting += children
     return found
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection((ADDRESSES[0], port), timeout=5):
+        return True
+    return False
 
 
 def _free_port() -> int:

@@ -79,11 +79,15 @@ def s3_server() -> Iterator[str]:
         server.stop()
 
 
+def environment(endpoint: str) -> dict[str, str]:
+    """What the environment says to who uses the server."""
+    return {**ACCESS, "AWS_ENDPOINT_URL": endpoint}
+
+
 def fresh_bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    environment = {**ACCESS, "AWS_ENDPOINT_URL": endpoint}
-    for name, value in environment.items():
+    for name, value in environment(endpoint).items():
         monkeypatch.setenv(name, value)
-    bucket = Bucket(f"bucket-{secrets.token_hex(6)}", environment)
+    bucket = Bucket(f"bucket-{secrets.token_hex(6)}", environment(endpoint))
     bucket.client.create_bucket(Bucket=bucket.name)
     return bucket
 

@@ -26,6 +26,7 @@ from cornerwave.errors import (
     SourceError,
     SourceLost,
 )
+from cornerwave.pages import write_dictionary
 from cornerwave.table import _csv, _stores, _uploads, open_source, place_of, read_metadata
 from tests import stores
 from tests.conftest import ledger_lines, make_people
@@ -364,6 +365,21 @@ def test_the_ledger_speaks_before_the_copy_shows(dataset, bucket, monkeypatch):
     monkeypatch.setattr(_uploads.StoredCopy, "publish", watched)
     dataset.release(to="a", privacy=0.5).write(bucket.address("copy.parquet"))
     assert seen == [(["a"], ["in/people.parquet"])]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_dictionary_lies_beside_a_copy_in_s3(dataset, bucket, tmp_path, ending):
+    release = dataset.release(to="a", privacy=0.5, dictionary=True)
+    here = write_dictionary(release.write(tmp_path / f"copy.{ending}"))
+    there = write_dictionary(release.write(bucket.address(f"copy.{ending}")))
+    assert [str(place) for place in there] == [bucket.address(path.name) for path in here]
+    assert [bucket.get(path.name) for path in here] == [path.read_bytes() for path in here]
+    bucket.put(here[0].name, b"another page")
+    with pytest.raises(OutputExists, match="already exists"):
+        write_dictionary(bucket.address(f"copy.{ending}"))
+    assert bucket.get(here[0].name) == b"another page"
+    write_dictionary(bucket.address(f"copy.{ending}"), force=True)
+    assert bucket.get(here[0].name) == here[0].read_bytes()
 
 
 def test_outputs_that_cannot_be_are_refused(dataset, bucket):

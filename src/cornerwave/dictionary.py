@@ -22,7 +22,7 @@ import numpy as np
 from cornerwave.errors import BiasWarning, ColumnError, SourceError
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, Estimate
 from cornerwave.outlook import in_units
-from cornerwave.table import CATEGORY, KEPT, PERTURBED, UNIFORM, read_metadata
+from cornerwave.table import CATEGORY, KEPT, PERTURBED, UNIFORM, Address, read_metadata
 from cornerwave.times import DAY, is_date, moment, seconds_of
 
 Told = Mapping[str, Any]
@@ -86,7 +86,7 @@ def _about(name: str, told: Told, noise: float) -> Iterator[str]:
     yield from (part[0].upper() + part[1:] for part in parts if part)
 
 
-def dictionary_of(path: Path) -> DataDictionary:
+def dictionary_of(path: Path | Address) -> DataDictionary:
     """Return the dictionary of a copy. Raises SourceError if it says nothing about itself."""
     stated = read_metadata(path)
     if stated is None or "columns" not in stated:

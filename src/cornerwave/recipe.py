@@ -90,7 +90,7 @@ class Recipe:
         `past` says which rows editions up to this one have changed.
         """
         self.dataset, self.frozen, self.wanted = dataset, frozen, tuple(wanted)
-        self._edition, self._batch, self._past = edition, batch, past
+        self.edition, self.batch, self.past = edition, batch, past
         self._pasts: list[HistoryReader] = []
         self.row_secrets, self._noise_secrets = rows, noise
         self._levels = sorted({each.level.noise for each in self.wanted})
@@ -166,8 +166,8 @@ class Recipe:
             "privacy": self.frozen.hidden.promised(level),
             "retention": retention(level.noise),
             "rows": self.frozen.rows,
-            "edition": self._edition,
-            **({} if self._batch is None else {"batch": self._batch}),
+            "edition": self.edition,
+            **({} if self.batch is None else {"batch": self.batch}),
             "order": self.frozen.schema.order,
             "noise_format": self.frozen.noise_format,
             **({"missing": list(marks)} if marks else {}),
@@ -188,8 +188,8 @@ class Recipe:
             for index, white in reader.white(group.ids[start : start + self._block_rows]):
                 add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start)
         self._readers.append(reader)
-        if self._past is not None:
-            self._carry_over(self._past, group.ids, x, copies)
+        if self.past is not None:
+            self._carry_over(self.past, group.ids, x, copies)
         return [copies[lattice_index(noise)] for noise in self._levels]
 
     def _carry_over(self, past: Past, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -87,28 +88,80 @@ def test_a_frame_gives_the_dataset_and_the_copies_of_the_local_engine(
     assert {held.format for held in there.holdings} == {"parquet parts"}
 
 
-def test_editions_are_for_one_machine(spark, vault, parquet, tmp_path):
-    """A cluster does not know which rows changed, nor a vault the keys of a frame."""
-    dataset = vault.register("people", parquet, key="id", spark=spark, **CHOICES)
-    more = everyone(400, seed=4)
-    keys = pa.array([f"later {n}" for n in range(400)])
-    more = more.set_column(0, "id", keys)
-    repeated = more.set_column(0, "id", pa.array(["p7", *keys.to_pylist()[1:]]))
-    with pytest.raises(ColumnError, match="1 rows have keys that are or were"):
-        dataset.append(repeated)  # the keys of files are kept, also of those that Spark read
-    dataset.append(more)
-    with pytest.raises(ClusterError, match="several editions, which a cluster does not release"):
-        dataset.release(to="near", noise=1.0).write_spark(tmp_path / "copy", spark=spark)
-    assert not (tmp_path / "copy").exists()
-    assert dataset.holdings == []
+def later(rows=400, first="later 0"):
+    """Rows that come later, with new keys, the first of which can be chosen."""
+    keys = pa.array([first, *(f"later {n}" for n in range(1, rows))])
+    return everyone(rows, seed=4).set_column(0, "id", keys)
 
 
-def test_nothing_is_appended_to_a_frame(spark, vault, parquet):
+def written(table, path):
+    papq.write_table(table, path, row_group_size=150)
+    return path
+
+
+def said(edition):
+    """What the ledger says of an edition, apart from its place and the salt of its keys."""
+    return replace(edition, keys=edition.keys["count"], source=None)
+
+
+def test_a_frame_is_appended_and_all_rows_are_released(spark, vault, other, parquet, tmp_path):
+    more = written(later(), tmp_path / "more.parquet")
+    here = vault.register("people", parquet, key="id", **CHOICES)
+    there = other.register("people", frame_of(spark, parquet), key="id", **CHOICES)
+    assert said(here.append(more)) == said(there.append(frame_of(spark, more)))
+    assert said(here.editions[0]) == said(there.editions[0])
+    for rows in ({}, {"batch": 2}, {"edition": 1}):
+        [local, cluster] = (each.release(to="near", noise=1.0, **rows) for each in (here, there))
+        name = "-".join(["rows", *rows])
+        folder = cluster.write_spark(tmp_path / name)
+        wanted = papq.read_table(local.write(tmp_path / f"{name}.parquet"))
+        assert by_key(read(folder)).equals(by_key(wanted), check_metadata=False)
+        assert read_metadata(folder) == read_metadata(tmp_path / f"{name}.parquet")
+    both = frame_of(spark, parquet).unionAll(frame_of(spark, more))
+    moved = other.dataset("people", source=both)
+    folder = moved.release(to="near", noise=1.0).write_spark(tmp_path / "moved")
+    assert by_key(read(folder)).equals(by_key(read(tmp_path / "rows")), check_metadata=False)
+
+
+def test_a_key_that_was_in_a_frame_is_no_new_one(spark, vault, parquet, tmp_path):
     dataset = vault.register("people", frame_of(spark, parquet), key="id", **CHOICES)
-    more = everyone(400, seed=4).set_column(0, "id", pa.array([f"later {n}" for n in range(400)]))
-    with pytest.raises(ColumnError, match="a frame of Spark, whose keys are not kept"):
-        dataset.append(more)
+    repeated = written(later(first="p7"), tmp_path / "more.parquet")
+    for batch in (repeated, frame_of(spark, repeated)):
+        with pytest.raises(ColumnError, match="1 rows have keys that are or were"):
+            dataset.append(batch)
     assert len(dataset.editions) == 1
+
+
+def test_row_groups_are_appended_by_their_place(spark, vault, other, parquet, tmp_path):
+    choices = {**CHOICES, "drop": ["id"]}
+    more = written(later(), tmp_path / "more.parquet")
+    here = vault.register("people", parquet, **choices)
+    there = other.register("people", parquet, spark=spark, **choices)
+    assert here.append(more) == there.append(more, spark=spark)
+    folder = there.release(to="near", noise=1.0).write_spark(tmp_path / "copy", spark=spark)
+    wanted = papq.read_table(here.release(to="near", noise=1.0).write(tmp_path / "near.parquet"))
+    assert read(folder).equals(wanted, check_metadata=False)
+
+
+def test_rows_that_changed_have_the_noise_of_the_local_engine(spark, vault, parquet, tmp_path):
+    dataset = vault.register("people", frame_of(spark, parquet), key="id", **CHOICES)
+    table = changed(changed(everyone()), "wage", 5)
+    new = written(table, tmp_path / "new.parquet")
+    with pytest.raises(SourceError, match="compared on one machine"):
+        dataset.update(frame_of(spark, new))
+    dataset.update(new, old=parquet)
+    wanted = papq.read_table(dataset.release(to="here", noise=1.0).write(tmp_path / "a.parquet"))
+    moved = vault.dataset("people", source=frame_of(spark, new))
+    folder = moved.release(to="near", noise=1.0).write_spark(tmp_path / "copy")
+    assert by_key(read(folder)).equals(by_key(wanted), check_metadata=False)
+
+
+def test_frames_and_files_are_not_read_together(spark, vault, parquet, tmp_path):
+    dataset = vault.register("people", frame_of(spark, parquet), key="id", **CHOICES)
+    dataset.append(written(later(), tmp_path / "more.parquet"))
+    with pytest.raises(SourceError, match="give one frame with all rows"):
+        dataset.release(to="near", noise=1.0).write_spark(tmp_path / "copy")
+    assert dataset.holdings == []
 
 
 @pytest.mark.parametrize("key", ["id", None])

@@ -13,11 +13,12 @@ import pytest
 
 from cornerwave.dataset import write_all_spark
 from cornerwave.engines import spark as engine
-from cornerwave.errors import ClusterError, ColumnError, SourceChanged
+from cornerwave.errors import ClusterError, ColumnError, SourceChanged, SourceError
 from cornerwave.owner import Vault
 from cornerwave.recipe import Wanted
 from cornerwave.table import Finish
-from tests import spark_cluster
+from tests import sail, spark_cluster
+from tests.engines import through_spark
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 from tests.engines.faults import failing_once, wait_for, waiting
 
@@ -41,6 +42,15 @@ def spark(cluster):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield cluster.session()
+
+
+@pytest.fixture(scope="module")
+def connect(cluster):
+    """A session by Spark Connect, of Spark's own server."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with sail.session(cluster.connect_server()) as session:
+            yield session
 
 
 @pytest.fixture
@@ -112,6 +122,20 @@ def test_the_cluster_gives_the_dataset_and_the_copies_of_the_local_engine(
 
 
 @pytest.mark.parametrize("by_frame", [True, False])
+def test_a_server_of_spark_connect_gives_the_dataset_and_the_copies_of_the_local_engine(
+    connect, vault, parquet, tmp_path, by_frame
+):
+    other = Vault.create(tmp_path / "other", key_file=vault.path / "key")
+    here = vault.register("people", parquet, key="id", **CHOICES)
+    source = connect.read.parquet(str(parquet)).repartition(4) if by_frame else parquet
+    there = other.register("people", source, spark=connect, key="id", **CHOICES)
+    assert there.frozen.to_json() == here.frozen.to_json()
+    copy = tmp_path / "copy"
+    there.release(to="here", noise=1.0).write_spark(copy, spark=connect)
+    assert is_copy(copy, copy_of(here, tmp_path))
+
+
+@pytest.mark.parametrize("by_frame", [True, False])
 def test_a_changed_cell_is_refused_and_nothing_is_left(
     spark, vault, dataset, tmp_path, untouched, by_frame
 ):
@@ -122,6 +146,16 @@ def test_a_changed_cell_is_refused_and_nothing_is_left(
     with untouched(), pytest.raises(SourceChanged, match="a value differs"):
         moved.release(to="near", privacy=0.5).write_spark(tmp_path / "copy", spark=spark)
     assert not list(tmp_path.glob(".copy*"))
+
+
+def test_types_names_and_moments_come_through_as_the_docs_say(spark, tmp_path):
+    assert through_spark.types_through(spark, tmp_path) == through_spark.told()
+
+
+def test_a_type_that_is_not_read_is_named(spark, vault):
+    frame = spark.sql("SELECT 1 AS id, 2.5 AS x, make_interval(1) AS since")
+    with pytest.raises(SourceError, match="'since' has the type interval of Spark"):
+        vault.register("people", frame, key="id")
 
 
 def test_a_key_that_is_repeated_on_two_machines_is_found(spark, vault, parquet):

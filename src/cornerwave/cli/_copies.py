@@ -120,17 +120,19 @@ def release(
 
 
 def _check_dictionary(places: "Sequence[Place]") -> None:
-    """Raise OutputError if a dictionary would have to lie beside a copy that is not on disk."""
-    if elsewhere := [place for place in places if not isinstance(place, Path)]:
+    """Raise OutputError if a dictionary would have to lie beside a table of a database."""
+    from cornerwave.table import DatabaseAddress
+
+    if tables := [place for place in places if isinstance(place, DatabaseAddress)]:
         raise OutputError(
-            f"a dictionary is written beside a copy on a disk, not beside {elsewhere[0]}; leave "
-            "out --dictionary"
+            f"a dictionary is a file beside a copy, and {tables[0]} is a table; leave out "
+            "--dictionary"
         )
 
 
 def _write_dictionary(made: "Release", path: "Place", *, force: bool) -> None:
     """Write the dictionary of a copy that was released with one, and say where."""
-    if not made.dictionary or not isinstance(path, Path):
+    if not made.dictionary:
         return
     from cornerwave.pages import write_dictionary
 

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cornerwave.cli._options import SourceOption, VaultOption, open_vault
+from cornerwave.cli._options import (
+    EngineOption,
+    MasterOption,
+    SourceOption,
+    VaultOption,
+    cluster,
+    open_vault,
+    read_by,
+)
 from cornerwave.cli._screen import progress, say
 from cornerwave.errors import spelled
 
@@ -18,16 +26,18 @@ Name = Annotated[str, typer.Argument(help="The dataset.")]
 
 def append(
     name: Name,
-    batch: Annotated[Path, typer.Argument(help="New rows, with the registered columns.")],
+    batch: Annotated[str, typer.Argument(help="New rows, with the registered columns.")],
     source: SourceOption = None,
+    engine: EngineOption = "local",
+    master: MasterOption = None,
     vault: VaultOption = None,
 ) -> None:
     """Append new rows to a registered table: the next edition."""
     from cornerwave.editions import Drift
 
-    dataset = open_vault(vault).dataset(name, source=source or None)
-    with progress("Reading") as advance:
-        made = dataset.append(batch, progress=advance)
+    with cluster(engine, master) as session, progress("Reading") as advance:
+        dataset = open_vault(vault).dataset(name, source=read_by(session, source))
+        made = dataset.append(read_by(session, batch), spark=session, progress=advance)
     say(
         f"Edition {made.number} of {name}: {made.rows_brought:,} rows came, "
         f"{made.rows:,} rows in all"

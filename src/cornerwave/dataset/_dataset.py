@@ -163,14 +163,17 @@ class Dataset:
         """Return the rows of an edition or of a batch. Raises SourceError."""
         return self.parts.of(rows)
 
-    def append(self, batch: Any, *, progress: Progress = silent) -> Edition:
+    def append(self, batch: Any, *, spark: Any = None, progress: Progress = silent) -> Edition:
         """Append new rows, a file or a frame, and return the edition that they make.
+
+        A frame of Spark is surveyed by its cluster, and so is Parquet that all machines of the
+        session `spark` see.
 
         They have the registered columns and types; with a key column, all keys are new. What
         registration fixed stays, and the rows that are there keep their noise. Raises Drifted if
         that does not fit the new rows, and AlreadyRegistered if they are there already.
         """
-        return grow(self, batch, self._ledger, self._key, progress=progress)
+        return grow(self, batch, self._ledger, self._key, spark=spark, progress=progress)
 
     def append_all(
         self, batches: Iterable[Any], *, folder: str | Path | None = None

@@ -13,7 +13,8 @@ import pyarrow.parquet as papq
 from cornerwave.dataset._keys import KeptKeys
 from cornerwave.dataset._recording import Brought, record_edition
 from cornerwave.editions import Edition, Ranges, next_edition
-from cornerwave.engines.batches import BatchSurveyor, survey_batch
+from cornerwave.engines import engine_for
+from cornerwave.engines.batches import AT_ONCE, BatchSurveyor, survey_batch
 from cornerwave.errors import AlreadyRegistered, OutputError, discreet
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import Survey
@@ -25,15 +26,31 @@ if TYPE_CHECKING:
 
 
 def grow(
-    dataset: "Dataset", batch: Any, ledger: Ledger, key: Key, *, progress: Progress = silent
+    dataset: "Dataset",
+    batch: Any,
+    ledger: Ledger,
+    key: Key,
+    *,
+    spark: Any = None,
+    progress: Progress = silent,
 ) -> Edition:
     """Append new rows, and return the edition that they make."""
     dataset.check_open()
     frozen, source = dataset.frozen, dataset.parts.batch(batch)
     ranges = Ranges(frozen)
     with KeptKeys(dataset.home, key) as keys, discreet():
-        surveyor = BatchSurveyor(frozen.schema, frozen.scales, RowSecrets.of(key.derive))
-        survey = survey_batch(ranges.watching(source), surveyor, keys.write, progress=progress)
+        secrets, types = RowSecrets.of(key.derive), frozen.source_types
+        surveyor = BatchSurveyor(frozen.schema, frozen.scales, secrets)
+        engine = engine_for(
+            source,
+            frozen.schema,
+            types,
+            secrets,
+            keep_keys=keys.write,
+            spark=spark,
+            rows=AT_ONCE,
+        )
+        survey = survey_batch(engine, surveyor, ranges, progress=progress)
         edition = next_edition(
             dataset.editions,
             survey.fingerprint,

@@ -73,11 +73,6 @@ class KeptKeys:
         """Return which of some ascending hashes came with any edition, or any before one."""
         found = np.zeros(len(hashes), dtype=bool)
         for edition in dataset.editions[: before and before - 1]:
-            if edition.number == 1 and not edition.keys:
-                raise ColumnError(
-                    f"{dataset.name!r} was registered from a frame of Spark, whose keys are not "
-                    "kept, so nobody can tell whether keys are new. Register its files instead"
-                )
             if edition.keys:  # an edition may bring no new row
                 found |= self._found(dataset, edition.number, KeyRun.of(edition.keys), hashes)
         return found

@@ -77,7 +77,7 @@ class Parts:
     def batch(self, source: Any) -> Source:
         """Open new rows. Raises SourceError unless they have the registered columns."""
         types = {part.name: part.type for part in self._frozen.source_types}
-        opened = open_source(source, types, self._frozen.reading)
+        opened = open_source(opened_frame(source), types, self._frozen.reading)
         check_columns(opened.schema, self._frozen)
         return replace(opened, first=self._editions[-1].rows)
 

@@ -84,8 +84,10 @@ class Release:
         [written] = write_all([(self, path)], force=force, threads=threads, progress=progress)
         return written
 
-    def write_spark(self, path: str | Place, *, spark: Any = None, force: bool = False) -> Path:
+    def write_spark(self, path: str | Place, *, spark: Any = None, force: bool = False) -> Place:
         """Write the copy to a new directory of Parquet files, on the cluster of a Spark session.
+
+        All machines see the directory, or it is a folder in a store, s3://BUCKET/FOLDER.
 
         A dataset of a Spark frame brings its session; for Parquet that all machines of the
         cluster see, give one as `spark`. Raises OutputExists unless `force`, SourceChanged if

@@ -15,10 +15,21 @@ from cornerwave.dataset._release import (
     _check_places,
     _hold,
     _metadata,
+    _output,
     _recipe,
 )
-from cornerwave.errors import ClusterError, OutputError, discreet
-from cornerwave.table import CopyFolder, Place, Progress, check_folder, place_of, silent
+from cornerwave.errors import OutputError, discreet
+from cornerwave.table import (
+    Address,
+    CopyFolder,
+    DatabaseAddress,
+    Place,
+    Progress,
+    StoredFolder,
+    check_folder,
+    check_stored_folder,
+    silent,
+)
 
 FOLDER = "parquet parts"
 """The format of a copy that is a directory of Parquet files."""
@@ -30,7 +41,7 @@ def write_all_spark(
     spark: Any = None,
     force: bool = False,
     progress: Progress = silent,
-) -> list[Path]:
+) -> list[Path | Address]:
     """Write several releases of one dataset to directories, in one pass over its source.
 
     The cluster is that of the dataset's frame, or that of the session given as `spark`.
@@ -42,34 +53,41 @@ def write_all_spark(
     releases = [release for release, _ in copies]
     paths = [_folder(path) for _, path in copies]
     dataset = releases[0].dataset
-    if len(dataset.editions) > 1:
-        raise ClusterError(
-            f"{dataset.name!r} has several editions, which a cluster does not release; release it "
-            "on one machine"
-        )
     with discreet(), ExitStack() as hidden:
         recipe = _recipe(releases)
         _check_places(dataset, paths)
         for path in paths:
-            check_folder(path, force=force)
+            _check(path, force=force)
         said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
-        folders = []
+        folders: list[CopyFolder | StoredFolder] = []
         for path in paths:
-            folders.append(CopyFolder(path))
+            folders.append(_made_in(path, force=force))
             hidden.callback(folders[-1].discard)
         made = [folder.made for folder in folders]
-        names = copies_on_spark(dataset.source, recipe, made, said, spark=spark, progress=progress)
+        source = dataset.source_of(releases[0].rows)
+        written = copies_on_spark(source, recipe, made, said, spark=spark, progress=progress)
         dataset.remember_source()
-        for folder in folders:
-            folder.finish(names)
+        for folder, files in zip(folders, written, strict=True):
+            folder.finish(files)
         _hold(releases, [FOLDER] * len(releases))
         for folder in folders:
             folder.publish()
     return paths
 
 
-def _folder(path: str | Place) -> Path:
-    place = place_of(path)
-    if not isinstance(place, Path):
-        raise OutputError(f"{place} is no directory: a cluster writes into a folder that it shares")
+def _folder(path: str | Place) -> Path | Address:
+    place = _output(path)
+    if isinstance(place, DatabaseAddress):
+        raise OutputError(f"{place} is no directory: a cluster writes into a folder, or to s3://")
     return place
+
+
+def _check(place: Path | Address, *, force: bool) -> None:
+    if isinstance(place, Path):
+        check_folder(place, force=force)
+    else:
+        check_stored_folder(place, force=force)
+
+
+def _made_in(place: Path | Address, *, force: bool) -> CopyFolder | StoredFolder:
+    return CopyFolder(place) if isinstance(place, Path) else StoredFolder(place, force=force)

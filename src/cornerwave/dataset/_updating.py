@@ -18,6 +18,7 @@ from cornerwave.arrays import Flags, Floats, Ints, Words
 from cornerwave.dataset._keys import WORK, KeptKeys
 from cornerwave.dataset._recording import Brought, record_edition
 from cornerwave.editions import Edition, Ranges, hidden_after, updated_edition
+from cornerwave.engines import is_here
 from cornerwave.engines.batches import (
     BatchSurveyor,
     batch_order,
@@ -30,6 +31,7 @@ from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
     SourceChanged,
+    SourceError,
     discreet,
 )
 from cornerwave.history import (
@@ -75,6 +77,12 @@ def update_table(
         )
     source = replace(dataset.parts.batch(new), first=0)
     before = dataset.source if old is None else dataset.parts.of_last(old)
+    if not (is_here(source) and is_here(before)):
+        raise SourceError(
+            "two editions are compared on one machine, which cannot read a frame of Spark; give "
+            "both as files",
+            use=("old",),
+        )
     secrets = RowSecrets.of(key.derive)
     with (
         KeptKeys(dataset.home, key) as keys,

@@ -13,8 +13,9 @@ measured at privacy 0.5, shown, and refused beyond BOUND, after an allowance for
 to few rows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ from cornerwave.frozen import Frozen, hidden_of_rows
 from cornerwave.levels import Level, retention
 from cornerwave.noise import grid_of
 from cornerwave.survey import Survey, Surveyor
-from cornerwave.table import Source, listed, one_chunk, to_floats
+from cornerwave.table import listed, one_chunk, to_floats
 
 BOUND = 0.05
 """New rows of which copies hide less than the first edition's by more than this are refused."""
@@ -124,25 +125,19 @@ class Ranges:
         self._ends = {
             name: (scale.knots[0][0], scale.knots[-1][0]) for name, scale in scales if scale.knots
         }
-        self.outside = dict.fromkeys(self._ends, 0)
+        self.outside = Counter[str]()
 
-    def watching(self, source: Source) -> Source:
-        """Return the source, looking at what is read from it."""
-        if not self._ends:
-            return source
-
-        def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-            for batch in source.batches(columns):
-                self.look(pa.Table.from_batches([batch]))
-                yield batch
-
-        return replace(source, open=read)
-
-    def look(self, rows: pa.Table) -> None:
-        """Look at some rows."""
+    def beyond(self, rows: pa.Table) -> Counter[str]:
+        """Return how many numbers of some rows lie beyond, by their column."""
+        found = Counter[str]()
         for name, (low, high) in self._ends.items():
             values = to_floats(one_chunk(rows.column(name)), name)
-            self.outside[name] += int(np.count_nonzero((values < low) | (values > high)))
+            found[name] = int(np.count_nonzero((values < low) | (values > high)))
+        return found
+
+    def look(self, rows: pa.Table) -> None:
+        """Count those of some rows."""
+        self.outside.update(self.beyond(rows))
 
 
 def measure_drift(

@@ -13,6 +13,9 @@ differences  two editions of a table, compared
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cornerwave.engines._passes import Engine
     from cornerwave.engines.sorted_keys import KeepKeys
     from cornerwave.rows import RowSecrets
     from cornerwave.survey import Survey, Surveyor
@@ -30,7 +33,31 @@ def opened_frame(what: Any) -> Any:
 
 def is_here(source: "Source") -> bool:
     """Whether this process can read the rows of a source: those of Spark's frames it cannot."""
-    return not hasattr(source, "frame")
+    return not any(hasattr(part, "frame") for part in (source, *source.parts))
+
+
+def engine_for(
+    source: "Source",
+    schema: "Schema",
+    types: "pa.Schema",
+    secrets: "RowSecrets",
+    *,
+    keep_keys: "KeepKeys",
+    spark: Any = None,
+    rows: int | None = None,
+) -> "Engine":
+    """Return what surveys a table: a cluster for a frame of Spark, or if a session is given.
+
+    `types` are those of the registered columns, `keep_keys` is called if the rows have a key,
+    `rows` are those of a group in this process.
+    """
+    if spark is None and is_here(source):
+        from cornerwave.engines.local import Threads
+
+        return Threads(source, schema, keep_keys=keep_keys, rows=rows)
+    from cornerwave.engines.spark import Cluster
+
+    return Cluster(source, schema, types, secrets.reveal(), spark, keep_keys)
 
 
 def survey_source(
@@ -42,18 +69,9 @@ def survey_source(
     spark: Any = None,
     progress: "Progress",
 ) -> "tuple[Surveyor, Survey]":
-    """Survey a table: on a cluster if it is a frame of Spark, or if a session is given.
+    """Survey a table: on a cluster if it is a frame of Spark, or if a session is given."""
+    from cornerwave.engines._passes import survey_rows
 
-    `keep_keys` is called if the rows have a key, except for frames of Spark: theirs stay there.
-    """
-    if spark is None and is_here(source):
-        from cornerwave.engines.local import survey_table
-
-        return survey_table(source, schema, secrets, keep_keys=keep_keys, progress=progress)
-    from cornerwave.engines.sorted_keys import sorted_keys
-    from cornerwave.engines.spark import survey_on_spark
-
-    found = survey_on_spark(source, schema, secrets, spark=spark, progress=progress)
-    if schema.key is not None and is_here(source):
-        keep_keys(sorted_keys(source, schema, secrets))
-    return found
+    types = source.schema
+    engine = engine_for(source, schema, types, secrets, keep_keys=keep_keys, spark=spark)
+    return survey_rows(engine, schema, secrets, progress)

@@ -6,15 +6,17 @@ check    no key twice, and what the order of the rows tells
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids, Words
+from cornerwave.editions import Ranges
 from cornerwave.errors import ColumnError, CornerwaveWarning
 from cornerwave.neighbours import RowOrder
 from cornerwave.rows import RowSecrets, row_ids
@@ -62,6 +64,8 @@ class Surveyed:
     ids: Ids
     survey: Survey
     runs: Sequence[Run]
+    outside: Counter[str] = field(default_factory=Counter)
+    """Numbers beyond the ends of their scale, by their column: of new rows alone."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,12 +85,14 @@ class SurveyWork:
     """Surveys rows."""
 
     surveyor: Surveyor
+    ranges: Ranges | None = None
 
     def __call__(self, start: int, table: pa.Table) -> Surveyed:
         """Survey some rows."""
         ids = row_ids(start, table, self.surveyor.schema, self.surveyor.secrets)
         survey = self.surveyor.of(ids, table, np.arange(start, start + len(ids)))
-        return Surveyed(ids, survey, [(start, table)])
+        outside = self.ranges.beyond(table) if self.ranges else Counter[str]()
+        return Surveyed(ids, survey, [(start, table)], outside)
 
 
 def survey_rows(

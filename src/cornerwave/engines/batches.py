@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Flags
-from cornerwave.engines._passes import SurveyWork, check_order, ordered_columns
-from cornerwave.engines.local import Threads, _in_order
-from cornerwave.engines.sorted_keys import KeepKeys
+from cornerwave.editions import Ranges
+from cornerwave.engines._passes import Engine, SurveyWork, check_order, ordered_columns
+from cornerwave.engines.local import _in_order
 from cornerwave.errors import ColumnError
 from cornerwave.neighbours import RowOrder
 from cornerwave.rows import numbered, row_ids
@@ -31,21 +31,22 @@ AT_ONCE = 1 << 15
 
 
 def survey_batch(
-    source: Source, surveyor: Surveyor, keep_keys: KeepKeys, *, progress: Progress = silent
+    engine: Engine, surveyor: Surveyor, ranges: Ranges, *, progress: Progress = silent
 ) -> Survey:
-    """Survey new rows of a table; `keep_keys` is called if the rows have a key.
+    """Survey new rows of a table on an engine; `ranges` counts those beyond the scales.
 
     Raises SourceError, also if two rows have one key, or if their order tells a column.
     """
     schema, survey = surveyor.schema, no_rows(surveyor)
     order = batch_order(schema)
-    engine = Threads(source, schema, keep_keys=keep_keys, rows=AT_ONCE)
-    with engine.run(SurveyWork(surveyor)) as parts:
+    with engine.run(SurveyWork(surveyor, ranges)) as parts:
         for part in engine.repeated(parts, schema.key):
+            before = survey.moments.rows
             survey = survey + part.survey
+            ranges.outside.update(part.outside)
             for start, rows in part.runs:
                 order.add(start, rows)
-            progress(len(part.ids))
+            progress(survey.moments.rows - before)
     check_batch_order(order, schema)
     return survey
 

@@ -83,3 +83,28 @@ class SortedKeys:
                 for chunk in np.array_split(ids, max(1, len(ids) // IDS_AT_ONCE))
             ]
             yield np.concatenate(chosen)
+
+
+class KeyRanges:
+    """Ascending keys that come range by range, the ranges in any order."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end
+        self._ranges: dict[int, tuple[int, int]] = {}
+
+    def __enter__(self) -> "KeyRanges":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, number: int, keys: bytes) -> None:
+        """Take the keys of a range."""
+        self._ranges[number] = (self._file.tell(), len(keys))
+        self._file.write(keys)
+
+    def ascending(self) -> Iterator[Words]:
+        """Yield all keys, ascending."""
+        for _, (start, size) in sorted(self._ranges.items()):
+            self._file.seek(start)
+            yield np.frombuffer(self._file.read(size), dtype=np.uint64)

@@ -16,50 +16,38 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.engines._on_worker import (
-    ERROR,
-    FOUND,
-    IDS,
-    BucketJob,
-    CopyJob,
-    CopyPlan,
-    Job,
-    OrderedCopyJob,
+from cornerwave.engines._copy_jobs import BucketJob, CopyJob, CopyPlan, OrderedCopyJob
+from cornerwave.engines._on_worker import ERROR, FOUND, IDS, KEYS, Job, Note, Table, sent
+from cornerwave.engines._packed import unpacked, unpacked_error, unpacked_table
+from cornerwave.engines._passes import SampleWork, Surveyed, SurveyWork, Work, not_unique
+from cornerwave.engines._shuffle import bucket_count
+from cornerwave.engines._survey_jobs import (
+    KEY_RANGES,
     SampleJob,
     SampleSum,
     SurveyJob,
     SurveySum,
-    Table,
-    sent,
 )
-from cornerwave.engines._packed import unpacked, unpacked_error, unpacked_table
-from cornerwave.engines._passes import (
-    SampleWork,
-    Surveyed,
-    SurveyWork,
-    Work,
-    not_unique,
-    survey_rows,
-)
-from cornerwave.engines._shuffle import bucket_count
+from cornerwave.engines.sorted_keys import KeepKeys, KeyRanges
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError
 from cornerwave.recipe import Recipe
-from cornerwave.rows import RowSecrets
-from cornerwave.survey import Sample, Survey, Surveyor
+from cornerwave.survey import Sample, Survey
 from cornerwave.table import (
     SHUFFLE,
     TEXT_ENDINGS,
+    Address,
     Fingerprint,
     Progress,
     Schema,
     Source,
+    Written,
     parquet_parts,
     silent,
 )
@@ -68,6 +56,8 @@ LARGEST_CLOSURE = 1 << 20
 """Spark writes what is larger to disks: of the machines, and of the driver."""
 _ENVELOPE = 1 << 14
 """Bytes that are added to a job on its way."""
+KEYS_AT_ONCE = 1 << 20
+"""Keys, about, that the driver takes from a machine at once."""
 _NOT_FOR_COPIES = ("sample", "mark_numbers", "mark_texts")
 """Secrets that recognise values across the tables of a vault: only registration needs them."""
 _SETTINGS = ("spark.io.encryption.enabled", "spark.broadcast.UDFCompressionThreshold")
@@ -87,7 +77,6 @@ def is_spark_frame(what: Any) -> bool:
 
 def of_frame(frame: Any) -> SparkSource:
     """Return a frame of Spark as a source. Raises SourceError for types that have no rows here."""
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     def read(_: Sequence[str]) -> Iterator[pa.RecordBatch]:
         raise SourceError(
@@ -95,41 +84,43 @@ def of_frame(frame: Any) -> SparkSource:
         )
 
     with _cluster():
-        types = to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=False)
-    return SparkSource(
-        pa.schema([pa.field(column.name, column.type) for column in types]), read, frame=frame
-    )
+        fields = frame.schema.fields
+    return SparkSource(pa.schema([*map(_arrow_field, fields)]), read, frame=frame)
 
 
-def survey_on_spark(
-    source: Source,
-    schema: Schema,
-    secrets: RowSecrets,
-    *,
-    spark: Any = None,
-    progress: Progress = silent,
-) -> tuple[Surveyor, Survey]:
-    """Survey a whole table on a cluster. Raises SourceError and ClusterError."""
-    cluster = Cluster(source, schema, source.schema, secrets.reveal(), spark)
-    return survey_rows(cluster, schema, secrets, progress)
+def _arrow_field(field: Any) -> pa.Field:
+    """Return a column of a frame as Arrow has it: moments are in UTC, whatever the session's zone.
+
+    Raises SourceError for types that are not read.
+    """
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    type_ = field.dataType
+    try:
+        return pa.field(field.name, to_arrow_type(type_, timezone="UTC"))
+    except Exception:  # Spark has several for this
+        raise SourceError(
+            f"column {field.name!r} has the type {type_.simpleString()} of Spark, which is not "
+            "read; cast it in the frame, or leave it out"
+        ) from None
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a machine says it wrote: files of one name in the folder of each copy."""
+    """What a machine says it wrote: a file of each copy."""
 
     part: int | None
     fingerprint: Fingerprint
-    name: str
+    files: tuple[Written, ...]
 
     @classmethod
     def of(cls, content: bytes) -> "Receipt":
         """Read a receipt. Raises ClusterError if it is none."""
         try:
             told = json.loads(content)
-            [name] = set(told["files"])
+            files = tuple(map(Written.of, told["files"]))
             sums = np.array(told["sums"], dtype=np.uint64)
-            return cls(told["part"], Fingerprint(int(told["rows"]), sums), str(name))
+            return cls(told["part"], Fingerprint(int(told["rows"]), sums), files)
         except (ValueError, KeyError, TypeError, OverflowError):
             raise ClusterError("a machine of the cluster sent something else than a receipt") from (
                 None
@@ -139,13 +130,13 @@ class Receipt:
 def copies_on_spark(
     source: Source,
     recipe: Recipe,
-    folders: Sequence[Path],
+    folders: Sequence[Path | Address],
     metadata: Sequence[Mapping[str, Any]],
     *,
     spark: Any = None,
     progress: Progress = silent,
-) -> list[str]:
-    """Write each wanted copy to its folder; return the names of the files, in their order.
+) -> list[list[Written]]:
+    """Write each wanted copy to its folder; return the files of each copy, in their order.
 
     Raises SourceChanged if the table is not the registered one: then nothing of what was
     written may be shown to anybody.
@@ -160,8 +151,11 @@ def copies_on_spark(
         wanted=recipe.wanted,
         rows=known,
         noise=recipe.noise_secrets.reveal(),
-        folders=tuple(map(str, folders)),
+        folders=tuple(folders),
         metadata=tuple(metadata),
+        edition=recipe.edition,
+        batch=recipe.batch,
+        past=recipe.past,
     )
     if frozen.schema.order == SHUFFLE:
         buckets = bucket_count(frozen.rows, len(frozen.schema.used))
@@ -169,7 +163,7 @@ def copies_on_spark(
         notes = cluster.collected(first, last, partitions=buckets)
     else:
         notes = cluster.collected(CopyJob(cluster.table, plan))
-    receipts = [Receipt.of(found) for _, found in notes]
+    receipts = [Receipt.of(found) for _, _, found in notes]
     # a frame has no numbers of parts, but its parts are collected in their order
     receipts.sort(key=lambda receipt: receipt.part or 0)
     found = Fingerprint.nothing()
@@ -177,7 +171,7 @@ def copies_on_spark(
         found = found + receipt.fingerprint
         progress(receipt.fingerprint.rows)
     recipe.check(found)
-    return [receipt.name for receipt in receipts]
+    return [[receipt.files[copy] for receipt in receipts] for copy in range(len(folders))]
 
 
 @dataclass(frozen=True)
@@ -189,44 +183,50 @@ class Cluster:
     types: pa.Schema
     secrets: Mapping[str, bytes] = field(repr=False)
     spark: Any = None
+    keep_keys: KeepKeys | None = None
 
     @contextmanager
     def run(self, work: Work[Any]) -> Iterator[Iterator[Any]]:
         """Run this work over all rows; give what it found, in parts that add up to the whole."""
         if isinstance(work, SampleWork):
-            notes = self.collected(SampleJob(self.table), SampleSum())
-            yield self._samples(notes)
+            yield self._samples(self.collected(SampleJob(self.table), SampleSum()))
         else:
             assert isinstance(work, SurveyWork)
-            job = SurveyJob(self.table, work.surveyor.scales)
-            yield self._surveys(self.collected(job, SurveySum(self.schema, self.table.rows)))
+            job = SurveyJob(self.table, work.surveyor.scales, type(work.surveyor), work.ranges)
+            yield self._surveys(job)
 
     def repeated(self, found: Iterator[Surveyed], key: str | None) -> Iterator[Surveyed]:
         """Pass on what a survey found: ids were compared where they were sent."""
         assert key == self.schema.key
         yield from found
 
-    def _samples(self, notes: Sequence[tuple[int, bytes]]) -> Iterator[Sample]:
-        for _, found in notes:
+    def _samples(self, notes: Sequence[Note]) -> Iterator[Sample]:
+        for _, _, found in notes:
             sample = unpacked(found)
             assert isinstance(sample, Sample)
             yield sample
 
-    def _surveys(self, notes: Sequence[tuple[int, bytes]]) -> Iterator[Surveyed]:
-        if repeated := sum(int(found) for kind, found in notes if kind == IDS):
-            raise not_unique(self.schema.key, repeated)
-        for kind, found in notes:
-            if kind == FOUND:
-                survey, runs = unpacked(found)
-                assert isinstance(survey, Survey)
-                rows = [(start, unpacked_table(content)) for start, content in runs]
-                yield Surveyed(np.empty((0, 2), dtype=np.uint64), survey, rows)
+    def _surveys(self, job: SurveyJob) -> Iterator[Surveyed]:
+        """Yield surveys; in the end keep the keys, or raise ColumnError if some are repeated."""
+        repeated, then = 0, SurveySum(self.schema, self.table.rows)
+        with KeyRanges() as keys:
+            for bucket, kind, found in self._notes(job, then, partitions=self._ranges, some=True):
+                if kind == KEYS:
+                    keys.add(bucket, found)
+                elif kind == IDS:
+                    repeated += int(found)
+                elif kind == FOUND:
+                    yield _surveyed(found)
+            if repeated:
+                raise not_unique(self.schema.key, repeated)
+            if self.schema.key is not None and self.keep_keys is not None:
+                self.keep_keys(keys.ascending())
 
     @cached_property
     def table(self) -> Table:
         """How machines read the parts. Raises ColumnError for a frame without a key."""
         rows = None
-        if not isinstance(self.source, SparkSource):
+        if not self._frames:
             rows = sum(part.rows for part in self._parts)
         elif self.schema.key is None:
             raise ColumnError(
@@ -236,14 +236,33 @@ class Cluster:
             )
         return Table(self.schema, self.types, self.secrets, rows)
 
+    @property
+    def _ranges(self) -> int | None:
+        """In how many parts keys come to the driver; None for a frame: Spark sees how many."""
+        rows = self.table.rows
+        return None if rows is None else min(KEY_RANGES, 1 + rows // KEYS_AT_ONCE)
+
+    @cached_property
+    def _frames(self) -> Sequence[Any]:
+        """The frames whose rows these are; none for Parquet."""
+        parts = self.source.parts or (self.source,)
+        frames = [part.frame for part in parts if isinstance(part, SparkSource)]
+        if frames and len(frames) < len(parts):
+            raise SourceError(
+                "some rows lie in frames of Spark and others in files, which are not read "
+                "together; give one frame with all rows",
+                use=("source",),
+            )
+        return frames
+
     @cached_property
     def _parts(self) -> Any:
         return parquet_parts(self.source, len(self.schema.used))
 
     @cached_property
     def _session(self) -> Any:
-        if isinstance(self.source, SparkSource):
-            return self.source.frame.sparkSession
+        if self._frames:
+            return self._frames[0].sparkSession
         if self.spark is None:
             raise ClusterError(
                 "there is no Spark session to read the table with; give one", use=("spark",)
@@ -252,12 +271,18 @@ class Cluster:
 
     def collected(
         self, job: Job, then: Job | None = None, *, partitions: int | None = None
-    ) -> list[tuple[int, bytes]]:
+    ) -> list[Note]:
         """Run a job over all parts and, by its buckets, another over what it found.
 
-        Returns the kinds and bytes that the last one yields, those of each part once. Raises
-        what machines report, ClusterError for any other failure.
+        Returns the notes that the last one yields, those of each part once. Raises what machines
+        report, ClusterError for any other failure.
         """
+        return list(self._notes(job, then, partitions=partitions))
+
+    def _notes(
+        self, job: Job, then: Job | None, *, partitions: int | None = None, some: bool = False
+    ) -> Iterator[Note]:
+        """Yield notes: all at once or, if the last job is light, those of `some` of its parts."""
         contents = [sent(each) for each in (job, then) if each is not None]
         check_closures(self._session, sum(map(len, contents)))
         schema = "bucket long, kind int, found binary"
@@ -266,19 +291,27 @@ class Cluster:
             if then is not None:
                 by = (partitions, "bucket") if partitions else ("bucket",)
                 found = found.repartition(*by).mapInArrow(_task(contents[1]), schema)
-            rows = found.collect()
-        for row in rows:
-            if row["kind"] == ERROR:
-                raise unpacked_error(bytes(row["found"]))
-        return [(row["kind"], bytes(row["found"])) for row in rows]
+            for row in found.toLocalIterator() if some else found.collect():
+                if row["kind"] == ERROR:
+                    raise unpacked_error(bytes(row["found"]))
+                yield row["bucket"], row["kind"], bytes(row["found"])
 
     def _frame(self) -> Any:
         """Return the rows of a frame, or a row of what to read for each part, one in a task."""
-        if isinstance(self.source, SparkSource):
-            return self.source.frame.select(*map(_quoted, self.schema.used))
+        if self._frames:
+            names = [*map(_quoted, self.schema.used)]
+            return reduce(lambda a, b: a.unionAll(b), (f.select(*names) for f in self._frames))
         parts = [(bytearray(pickle.dumps(part)),) for part in self._parts]
         frame = self._session.createDataFrame(parts, "part binary")
         return frame.repartition(max(1, len(parts)))
+
+
+def _surveyed(content: bytes) -> Surveyed:
+    """Return what a machine found. Raises ClusterError if it is something else."""
+    survey, runs, outside = unpacked(content)
+    assert isinstance(survey, Survey)
+    rows = [(start, unpacked_table(run)) for start, run in runs]
+    return Surveyed(np.empty((0, 2), dtype=np.uint64), survey, rows, outside)
 
 
 def _task(content: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -104,6 +105,10 @@ class Past:
         self._shift = np.uint64(64 - bits)
         self._near = np.zeros(1 << bits, dtype=bool)
         self._near[self._any >> self._shift] = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to the machines of a cluster without what is made of it here."""
+        return Past, (self._editions,)
 
     @property
     def rules(self) -> dict[int, tuple[Transition, ...]]:

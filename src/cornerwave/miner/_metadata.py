@@ -29,11 +29,13 @@ from cornerwave.table import (
     MARGINAL,
     METADATA_KEY,
     PERTURBED,
+    Address,
     Source,
     check_metadata,
     is_number,
     open_source,
     parse_metadata,
+    place_of,
     read_metadata,
     type_named,
 )
@@ -76,12 +78,12 @@ class CopyColumn:
 
 
 def open_copy(what: Any, metadata: Metadata | None) -> tuple[Source, Metadata | None]:
-    """Open a path or a frame; return it with its metadata, None if it has none."""
-    path = Path(what) if isinstance(what, str | Path) else None
+    """Open a place or a frame; return it with its metadata, None if it has none."""
+    path = place_of(what) if isinstance(what, str | Path | Address) else None
     if metadata is not None:
         metadata = check_metadata(metadata, "the copy")
-    elif path and path.exists():  # a file, or a directory of them
-        metadata = read_metadata(path)
+    elif isinstance(path, Address) or (isinstance(path, Path) and path.exists()):
+        metadata = read_metadata(path)  # of a file, or of a folder of them
     is_csv = path is not None and path.name.lower().endswith((".csv", ".csv.gz"))
     source = open_source(what, _csv_types(metadata or {}) if is_csv else None)
     inside = (source.schema.metadata or {}).get(METADATA_KEY)

@@ -5,22 +5,34 @@ has the same dictionary, byte for byte.
 """
 
 from pathlib import Path
+from typing import Any
 
 from cornerwave.dictionary import ColumnNote, DataDictionary, dictionary_of
+from cornerwave.errors import OutputError
 from cornerwave.pages import _document as kit
-from cornerwave.table import PERTURBED, check_place, write_text
+from cornerwave.table import (
+    PERTURBED,
+    Address,
+    DatabaseAddress,
+    Place,
+    check_place,
+    place_of,
+    write_text,
+)
 
 TITLE = "Data dictionary"
 FOOTER = "Made from the copy alone. docs/miner.md explains the estimates."
 
 
-def write_dictionary(copy: str | Path, *, force: bool = False) -> list[Path]:
+def write_dictionary(copy: str | Place, *, force: bool = False) -> list[Any]:
     """Write the dictionary of a copy beside it, as COPY.dictionary.html and .csv.
 
-    Raises SourceError if the copy says nothing about itself, and OutputExists, unless `force`,
-    for files that say anything else.
+    The copy is a file or a directory, or lies in a store. Raises SourceError if it says nothing
+    about itself, and OutputExists, unless `force`, for files that say anything else.
     """
-    path = Path(copy)
+    path = place_of(copy)
+    if isinstance(path, DatabaseAddress):
+        raise OutputError(f"a dictionary is a file beside a copy, and {path} is a table")
     found = dictionary_of(path)
     texts = {"html": dictionary_page(found), "csv": found.csv()}
     places = dictionary_places(path)
@@ -30,7 +42,7 @@ def write_dictionary(copy: str | Path, *, force: bool = False) -> list[Path]:
     return places
 
 
-def dictionary_places(copy: Path) -> list[Path]:
+def dictionary_places(copy: Path | Address) -> list[Any]:
     """Return the files of a copy's dictionary."""
     return [copy.with_name(f"{copy.name}.dictionary.{ending}") for ending in ("html", "csv")]
 

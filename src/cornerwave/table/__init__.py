@@ -7,15 +7,15 @@ is_number, is_text, ...   what a column's type says; to_floats: any number as fl
 Choices, decide, Schema   what happens to each column
 read_choices, read_batch  the owner's files: choices for columns, copies to release
 Finish                    rounding and clipping after the noise
-copy_at, CopyFile         a copy appears whole or not at all, in the format of its ending
 hold                      columns of a source, read once, to be asked many questions
-CopyFolder                the same for a copy in several files, written by several machines
+copy_at, CopyFile         a copy appears whole or not at all, in the format of its ending
+CopyFolder, StoredFolder  the same for a copy in several files, written by several machines
 parquet_parts             the row groups of a Parquet source, for machines that read them apart
 read_metadata             what a copy says about itself, checked before anybody relies on it
 """
 
 from cornerwave.table._categories import Categories, freeze_categories
-from cornerwave.table._copy_folder import CopyFolder, check_folder
+from cornerwave.table._copy_folder import CopyFolder, Written, WrittenFile, check_folder
 from cornerwave.table._distinct import Distinct
 from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chunk, tally
 from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
@@ -32,7 +32,7 @@ from cornerwave.table._outputs import (
 )
 from cornerwave.table._parquet import ENCODED_TEXT
 from cornerwave.table._parquet_parts import ParquetPart, parquet_parts
-from cornerwave.table._places import DatabaseAddress, Place, holds, place_of, resolved
+from cornerwave.table._places import Address, DatabaseAddress, Place, holds, place_of, resolved
 from cornerwave.table._rare import (
     FEW_ROWS,
     MOST_CATEGORIES,
@@ -84,6 +84,7 @@ from cornerwave.table._sources import (
     open_to_inspect,
     silent,
 )
+from cornerwave.table._stored_folder import StoredFolder, StoredPart, check_stored_folder
 from cornerwave.table._told import (
     METADATA_KEY,
     check_metadata,
@@ -129,6 +130,7 @@ __all__ = [
     "SOURCE_ENDINGS",
     "TEXT_ENDINGS",
     "UNIFORM",
+    "Address",
     "Categories",
     "Choices",
     "Column",
@@ -148,8 +150,12 @@ __all__ = [
     "Scale",
     "Schema",
     "Source",
+    "StoredFolder",
+    "StoredPart",
     "Tally",
     "Thinned",
+    "Written",
+    "WrittenFile",
     "cases",
     "category_type",
     "check_folder",
@@ -158,6 +164,7 @@ __all__ = [
     "check_number",
     "check_output",
     "check_place",
+    "check_stored_folder",
     "copy_at",
     "decide",
     "ends_of",

@@ -13,12 +13,47 @@ import glob
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cornerwave.errors import OutputError, OutputExists
-from cornerwave.table._outputs import _writing
+from cornerwave.table._outputs import CopyFile, _writing
+
+PARTS = "part-*.parquet"
+"""The names of a copy's files."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that a machine wrote; in a store, the upload that shows it and the tags of its parts.
+
+    >>> Written.of({"name": "part-00000.parquet", "upload": None, "tags": []})
+    Written(name='part-00000.parquet', upload=None, tags=())
+    """
+
+    name: str
+    upload: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> "Written":
+        """Read what a machine says. Raises ValueError, KeyError or TypeError if it is wrong."""
+        name, upload, tags = str(said["name"]), said["upload"], said["tags"]
+        if Path(name).name != name:
+            raise ValueError("not the name of a file")
+        return cls(name, None if upload is None else str(upload), tuple(map(str, tags)))
+
+
+class WrittenFile(CopyFile):
+    """A file of a copy in a folder that machines share."""
+
+    @property
+    def written(self) -> Written:
+        """What to say about it."""
+        return Written(self.path.name)
 
 
 class CopyFolder:
@@ -39,15 +74,13 @@ class CopyFolder:
         """Where machines write."""
         return self._hidden / "made"
 
-    def finish(self, names: Sequence[str]) -> None:
+    def finish(self, parts: Sequence[Written]) -> None:
         """Take these files of those made, in this order. Raises OutputError if one is not there."""
         with _writing(self.path):
             (self._hidden / "copy").mkdir(mode=0o700)
-            for number, name in enumerate(names):
-                if Path(name).name != name:
-                    raise OutputError(f"{self.path} cannot be written: a machine named no file")
+            for number, part in enumerate(parts):
                 place = self._hidden / "copy" / f"part-{number:05d}.parquet"
-                (self.made / name).replace(place)
+                (self.made / part.name).replace(place)
                 place.chmod(0o666 & ~_umask())
 
     def publish(self) -> None:
@@ -74,7 +107,7 @@ def check_folder(path: Path, *, force: bool) -> None:
     """Raise OutputError unless a directory can be made at this place."""
     with _writing(path):
         exists, has_place = path.exists(), path.parent.is_dir()
-        is_copy = path.is_dir() and all(each.match("part-*.parquet") for each in path.iterdir())
+        is_copy = path.is_dir() and all(each.match(PARTS) for each in path.iterdir())
     if exists and not is_copy:
         raise OutputExists(f"{path} is not a directory of a copy; name a new one for this copy")
     if exists and not force:

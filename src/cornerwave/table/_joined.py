@@ -19,7 +19,8 @@ def in_a_row(parts: Sequence[Source], *, unique: Collection[str] = ()) -> Source
             for batch in part.batches(columns):
                 yield _alike(batch, unique)
 
-    return Source(parts[0].schema, read, frame_kind=parts[0].frame_kind, first=parts[0].first)
+    kind, first = parts[0].frame_kind, parts[0].first
+    return Source(parts[0].schema, read, frame_kind=kind, first=first, parts=tuple(parts))
 
 
 def _alike(batch: pa.RecordBatch, unique: Collection[str]) -> pa.RecordBatch:

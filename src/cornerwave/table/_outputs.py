@@ -33,6 +33,7 @@ from cornerwave.table._uploads import (
     digest_at,
     exists,
     is_stored,
+    put_bytes,
     text_beside,
 )
 
@@ -152,8 +153,11 @@ def _says(path: Path | Address, metadata: Mapping[str, Any]) -> bool:
         return False
 
 
-def check_place(path: Path, *, force: bool = False) -> None:
+def check_place(path: Path | Address, *, force: bool = False) -> None:
     """Raise OutputError unless a file of any kind can be written to this place."""
+    if isinstance(path, Address):
+        check_address(path)
+        return
     with _writing(path):  # a directory that may not be looked into
         is_there, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
     if is_directory:
@@ -166,11 +170,14 @@ def check_place(path: Path, *, force: bool = False) -> None:
         raise OutputError(f"no permission to write in {path.parent}")
 
 
-def write_text(path: Path, text: str, *, force: bool = True) -> None:
+def write_text(path: Path | Address, text: str, *, force: bool = True) -> None:
     """Write a text so that it appears whole, or not at all.
 
     Unless `force`, raises OutputExists for a file that says anything else.
     """
+    if isinstance(path, Address):
+        put_bytes(path, text.encode(), force=force)
+        return
     with _writing(path):
         is_other = path.exists() and path.read_bytes() != text.encode()
     if is_other and not force:

@@ -50,22 +50,28 @@ def parquet_parts(source: Source, columns: int) -> list[ParquetPart]:
 
     Raises SourceError for any other source.
     """
-    path = source.path
-    if not isinstance(path, Path) or not _is_parquet(path):
-        raise SourceError(
-            f"{source.name} is not Parquet: machines cannot read parts of it. Write it as Parquet, "
-            "or give a frame of Spark with a key column"
-        )
-    most, first = max(1, PART_CELLS // max(1, columns)), 0
     parts: list[ParquetPart] = []
+    for each in source.parts or (source,):
+        path = each.path
+        if not isinstance(path, Path) or not _is_parquet(path):
+            raise SourceError(
+                f"{each.name} is not Parquet: machines cannot read parts of it. Write it as "
+                "Parquet, or give a frame of Spark with a key column"
+            )
+        first = each.first
+        for file, folders, groups, rows in _pieces(path, max(1, PART_CELLS // max(1, columns))):
+            parts.append(ParquetPart(len(parts), file, folders, groups, first, rows))
+            first += rows
+    return parts
+
+
+def _pieces(path: Path, most: int) -> Iterator[tuple[str, Mapping[str, Any], tuple[int, ...], int]]:
+    """Yield row groups of files that make a part of at most so many rows, and their rows."""
     for file, folders in _files(path):
         footer = papq.read_metadata(file)
         rows = [footer.row_group(n).num_rows for n in range(footer.num_row_groups)]
         for groups in _cut(rows, most):
-            count = sum(rows[n] for n in groups)
-            parts.append(ParquetPart(len(parts), file, folders, groups, first, count))
-            first += count
-    return parts
+            yield file, folders, groups, sum(rows[n] for n in groups)
 
 
 def _is_parquet(path: Path) -> bool:

@@ -112,7 +112,7 @@ def place_of(what: str | Path | Address | DatabaseAddress) -> Place:
     found = _SCHEME.match(text)
     if found is None:
         return _of_path(text)
-    scheme = found[1].lower()
+    scheme = found[1].lower().replace("s3a", "s3")  # as Spark says
     if isinstance(what, Path) or not text.startswith("//", found.end() - 1):
         if scheme in (*STORES, *SERVERS):
             raise SourceError("give an address as text, with two slashes, as in s3://BUCKET/FILE")

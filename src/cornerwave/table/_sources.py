@@ -79,7 +79,7 @@ class Source:
     goes back to; `notes` say what is odd about a column, by its name, and `remarks` about the
     file. `reading` is how its cells are spelled; `markers` are, by column, cells that may stand
     for missing values, and how often they occur. `first` is the position of its first row, if it
-    is a part of a table.
+    is a part of a table; `parts` are the sources that it reads one after the other.
     """
 
     schema: pa.Schema
@@ -91,6 +91,7 @@ class Source:
     reading: ReadingSettings | None = None
     markers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     first: int = 0
+    parts: tuple["Source", ...] = field(default=(), repr=False)
     database: DatabaseTable | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

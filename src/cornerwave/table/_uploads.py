@@ -14,7 +14,7 @@ import json
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -91,31 +91,15 @@ class StoredCopy:
         if self._is_there:
             return
         with _sending(self.path):
-            put = None if self._beside is None else self._put_beside(self._beside)
+            beside = metadata_path(self.path)
+            # in the place of others by force alone
+            is_new = self._beside and put_bytes(beside, self._beside, force=self._force)
             try:
                 self._upload.show(force=self._force)
             except BaseException:
-                if put is not None:
-                    remove(put)
+                if is_new:
+                    remove(beside)
                 raise
-
-    def _put_beside(self, text: bytes) -> Address | None:
-        """Put the metadata beside the copy, in the place of others by force alone.
-
-        Returns where, if they were not there.
-        """
-        beside = metadata_path(self.path)
-        there = digest_at(beside)
-        if there == hashlib.sha256(text).digest():
-            return None
-        upload = _upload_to(beside)
-        try:
-            upload.write(text)
-            upload.flush_parts()
-            upload.show(force=self._force)
-        finally:
-            upload.abort()
-        return beside if there is None else None
 
     def discard(self) -> None:
         """Leave no trace of a copy that was not published."""
@@ -161,6 +145,10 @@ class _Upload(io.RawIOBase):
 
     def show(self, *, force: bool) -> None:
         """Make all of it visible at once."""
+        raise NotImplementedError
+
+    def handed_over(self) -> tuple[str, tuple[str, ...]]:
+        """Return what another machine needs to show it."""
         raise NotImplementedError
 
     def abort(self) -> None:
@@ -215,14 +203,14 @@ class _S3Upload(_Upload):
 
     def show(self, *, force: bool) -> None:
         """Complete the upload, on the condition that no object is there unless forced."""
-        tags = enumerate((part.result() for part in self._sent), start=1)
-        parts = {"Parts": [{"PartNumber": number, "ETag": tag} for number, tag in tags]}
-        condition = {} if force else {"IfNoneMatch": "*"}
-        with s3_asked():
-            self._client.complete_multipart_upload(
-                **self._where, UploadId=self._id, MultipartUpload=parts, **condition
-            )
+        tags = [part.result() for part in self._sent]
+        complete_upload(self.address, self._id, tags, force=force)
         self._is_open = False
+
+    def handed_over(self) -> tuple[str, tuple[str, ...]]:
+        """Return what another machine needs to complete the upload: this one forgets it."""
+        self._is_open = False
+        return self._id, tuple(part.result() for part in self._sent)
 
     def abort(self) -> None:
         """Forget what was sent."""
@@ -243,6 +231,17 @@ class _S3Upload(_Upload):
                 old = datetime.now(UTC) - each["Initiated"] > FORGOTTEN
                 if each["Key"] == self.address.path and is_other and old:
                     self._client.abort_multipart_upload(**self._where, UploadId=each["UploadId"])
+
+
+def complete_upload(address: Address, upload: str, tags: Sequence[str], *, force: bool) -> None:
+    """Show what was sent, on the condition that no object is there unless forced."""
+    parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, start=1)]
+    condition = {} if force else {"IfNoneMatch": "*"}
+    where = {"Bucket": address.host, "Key": address.path}
+    with s3_asked():
+        s3_client().complete_multipart_upload(
+            **where, UploadId=upload, MultipartUpload={"Parts": parts}, **condition
+        )
 
 
 class _StagedUpload(_Upload):
@@ -281,6 +280,27 @@ class _StagedUpload(_Upload):
 
 def _upload_to(address: Address) -> _Upload:
     return _S3Upload(address) if address.scheme == "s3" else _StagedUpload(address)
+
+
+def put_bytes(address: Address, content: bytes, *, force: bool) -> bool:
+    """Put a short file into a store; return whether there was none.
+
+    Unless `force`, raises OutputExists for a file that says anything else.
+    """
+    with _sending(address):
+        there = digest_at(address)
+        if there == hashlib.sha256(content).digest():
+            return False
+        if there is not None and not force:
+            raise exists(address)
+        upload = _upload_to(address)
+        try:
+            upload.write(content)
+            upload.flush_parts()
+            upload.show(force=force)
+        finally:
+            upload.abort()
+    return there is None
 
 
 def text_beside(metadata: Mapping[str, Any]) -> bytes:
