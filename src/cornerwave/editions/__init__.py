@@ -6,10 +6,11 @@ far; so does each new state of the whole table. What registration fixed stays.
     Edition, Portion       which rows, and where they lie            (_numbered)
     hidden_of_changing     what copies of several editions hide of rows that changed    (_changing)
     measure_drift, Drift   how far new rows drifted from the first edition              (_drift)
+    Spread                 how their numbers spread, held against the noise             (_spread)
 """
 
 from cornerwave.editions._changing import hidden_after, hidden_of_changing
-from cornerwave.editions._drift import Drift, Ranges, Spread, measure_drift
+from cornerwave.editions._drift import Drift, Ranges, measure_drift
 from cornerwave.editions._numbered import (
     APPENDED,
     REGISTERED,
@@ -22,6 +23,7 @@ from cornerwave.editions._numbered import (
     portion,
     updated_edition,
 )
+from cornerwave.editions._spread import Spread
 
 __all__ = [
     "APPENDED",
