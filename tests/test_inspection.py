@@ -66,8 +66,7 @@ def test_each_warning_where_it_must_be_and_nowhere_else(values, expected):
 
 
 def test_few_rows_are_no_identifier():
-    rows = np.random.default_rng(1).permutation(20)  # sorted ones are told by their order
-    assert look({"c": pa.array(rows)})["c"].warnings == ()
+    assert look({"c": pa.array([7 * k % 20 for k in range(20)])})["c"].warnings == ()
 
 
 def test_kinds_distinct_values_and_missing_share():
