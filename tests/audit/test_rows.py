@@ -89,6 +89,18 @@ def test_repeats_are_counted_though_few_hashes_are_kept(monkeypatch):
     assert found.bare.tolist() == [100]
 
 
+@pytest.mark.parametrize("deviation", [4e4, 5.2e4, 7e4, 1e5, 3e5])
+def test_cells_of_whole_numbers_hold_as_many_of_them_each(deviation):
+    """Else copies rounded to whole numbers repeat more often than noise does, cell by cell."""
+    rng = np.random.default_rng(7)
+    X = np.rint(rng.normal(size=(5000, 2)) * deviation)
+    cell = repeated(X, np.rint(rng.normal(size=X.shape) * deviation)).cell[0]
+    assert (cell % 2 == 1).all()
+    # noise that is not rounded has cells of its own size
+    fine = repeated(X, rng.normal(size=X.shape) * deviation).cell[0]
+    np.testing.assert_allclose(fine, 2.0**-_repeats.BITS * deviation, rtol=0.1)
+
+
 def test_as_many_pairs_meet_by_chance_as_the_bound_says():
     """One column in wide cells: found within chance of the bound, which is nearly exact."""
     rng = np.random.default_rng(1)

@@ -18,12 +18,17 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._sums import Statistics
+from cornerwave.audit._watch import steps_of
 
 KEPT = 1 << 16
 """Hashes that are kept of each step."""
 
 BITS_ALONE, BITS = 21, 16
 """A cell is 2^-bits of the noise: finer for a single column, where more rows meet by chance."""
+
+FINE = 2.0**-26
+"""Steps of rounding down to this share of a copy's deviation are looked for: whole numbers meet
+more often than noise does in cells that hold now one of them and now two."""
 
 PRECISION = 2.0**-45
 """Cells are no finer than this share of the largest value: doubles end there."""
@@ -137,13 +142,21 @@ def _cells(first: list[Floats], steps: Floats, order: tuple[int, ...]) -> Floats
     """Return the size of cells of each step and column, (M, N)."""
     bits = BITS_ALONE if len(first[0]) == 1 else BITS
     largest = np.max([np.nanmax(np.abs(np.nan_to_num(part)), axis=1) for part in first], axis=0)
+    fine = np.maximum(steps_of(first[1:], FINE), steps)
     sizes, before, coarse = [], first[0], np.zeros(len(first[0]))
     for i in order:
         spread = np.nanstd(_finite(first[1 + i] - before), axis=1)
         size = np.maximum(2.0**-bits * spread, np.maximum(PRECISION * largest, 1e-300))
-        sizes.append(np.maximum(size, np.maximum(coarse, steps[i])))
-        before, coarse = first[1 + i], steps[i]
+        sizes.append(_odd_multiple(size, np.maximum(coarse, fine[i])))
+        before, coarse = first[1 + i], fine[i]
     return np.array(sizes)
+
+
+def _odd_multiple(size: Floats, step: Floats) -> Floats:
+    """Return the next odd multiple of a step, so that every cell holds as many multiples."""
+    whole = np.where(step > 0, step, 1.0)
+    many = 2 * np.ceil(np.maximum(size / whole - 1, 0) / 2) + 1
+    return np.where(step > 0, many * whole, size)
 
 
 def _finite(values: Floats) -> Floats:

@@ -175,10 +175,11 @@ def _alike(first: list[Floats]) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if (first[1 + i] == first[1 + j]).all(axis=0).mean() > MOSTLY]
 
 
-def step_of(values: Any) -> float:
+def step_of(values: Any, finest: float = FINEST) -> float:
     """Return the coarsest step that all values are multiples of; 0 if there is none.
 
-    Steps are 1, 2 and 5 times powers of ten, and powers of two.
+    Steps are 1, 2 and 5 times powers of ten, and powers of two, above the `finest` share of the
+    deviation.
 
     >>> step_of(np.array([3.0, -7.0, 12.0, 5.0])), step_of(np.array([0.25, 1.5, 3.75]))
     (1.0, 0.25)
@@ -189,15 +190,15 @@ def step_of(values: Any) -> float:
     spread = float(values.std()) if len(values) else 0.0
     if spread == 0.0:
         return 0.0
-    for step in _candidates(spread):
+    for step in _candidates(spread, finest):
         if _on_grid(values[:TRIAL], step) and _on_grid(values, step):
             return step
     return 0.0
 
 
-def steps_of(copies: list[Floats]) -> Floats:
+def steps_of(copies: list[Floats], finest: float = FINEST) -> Floats:
     """Return the step of each column (M, N) of each copy (N, rows)."""
-    return np.array([[step_of(column) for column in copy] for copy in copies])
+    return np.array([[step_of(column, finest) for column in copy] for copy in copies])
 
 
 def steps_still(steps: Floats, copies: list[Floats]) -> Floats:
@@ -212,8 +213,8 @@ def steps_still(steps: Floats, copies: list[Floats]) -> Floats:
     return kept
 
 
-def _candidates(spread: float) -> list[float]:
-    low, high = FINEST * spread, COARSEST * spread
+def _candidates(spread: float, finest: float) -> list[float]:
+    low, high = finest * spread, COARSEST * spread
     tens = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
     twos = range(int(np.floor(np.log2(low))), int(np.ceil(np.log2(high))) + 1)
     steps = {float(f"{lead}e{power}") for power in tens for lead in (1, 2, 5)}
