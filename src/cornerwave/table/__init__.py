@@ -21,7 +21,6 @@ from cornerwave.table._encoded import Encoded, Tally, cases, hash_texts, one_chu
 from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
 from cornerwave.table._finish import Finish, said_in, settled, wide_type
 from cornerwave.table._formats import parquet_settings, plain_schema
-from cornerwave.table._held import hold
 from cornerwave.table._joined import in_a_row
 from cornerwave.table._outputs import (
     CopyFile,
@@ -41,6 +40,7 @@ from cornerwave.table._rare import (
     check_number,
     identifies,
 )
+from cornerwave.table._read_once import hold
 from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._scale import (
     KNOTS,
