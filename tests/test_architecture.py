@@ -126,10 +126,14 @@ def test_every_public_name_resolves():
 HEAVY = ("numpy", "numba", "pyarrow", "sqlalchemy", "cryptography", "pandas", "polars", "narwhals")
 
 
-def loaded_by(statement):
+def modules_after(statement):
     code = f"import sys\n{statement}\nprint(*sorted(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {name.split(".")[0] for name in run.stdout.split()} & set(HEAVY)
+    return set(run.stdout.split())
+
+
+def loaded_by(statement):
+    return {name.split(".")[0] for name in modules_after(statement)} & set(HEAVY)
 
 
 @pytest.mark.parametrize("module", ["cornerwave", "cornerwave.cli", "cornerwave.levels"])
@@ -141,6 +145,12 @@ def test_heavy_modules_are_seen_when_loaded():
     assert {"numpy", "numba"} <= loaded_by(
         "from cornerwave import parallel; parallel([[1.0], [2.0]], noise=[1.0])"
     )
+
+
+def test_a_vault_is_opened_without_what_only_some_commands_need():
+    needless = {"numba", "narwhals", "scipy", "pyspark", "cornerwave.audit", "cornerwave.miner"}
+    assert modules_after("import cornerwave.owner").isdisjoint(needless)
+    assert "cornerwave.audit" in modules_after("import cornerwave.outlook")
 
 
 def test_researchers_need_no_tables_and_no_ledger():

@@ -447,3 +447,23 @@ def gap(column: str, missing: Any) -> Coordinate:
 def is_gap(name: str) -> bool:
     """Whether a teller is not a column, but where a column has gaps."""
     return name.startswith(GAPS_OF)
+
+
+def telling(teller: str, share: float, of: str) -> str:
+    """Say which column tells which.
+
+    >>> telling("gaps of wage", 0.471, "age")
+    'gaps of wage tell 47% of age'
+    """
+    return f"{teller} {'tell' if is_gap(teller) else 'tells'} {share:.0%} of {of}"
+
+
+def unreachable(hidden: Hidden) -> str:
+    """Say what stands against a higher privacy, and what to do about it."""
+    worst = hidden.worst
+    teller, share = hidden.bounds.get(worst, ("what copies show without noise", 1.0))
+    change = "dropped, or the gaps hidden" if is_gap(teller) else "dropped or coarsened"
+    return (
+        f"the highest privacy is {hidden.highest:g}, as {telling(teller, share, worst)} whatever "
+        f"the noise; register the table with one of the two {change} to get more"
+    )

@@ -17,7 +17,7 @@ from cornerwave.attack import left_by_posterior
 from cornerwave.audit import Exposed, count_exposed
 from cornerwave.coalition import Law, guess
 from cornerwave.frozen import Frozen
-from cornerwave.joint import is_gap
+from cornerwave.joint import is_gap, telling, unreachable
 from cornerwave.levels import THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.table import Source, Thinned
@@ -229,7 +229,7 @@ def explained(frozen: Frozen) -> Iterator[str]:
         yield f"and {more} columns more are told to {WORTH_SAYING:.0%} or above"
     half = hidden.level_of(HALF)
     if half is None:
-        yield unreachable(frozen)
+        yield unreachable(hidden)
     if half is None or half.noise <= NOISE_OF_HALF * (1 + LITTLE):
         return
     yield f"so privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
@@ -240,27 +240,6 @@ def explained(frozen: Frozen) -> Iterator[str]:
             if is_gap(what):
                 doing = f"with {what} hidden (hide_missing)"
             yield f"{doing} it would take {remedy.needed:.3g}"
-
-
-def telling(teller: str, share: float, of: str) -> str:
-    """Say which column tells which.
-
-    >>> telling("gaps of wage", 0.471, "age")
-    'gaps of wage tell 47% of age'
-    """
-    return f"{teller} {'tell' if is_gap(teller) else 'tells'} {share:.0%} of {of}"
-
-
-def unreachable(frozen: Frozen) -> str:
-    """Say what stands against a higher privacy, and what to do about it."""
-    hidden = frozen.hidden
-    worst = hidden.worst
-    teller, share = hidden.bounds.get(worst, ("what copies show without noise", 1.0))
-    change = "dropped, or the gaps hidden" if is_gap(teller) else "dropped or coarsened"
-    return (
-        f"the highest privacy is {hidden.highest:g}, as {telling(teller, share, worst)} whatever "
-        f"the noise; register the table with one of the two {change} to get more"
-    )
 
 
 MOST_SAID = 8

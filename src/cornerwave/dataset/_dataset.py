@@ -36,9 +36,9 @@ from cornerwave.errors import (
 )
 from cornerwave.frozen import Frozen
 from cornerwave.history import ChangedRows, Past
+from cornerwave.joint import unreachable
 from cornerwave.levels import LATTICE, Level, Privacy, asked_for
 from cornerwave.looks import look
-from cornerwave.outlook import unreachable
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
@@ -327,7 +327,7 @@ class Dataset:
         level = hidden.level_of(asked.thousandths)
         if level is None:
             raise LevelError(
-                f"privacy {asked.share:g} cannot be reached: {unreachable(self.frozen)}"
+                f"privacy {asked.share:g} cannot be reached: {unreachable(self.frozen.hidden)}"
             )
         return level
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import pyarrow as pa
 
 from cornerwave.editions import Portion
@@ -136,6 +135,8 @@ class Release:
 
     def to_frame(self) -> Any:
         """Return the copy as the kind of frame that was registered; as Arrow for a file."""
+        import narwhals as nw
+
         kind: Any = self.dataset.source.frame_kind or nw.Implementation.PYARROW
         return nw.from_arrow(self.to_arrow(), backend=kind).to_native()
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import pyarrow as pa
 
 from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
@@ -390,6 +389,8 @@ def _open_dataset(dataset: Any) -> Source:
 
 def _arrow_of(frame: Any) -> tuple[pa.Table, Any]:
     """Return any frame as an Arrow table, with the library it should go back to."""
+    import narwhals as nw  # files need none of it, and every command would import it
+
     native: Any = None
     try:
         native = nw.from_native(frame, eager_only=True, pass_through=True)
@@ -410,7 +411,7 @@ _NO_COLUMN = (TypeError, ValueError, OverflowError, pa.ArrowException)
 
 def _mixed(frame: Any) -> str:
     """Name the first column of a frame that Arrow cannot hold."""
-    for name in frame.columns if isinstance(frame, nw.DataFrame) else ():
+    for name in getattr(frame, "columns", ()):
         try:
             frame.select(name).to_arrow()
         except _NO_COLUMN:
