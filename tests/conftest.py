@@ -79,6 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "postgresql" in item.name and item.path.stem in LONG_ON_POSTGRESQL:
             item.add_marker(pytest.mark.slow)
+    # the longest of all first, or it runs alone at the end
+    items.sort(key=lambda item: item.path.stem != "test_docs")
 
 
 @pytest.fixture(scope="session")

@@ -739,7 +739,7 @@ def process(tmp_path, *arguments, script=None, **options):
     )
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("ending", [pytest.param("csv", marks=pytest.mark.slow), "parquet"])
 def test_a_full_disk_leaves_nothing(run, tmp_path, ending):
     x = np.random.default_rng(0).standard_normal((20_000, 2))
     pa.parquet.write_table(pa.table({"a": x[:, 0], "b": x[:, 1]}), tmp_path / "big.parquet")
@@ -778,7 +778,8 @@ cornerwave.cli.main()
     [
         ("cornerwave.rows:fill_floats", "ValueError"),
         ("cornerwave.recipe:Recipe._copy", "KeyError"),
-        ("cornerwave.table._csv:CsvFile.read", "RuntimeError"),
+        # one in a hundred of these ends by a signal on a busy machine, in a thread of Arrow's
+        pytest.param("cornerwave.table._csv:CsvFile.read", "RuntimeError", marks=pytest.mark.slow),
         ("cornerwave.vault:Ledger.hold", "ZeroDivisionError"),
         ("cornerwave.owner:Vault.open", "ValueError"),
     ],

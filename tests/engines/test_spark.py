@@ -144,6 +144,7 @@ def test_row_groups_are_appended_by_their_place(spark, vault, other, parquet, tm
     assert read(folder).equals(wanted, check_metadata=False)
 
 
+@pytest.mark.slow
 def test_rows_that_changed_have_the_noise_of_the_local_engine(spark, vault, parquet, tmp_path):
     dataset = vault.register("people", frame_of(spark, parquet), key="id", **CHOICES)
     table = changed(changed(everyone()), "wage", 5)

@@ -57,7 +57,7 @@ def about(bucket, folder):
     return json.loads(bucket.get(f"{folder}/_copy.json"))
 
 
-@pytest.mark.parametrize("by_frame", [True, False])
+@pytest.mark.parametrize("by_frame", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_copies_in_s3_are_those_on_disk(spark, vault, dataset, parquet, bucket, tmp_path, by_frame):
     if by_frame:
         frame = spark.read.parquet(str(parquet)).repartition(4)

@@ -118,18 +118,25 @@ def main() -> None:
     """Run a command. Report a refusal in one line, and a bug by its place in the code."""
     warnings.showwarning = show_warning
     warnings.simplefilter("always", CornerwaveWarning)
+    # Not inside a handler: an error holds on to what was open, and a reader's threads must not
+    # outlive the interpreter.
+    sys.exit(_outcome())
+
+
+def _outcome() -> int:
     try:
         app()
     except Fault as fault:
         tell_places(str(fault), fault)
-        sys.exit(FAULT)
+        return FAULT
     except CornerwaveError as error:
         say(f"cornerwave: {error}{_hint(error.use)}")
-        sys.exit(REFUSED)
+        return REFUSED
     except Exception as error:
         # The message or a local variable may hold a cell: report only the type and the place.
         tell_places(f"internal fault ({type(error).__name__})", error)
-        sys.exit(FAULT)
+        return FAULT
+    return 0
 
 
 def _hint(use: Sequence[str]) -> str:
