@@ -208,7 +208,7 @@ def test_a_release_killed_anywhere_is_whole_or_not_there(backup, tmp_path, endin
     assert min(seen.values()) > 3, seen
     if every > 1:
         return
-    for step in ("hold", "write", "finish", "publish", "fsync", "replace", "commit"):
+    for step in ("hold", "append", "finish", "publish", "fsync", "replace", "commit"):
         assert {f"before {step}", f"after {step}"} <= set(places)
 
 

@@ -77,6 +77,7 @@ def mean(moments: Moments, columns: Sequence[CopyColumn], of: Of) -> Estimates:
     return Estimates.of((_names(columns),), moments.mean, variance / moments.present)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of numbers beyond floating point nothing is known
 def covariance(moments: Moments, pairs: Pairs, columns: Sequence[CopyColumn], of: Of) -> Estimates:
     """Return the covariance matrix, each entry over the rows that have both columns."""
     warn_of_coarse(moments.covariance, columns, moments.rows)
@@ -87,6 +88,7 @@ def covariance(moments: Moments, pairs: Pairs, columns: Sequence[CopyColumn], of
     return Estimates.of((names, names), undo(moments.covariance, columns), variance)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def correlation(moments: Moments, pairs: Pairs, columns: Sequence[CopyColumn], of: Of) -> Estimates:
     """Return the correlation matrix over the rows that have both, NaN for a constant column."""
     warn_of_coarse(moments.covariance, columns, moments.rows)

@@ -3,13 +3,20 @@
 A column whose values all have a label becomes text, its labels; one of which only some have one
 (99 = "99 or older") stays a number. Values that the file itself declares as missing are missing,
 and so is an empty text, as these programs mean it. Whole numbers are whole, though the formats
-keep them as floats. Types are found from all rows.
+keep them as floats. Types are found from all rows. ReadStat runs in a process of its own, since
+of some damaged files it dies.
 """
 
+import base64
+import pickle
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import pyarrow as pa
@@ -78,52 +85,60 @@ class StatFile:
     @property
     def columns(self) -> list[str]:
         """The names of the columns."""
-        return list(self._about.column_names)
+        return self._about[0]
 
     @property
     def labels(self) -> Mapping[str, Mapping[Any, str]]:
         """The labels of values, by column."""
-        return dict(self._about.variable_value_labels)
+        return self._about[1]
 
     @cached_property
-    def _about(self) -> Any:
-        _, about = self._rows(metadataonly=True)
-        return about
+    def _about(self) -> tuple[list[str], Mapping[str, Mapping[Any, str]]]:
+        [(names, labels)] = self._parts(0)
+        if not all(isinstance(name, str) for name in names):
+            raise self._damaged()
+        return names, labels
 
     def _chunks(self, columns: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
-        many = max(LEAST_ROWS, CELLS_AT_A_TIME // max(1, len(columns)))
-        start = 0
-        while True:
-            rows, _ = self._rows(usecols=list(columns), row_offset=start, row_limit=many)
-            count = len(rows[columns[0]]) if columns and rows else 0
-            if count:
-                yield rows
-            start += count
-            if count < many:
-                return
+        if columns:
+            many = max(LEAST_ROWS, CELLS_AT_A_TIME // len(columns))
+            yield from self._parts(many, usecols=list(columns))
 
-    def _rows(self, **options: Any) -> Any:
-        """Read some rows; errors are in our words, since those of a library may quote a cell."""
-        try:
-            import pyreadstat
-        except ImportError:
+    def _parts(self, many: int, **options: Any) -> Iterator[Any]:
+        """Read so many rows at a time, or what the file says of itself, in another process."""
+        if find_spec("pyreadstat") is None:
             raise ExtraMissing(
                 f"reading {self.path.name} needs pyreadstat, which is not installed: "
                 "pip install 'cornerwave[stat]'"
-            ) from None
+            )
         ending = next(each for each in _READERS if self.path.name.lower().endswith(each))
         if self.reading.encoding:
             options["encoding"] = self.reading.encoding
-        try:
-            return getattr(pyreadstat, _READERS[ending])(
-                str(self.path), output_format="dict", **options
-            )
-        except Exception:
-            raise SourceError(
-                f"{self.path.name} cannot be read: it is damaged, or not the kind of file that its "
-                "ending says, or its encoding is another",
-                use=("encoding",),
-            ) from None
+        work = pickle.dumps((_READERS[ending], str(self.path), options, many))
+        script = Path(__file__).with_name("_stat_reader.py")
+        command = [sys.executable, "-P", str(script), base64.b64encode(work).decode()]
+        # what it says of an error may quote a cell
+        with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL) as child:  # noqa: S603
+            try:
+                yield from _pickles(child.stdout)
+                if child.wait() != 0:
+                    raise self._damaged()
+            finally:
+                child.kill()  # nobody may have wanted all of it
+
+    def _damaged(self) -> SourceError:
+        return SourceError(
+            f"{self.path.name} cannot be read: it is damaged, or not the kind of file that its "
+            "ending says, or its encoding is another",
+            use=("encoding",),
+        )
+
+
+def _pickles(stream: Any) -> Iterator[Any]:
+    """Yield what a process of ours wrote, until it ends or dies."""
+    with suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            yield pickle.load(stream)  # noqa: S301
 
 
 class _Seen:
