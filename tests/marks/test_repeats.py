@@ -14,6 +14,7 @@ from cornerwave.marks import TableMarks, repeated
 from cornerwave.marks._bottom import SIZE, Bottom
 from cornerwave.marks._cells import Cells
 from cornerwave.marks._compare import _log_tail
+from cornerwave.marks._kept import lattice
 from cornerwave.vault import Key
 from tests.conftest import survey_of
 from tests.marks.pairs import HONEST, REPEATED, WITHOUT_KEY, people, twice
@@ -195,3 +196,8 @@ def test_the_bound_is_above_the_tail(trials, q):
         chances = np.convolve(chances, [1 - q, q])
     for hits in range(trials + 1):
         assert np.exp(_log_tail(hits, trials, q)) >= chances[hits:].sum() * (1 - 1e-9)
+
+
+def test_values_too_far_apart_for_floating_point_have_no_step():
+    assert lattice(np.array([-1.7e308, 1.7e308, 3.0]), whole=True) == np.inf
+    assert lattice(np.array([1.0, 2.5, 4.0]), whole=True) == 3.0

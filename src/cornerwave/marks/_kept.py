@@ -279,6 +279,7 @@ class _Known:
         return -_log_choices(self.places, distinct)
 
 
+@np.errstate(over="ignore")  # values that far apart have no step
 def lattice(numbers: Floats, *, whole: bool) -> float:
     """Return how many values fit between the ends of a column at its own step; NaN for text.
 
