@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,9 @@ from cornerwave.survey import Survey, Surveyor
 from cornerwave.table import open_source
 from cornerwave.vault import Key
 from tests import postgresql
+
+if TYPE_CHECKING:
+    from tests.stores import Bucket
 
 # The first example compiles, or reads compiled code: no example is judged by its time.
 settings.register_profile("untimed", deadline=None)
@@ -89,6 +92,22 @@ def postgresql_server() -> Iterator[postgresql.Server]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    from tests import stores
+
+    with stores.s3_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> "Bucket":
+    """A fresh bucket in a server that speaks S3."""
+    from tests import stores
+
+    return stores.fresh_bucket(s3, monkeypatch)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     """A place for a new ledger, in each database."""
@@ -104,9 +123,7 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 
 
 @pytest.fixture
-def vault(tmp_path: Path) -> "Vault":
-    from cornerwave.owner import Vault
-
+def vault(tmp_path: Path) -> Vault:
     return Vault.create(tmp_path / ".cornerwave")
 
 

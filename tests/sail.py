@@ -7,14 +7,23 @@ import os
 import socket
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".sail" / "bin" / "python"
+
+KNOWN_WARNINGS = [
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:google.*"),
+]
+"""Of PySpark's own, for every module that uses it."""
 
 
 @contextmanager
@@ -44,9 +53,11 @@ def server(environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[st
 @contextmanager
 def session(url: str) -> Iterator[Any]:
     """A session of a server."""
-    from pyspark.sql.connect.session import SparkSession
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pyspark.sql.connect.session import SparkSession
 
-    spark = SparkSession.builder.remote(url).create()
+        spark = SparkSession.builder.remote(url).create()
     yield spark
     spark.stop()
 

@@ -35,17 +35,6 @@ PEOPLE = make_people(900)
 COLUMNS = ["age", "wage", "height"]
 
 
-@pytest.fixture(scope="module")
-def s3():
-    with stores.s3_server() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def bucket(s3, monkeypatch):
-    return stores.fresh_bucket(s3, monkeypatch)
-
-
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     with stores.https_server(tmp_path, monkeypatch) as running:

@@ -220,7 +220,7 @@ class _System:
         numbers = [i for i in vary if coordinates[i].block == NUMBERS]
         blocks = tuple(each.block for each in known)
         return cls(
-            C=_semidefinite(_significant(C, known, Z.shape[1])),
+            C=semidefinite(_significant(C, known, Z.shape[1])),
             excess=excess[np.ix_(numbers, numbers)],
             weight=size[vary] ** 2,
             columns=tuple(each.column for each in known),
@@ -403,7 +403,7 @@ def _significant(C: Floats, known: Sequence[Coordinate], rows: int) -> Floats:
     return np.where(chance[np.ix_(place, place)], 0.0, C)
 
 
-def _semidefinite(C: Floats) -> Floats:
+def semidefinite(C: Floats) -> Floats:
     """Return C without negative eigenvalues, which missing values can bring about."""
     values, vectors = np.linalg.eigh(C)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)

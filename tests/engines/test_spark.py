@@ -1,7 +1,6 @@
 """Spark's engine on Sail, which needs no Java: the same values as the local engine, bit for bit."""
 
 import json
-import warnings
 from dataclasses import replace
 from decimal import Decimal
 
@@ -28,10 +27,7 @@ from cornerwave.table import read_metadata
 from tests import sail
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:google.*"),
-]
+pytestmark = sail.KNOWN_WARNINGS
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +38,8 @@ def url():
 
 @pytest.fixture(scope="module")
 def spark(url):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with sail.session(url) as session:
-            yield session
+    with sail.session(url) as session:
+        yield session
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Copies that a cluster writes to S3, on Sail and moto: sent by machines, shown by the driver."""
 
 import json
-import warnings
 
 import pyarrow as pa
 import pyarrow.parquet as papq
@@ -13,29 +12,13 @@ from cornerwave.table import open_source, read_metadata
 from tests import sail, stores
 from tests.engines.everyone import CHOICES, LEVELS, by_key, changed, everyone
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:google.*"),
-]
-
-
-@pytest.fixture(scope="module")
-def s3():
-    with stores.s3_server() as endpoint:
-        yield endpoint
+pytestmark = sail.KNOWN_WARNINGS
 
 
 @pytest.fixture(scope="module")
 def spark(s3):
-    with warnings.catch_warnings(), sail.server(stores.environment(s3)) as url:
-        warnings.simplefilter("ignore")
-        with sail.session(url) as session:
-            yield session
-
-
-@pytest.fixture
-def bucket(s3, monkeypatch):
-    return stores.fresh_bucket(s3, monkeypatch)
+    with sail.server(stores.environment(s3)) as url, sail.session(url) as session:
+        yield session
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from cornerwave.table import (
     parquet_settings,
     read_metadata,
 )
-from cornerwave.table._outputs import _writing
+from cornerwave.table._outputs import writing
 
 ENDINGS = ["csv", "csv.gz", "parquet", "pq", "arrow", "feather", "ipc"]
 METADATA = {"dataset": "d", "noise": 0.1, "rows": 3, "columns": {"ä": {"role": "perturbed"}}}
@@ -402,7 +402,7 @@ def test_a_disk_that_is_really_full():
         with Path("/dev/full").open("wb", buffering=0) as file:
             file.write(b"x")
 
-    with pytest.raises(OutputError, match="No space left"), _writing(Path("copy.csv")):
+    with pytest.raises(OutputError, match="No space left"), writing(Path("copy.csv")):
         fill()
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.errors import Drifted
 from cornerwave.frozen import Frozen
+from cornerwave.joint import semidefinite
 from cornerwave.levels import Level
 from cornerwave.survey import Survey
 from cornerwave.table import listed
@@ -97,13 +98,7 @@ def _scaled(frozen: Frozen, spread: Spread) -> tuple[Floats, Floats, list[int]]:
     size = np.sqrt(np.diag(S)[vary])
     at = np.ix_(vary, vary)
     unit = np.outer(size, size)
-    return S[at] / unit, _semidefinite(spread.covariance[at] / unit), vary
-
-
-def _semidefinite(K: Floats) -> Floats:
-    """Return K without negative eigenvalues, which missing values can bring about."""
-    values, vectors = np.linalg.eigh(K)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+    return S[at] / unit, semidefinite(spread.covariance[at] / unit), vary
 
 
 def _hidden_numbers(S: Floats, K: Floats, noise: float) -> Floats:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from cornerwave.arrays import Ids
 from cornerwave.engines._on_worker import FOUND, ROWS, Batches, Note, Table, check_seen, notes_in
 from cornerwave.engines._packed import packed_table, unpacked_table
+from cornerwave.engines._passes import registered_rows
 from cornerwave.engines._shuffle import (
     bucket_cuts,
     id_column,
@@ -26,7 +27,6 @@ from cornerwave.engines._shuffle import (
     name_apart,
     plain_table,
 )
-from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.frozen import Frozen
 from cornerwave.history import Past
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
@@ -122,10 +122,8 @@ class CopyJob:
         recipe, schema, known = self.plan.recipe(), self.table.schema, self.table.row_secrets
         for number, rows in self.table.parts(batches):
             groups = ((row_ids(start, table, schema, known), table) for start, table in rows)
-            try:
+            with registered_rows():
                 yield from self.plan.write(recipe, number, groups)
-            except SourceError as error:
-                raise SourceChanged(f"this is not the registered table: {error}") from None
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,7 +138,7 @@ class BucketJob:
         """Yield the rows of each bucket, with their ids."""
         recipe, schema, known = self.plan.recipe(), self.table.schema, self.table.row_secrets
         mark = name_apart(schema.used)
-        try:
+        with registered_rows():
             for start, table in self.table.groups(batches):
                 ids = row_ids(start, table, schema, known)
                 table = plain_table(table).append_column(mark, id_column(ids))
@@ -150,8 +148,6 @@ class BucketJob:
                 for bucket in np.flatnonzero(np.diff(cuts)).tolist():
                     part = table.slice(cuts[bucket], cuts[bucket + 1] - cuts[bucket])
                     yield bucket, ROWS, packed_table(part)
-        except SourceError as error:
-            raise SourceChanged(f"this is not the registered table: {error}") from None
 
 
 @dataclass(frozen=True, repr=False)

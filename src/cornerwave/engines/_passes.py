@@ -8,7 +8,7 @@ check    no key twice, and what the order of the rows tells
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from cornerwave.arrays import Ids, Words
 from cornerwave.editions import Ranges
-from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.errors import (
+    ColumnError,
+    CornerwaveWarning,
+    SourceChanged,
+    SourceError,
+    SourceLost,
+)
 from cornerwave.neighbours import RowOrder
 from cornerwave.rows import RowSecrets, row_ids
 from cornerwave.survey import Sample, Sampler, Survey, Surveyor, no_rows
@@ -139,6 +145,20 @@ def repeated_ids(ids: Ids, words: Words | None = None) -> int:
         return 0
     some = np.ascontiguousarray(ids[np.isin(ids[:, 0], twice)]).view("V16")
     return len(some) - len(np.unique(some))
+
+
+@contextmanager
+def registered_rows() -> Iterator[None]:
+    """Raise SourceChanged for rows that cannot be those of the registered table.
+
+    A connection that was lost on the way to them says nothing about them.
+    """
+    try:
+        yield
+    except SourceLost:
+        raise
+    except SourceError as error:
+        raise SourceChanged(f"this is not the registered table: {error}") from None
 
 
 def not_unique(key: str | None, repeated: int) -> ColumnError:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from cornerwave.arrays import Flags
 from cornerwave.editions import Ranges
 from cornerwave.engines._passes import Engine, SurveyWork, check_order, ordered_columns
-from cornerwave.engines.local import _in_order
+from cornerwave.engines.local import in_threads
 from cornerwave.errors import ColumnError
 from cornerwave.neighbours import RowOrder
 from cornerwave.rows import numbered, row_ids
@@ -86,7 +86,7 @@ def survey_some(
         return [of_set(*group, number) for number in range(len(chosen))]
 
     surveys = [no_rows(surveyor) for _ in chosen]
-    with _in_order(work, numbered(source, schema), None) as parts:
+    with in_threads(work, numbered(source, schema), None) as parts:
         for found in parts:
             for number, part in enumerate(found):
                 surveys[number] = surveys[number] if part is None else surveys[number] + part

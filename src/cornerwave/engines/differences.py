@@ -31,7 +31,7 @@ from cornerwave.engines._row_words import (
     joined,
     matching,
 )
-from cornerwave.engines.local import _in_order
+from cornerwave.engines.local import in_threads
 from cornerwave.neighbours import RowOrder
 from cornerwave.rows import RowSecrets, numbered
 from cornerwave.table import Fingerprint, Progress, Schema, Source, silent
@@ -84,7 +84,7 @@ class Differences:
                         waiting[which] = self._nothing
             for which, some in waiting.items():
                 apart.hold(which, some.in_buckets())
-            with _in_order(apart.bucket, apart.numbers, None) as buckets:
+            with in_threads(apart.bucket, apart.numbers, None) as buckets:
                 yield from buckets
 
     def _both(self, old: Source, new: Source) -> Iterator[tuple[bool, int, pa.Table]]:
@@ -109,7 +109,7 @@ class Differences:
             apart.write(is_new, rows.in_buckets())
             return is_new, None, part
 
-        return _in_order(read, self._both(old, new), None)
+        return in_threads(read, self._both(old, new), None)
 
     def _count(self, is_new: bool, part: Fingerprint) -> None:
         if is_new:

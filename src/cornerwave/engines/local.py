@@ -10,10 +10,9 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from cornerwave.arrays import Words
-from cornerwave.engines._passes import Found, Surveyed, Work, survey_rows
+from cornerwave.engines._passes import Found, Surveyed, Work, registered_rows, survey_rows
 from cornerwave.engines._shuffle import shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
-from cornerwave.errors import SourceChanged, SourceError, SourceLost
 from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe
 from cornerwave.rows import RowSecrets, numbered, row_ids
@@ -65,7 +64,7 @@ class Threads:
     def run(self, work: Work[Found]) -> Iterator[Iterator[Found]]:
         """Run this work over all rows; give what it found in each group, in order."""
         groups = numbered(self.source, self.schema, self.rows)
-        with _in_order(lambda group: work(*group), groups, self.threads) as found:
+        with in_threads(lambda group: work(*group), groups, self.threads) as found:
             yield found
 
     def repeated(self, found: Iterator[Surveyed], key: str | None) -> Iterator[Surveyed]:
@@ -106,17 +105,12 @@ def make_copies(
         return part, [out.encode(copy) for out, copy in zip(outputs, copies, strict=True)]
 
     groups = shuffled(source, recipe) if is_shuffled else numbered(source, schema)
-    try:
-        with _in_order(work, groups, threads) as made:
-            for part, encoded in made:
-                for output, rows in zip(outputs, encoded, strict=True):
-                    output.append(rows)
-                found = part if found is None else found + part
-                progress(part.rows)
-    except SourceLost:
-        raise
-    except SourceError as error:
-        raise SourceChanged(f"this is not the registered table: {error}") from None
+    with registered_rows(), in_threads(work, groups, threads) as made:
+        for part, encoded in made:
+            for output, rows in zip(outputs, encoded, strict=True):
+                output.append(rows)
+            found = part if found is None else found + part
+            progress(part.rows)
     recipe.check(found)
 
 
@@ -126,7 +120,7 @@ def shuffled_rows(source: Source, recipe: Recipe) -> Iterator[pa.Table]:
 
 
 @contextmanager
-def _in_order(
+def in_threads(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int | None
 ) -> Iterator[Iterator[Result]]:
     """Give work(item) for each item, in order, a few of them under way at a time."""

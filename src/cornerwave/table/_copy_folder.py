@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cornerwave.errors import OutputError, OutputExists
-from cornerwave.table._outputs import CopyFile, _writing
+from cornerwave.table._outputs import CopyFile, writing
 
 PARTS = "part-*.parquet"
 """The names of a copy's files."""
@@ -61,7 +61,7 @@ class CopyFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _writing(path):
+        with writing(path):
             _remove_leftovers(path)
             self._hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
             self._hidden.mkdir(mode=0o700)
@@ -76,7 +76,7 @@ class CopyFolder:
 
     def finish(self, parts: Sequence[Written]) -> None:
         """Take these files of those made, in this order. Raises OutputError if one is not there."""
-        with _writing(self.path):
+        with writing(self.path):
             (self._hidden / "copy").mkdir(mode=0o700)
             for number, part in enumerate(parts):
                 place = self._hidden / "copy" / f"part-{number:05d}.parquet"
@@ -85,7 +85,7 @@ class CopyFolder:
 
     def publish(self) -> None:
         """Make the finished copy visible; what is at its place goes."""
-        with _writing(self.path):
+        with writing(self.path):
             copy, old = self._hidden / "copy", self._hidden / "old"
             copy.chmod(0o777 & ~_umask())
             if self.path.exists():
@@ -105,7 +105,7 @@ class CopyFolder:
 
 def check_folder(path: Path, *, force: bool) -> None:
     """Raise OutputError unless a directory can be made at this place."""
-    with _writing(path):
+    with writing(path):
         exists, has_place = path.exists(), path.parent.is_dir()
         is_copy = path.is_dir() and all(each.match(PARTS) for each in path.iterdir())
     if exists and not is_copy:

@@ -64,7 +64,7 @@ class CopyFile:
         )
         self._file: Any = None
         self._writer: Any = None
-        with _writing(path):
+        with writing(path):
             _remove_leftovers(path)
             self._descriptor, self._part = _create_hidden(path)
             try:
@@ -76,12 +76,12 @@ class CopyFile:
 
     def encode(self, group: pa.Table) -> Any:
         """Return a group of rows as it will be written; threads may do so side by side."""
-        with _writing(self.path):
+        with writing(self.path):
             return self._writer.encode(group.cast(self._schema))
 
     def append(self, encoded: Any) -> None:
         """Write an encoded group after those before it."""
-        with _writing(self.path):
+        with writing(self.path):
             self._writer.append(encoded)
 
     def write(self, group: pa.Table) -> None:
@@ -90,7 +90,7 @@ class CopyFile:
 
     def finish(self, *, force: bool = True) -> None:
         """Bring every byte to the disk. Unless `force`, raises OutputExists for another file."""
-        with _writing(self.path):
+        with writing(self.path):
             self._writer.close()
             self._file.close()
             os.fsync(self._descriptor)
@@ -100,7 +100,7 @@ class CopyFile:
 
     def publish(self) -> None:
         """Make the finished copy visible."""
-        with _writing(self.path):
+        with writing(self.path):
             if self.format in ("csv", "csv.gz"):
                 _write_beside(self.path, self._metadata)
             _reveal(self._part, self.path)
@@ -158,7 +158,7 @@ def check_place(path: Path | Address, *, force: bool = False) -> None:
     if isinstance(path, Address):
         check_address(path)
         return
-    with _writing(path):  # a directory that may not be looked into
+    with writing(path):  # a directory that may not be looked into
         is_there, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
     if is_directory:
         raise OutputExists(f"{path} is a directory")
@@ -178,11 +178,11 @@ def write_text(path: Path | Address, text: str, *, force: bool = True) -> None:
     if isinstance(path, Address):
         put_bytes(path, text.encode(), force=force)
         return
-    with _writing(path):
+    with writing(path):
         is_other = path.exists() and path.read_bytes() != text.encode()
     if is_other and not force:
         raise exists(path)
-    with _writing(path):
+    with writing(path):
         _remove_leftovers(path)
         _write_whole(path, text, beside=path)
 
@@ -243,7 +243,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Report a copy that cannot be written, in our own words: Arrow's quote cells."""
     try:
         yield

@@ -7,13 +7,12 @@ keep them as floats. Types are found from all rows. ReadStat runs in a process o
 of some damaged files it dies.
 """
 
-import base64
+import json
 import pickle
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
@@ -41,35 +40,42 @@ MOST_WHOLE = 2.0**53
 
 @dataclass(frozen=True)
 class StatFile:
-    """A file of a statistics program, and the types of its columns."""
+    """A file of a statistics program: what it says of itself, and the types of its columns."""
 
     path: Path
     reading: ReadingSettings
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    notes: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[Any, str]]
+    types: Mapping[str, pa.DataType]
+    notes: Mapping[str, str]
 
     @classmethod
     def open(
         cls, path: Path, types: Mapping[str, pa.DataType] | None, reading: ReadingSettings
     ) -> "StatFile":
         """Open a file with known types; without any, read all rows once to infer them."""
-        file = cls(path, reading)
-        names = file.columns
+        parts = _parts(path, reading, None if types is None else ())
+        names, labels = next(parts)
+        if not all(isinstance(name, str) for name in names):
+            raise _damaged(path)
         if types is not None:
-            return cls(path, reading, {n: type_ for n, type_ in types.items() if n in names})
+            types = {name: type_ for name, type_ in types.items() if name in names}
+            return cls(path, reading, labels, types, {})
         reading = reading.for_columns(names)
-        seen = {name: _Seen(file.labels.get(name, {})) for name in names}
-        for rows in file._chunks(names):
+        seen = {name: _Seen(labels.get(name, {})) for name in names}
+        for rows in parts:
             for name, each in seen.items():
                 each.take(rows[name])
         if not all(each.rows for each in seen.values()):
             raise SourceError(f"{path.name} has no rows")
+        types = {name: each.type for name, each in seen.items()}
         notes = {name: note for name, each in seen.items() if (note := each.note)}
-        return cls(path, reading, {name: each.type for name, each in seen.items()}, notes)
+        return cls(path, reading, labels, types, notes)
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns. Raises SourceError."""
-        for rows in self._chunks(columns):
+        parts = _parts(self.path, self.reading, columns)
+        next(parts)
+        for rows in parts:
             yield pa.record_batch([self._array(n, rows[n]) for n in columns], names=list(columns))
 
     def _array(self, name: str, cells: list[Any]) -> pa.Array:
@@ -82,56 +88,32 @@ class StatFile:
             array = pa.array(cells, from_pandas=True).cast(type_)
         return _unmarked(array, self.reading.of_column(name).missing or ())
 
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-        return self._about[0]
 
-    @property
-    def labels(self) -> Mapping[str, Mapping[Any, str]]:
-        """The labels of values, by column."""
-        return self._about[1]
-
-    @cached_property
-    def _about(self) -> tuple[list[str], Mapping[str, Mapping[Any, str]]]:
-        [(names, labels)] = self._parts(0)
-        if not all(isinstance(name, str) for name in names):
-            raise self._damaged()
-        return names, labels
-
-    def _chunks(self, columns: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
-        if columns:
-            many = max(LEAST_ROWS, CELLS_AT_A_TIME // len(columns))
-            yield from self._parts(many, usecols=list(columns))
-
-    def _parts(self, many: int, **options: Any) -> Iterator[Any]:
-        """Read so many rows at a time, or what the file says of itself, in another process."""
-        if find_spec("pyreadstat") is None:
-            raise ExtraMissing(
-                f"reading {self.path.name} needs pyreadstat, which is not installed: "
-                "pip install 'cornerwave[stat]'"
-            )
-        ending = next(each for each in _READERS if self.path.name.lower().endswith(each))
-        if self.reading.encoding:
-            options["encoding"] = self.reading.encoding
-        work = pickle.dumps((_READERS[ending], str(self.path), options, many))
-        script = Path(__file__).with_name("_stat_reader.py")
-        command = [sys.executable, "-P", str(script), base64.b64encode(work).decode()]
-        # what it says of an error may quote a cell
-        with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL) as child:  # noqa: S603
-            try:
-                yield from _pickles(child.stdout)
-                if child.wait() != 0:
-                    raise self._damaged()
-            finally:
-                child.kill()  # nobody may have wanted all of it
-
-    def _damaged(self) -> SourceError:
-        return SourceError(
-            f"{self.path.name} cannot be read: it is damaged, or not the kind of file that its "
-            "ending says, or its encoding is another",
-            use=("encoding",),
+def _parts(path: Path, reading: ReadingSettings, columns: Sequence[str] | None) -> Iterator[Any]:
+    """Yield what another process reads: names and labels, then rows of these columns, or of all."""
+    if find_spec("pyreadstat") is None:
+        raise ExtraMissing(
+            f"reading {path.name} needs pyreadstat, which is not installed: "
+            "pip install 'cornerwave[stat]'"
         )
+    work = {
+        "read": next(read for end, read in _READERS.items() if path.name.lower().endswith(end)),
+        "path": str(path),
+        "options": {"encoding": reading.encoding} if reading.encoding else {},
+        "columns": None if columns is None else list(columns),
+        "cells": CELLS_AT_A_TIME,
+        "least_rows": LEAST_ROWS,
+    }
+    script = Path(__file__).with_name("_stat_reader.py")
+    command = [sys.executable, "-P", str(script), json.dumps(work)]
+    # what it says of an error may quote a cell
+    with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL) as child:  # noqa: S603
+        try:
+            yield from _pickles(child.stdout)
+            if child.wait() != 0:
+                raise _damaged(path)
+        finally:
+            child.kill()  # nobody may have wanted all of it
 
 
 def _pickles(stream: Any) -> Iterator[Any]:
@@ -139,6 +121,14 @@ def _pickles(stream: Any) -> Iterator[Any]:
     with suppress(EOFError, pickle.UnpicklingError):
         while True:
             yield pickle.load(stream)  # noqa: S301
+
+
+def _damaged(path: Path) -> SourceError:
+    return SourceError(
+        f"{path.name} cannot be read: it is damaged, or not the kind of file that its ending "
+        "says, or its encoding is another",
+        use=("encoding",),
+    )
 
 
 class _Seen:

@@ -1,31 +1,43 @@
 """Reads a file of a statistics program in a process of its own: of some damaged ones ReadStat dies.
 
-    argument (the reader's name, path, its options, rows at a time)
-    output   (column names, value labels by column) if there are to be no rows, else parts of the
-             rows, each a list of cells by column
+    argument  the keywords of `parts`, as JSON
+    output    pickles: column names and the labels of values by column, then parts of the rows,
+              each a list of cells by column
 
 It is run as a script and imports nothing of ours, so that it starts at once.
 """
 
-import base64
+import json
 import pickle
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 
-def parts(read: str, path: str, options: dict[str, Any], many: int) -> Iterator[Any]:
-    """Yield what the file says of itself, or its rows."""
+def parts(
+    *,
+    read: str,
+    path: str,
+    options: dict[str, str],
+    columns: list[str] | None,
+    cells: int,
+    least_rows: int,
+) -> Iterator[Any]:
+    """Yield what the file says of itself, then the rows of these columns, or of all."""
     import pyreadstat
 
     reader = getattr(pyreadstat, read)
-    if not many:
-        _, about = reader(path, output_format="dict", metadataonly=True, **options)
-        yield list(about.column_names), dict(about.variable_value_labels)
+    _, about = reader(path, output_format="dict", metadataonly=True, **options)
+    names = list(about.column_names)
+    yield names, dict(about.variable_value_labels)
+    wanted = names if columns is None else columns
+    if not wanted:
         return
+    many = max(least_rows, cells // len(wanted))
+    some = {**options, "output_format": "dict", "usecols": wanted, "row_limit": many}
     start, count = 0, many
     while count == many:
-        rows, _ = reader(path, output_format="dict", row_offset=start, row_limit=many, **options)
+        rows, _ = reader(path, row_offset=start, **some)
         count = len(next(iter(rows.values()), ()))
         start += count
         if count:
@@ -33,5 +45,5 @@ def parts(read: str, path: str, options: dict[str, Any], many: int) -> Iterator[
 
 
 if __name__ == "__main__":
-    for part in parts(*pickle.loads(base64.b64decode(sys.argv[1]))):  # noqa: S301
+    for part in parts(**json.loads(sys.argv[1])):
         pickle.dump(part, sys.stdout.buffer)

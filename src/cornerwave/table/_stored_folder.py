@@ -21,7 +21,7 @@ from cornerwave.errors import OutputError, OutputExists
 from cornerwave.table._copy_folder import PARTS, Written
 from cornerwave.table._places import Address
 from cornerwave.table._stores import s3_asked, s3_client
-from cornerwave.table._uploads import StoredCopy, _sending, complete_upload, exists, remove
+from cornerwave.table._uploads import StoredCopy, complete_upload, exists, remove, sending
 
 ABOUT = "_copy.json"
 """Readers of folders leave out names that begin so."""
@@ -65,7 +65,7 @@ class StoredFolder:
             for address in _objects(self.path):
                 if address.name != ABOUT:
                     remove(address)
-        with _sending(self.path):
+        with sending(self.path):
             for part in self._parts:
                 place = _below(self.path, part.name)
                 assert part.upload is not None
@@ -89,7 +89,7 @@ class StoredFolder:
     def _tell(self, said: Mapping[str, Any], *, is_new: bool = False) -> None:
         place = _below(self.path, ABOUT)
         condition = {"IfNoneMatch": "*"} if is_new else {}
-        with _sending(self.path), s3_asked():
+        with sending(self.path), s3_asked():
             content = (json.dumps(said, indent=2) + "\n").encode()
             s3_client().put_object(Bucket=place.host, Key=place.path, Body=content, **condition)
 
@@ -111,7 +111,7 @@ def check_stored_folder(address: Address, *, force: bool) -> None:
             f"{address} cannot be written: a cluster writes to s3://, or into a directory that all "
             "of its machines see"
         )
-    with _sending(address):
+    with sending(address):
         names = [each.name for each in _objects(address)]
     if not all(name == ABOUT or fnmatch(name, PARTS) for name in names):
         raise OutputExists(f"{address} is not a folder of a copy; name a new one for this copy")

@@ -57,7 +57,7 @@ class StoredCopy:
             {METADATA_KEY: json.dumps(metadata).encode()}
         )
         self._force = self._is_there = False
-        with _sending(address):
+        with sending(address):
             self._upload = _upload_to(address)
             try:
                 self._writer = writer_of(self.format, cast(BinaryIO, self._upload), self._schema)
@@ -67,18 +67,18 @@ class StoredCopy:
 
     def encode(self, group: pa.Table) -> Any:
         """Return a group of rows as it will be written; threads may do so side by side."""
-        with _sending(self.path):
+        with sending(self.path):
             return self._writer.encode(group.cast(self._schema))
 
     def append(self, encoded: Any) -> None:
         """Send an encoded group after those before it."""
-        with _sending(self.path):
+        with sending(self.path):
             self._writer.append(encoded)
 
     def finish(self, *, force: bool = True) -> None:
         """Send every byte. Unless `force`, raises OutputExists for another file."""
         self._force = force
-        with _sending(self.path):
+        with sending(self.path):
             self._writer.close()
             self._upload.flush_parts()
         if not force and (there := digest_at(self.path)) is not None:
@@ -90,7 +90,7 @@ class StoredCopy:
         """Make the finished copy visible."""
         if self._is_there:
             return
-        with _sending(self.path):
+        with sending(self.path):
             beside = metadata_path(self.path)
             # in the place of others by force alone
             is_new = self._beside and put_bytes(beside, self._beside, force=self._force)
@@ -287,7 +287,7 @@ def put_bytes(address: Address, content: bytes, *, force: bool) -> bool:
 
     Unless `force`, raises OutputExists for a file that says anything else.
     """
-    with _sending(address):
+    with sending(address):
         there = digest_at(address)
         if there == hashlib.sha256(content).digest():
             return False
@@ -330,7 +330,7 @@ def digest_at(address: Address) -> bytes | None:
 
 def is_stored(address: Address) -> bool:
     """Whether there is a file at an address. Raises OutputError if the store does not say."""
-    with _sending(address):
+    with sending(address):
         if address.scheme == "s3":
             with s3_asked():
                 return s3_about(s3_client(), address) is not None
@@ -353,7 +353,7 @@ def exists(place: object) -> OutputExists:
 
 
 @contextmanager
-def _sending(address: Address) -> Iterator[None]:
+def sending(address: Address) -> Iterator[None]:
     """Report a copy that cannot be written, in our own words."""
     try:
         yield
