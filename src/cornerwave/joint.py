@@ -286,38 +286,45 @@ class _System:
         return [name for name, block in known.items() if block not in {NUMBERS, KEPT, *self.even}]
 
     @cached_property
-    def _told(self) -> Floats:
-        """What each column (first axis) tells of every coordinate's variance without noise."""
-        columns, found = np.array(self.columns), []
-        for name in dict.fromkeys(self.columns):
-            B = self.C[:, columns == name]
-            inverse = _pseudo_inverse(self.C[np.ix_(columns == name, columns == name)])
-            found.append(((B @ inverse) * B).sum(axis=1))
-        return np.array(found)
+    def _told(self) -> tuple[list[str], Floats]:
+        """The columns, and the share of the variance of one (second axis) that another tells.
+
+        Without noise. Columns of one block tell nothing of each other: one noise hides them
+        together, at no cost.
+        """
+        columns, blocks = np.array(self.columns), dict(zip(self.columns, self.blocks, strict=True))
+        own = np.equal.outer(columns, np.array(list(blocks)))
+        told = np.empty((len(blocks), len(columns)))
+        for place, at in enumerate(own.T):
+            B = self.C[:, at]
+            told[place] = ((B @ _pseudo_inverse(self.C[np.ix_(at, at)])) * B).sum(axis=1)
+        variance = (self.weight * np.diag(self.C)) @ own
+        shares = np.maximum((told * self.weight) @ own / variance, 0.0)
+        known = np.array(list(blocks.values()))
+        return list(blocks), np.where(np.equal.outer(known, known), -1.0, shares)
 
     def told_by(self, name: str) -> dict[str, float]:
-        """Return the share of a column's variance that each column tells without noise.
-
-        Those of its own block are left out: one noise hides them together, at no cost.
-        """
-        own = np.array(self.columns) == name
-        weight = self.weight[own] / (self.weight[own] @ np.diag(self.C)[own])
-        blocks = dict(zip(self.columns, self.blocks, strict=True))
-        shares = zip(blocks, (self._told[:, own] @ weight).tolist(), strict=True)
-        return {other: share for other, share in shares if blocks[other] != blocks[name]}
+        """Return the share of a column's variance that each column of another block tells."""
+        names, shares = self._told
+        found = zip(names, shares[:, names.index(name)].tolist(), strict=True)
+        return {other: share for other, share in found if share >= 0}
 
     def tellers(self, *, shown: bool = False) -> dict[str, tuple[str, float]]:
         """Return for each hidden column which other, of all or of those shown, tells most of it."""
-        found = {}
-        known = {c for c, b in zip(self.columns, self.blocks, strict=True) if b == KEPT}
-        hidden = [c for c, b in zip(self.columns, self.blocks, strict=True) if b != KEPT]
-        for name in dict.fromkeys(hidden):
-            shares = {c: s for c, s in self.told_by(name).items() if not shown or c in known}
-            if shares:
-                # of columns that tell the same, such as equal gaps, the first: not rounding decides
-                teller = max(shares, key=lambda other: round(shares[other], 9))
-                found[name] = (teller, round(shares[teller], 4))
-        return found
+        names, shares = self._told
+        if not names:
+            return {}
+        blocks = dict(zip(self.columns, self.blocks, strict=True))
+        kept = np.array([blocks[name] == KEPT for name in names])
+        if shown:
+            shares = np.where(kept[:, None], shares, -1.0)
+        # of columns that tell the same, such as equal gaps, the first: not rounding decides
+        most = np.round(shares, 9).argmax(axis=0)
+        return {
+            names[i]: (names[most[i]], round(float(shares[most[i], i]), 4))
+            for i in np.flatnonzero(~kept).tolist()
+            if shares[most[i], i] >= 0
+        }
 
     def without(self, column: str) -> "_System | None":
         """Return the system if a column were dropped."""

@@ -1,11 +1,12 @@
 """Which columns tell which, as registration would find: from a trial on a sample of the rows."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cornerwave.arrays import Words
 from cornerwave.errors import SourceError
@@ -20,7 +21,6 @@ from cornerwave.table import (
     DAYS,
     Choices,
     Scale,
-    Tally,
     decide,
     is_category,
     is_number,
@@ -86,9 +86,7 @@ def telling(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Te
         return Telling()
     try:
         apart = _Trial.of(rows, types, proposed)
-        joined = apart
-        for pair in pairs_worth_joining(apart.surveyor, apart.survey, apart.frozen):
-            joined = joined.with_together(pair)
+        joined = apart.with_close_ones_together()
         shown = joined.with_gaps_hidden()
     except SourceError as error:
         return Telling((f"registering this draft would be refused: {error}",))
@@ -178,16 +176,22 @@ class _Trial:
     def together(self) -> tuple[tuple[str, ...], ...]:
         return self.choices.together
 
-    def with_together(self, pair: tuple[str, str]) -> "_Trial":
-        """Return the trial with the groups of two columns joined, unless that singles rows out."""
-        groups = [names for names in self.surveyor.schema.categories if {*names} & {*pair}]
-        merged = tuple(name for name in self.types.names if any(name in names for names in groups))
-        others = tuple(names for names in self.together if names not in groups)
-        joined = self._with(
-            self.rows, self.types, replace(self.choices, together=(*others, merged))
-        )
-        alone = sum(_alone(self.survey.tallies[names]) for names in groups)
-        return self if _alone(joined.survey.tallies[merged]) > alone else joined
+    def with_close_ones_together(self) -> "_Trial":
+        """Return the trial with close categories refreshed as one, if no more rows stand alone."""
+        groups = list(self.surveyor.schema.categories)
+        for pair in pairs_worth_joining(self.surveyor, self.survey, self.frozen):
+            parts = [names for names in groups if {*names} & {*pair}]
+            merged = tuple(n for n in self.types.names if any(n in names for names in parts))
+            if self._alone(merged) <= sum(map(self._alone, parts)):
+                groups = [*(names for names in groups if names not in parts), merged]
+        together = tuple(names for names in groups if len(names) > 1)
+        choices = replace(self.choices, together=together)
+        return self._with(self.rows, self.types, choices) if together else self
+
+    def _alone(self, names: Sequence[str]) -> int:
+        """Return how many rows have a combination of values that no other row has."""
+        counted = self.rows.group_by([*names]).aggregate([([], "count_all")])
+        return int(pc.sum(pc.equal(counted["count_all"], 1)).as_py())
 
     def with_gaps_hidden(self) -> "_Trial":
         """Return the trial without visible gaps, if they alone stand against half of the privacy.
@@ -207,10 +211,6 @@ class _Trial:
 
 
 _SECRETS = RowSecrets.of(lambda purpose: expand(KNOWN, purpose))
-
-
-def _alone(found: Tally) -> int:
-    return sum(count == 1 for count in found.values())
 
 
 def _saved(apart: _Trial, joined: _Trial) -> Iterator[str]:
