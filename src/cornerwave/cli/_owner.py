@@ -188,7 +188,7 @@ _ORDERS = {
 
 
 def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
-    from cornerwave.table import said_in
+    from cornerwave.table import listed, said_in
 
     frozen = dataset.frozen
     yield f"{done} {dataset.name}: {frozen.rows:,} rows"
@@ -200,7 +200,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
         ("missing values stay missing", [(name,) for name in frozen.missing]),
     ):
         if groups:
-            yield f"  {what}: {', '.join('+'.join(map(spelled, group)) for group in groups)}"
+            yield f"  {what}: {listed(['+'.join(map(spelled, group)) for group in groups], str)}"
     looks = said_in(frozen.schema)
     for what, columns_ in (("always rounded", looks.round), ("clipped", looks.clip)):
         if columns_:

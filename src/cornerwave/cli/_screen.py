@@ -63,8 +63,9 @@ def print_table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, .
     console.print(Text(one_line(title), style="italic"))
     for columns in parts_of(lines, console.width):
         table = Table()
-        for n in columns:
-            table.add_column(Text(lines[0][n]))
+        widths = _widths([[line[n] for n in columns] for line in lines], console.width)
+        for n, own in zip(columns, widths, strict=True):
+            table.add_column(Text(lines[0][n]), width=own, overflow="fold")
         for line in lines[1:]:
             table.add_row(*(Text(line[n]) for n in columns))
         console.print(table)
@@ -76,10 +77,7 @@ def parts_of(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
     >>> parts_of([["column", "partner", "public"], ["wage", "0.510 (0.500)", "0.810 (0.800)"]], 34)
     [[0, 1], [0, 2]]
     """
-    needed = [
-        3 + max([_longest(header.split(" ")), *map(_needed, cells)])
-        for header, *cells in zip(*lines, strict=True)
-    ]
+    needed = [3 + _least(column) for column in zip(*lines, strict=True)]
     parts, used = [[0]], 1 + needed[0]
     for n, own in enumerate(needed[1:], start=1):
         if used + own > width and len(parts[-1]) > 1:
@@ -88,6 +86,27 @@ def parts_of(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
         parts[-1].append(n)
         used += own
     return parts
+
+
+def _widths(lines: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the width of each column: what it needs, and what is left over, from the left."""
+    least = [_least(column) for column in zip(*lines, strict=True)]
+    room = width - 1 - sum(3 + own for own in least)
+    if room < 0:  # words are cut, of the longest column
+        least[least.index(max(least))] = max(1, max(least) + room)
+        return least
+    widths = []
+    for own, column in zip(least, zip(*lines, strict=True), strict=True):
+        more = min(room, max(map(_longest, ([cell] for cell in column))) - own)
+        widths.append(own + more)
+        room -= more
+    return widths
+
+
+def _least(column: Sequence[str]) -> int:
+    """Return the least width of a column without a broken word."""
+    header, *cells = column
+    return max([_longest(header.split(" ")), *map(_needed, cells)])
 
 
 def _needed(cell: str) -> int:

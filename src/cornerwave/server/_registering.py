@@ -21,7 +21,7 @@ from cornerwave.inspection import Inspection, inspect
 from cornerwave.outlook import explained
 from cornerwave.server._page import Ticked, page, router, signed_in, words_of
 from cornerwave.server._replies import service_of
-from cornerwave.table import SOURCE_ENDINGS, Choices, is_number, open_to_inspect
+from cornerwave.table import SOURCE_ENDINGS, Choices, is_number, listed, open_to_inspect
 
 pages = router(signed_in)
 MOST_FILES, DEPTH = 500, 4
@@ -180,7 +180,7 @@ def _said(made: Dataset) -> Iterator[str]:
         ("missing values stay missing", [(name,) for name in made.frozen.missing]),
     ):
         if groups:
-            yield f"{what}: {', '.join(' + '.join(group) for group in groups)}"
+            yield f"{what}: {listed([' + '.join(group) for group in groups], str)}"
     yield from explained(made.frozen)
 
 

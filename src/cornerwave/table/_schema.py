@@ -11,7 +11,7 @@ perturbed nor refreshed and was not named is an error that says what can be done
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -334,7 +334,11 @@ def names_of(given: str | Iterable[Any]) -> tuple[Any, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def listed(names: Sequence[str], most: int = 20) -> str:
+MOST_LISTED = 20
+"""Names in one line of a message."""
+
+
+def listed(names: Sequence[str], spelled: Callable[[str], str] = repr) -> str:
     """Return names as a message shows them."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name) for name in names[:most]) + more
+    more = len(names) - MOST_LISTED
+    return ", ".join(map(spelled, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
