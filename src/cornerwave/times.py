@@ -40,14 +40,22 @@ def span_of(seconds: float) -> tuple[str, float]:
     return next((span for span in SPANS if abs(seconds) >= span[1]), SPANS[-1])
 
 
+_LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
+
+
 def ends(values: Sequence[float], unit: str | None) -> list[str]:
-    """Write the ends of an axis; dates as dates, and durations in one unit.
+    """Write the ends of an axis; dates as dates, durations and large numbers in one unit.
 
     >>> ends([0.0, 12000.0], None), ends([-7200.0, 36000.0], "seconds")
     (['0', '12,000'], ['-2 hours', '10 hours'])
+    >>> ends([-105e6, 0.0, 4e8], None)
+    ['-105 million', '0', '400 million']
     """
     if unit is None:
-        return [f"{v:,.6g}" if abs(v) < 1e6 else f"{v:.4g}" for v in values]
+        most = max(map(abs, values))
+        name, size = next((each for each in _LARGE if each[1] <= most < 1e15), ("", 1.0))
+        digits = 4 if name else 6
+        return [f"{v / size:,.{digits}g} {name}".rstrip() if v else "0" for v in values]
     seconds = [seconds_of(value, unit) for value in values]
     if is_date(unit):
         return [moment(each, within=max(seconds) - min(seconds)) for each in seconds]
