@@ -124,10 +124,10 @@ def notes(audit: Audit) -> list[str]:
 
 def _number_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
     lines = [
-        f"{audit.copies[i]}: {numbers.columns[n]} is rounded to multiples of "
-        f"{steps[n]:g}; its noise is judged without the rounding"
-        for i, steps in enumerate(numbers.found.steps)
-        for n in np.flatnonzero(steps)
+        f"{copy}: {', '.join(np.array(numbers.columns)[steps == step])}: rounded to multiples of "
+        f"{step:g}; the noise is judged without the rounding"
+        for copy, steps in zip(audit.copies, numbers.found.steps, strict=True)
+        for step in np.unique(steps[steps > 0])
     ]
     lines += _listed("the same in every copy and the source", numbers.bare)
     lines += _listed("left out, constant", numbers.constant)
