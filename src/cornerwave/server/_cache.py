@@ -92,7 +92,8 @@ class CopyCache:
 
         def work() -> None:
             watch(0)
-            with _locked(path.with_suffix(".lock")):
+            # one lock for all copies that begin alike, so that there are at most 256 of them
+            with _locked(path.with_name(f"{path.name[:2]}.lock")):
                 if path.exists():  # another process has made it meanwhile
                     return
                 with work_folder(self._work) as folder:
