@@ -76,8 +76,9 @@ class TestAppend:
             assert copy.to_arrow().equals(expected), choice
         held = {(h.edition, h.batch) for h in dataset.holdings if h.recipient == "eve"}
         assert held == {(1, None), (2, None), (1, 1), (2, 2), (3, 3)}
-        with pytest.raises(NoSuchEdition, match="1 to 3"):
-            dataset.release(to="eve", privacy=0.5, edition=4)
+        for choice in ({"edition": 4}, {"edition": 0}, {"batch": 0}):
+            with pytest.raises(NoSuchEdition, match="there are 1 to 3"):
+                dataset.release(to="eve", privacy=0.5, **choice)
         with pytest.raises(NoSuchEdition, match="not both"):
             dataset.release(to="eve", privacy=0.5, edition=1, batch=1)
 

@@ -99,10 +99,11 @@ def portion(
     """Return the rows of an edition, by default the last, or of a batch. Raises NoSuchEdition."""
     if edition is not None and batch is not None:
         raise NoSuchEdition("name an edition or a batch, not both")
-    number = edition or batch or len(editions)
+    asked = edition if batch is None else batch
+    number = len(editions) if asked is None else asked
     if not 1 <= number <= len(editions):
-        known = "1" if len(editions) == 1 else f"1 to {len(editions)}"
-        raise NoSuchEdition(f"there is no edition {number}; there is {known}")
+        known = "the only one is 1" if len(editions) == 1 else f"there are 1 to {len(editions)}"
+        raise NoSuchEdition(f"there is no edition {number}; {known}")
     own = editions[number - 1]
     if batch is not None:
         if own.kind == UPDATED:
