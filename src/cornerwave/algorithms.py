@@ -24,7 +24,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError, SourceError
-from cornerwave.keyed import KEY_BYTES, bits_of, strict
+from cornerwave.keyed import KEY_BYTES, bits_of, strict, widest_vectors
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
 from cornerwave.noise import (
@@ -242,6 +242,7 @@ def _begin(
     x: Any, weight_below: float, below: Any, weight_above: float, above: Any, terms: Any, out: Any
 ) -> None:
     """Fill a tile with what comes from the copies below and above, and the first terms."""
+    widest_vectors()
     (f, za), (g, zb), (h, zc), (k, zd) = terms
     if weight_above == 0.0:
         for row in range(out.shape[0]):

@@ -1,4 +1,5 @@
 import os
+import platform
 
 import llvmlite.binding as llvm
 import numba
@@ -273,6 +274,36 @@ def test_bit_identical_on_a_plain_processor(tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
     plain = run_report(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache)
     assert plain == here
+
+
+WIDTHS = """
+import numba
+from cornerwave.keyed import widest_vectors
+widest_vectors = widest_vectors.ready()
+
+@numba.njit
+def usual(x):
+    for i in range(x.shape[0]):
+        x[i] = 3.0 * x[i]
+
+@numba.njit
+def widest(x):
+    widest_vectors()
+    for i in range(x.shape[0]):
+        x[i] = 3.0 * x[i]
+
+for function in (usual, widest):
+    function.compile((numba.float64[::1],))
+    print("zmm" in "".join(function.inspect_asm().values()))
+"""
+
+
+def test_only_a_function_that_asks_for_the_widest_vectors_gets_them():
+    """Compiled for a processor that has vectors of 512 bits and is said to prefer 256."""
+    if platform.machine() != "x86_64":
+        pytest.skip("this processor is of another kind")
+    settings = {"NUMBA_CPU_NAME": "skylake-avx512", "NUMBA_CPU_FEATURES": ""}
+    assert report_of(WIDTHS, **settings) == "False\nTrue\n"
 
 
 @pytest.mark.slow

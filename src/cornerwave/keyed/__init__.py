@@ -6,6 +6,7 @@ hash_bytes     SipHash: a keyed 128-bit hash of texts
 add_row_hashes NH: a universal hash of rows, to be enciphered
 Secrets        what keys give, safe from messages and pickles
 strict         arithmetic without fast-math, and the functions made of it
+widest_vectors for the loops that take most of the time
 """
 
 from cornerwave.keyed._cipher import KEY_BYTES, BlockFunction, expand, room_for
@@ -21,6 +22,7 @@ from cornerwave.keyed._strict import (
     strict,
     unit_of,
     whole_sums,
+    widest_vectors,
 )
 from cornerwave.keyed._universal import add_row_hashes, hash_key
 
@@ -42,4 +44,5 @@ __all__ = [
     "strict",
     "unit_of",
     "whole_sums",
+    "widest_vectors",
 ]

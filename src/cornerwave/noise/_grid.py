@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.keyed import strict
+from cornerwave.keyed import strict, widest_vectors
 from cornerwave.noise._shape import TILE_ROWS, add_shaped, begin_shaped, tile_of
 
 GRID_BITS = 24
@@ -66,6 +66,7 @@ def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int
 @strict
 def step_onto(x: Any, step: float, out: Any) -> None:
     """Add a column's values to its noise, both as whole numbers of steps."""
+    widest_vectors()
     if step == 0.0:
         for row in range(out.shape[0]):
             out[row] = x[row]

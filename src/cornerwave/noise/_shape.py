@@ -11,7 +11,7 @@ A tile is (first, last, start): rows first to last of a block that begins at `st
 
 from typing import Any
 
-from cornerwave.keyed import strict
+from cornerwave.keyed import strict, widest_vectors
 
 TILE_ROWS = 1024
 """Rows that go through one step after the other: few enough for the fastest cache."""
@@ -45,6 +45,7 @@ def _weights(factor: Any, i: int, k: int) -> Any:
 @strict
 def begin_shaped(factor: Any, white: Any, i: int, tile: Any, out: Any) -> None:
     """Fill a tile of column i with the first four terms of factor @ white."""
+    widest_vectors()
     (a, wa), (b, wb), (c, wc), (d, wd) = four_terms(factor, white, i, 0, tile)
     oi = tile_of(out, i, tile)
     if i == 0:
@@ -72,6 +73,7 @@ def add_shaped(factor: Any, white: Any, tile: Any, out: Any) -> None:
 
 @strict
 def _add_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> None:
+    widest_vectors()
     (a, wa), (b, wb), (c, wc), (d, wd) = four_terms(factor, white, i, k, tile)
     oi = tile_of(out, i, tile)
     for row in range(oi.shape[0]):
@@ -80,6 +82,7 @@ def _add_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> N
 
 @strict
 def _add_four_by_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> None:
+    widest_vectors()
     (a0, wa), (b0, wb), (c0, wc), (d0, wd) = four_terms(factor, white, i, k, tile)
     a1, b1, c1, d1 = _weights(factor, i + 1, k)
     a2, b2, c2, d2 = _weights(factor, i + 2, k)
