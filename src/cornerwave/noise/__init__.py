@@ -6,7 +6,7 @@ Reading, Reader      both -> noise of some rows at the wanted levels
 add_shaped           factor and white noise -> noise shaped like K, in one order of sums;
                      shape_white does so for all rows of a block
 add_on_grid          values and noise -> a copy on its grid
-Memory               where copies are made, used again
+Memory               where copies are made, used again; large ones go there around the cache
 Refresher, refresh   categories: events at keyed times, each a fresh draw
 """
 
@@ -18,7 +18,7 @@ from cornerwave.noise._grid import (
     round_to_grid,
     step_onto,
 )
-from cornerwave.noise._memory import Memory
+from cornerwave.noise._memory import CACHE_BYTES, Memory, write_around_cache
 from cornerwave.noise._path import (
     ORIGIN,
     Step,
@@ -34,6 +34,7 @@ from cornerwave.noise._shape import TILE_ROWS, add_shaped, four_terms, shape_whi
 from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
 
 __all__ = [
+    "CACHE_BYTES",
     "COARSEST",
     "GRID_BITS",
     "MISSING",
@@ -65,4 +66,5 @@ __all__ = [
     "steps",
     "thresholds",
     "tile_of",
+    "write_around_cache",
 ]

@@ -25,6 +25,13 @@ def tile_of(array: Any, i: int, tile: Any) -> Any:
 
 
 @strict
+def four_tiles(array: Any, i: int, tile: Any) -> Any:
+    """Return the rows of a tile in columns i to i + 3."""
+    one, two = tile_of(array, i, tile), tile_of(array, i + 1, tile)
+    return one, two, tile_of(array, i + 2, tile), tile_of(array, i + 3, tile)
+
+
+@strict
 def four_terms(factor: Any, white: Any, i: int, k: int, tile: Any) -> Any:
     """Return terms k to k + 3 of column i as (weight, rows of a tile); 0 beyond the diagonal."""
     first, last, _ = tile
@@ -87,8 +94,7 @@ def _add_four_by_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: A
     a1, b1, c1, d1 = _weights(factor, i + 1, k)
     a2, b2, c2, d2 = _weights(factor, i + 2, k)
     a3, b3, c3, d3 = _weights(factor, i + 3, k)
-    o0, o1 = tile_of(out, i, tile), tile_of(out, i + 1, tile)
-    o2, o3 = tile_of(out, i + 2, tile), tile_of(out, i + 3, tile)
+    o0, o1, o2, o3 = four_tiles(out, i, tile)
     for row in range(o0.shape[0]):
         a, b, c, d = wa[row], wb[row], wc[row], wd[row]
         o0[row] = o0[row] + a0 * a + b0 * b + c0 * c + d0 * d
