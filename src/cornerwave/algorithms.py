@@ -15,10 +15,12 @@ is added: the low bits of a float would tell which of some candidate values it c
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from cornerwave.keyed import KEY_BYTES, bits_of, strict, widest_vectors
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
 from cornerwave.noise import (
+    CACHE_BYTES,
     COARSEST,
     TILE_ROWS,
     WhiteStreams,
@@ -39,7 +42,13 @@ from cornerwave.noise import (
     step_onto,
     steps,
     tile_of,
+    write_around_cache,
 )
+
+PART_ROWS = 1 << 16
+"""Rows that a thread learns from at a time, before their noise is made."""
+
+Learned = TypeVar("Learned")
 
 
 def corner_wave(noise: Sequence[float]) -> Floats:
@@ -88,7 +97,7 @@ def parallel(
     >>> [copy.shape for copy in parallel(X, noise=[1.0, 0.5])]
     [(3, 2), (3, 2)]
     """
-    table = _Table.of(X, covariance)
+    table = _Table.of(X, covariance, threads)
     ascending = sorted({checked_noise(level) for level in noise})
     copies = _insert(table, {}, ascending, _key(unsafe_seed), threads)
     return [copies[float(level)] for level in noise]
@@ -115,7 +124,7 @@ def sequential(
     levels = [checked_noise(level) for level in noise]
     if any(after <= before for before, after in pairwise(levels)):
         raise LevelError("sequential needs noise in ascending order; on_demand takes any order")
-    return _climb(_Table.of(X, covariance), levels, _key(unsafe_seed), threads)
+    return _climb(_Table.of(X, covariance, threads), levels, _key(unsafe_seed), threads)
 
 
 def _climb(
@@ -149,7 +158,7 @@ def on_demand(
     >>> between.shape
     (3,)
     """
-    table = _Table.of(X, covariance)
+    table = _Table.of(X, covariance, threads)
     known = {checked_noise(level): table.checked(copy) for level, copy in (given or {}).items()}
     wanted = [checked_noise(level) for level in noise]
     new = sorted(set(wanted) - set(known))
@@ -173,19 +182,19 @@ def _insert(
     path = steps([*given, *new])
     rows, columns = table.rows.shape
     copies = np.empty((len(new), columns, rows))
+    around = copies.nbytes > CACHE_BYTES
 
-    def streams(block_rows: int) -> WhiteStreams:
-        return WhiteStreams(key, new, columns=columns, rows=block_rows)
-
-    def work(streams: WhiteStreams, part: slice) -> None:
-        x = columns_of(table.rows[part])
-        round_to_grid(x, table.grid)
+    def work(worker: _Worker, part: slice) -> None:
+        streams, x = worker.streams, np.array(table.rows[part].T, order="C")
+        round_to_grid(x, table.grid)  # x is never a view of what was given
         known = [columns_of(_rows_of(copy)[part]) for copy in given.values()]
         placed: list[tuple[Floats, int]] = [(copy, 0) for copy in known]
         placed += [(copy, part.start) for copy in copies]
         placed.append((x, 0))  # W(0) = 0: index ORIGIN
         streams.place(streams.positions(part.start, x.shape[1]))
-        for step, copy in zip(path[len(given) :], copies, strict=True):
+        for index, step in enumerate(path[len(given) :], len(given)):
+            if around:  # new levels ascend: of the new copies, only the last one is read again
+                placed[index] = (worker.blocks[index % 2], 0)
             add_between(
                 x,
                 step.weight_below,
@@ -195,12 +204,26 @@ def _insert(
                 step.weight_fresh * table.lower,
                 streams.normals(step.noise),
                 table.grid,
-                copy,
-                part.start,
+                *placed[index],
             )
+            if around:
+                write_around_cache(
+                    placed[index][0], x.shape[1], copies[index - len(given)], part.start
+                )
 
-    over_blocks(streams, work, rows=rows, columns=columns, threads=threads)
+    def worker(block_rows: int) -> _Worker:
+        streams = WhiteStreams(key, new, columns=columns, rows=block_rows)
+        return _Worker(streams, np.empty((2, columns, block_rows)))
+
+    over_blocks(worker, work, rows=rows, columns=columns, threads=threads)
     return {level: table.shaped(copy.T) for level, copy in zip(new, copies, strict=True)}
+
+
+class _Worker(NamedTuple):
+    """What a thread needs: white noise, and room for the copy that it makes and the last one."""
+
+    streams: WhiteStreams
+    blocks: Floats
 
 
 @strict
@@ -270,18 +293,18 @@ class _Table:
     flat: bool
 
     @classmethod
-    def of(cls, X: Any, covariance: Any) -> "_Table":
+    def of(cls, X: Any, covariance: Any, threads: int | None) -> "_Table":
         X = np.asarray(X, dtype=np.float64)
         if X.ndim not in (1, 2) or X.size == 0:
             raise SourceError(f"X must be a table of shape (T, N) or (T,), not {X.shape}")
         rows = _rows_of(X)
-        largest = largest_of(rows)
+        largest = reduce(np.maximum, _of_parts(largest_of, rows, threads))
         if not np.isfinite(largest).all():
             raise SourceError("X holds infinite or missing values; remove those rows first")
         if covariance is None:
             if len(rows) < 2:
                 raise SourceError("the covariance of X needs at least 2 rows; or give covariance=")
-            moments = Moments.of(rows)
+            moments = reduce(add, _of_parts(_moments_of, rows, threads))  # exact for any parts
             if moments.vanishing.any():
                 raise SourceError("the variance of X vanishes in floating point; multiply X")
             covariance = moments.covariance
@@ -309,6 +332,28 @@ class _Table:
 
 def _rows_of(X: Floats) -> Floats:
     return X[:, None] if X.ndim == 1 else X
+
+
+def _of_parts(
+    learn: Callable[[Floats], Learned], rows: Floats, threads: int | None
+) -> list[Learned]:
+    """Return what is learned from parts of the rows, in any order."""
+    if len(rows) <= PART_ROWS:
+        return [learn(rows)]
+    found: list[Learned] = []
+    over_blocks(
+        lambda _rows: found,
+        lambda found, part: found.append(learn(rows[part])),
+        rows=len(rows),
+        columns=rows.shape[1],
+        threads=threads,
+        block_rows=PART_ROWS,
+    )
+    return found
+
+
+def _moments_of(rows: Floats) -> Moments:
+    return Moments.of_columns(columns_of(rows))  # digits of columns are quicker to cut
 
 
 def largest_of(rows: Floats) -> Floats:
