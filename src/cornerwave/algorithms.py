@@ -36,6 +36,7 @@ from cornerwave.noise import (
     WhiteStreams,
     add_shaped,
     four_terms,
+    four_tiles,
     grid_of,
     over_blocks,
     round_to_grid,
@@ -246,18 +247,56 @@ def add_between(
     x lies on the grid already.
     """
     columns, rows = x.shape
+    done = 4 if columns >= 4 and weight_above == 0.0 and grid[:4].min() > 0.0 else 0
     for first in range(0, rows, TILE_ROWS):
         last = min(first + TILE_ROWS, rows)
         tile, tile_of_x = (first, last, start), (first, last, 0)
-        for i in range(columns):
+        if done:
+            of_below = (first, last, below_start)
+            _four_above(x, weight_below, below, of_below, factor, normals, grid, out, tile)
+        for i in range(done, columns):
             bi = tile_of(below, i, (first, last, below_start))
             ai = tile_of(above, i, (first, last, above_start))
             terms = four_terms(factor, normals, i, 0, tile)
             xi, oi = tile_of(x, i, tile_of_x), tile_of(out, i, tile)
             _begin(xi, weight_below, bi, weight_above, ai, terms, oi)
         add_shaped(factor, normals, tile, out)
-        for i in range(columns):
+        for i in range(done, columns):
             step_onto(tile_of(x, i, tile_of_x), grid[i], tile_of(out, i, tile))
+
+
+@strict
+def _four_above(
+    x: Any,
+    weight: float,
+    below: Any,
+    of_below: Any,
+    factor: Any,
+    normals: Any,
+    grid: Any,
+    out: Any,
+    tile: Any,
+) -> None:
+    """Fill a tile of the first four columns in one loop, where there is no copy above."""
+    widest_vectors()
+    (a3, za), (b3, zb), (c3, zc), (d3, zd) = four_terms(factor, normals, 3, 0, tile)
+    a0, a1, a2 = factor[0, 0], factor[1, 0], factor[2, 0]
+    b1, b2, c2 = factor[1, 1], factor[2, 1], factor[2, 2]
+    x0, x1, x2, x3 = four_tiles(x, 0, (tile[0], tile[1], 0))
+    y0, y1, y2, y3 = four_tiles(below, 0, of_below)
+    o0, o1, o2, o3 = four_tiles(out, 0, tile)
+    s0, s1, s2, s3 = grid[0], grid[1], grid[2], grid[3]
+    p0, p1, p2, p3 = 1.0 / s0, 1.0 / s1, 1.0 / s2, 1.0 / s3
+    for row in range(o0.shape[0]):
+        a, b, c, d = za[row], zb[row], zc[row], zd[row]
+        w0 = weight * (y0[row] - x0[row]) + a0 * a
+        w1 = weight * (y1[row] - x1[row]) + a1 * a + b1 * b
+        w2 = weight * (y2[row] - x2[row]) + a2 * a + b2 * b + c2 * c
+        w3 = weight * (y3[row] - x3[row]) + a3 * a + b3 * b + c3 * c + d3 * d
+        o0[row] = (x0[row] * p0 + np.rint(w0 * p0)) * s0
+        o1[row] = (x1[row] * p1 + np.rint(w1 * p1)) * s1
+        o2[row] = (x2[row] * p2 + np.rint(w2 * p2)) * s2
+        o3[row] = (x3[row] * p3 + np.rint(w3 * p3)) * s3
 
 
 @strict

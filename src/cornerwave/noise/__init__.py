@@ -30,7 +30,14 @@ from cornerwave.noise._path import (
 )
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
 from cornerwave.noise._refresh import MISSING, Refresher, refresh, thresholds
-from cornerwave.noise._shape import TILE_ROWS, add_shaped, four_terms, shape_white, tile_of
+from cornerwave.noise._shape import (
+    TILE_ROWS,
+    add_shaped,
+    four_terms,
+    four_tiles,
+    shape_white,
+    tile_of,
+)
 from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
 
 __all__ = [
@@ -53,6 +60,7 @@ __all__ = [
     "available_threads",
     "coefficients",
     "four_terms",
+    "four_tiles",
     "grid_of",
     "lattice_index",
     "lattice_path",
