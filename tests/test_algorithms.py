@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cornerwave import algorithms
 from cornerwave.algorithms import on_demand, parallel, sequential
 from cornerwave.errors import LevelError, SingularCovariance, SourceError
 from cornerwave.noise import _reading as reading
@@ -13,6 +14,8 @@ from tests.scores import worst_correlation_score, worst_covariance_score
 
 K = np.array([[2.0, 0.6, -0.3], [0.6, 1.0, 0.1], [-0.3, 0.1, 0.5]])
 ROWS = 100_000
+ODD = np.random.default_rng(3).standard_normal(400)
+"""Values that are not on any grid."""
 
 
 @pytest.fixture(scope="module", name="X")
@@ -149,21 +152,34 @@ def test_a_seed_is_one_path_and_no_seed_is_another_each_time():
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("cells", [1, 50, 1 << 20])
-def test_the_same_for_any_threads_and_blocks(monkeypatch, threads, cells):
-    X = np.random.default_rng(2).standard_normal((101, 3))
-    options = {"covariance": K, "unsafe_seed": 9}
+@pytest.mark.parametrize("cache", [0, 1 << 25])
+def test_the_same_for_any_threads_blocks_and_cache(monkeypatch, threads, cells, cache):
+    X = np.random.default_rng(2).standard_normal((101, 5))
+    options = {"unsafe_seed": 9}
     once = parallel(X, noise=[2.0, 0.5], threads=1, **options)
     between = on_demand(
         X, noise=[1.0, 3.0], given={2.0: once[0], 0.5: once[1]}, threads=1, **options
     )
     monkeypatch.setattr(reading, "BLOCK_CELLS", cells)
     monkeypatch.setattr(reading, "LEAST_ROWS", 1)
+    monkeypatch.setattr(algorithms, "CACHE_BYTES", cache)
+    monkeypatch.setattr(algorithms, "PART_ROWS", max(cells, 7))
     again = parallel(X, noise=[2.0, 0.5], threads=threads, **options)
     more = on_demand(
         X, noise=[1.0, 3.0], given={2.0: once[0], 0.5: once[1]}, threads=threads, **options
     )
     assert np.array_equal(once, again)
     assert np.array_equal(between, more)
+
+
+@pytest.mark.parametrize("X", [ODD, ODD[:, None], np.asfortranarray(ODD.reshape(-1, 4))])
+def test_the_table_is_left_as_it_is(X):
+    """Columns that lie one after another need no copy to be read, but one to be rounded."""
+    before = X.copy()
+    X.flags.writeable = False
+    for scheme in SCHEMES:
+        scheme(X, [2.0, 1.0])
+    assert np.array_equal(X, before)
 
 
 def test_one_column_without_a_second_dimension():

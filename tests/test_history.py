@@ -379,7 +379,7 @@ def test_unchanged_rows_have_the_noise_of_the_first_edition_bit_for_bit(told):
     reader = Reader(Reading(steps(LEVELS), [0, 1, 2]), KEY, columns=3, rows=3000)
     for index, white in reader.white(ids):
         copy = np.empty_like(x)
-        add_on_grid(x, lower, white, grid, copy, 0)
+        add_on_grid(x, lower, white, grid, copy, 0, False)
         ours = add_noise_on_grid(x, found[index], grid)
         assert np.array_equal(ours[:, ~changed], copy[:, ~changed])
         assert (ours[:, changed] != copy[:, changed]).any(axis=0).all()

@@ -206,11 +206,12 @@ def long_copy(long_table):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("group_cells", [1, 3 * 2048, 1 << 20])
-@pytest.mark.parametrize("block_cells", [7, 3000])
-def test_threads_groups_and_blocks_change_no_bit(
-    monkeypatch, long_table, long_copy, threads, group_cells, block_cells
+@pytest.mark.parametrize(("block_cells", "cache"), [(7, 0), (3000, 0), (3000, 1 << 25)])
+def test_threads_groups_blocks_and_cache_change_no_bit(
+    monkeypatch, long_table, long_copy, threads, group_cells, block_cells, cache
 ):
     frozen, expected = long_copy
+    monkeypatch.setattr("cornerwave.recipe.CACHE_BYTES", cache)
     monkeypatch.setattr(rows_module, "GROUP_CELLS", group_cells)
     monkeypatch.setattr("cornerwave.recipe.rows_of_block", lambda columns: block_cells // columns)
     made = copies(long_table, frozen, [0.25, 1.0], threads=threads)

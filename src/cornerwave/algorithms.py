@@ -15,31 +15,41 @@ is added: the low bits of a float would tell which of some candidate values it c
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError, SourceError
-from cornerwave.keyed import KEY_BYTES, bits_of, strict
+from cornerwave.keyed import KEY_BYTES, bits_of, strict, widest_vectors
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, factor
 from cornerwave.noise import (
+    CACHE_BYTES,
     COARSEST,
     TILE_ROWS,
     WhiteStreams,
     add_shaped,
     four_terms,
+    four_tiles,
     grid_of,
     over_blocks,
     round_to_grid,
     step_onto,
     steps,
     tile_of,
+    write_around_cache,
 )
+
+PART_ROWS = 1 << 16
+"""Rows that a thread learns from at a time, before their noise is made."""
+
+Learned = TypeVar("Learned")
 
 
 def corner_wave(noise: Sequence[float]) -> Floats:
@@ -88,7 +98,7 @@ def parallel(
     >>> [copy.shape for copy in parallel(X, noise=[1.0, 0.5])]
     [(3, 2), (3, 2)]
     """
-    table = _Table.of(X, covariance)
+    table = _Table.of(X, covariance, threads)
     ascending = sorted({checked_noise(level) for level in noise})
     copies = _insert(table, {}, ascending, _key(unsafe_seed), threads)
     return [copies[float(level)] for level in noise]
@@ -115,7 +125,7 @@ def sequential(
     levels = [checked_noise(level) for level in noise]
     if any(after <= before for before, after in pairwise(levels)):
         raise LevelError("sequential needs noise in ascending order; on_demand takes any order")
-    return _climb(_Table.of(X, covariance), levels, _key(unsafe_seed), threads)
+    return _climb(_Table.of(X, covariance, threads), levels, _key(unsafe_seed), threads)
 
 
 def _climb(
@@ -149,7 +159,7 @@ def on_demand(
     >>> between.shape
     (3,)
     """
-    table = _Table.of(X, covariance)
+    table = _Table.of(X, covariance, threads)
     known = {checked_noise(level): table.checked(copy) for level, copy in (given or {}).items()}
     wanted = [checked_noise(level) for level in noise]
     new = sorted(set(wanted) - set(known))
@@ -173,19 +183,19 @@ def _insert(
     path = steps([*given, *new])
     rows, columns = table.rows.shape
     copies = np.empty((len(new), columns, rows))
+    around = copies.nbytes > CACHE_BYTES
 
-    def streams(block_rows: int) -> WhiteStreams:
-        return WhiteStreams(key, new, columns=columns, rows=block_rows)
-
-    def work(streams: WhiteStreams, part: slice) -> None:
-        x = columns_of(table.rows[part])
-        round_to_grid(x, table.grid)
+    def work(worker: _Worker, part: slice) -> None:
+        streams, x = worker.streams, np.array(table.rows[part].T, order="C")
+        round_to_grid(x, table.grid)  # x is never a view of what was given
         known = [columns_of(_rows_of(copy)[part]) for copy in given.values()]
         placed: list[tuple[Floats, int]] = [(copy, 0) for copy in known]
         placed += [(copy, part.start) for copy in copies]
         placed.append((x, 0))  # W(0) = 0: index ORIGIN
         streams.place(streams.positions(part.start, x.shape[1]))
-        for step, copy in zip(path[len(given) :], copies, strict=True):
+        for index, step in enumerate(path[len(given) :], len(given)):
+            if around:  # new levels ascend: of the new copies, only the last one is read again
+                placed[index] = (worker.blocks[index % 2], 0)
             add_between(
                 x,
                 step.weight_below,
@@ -195,12 +205,26 @@ def _insert(
                 step.weight_fresh * table.lower,
                 streams.normals(step.noise),
                 table.grid,
-                copy,
-                part.start,
+                *placed[index],
             )
+            if around:
+                write_around_cache(
+                    placed[index][0], x.shape[1], copies[index - len(given)], part.start
+                )
 
-    over_blocks(streams, work, rows=rows, columns=columns, threads=threads)
+    def worker(block_rows: int) -> _Worker:
+        streams = WhiteStreams(key, new, columns=columns, rows=block_rows)
+        return _Worker(streams, np.empty((2, columns, block_rows)))
+
+    over_blocks(worker, work, rows=rows, columns=columns, threads=threads)
     return {level: table.shaped(copy.T) for level, copy in zip(new, copies, strict=True)}
+
+
+class _Worker(NamedTuple):
+    """What a thread needs: white noise, and room for the copy that it makes and the last one."""
+
+    streams: WhiteStreams
+    blocks: Floats
 
 
 @strict
@@ -223,18 +247,56 @@ def add_between(
     x lies on the grid already.
     """
     columns, rows = x.shape
+    done = 4 if columns >= 4 and weight_above == 0.0 and grid[:4].min() > 0.0 else 0
     for first in range(0, rows, TILE_ROWS):
         last = min(first + TILE_ROWS, rows)
         tile, tile_of_x = (first, last, start), (first, last, 0)
-        for i in range(columns):
+        if done:
+            of_below = (first, last, below_start)
+            _four_above(x, weight_below, below, of_below, factor, normals, grid, out, tile)
+        for i in range(done, columns):
             bi = tile_of(below, i, (first, last, below_start))
             ai = tile_of(above, i, (first, last, above_start))
             terms = four_terms(factor, normals, i, 0, tile)
             xi, oi = tile_of(x, i, tile_of_x), tile_of(out, i, tile)
             _begin(xi, weight_below, bi, weight_above, ai, terms, oi)
         add_shaped(factor, normals, tile, out)
-        for i in range(columns):
+        for i in range(done, columns):
             step_onto(tile_of(x, i, tile_of_x), grid[i], tile_of(out, i, tile))
+
+
+@strict
+def _four_above(
+    x: Any,
+    weight: float,
+    below: Any,
+    of_below: Any,
+    factor: Any,
+    normals: Any,
+    grid: Any,
+    out: Any,
+    tile: Any,
+) -> None:
+    """Fill a tile of the first four columns in one loop, where there is no copy above."""
+    widest_vectors()
+    (a3, za), (b3, zb), (c3, zc), (d3, zd) = four_terms(factor, normals, 3, 0, tile)
+    a0, a1, a2 = factor[0, 0], factor[1, 0], factor[2, 0]
+    b1, b2, c2 = factor[1, 1], factor[2, 1], factor[2, 2]
+    x0, x1, x2, x3 = four_tiles(x, 0, (tile[0], tile[1], 0))
+    y0, y1, y2, y3 = four_tiles(below, 0, of_below)
+    o0, o1, o2, o3 = four_tiles(out, 0, tile)
+    s0, s1, s2, s3 = grid[0], grid[1], grid[2], grid[3]
+    p0, p1, p2, p3 = 1.0 / s0, 1.0 / s1, 1.0 / s2, 1.0 / s3
+    for row in range(o0.shape[0]):
+        a, b, c, d = za[row], zb[row], zc[row], zd[row]
+        w0 = weight * (y0[row] - x0[row]) + a0 * a
+        w1 = weight * (y1[row] - x1[row]) + a1 * a + b1 * b
+        w2 = weight * (y2[row] - x2[row]) + a2 * a + b2 * b + c2 * c
+        w3 = weight * (y3[row] - x3[row]) + a3 * a + b3 * b + c3 * c + d3 * d
+        o0[row] = (x0[row] * p0 + np.rint(w0 * p0)) * s0
+        o1[row] = (x1[row] * p1 + np.rint(w1 * p1)) * s1
+        o2[row] = (x2[row] * p2 + np.rint(w2 * p2)) * s2
+        o3[row] = (x3[row] * p3 + np.rint(w3 * p3)) * s3
 
 
 @strict
@@ -242,6 +304,7 @@ def _begin(
     x: Any, weight_below: float, below: Any, weight_above: float, above: Any, terms: Any, out: Any
 ) -> None:
     """Fill a tile with what comes from the copies below and above, and the first terms."""
+    widest_vectors()
     (f, za), (g, zb), (h, zc), (k, zd) = terms
     if weight_above == 0.0:
         for row in range(out.shape[0]):
@@ -269,18 +332,18 @@ class _Table:
     flat: bool
 
     @classmethod
-    def of(cls, X: Any, covariance: Any) -> "_Table":
+    def of(cls, X: Any, covariance: Any, threads: int | None) -> "_Table":
         X = np.asarray(X, dtype=np.float64)
         if X.ndim not in (1, 2) or X.size == 0:
             raise SourceError(f"X must be a table of shape (T, N) or (T,), not {X.shape}")
         rows = _rows_of(X)
-        largest = largest_of(rows)
+        largest = reduce(np.maximum, _of_parts(largest_of, rows, threads))
         if not np.isfinite(largest).all():
             raise SourceError("X holds infinite or missing values; remove those rows first")
         if covariance is None:
             if len(rows) < 2:
                 raise SourceError("the covariance of X needs at least 2 rows; or give covariance=")
-            moments = Moments.of(rows)
+            moments = reduce(add, _of_parts(_moments_of, rows, threads))  # exact for any parts
             if moments.vanishing.any():
                 raise SourceError("the variance of X vanishes in floating point; multiply X")
             covariance = moments.covariance
@@ -308,6 +371,28 @@ class _Table:
 
 def _rows_of(X: Floats) -> Floats:
     return X[:, None] if X.ndim == 1 else X
+
+
+def _of_parts(
+    learn: Callable[[Floats], Learned], rows: Floats, threads: int | None
+) -> list[Learned]:
+    """Return what is learned from parts of the rows, in any order."""
+    if len(rows) <= PART_ROWS:
+        return [learn(rows)]
+    found: list[Learned] = []
+    over_blocks(
+        lambda _rows: found,
+        lambda found, part: found.append(learn(rows[part])),
+        rows=len(rows),
+        columns=rows.shape[1],
+        threads=threads,
+        block_rows=PART_ROWS,
+    )
+    return found
+
+
+def _moments_of(rows: Floats) -> Moments:
+    return Moments.of_columns(columns_of(rows))  # digits of columns are quicker to cut
 
 
 def largest_of(rows: Floats) -> Floats:

@@ -25,6 +25,7 @@ from cornerwave.keyed import BlockFunction, Secrets, room_for
 from cornerwave.levels import Level, retention
 from cornerwave.missing import fill_missing
 from cornerwave.noise import (
+    CACHE_BYTES,
     Memory,
     Reader,
     Reading,
@@ -184,9 +185,10 @@ class Recipe:
         x = fill_missing(scaled, group.ids, frozen, secrets.missing)
         reader = self._readers.pop() if self._readers else self._new_reader()
         copies = {index: self._memory.lend(x.shape) for index in reader.wanted}
+        around = len(copies) * x.nbytes > CACHE_BYTES
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
             for index, white in reader.white(group.ids[start : start + self._block_rows]):
-                add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start)
+                add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start, around)
         self._readers.append(reader)
         if self.past is not None:
             self._carry_over(self.past, group.ids, x, copies)

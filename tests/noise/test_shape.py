@@ -23,12 +23,13 @@ def case(columns, rows):
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 4, 5, 7, 8, 9, 12, 14, 64])
 @pytest.mark.parametrize("rows", [1, 1023, 2050])
-def test_the_product_is_the_sum_from_left_to_right(columns, rows):
+@pytest.mark.parametrize("around", [False, True], ids=["cached", "around the cache"])
+def test_the_product_is_the_sum_from_left_to_right(columns, rows, around):
     """To the last bit: a grid so fine that nothing is rounded shows the sum itself."""
     factor, white = case(columns, rows)
     fine = np.full(columns, 2.0**-60)
     found = np.full((columns, rows + 5), np.nan)
-    add_on_grid(np.zeros((columns, rows + 5)), factor, white, fine, found, 3)
+    add_on_grid(np.zeros((columns, rows + 5)), factor, white, fine, found, 3, around)
     expected = [in_order(factor[i], white, range(i + 1)) for i in range(columns)]
     assert np.abs(found[:, 3:-2]).max() > 0
     assert np.array_equal(found[:, 3:-2], np.rint(np.array(expected) / fine[0]) * fine[0])
@@ -43,12 +44,15 @@ def test_another_order_of_sums_gives_other_bits():
     assert not np.array_equal(there, back)
 
 
-def test_a_constant_column_stays_as_it_is():
-    factor, white = case(3, 10)
-    x, out = np.full((3, 10), 0.1), np.empty((3, 10))
-    add_on_grid(x, factor, white, np.array([0.5, 0.0, 0.5]), out, 0)
+@pytest.mark.parametrize("columns", [3, 6])
+def test_a_constant_column_stays_as_it_is(columns):
+    factor, white = case(columns, 10)
+    x, out = np.full((columns, 10), 0.1), np.empty((columns, 10))
+    grid = np.full(columns, 0.5)
+    grid[1] = 0.0
+    add_on_grid(x, factor, white, grid, out, 0, False)
     assert (out[1] == 0.1).all()
-    assert not (out[0] == 0.1).any()
+    assert not (out[[0, *range(2, columns)]] == 0.1).any()
 
 
 class TestMemory:

@@ -259,7 +259,7 @@ def run_kernels():
     normals(ids=position_ids(0, 2), columns=2)
     reading.combine(1.0, one[0], 0.5, one[0], 1.0, np.ones(2))
     algorithms.parallel([1.0, 2.0], noise=[1.0])
-    recipe.add_on_grid(one, np.eye(1), one, np.array([0.5]), np.empty((1, 2)), 0)
+    recipe.add_on_grid(one, np.eye(1), one, np.array([0.5]), np.empty((1, 2)), 0, False)
 
 
 def run_report(**settings):
@@ -273,6 +273,35 @@ def test_bit_identical_on_a_plain_processor(tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
     plain = run_report(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache)
     assert plain == here
+
+
+WIDTHS = """
+import numba
+from cornerwave.keyed import widest_vectors
+widest_vectors = widest_vectors.ready()
+
+@numba.njit
+def usual(x):
+    for i in range(x.shape[0]):
+        x[i] = 3.0 * x[i]
+
+@numba.njit
+def widest(x):
+    widest_vectors()
+    for i in range(x.shape[0]):
+        x[i] = 3.0 * x[i]
+
+for function in (usual, widest):
+    function.compile((numba.float64[::1],))
+    print("zmm" in "".join(function.inspect_asm().values()))
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="looks for x86 instructions")
+def test_only_a_function_that_asks_for_the_widest_vectors_gets_them():
+    """Compiled for a processor that has vectors of 512 bits and is said to prefer 256."""
+    settings = {"NUMBA_CPU_NAME": "skylake-avx512", "NUMBA_CPU_FEATURES": ""}
+    assert report_of(WIDTHS, **settings) == "False\nTrue\n"
 
 
 @pytest.mark.slow

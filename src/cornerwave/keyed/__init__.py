@@ -6,6 +6,7 @@ hash_bytes     SipHash: a keyed 128-bit hash of texts
 add_row_hashes NH: a universal hash of rows, to be enciphered
 Secrets        what keys give, safe from messages and pickles
 strict         arithmetic without fast-math, and the functions made of it
+widest_vectors for the loops that take most of the time
 """
 
 from cornerwave.keyed._cipher import KEY_BYTES, BlockFunction, expand, room_for
@@ -15,12 +16,15 @@ from cornerwave.keyed._strict import (
     bits_of,
     cos_sin_of,
     exp_of,
+    finish_stores,
     minus_2_log,
     sine_of,
     square_of,
+    store_around_cache,
     strict,
     unit_of,
     whole_sums,
+    widest_vectors,
 )
 from cornerwave.keyed._universal import add_row_hashes, hash_key
 
@@ -33,13 +37,16 @@ __all__ = [
     "cos_sin_of",
     "exp_of",
     "expand",
+    "finish_stores",
     "hash_bytes",
     "hash_key",
     "minus_2_log",
     "room_for",
     "sine_of",
     "square_of",
+    "store_around_cache",
     "strict",
     "unit_of",
     "whole_sums",
+    "widest_vectors",
 ]

@@ -128,6 +128,54 @@ def bits_of(_context: Any, _value: Any) -> Any:
     return numba.uint64(numba.float64), generate
 
 
+@_intrinsic
+def widest_vectors(_context: Any) -> Any:
+    """Let LLVM use the widest vectors of the processor in the function that calls this.
+
+    On processors with AVX-512 it takes half of the width by default. Vector units do the same
+    operations on each number whatever their width, so bits do not change.
+    """
+    import numba
+
+    def generate(context: Any, builder: Any, _s: Any, _args: Any) -> Any:
+        # llvmlite knows the attributes without a value alone, and writes any as it is
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return numba.void(), generate
+
+
+@_intrinsic
+def store_around_cache(_context: Any, _target: Any, _source: Any) -> Any:
+    """Copy 64 bytes between addresses; the target's is a multiple of 64, and is not cached.
+
+    A usual store reads the line into the cache first, to change it there.
+    """
+    import numba
+    from llvmlite import ir
+
+    def generate(context: Any, builder: Any, _s: Any, args: Any) -> Any:
+        line = ir.VectorType(ir.DoubleType(), 8).as_pointer()
+        target, source = (builder.inttoptr(address, line) for address in args)
+        store = builder.store(builder.load(source, align=8), target, align=64)
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return context.get_dummy_value()
+
+    return numba.void(numba.uintp, numba.uintp), generate
+
+
+@_intrinsic
+def finish_stores(_context: Any) -> Any:
+    """Wait for stores around the cache: they are in no order with others until then."""
+    import numba
+
+    def generate(context: Any, builder: Any, _s: Any, _args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return numba.void(), generate
+
+
 @_inlined
 def minus_2_log(u: Any) -> Any:
     """-2 log u of a positive normal double."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.errors import SourceError, spelled
-from cornerwave.keyed import strict, whole_sums
+from cornerwave.keyed import strict, whole_sums, widest_vectors
 
 LARGEST = 1e140
 """Sums of squares of values beyond this overflow."""
@@ -272,6 +272,7 @@ def _find_ends_by_rows(X: Any, lowest: Any, highest: Any) -> bool:
 @strict
 def _cut(columns: Any, start: int, stop: int, unit: Any, gaps: bool, tile: Any, used: Any) -> None:
     """Fill a tile with the digits of some rows, and with what is present if there are gaps."""
+    widest_vectors()
     number, base = columns.shape[0], 2.0**BITS
     used[:] = False
     for first in range(start, stop, STRIP):
@@ -304,6 +305,7 @@ def _cut(columns: Any, start: int, stop: int, unit: Any, gaps: bool, tile: Any, 
 @whole_sums
 def _add_products(tile: Any, some: Any, rows: int, total: Any) -> None:
     """Add the products of some rows of a tile, three by three, to the lower triangle."""
+    widest_vectors()
     size, nothing = some.shape[0], np.zeros(rows)
     for i in range(0, size, 3):
         a = tile[some[i], :rows]
@@ -341,6 +343,7 @@ def _add_part(part: Any, some: Any, total: Any) -> None:
 
 @whole_sums
 def _add_sums(tile: Any, some: Any, rows: int, sums: Any) -> None:
+    widest_vectors()
     for i in some:
         total = 0.0
         for row in range(rows):

@@ -6,7 +6,7 @@ Reading, Reader      both -> noise of some rows at the wanted levels
 add_shaped           factor and white noise -> noise shaped like K, in one order of sums;
                      shape_white does so for all rows of a block
 add_on_grid          values and noise -> a copy on its grid
-Memory               where copies are made, used again
+Memory               where copies are made, used again; large ones go there around the cache
 Refresher, refresh   categories: events at keyed times, each a fresh draw
 """
 
@@ -18,7 +18,7 @@ from cornerwave.noise._grid import (
     round_to_grid,
     step_onto,
 )
-from cornerwave.noise._memory import Memory
+from cornerwave.noise._memory import CACHE_BYTES, Memory, write_around_cache
 from cornerwave.noise._path import (
     ORIGIN,
     Step,
@@ -30,10 +30,18 @@ from cornerwave.noise._path import (
 )
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
 from cornerwave.noise._refresh import MISSING, Refresher, refresh, thresholds
-from cornerwave.noise._shape import TILE_ROWS, add_shaped, four_terms, shape_white, tile_of
+from cornerwave.noise._shape import (
+    TILE_ROWS,
+    add_shaped,
+    four_terms,
+    four_tiles,
+    shape_white,
+    tile_of,
+)
 from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
 
 __all__ = [
+    "CACHE_BYTES",
     "COARSEST",
     "GRID_BITS",
     "MISSING",
@@ -52,6 +60,7 @@ __all__ = [
     "available_threads",
     "coefficients",
     "four_terms",
+    "four_tiles",
     "grid_of",
     "lattice_index",
     "lattice_path",
@@ -65,4 +74,5 @@ __all__ = [
     "steps",
     "thresholds",
     "tile_of",
+    "write_around_cache",
 ]

@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.keyed import strict
-from cornerwave.noise._shape import TILE_ROWS, add_shaped, begin_shaped, tile_of
+from cornerwave.keyed import strict, widest_vectors
+from cornerwave.noise._memory import write_around_cache
+from cornerwave.noise._shape import (
+    TILE_ROWS,
+    add_shaped,
+    begin_shaped,
+    four_terms,
+    four_tiles,
+    tile_of,
+)
 
 GRID_BITS = 24
 """Copies lie on a grid of about 2^-24 of a column's standard deviation."""
@@ -47,25 +55,57 @@ def round_to_grid(x: Any, grid: Any) -> None:
 
 
 @strict
-def add_on_grid(x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int) -> None:
+def add_on_grid(
+    x: Any, factor: Any, white: Any, grid: Any, out: Any, start: int, around: bool
+) -> None:
     """Fill out[:, start:] with x + factor @ white, both as whole numbers of grid steps.
 
     x, out: (columns, all rows); white: (columns, rows of a block). A column with grid 0
-    is constant and stays as it is.
+    is constant and stays as it is. `around`: out is too large for the cache.
     """
-    rows = white.shape[1]
+    columns, rows = white.shape
+    done = 4 if columns >= 4 and grid[:4].min() > 0.0 else 0
+    apart = np.empty((columns, min(rows, TILE_ROWS) if around else 0))
     for first in range(0, rows, TILE_ROWS):
-        tile = (first, min(first + TILE_ROWS, rows), start)
-        for i in range(white.shape[0]):
-            begin_shaped(factor, white, i, tile, out)
-        add_shaped(factor, white, tile, out)
-        for i in range(white.shape[0]):
-            step_onto(tile_of(x, i, tile), grid[i], tile_of(out, i, tile))
+        last = min(first + TILE_ROWS, rows)
+        # what leaves the cache at once is made beside it, one tile after another in one place
+        made, tile = (apart, (first, last, -first)) if around else (out, (first, last, start))
+        if done:
+            _step_four_onto(x, start, factor, white, grid, tile, made)
+        for i in range(done, columns):
+            begin_shaped(factor, white, i, tile, made)
+        add_shaped(factor, white, tile, made)
+        for i in range(done, columns):
+            step_onto(tile_of(x, i, (first, last, start)), grid[i], tile_of(made, i, tile))
+        if around:
+            write_around_cache(made, last - first, out, start + first)
+
+
+@strict
+def _step_four_onto(
+    x: Any, start: int, factor: Any, white: Any, grid: Any, tile: Any, out: Any
+) -> None:
+    """Shape and add the first four columns, which have four terms at most, in one loop."""
+    widest_vectors()
+    (a3, wa), (b3, wb), (c3, wc), (d3, wd) = four_terms(factor, white, 3, 0, tile)
+    a0, a1, a2 = factor[0, 0], factor[1, 0], factor[2, 0]
+    b1, b2, c2 = factor[1, 1], factor[2, 1], factor[2, 2]
+    x0, x1, x2, x3 = four_tiles(x, 0, (tile[0], tile[1], start))
+    o0, o1, o2, o3 = four_tiles(out, 0, tile)
+    s0, s1, s2, s3 = grid[0], grid[1], grid[2], grid[3]
+    p0, p1, p2, p3 = 1.0 / s0, 1.0 / s1, 1.0 / s2, 1.0 / s3
+    for row in range(o0.shape[0]):
+        a, b, c, d = wa[row], wb[row], wc[row], wd[row]
+        o0[row] = (np.rint(x0[row] * p0) + np.rint(a0 * a * p0)) * s0
+        o1[row] = (np.rint(x1[row] * p1) + np.rint((a1 * a + b1 * b) * p1)) * s1
+        o2[row] = (np.rint(x2[row] * p2) + np.rint((a2 * a + b2 * b + c2 * c) * p2)) * s2
+        o3[row] = (np.rint(x3[row] * p3) + np.rint((a3 * a + b3 * b + c3 * c + d3 * d) * p3)) * s3
 
 
 @strict
 def step_onto(x: Any, step: float, out: Any) -> None:
     """Add a column's values to its noise, both as whole numbers of steps."""
+    widest_vectors()
     if step == 0.0:
         for row in range(out.shape[0]):
             out[row] = x[row]

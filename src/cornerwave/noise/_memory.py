@@ -1,11 +1,20 @@
-"""Memory that is used again: the first touch of fresh pages costs as much as a normal."""
+"""Memory that is used again: the first touch of fresh pages costs as much as a normal.
+
+What is larger than the cache goes to memory around it: a usual store of a line that is not in
+the cache reads the line first, which takes as long again.
+"""
 
 import weakref
 from collections import deque
+from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Floats
+from cornerwave.keyed import finish_stores, store_around_cache, strict
+
+CACHE_BYTES = 1 << 25
+"""Copies that take more than this together have left the cache before anybody reads them."""
 
 
 class Memory:
@@ -37,3 +46,20 @@ class _Loan:
 
     def __init__(self, own: Floats) -> None:
         self.__array_interface__ = own.__array_interface__
+
+
+@strict
+def write_around_cache(values: Any, rows: int, out: Any, start: int) -> None:
+    """Copy values[:, :rows] to out[:, start:], which nobody reads soon."""
+    for i in range(values.shape[0]):
+        source = values.ctypes.data + 8 * i * values.shape[1]
+        target = out.ctypes.data + 8 * (i * out.shape[1] + start)
+        head = min(-(target // 8) % 8, rows)  # up to the first whole line of 8 floats
+        tail = head + (rows - head) // 8 * 8
+        for row in range(head):
+            out[i, start + row] = values[i, row]
+        for at in range(8 * head, 8 * tail, 64):
+            store_around_cache(target + at, source + at)
+        for row in range(tail, rows):
+            out[i, start + row] = values[i, row]
+    finish_stores()

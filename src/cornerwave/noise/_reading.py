@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cornerwave.arrays import Floats, Ids
-from cornerwave.keyed import strict
+from cornerwave.keyed import strict, widest_vectors
 from cornerwave.noise._path import ORIGIN, Step, ancestors
 from cornerwave.noise._stream import WhiteStreams
 
@@ -148,6 +148,7 @@ def combine(
     weight_below: float, below: Any, weight_above: float, above: Any, weight_fresh: float, out: Any
 ) -> None:
     """Replace fresh noise in `out` by the weighted sum of it and two flat arrays."""
+    widest_vectors()
     if weight_above == 0.0:
         for i in range(out.shape[0]):
             out[i] = weight_below * below[i] + weight_fresh * out[i]

@@ -11,7 +11,7 @@ A tile is (first, last, start): rows first to last of a block that begins at `st
 
 from typing import Any
 
-from cornerwave.keyed import strict
+from cornerwave.keyed import strict, widest_vectors
 
 TILE_ROWS = 1024
 """Rows that go through one step after the other: few enough for the fastest cache."""
@@ -22,6 +22,13 @@ def tile_of(array: Any, i: int, tile: Any) -> Any:
     """Return the rows of a tile in a column of all rows."""
     first, last, start = tile
     return array[i, start + first : start + last]
+
+
+@strict
+def four_tiles(array: Any, i: int, tile: Any) -> Any:
+    """Return the rows of a tile in columns i to i + 3."""
+    one, two = tile_of(array, i, tile), tile_of(array, i + 1, tile)
+    return one, two, tile_of(array, i + 2, tile), tile_of(array, i + 3, tile)
 
 
 @strict
@@ -45,6 +52,7 @@ def _weights(factor: Any, i: int, k: int) -> Any:
 @strict
 def begin_shaped(factor: Any, white: Any, i: int, tile: Any, out: Any) -> None:
     """Fill a tile of column i with the first four terms of factor @ white."""
+    widest_vectors()
     (a, wa), (b, wb), (c, wc), (d, wd) = four_terms(factor, white, i, 0, tile)
     oi = tile_of(out, i, tile)
     if i == 0:
@@ -72,6 +80,7 @@ def add_shaped(factor: Any, white: Any, tile: Any, out: Any) -> None:
 
 @strict
 def _add_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> None:
+    widest_vectors()
     (a, wa), (b, wb), (c, wc), (d, wd) = four_terms(factor, white, i, k, tile)
     oi = tile_of(out, i, tile)
     for row in range(oi.shape[0]):
@@ -80,12 +89,12 @@ def _add_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> N
 
 @strict
 def _add_four_by_four(factor: Any, white: Any, i: int, k: int, tile: Any, out: Any) -> None:
+    widest_vectors()
     (a0, wa), (b0, wb), (c0, wc), (d0, wd) = four_terms(factor, white, i, k, tile)
     a1, b1, c1, d1 = _weights(factor, i + 1, k)
     a2, b2, c2, d2 = _weights(factor, i + 2, k)
     a3, b3, c3, d3 = _weights(factor, i + 3, k)
-    o0, o1 = tile_of(out, i, tile), tile_of(out, i + 1, tile)
-    o2, o3 = tile_of(out, i + 2, tile), tile_of(out, i + 3, tile)
+    o0, o1, o2, o3 = four_tiles(out, i, tile)
     for row in range(o0.shape[0]):
         a, b, c, d = wa[row], wb[row], wc[row], wd[row]
         o0[row] = o0[row] + a0 * a + b0 * b + c0 * c + d0 * d

@@ -29,6 +29,7 @@ from cornerwave.keyed import (
     sine_of,
     square_of,
     strict,
+    widest_vectors,
 )
 from cornerwave.noise._shape import TILE_ROWS
 
@@ -110,12 +111,14 @@ def fill_normals(words: Any, out: Any) -> None:
 # long again.
 @strict
 def _fill_squares(words: Any, out: Any) -> None:
+    widest_vectors()
     for row in range(out.shape[0]):
         out[row] = square_of(words[2 * row])
 
 
 @strict
 def _turn(words: Any, first: Any, second: Any) -> None:
+    widest_vectors()
     for row in range(first.shape[0]):
         cosine, sine = cos_sin_of(words[2 * row + 1])
         radius = math.sqrt(first[row])
@@ -125,6 +128,7 @@ def _turn(words: Any, first: Any, second: Any) -> None:
 
 @strict
 def _turn_alone(words: Any, out: Any) -> None:
+    widest_vectors()
     for row in range(out.shape[0]):
         out[row] = math.sqrt(out[row]) * sine_of(words[2 * row + 1])
 
