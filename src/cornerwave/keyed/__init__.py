@@ -10,7 +10,7 @@ strict         arithmetic without fast-math, and the functions made of it
 
 from cornerwave.keyed._cipher import KEY_BYTES, BlockFunction, expand, room_for
 from cornerwave.keyed._secrets import Secrets
-from cornerwave.keyed._siphash import hash_bytes
+from cornerwave.keyed._siphash import hash_bytes, hash_words
 from cornerwave.keyed._strict import (
     bits_of,
     cos_sin_of,
@@ -35,6 +35,7 @@ __all__ = [
     "expand",
     "hash_bytes",
     "hash_key",
+    "hash_words",
     "minus_2_log",
     "room_for",
     "sine_of",
