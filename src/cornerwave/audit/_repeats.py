@@ -177,38 +177,41 @@ def _fill_hashes(
     that are 0; return how many rows have no other, and how many hashes there are.
     """
     groups, _, run = stacked.shape
-    columns, bare, kept = cell.shape[0], 0, 0
-    cells, signs = np.empty((columns, run)), np.empty(run)
+    bare, kept, padding = 0, 0, 0
+    cells, signs = np.empty((cell.shape[0], run)), np.empty(run)
     found = np.empty(run, dtype=np.uint64)
     for group in range(groups):
-        rows, live = stacked[group], stacked[group, -1]
-        _fill_cells(rows, places, cell, cells, signs)
+        _fill_cells(stacked[group], places, cell, cells, signs, still)
         _hash_cells(cells, signs, found)
         for row in range(run):
-            if live[row] > 0:
-                for column in range(columns):
-                    still[column] += cells[column, row] == 0
-                if signs[row] == 0:
-                    bare += 1
-                elif found[row] <= last:
-                    out[kept] = found[row]
-                    kept += 1
-    return bare, kept
+            padding += stacked[group, -1, row] == 0  # its cells are all 0
+            bare += signs[row] == 0
+        for row in range(run):
+            if found[row] <= last and signs[row] != 0:
+                out[kept] = found[row]
+                kept += 1
+    still -= padding
+    return bare - padding, kept
 
 
 @strict
-def _fill_cells(rows: Any, places: Any, cell: Any, cells: Any, signs: Any) -> None:
+def _fill_cells(rows: Any, places: Any, cell: Any, cells: Any, signs: Any, still: Any) -> None:
     """Fill in the cells of a step, and the sign of the first of a row that is not 0."""
     here, before = places
     signs[:] = 0.0
     for column in range(cells.shape[0]):
-        noise, size, own = rows[here + column], cell[column], cells[column]
-        for row in range(signs.shape[0]):
-            earlier = rows[before + column, row] if before else 0.0
-            own[row] = np.rint((noise[row] - earlier) / size)
+        noise, size, own, zeros = rows[here + column], cell[column], cells[column], 0
+        if before:
+            for row in range(signs.shape[0]):
+                own[row] = np.rint((noise[row] - rows[before + column, row]) / size)
+        else:
+            for row in range(signs.shape[0]):
+                own[row] = np.rint(noise[row] / size)
         for row in range(signs.shape[0]):
             sign = 1.0 if own[row] > 0 else -1.0 if own[row] < 0 else 0.0
             signs[row] = sign if signs[row] == 0 else signs[row]
+            zeros += own[row] == 0
+        still[column] += zeros
 
 
 @strict

@@ -5,8 +5,8 @@
     new ── groups ──┘   others wait, or in a file  └── rows that came, rows that went
 
 Both tables are read side by side. Rows in about the same order meet while they are in memory.
-If many wait, all of them go to a file without a name, in buckets by the hash of their key, and
-the buckets are joined one by one. If the order is another, groups go to the file at once. Threads
+If many wait, or the order is another, all of them are put into buckets by the hash of their key,
+which are joined one by one; what does not fit into memory is in a file without a name. Threads
 read the groups, put rows into buckets and join them.
 """
 
@@ -69,10 +69,10 @@ class Differences:
                     yield self._met(waiting)
                 if self._scattered or max(map(len, waiting.values())) > self._most:
                     for which, some in waiting.items():
-                        apart.write(which, some)
+                        apart.take(which, some)
                         waiting[which] = self._nothing
             for which, some in waiting.items():
-                apart.hold(which, some)
+                apart.take(which, some)
             yield from apart.differing()
 
     def _both(self, old: Source, new: Source) -> Iterator[tuple[bool, int, pa.Table]]:
@@ -94,7 +94,7 @@ class Differences:
             rows, part = RowWords.with_fingerprint(start, table, self._schema, self._secrets)
             if not self._scattered:
                 return is_new, rows, part
-            apart.write(is_new, rows)
+            apart.take(is_new, rows)
             return is_new, None, part
 
         return in_threads(read, self._both(old, new), None)
