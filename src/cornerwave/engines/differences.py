@@ -62,7 +62,7 @@ class Differences:
         ):
             for is_new, rows, part in read:
                 self._count(is_new, part)
-                if rows is None:  # in the file already
+                if rows is None:  # they wait apart already
                     continue
                 waiting[is_new] = waiting[is_new].then(rows)
                 if is_new:

@@ -2,7 +2,7 @@
 
 expand         keys from keys (HKDF)
 BlockFunction  AES-256 of single blocks: the only source of random bits
-hash_bytes     SipHash: a keyed 128-bit hash of texts
+hash_bytes     SipHash: a keyed 128-bit hash of texts; hash_words for texts in words
 add_row_hashes NH: a universal hash of rows, to be enciphered
 Secrets        what keys give, safe from messages and pickles
 strict         arithmetic without fast-math, and the functions made of it
