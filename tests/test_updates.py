@@ -66,6 +66,7 @@ class TestUpdate:
         if how == "in a file":
             monkeypatch.setattr(differences, "WAITING_WORDS", 1)
             monkeypatch.setattr(differences, "FEW", 0)
+            monkeypatch.setattr("cornerwave.engines._waiting_rows.HELD", 0)
         before = dataset.release(to="ann", privacy=0.5).to_arrow()
         edition = dataset.update(new)
         counts = edition.changes
@@ -448,23 +449,39 @@ def test_changed_rows_are_kept_as_they_are():
 
 
 @pytest.mark.parametrize("at_once", [1, 1 << 24])
-def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, at_once):
-    """Against a join by a dictionary."""
+@pytest.mark.parametrize("held", [0, 1 << 18, 1 << 28])
+@pytest.mark.parametrize("order", ["shuffled", "odd ones later"])
+def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, at_once, held, order):
+    """Against the rows themselves, taken by their places."""
     from cornerwave.engines.batches import batch_order
     from cornerwave.rows import RowSecrets
     from cornerwave.table import open_source
 
     monkeypatch.setattr(differences, "WAITING_WORDS", at_once)
     monkeypatch.setattr("cornerwave.rows.GROUP_CELLS", 1)  # groups of 1,024 rows
+    for name, value in (("HELD", held), ("FEW", 1000), ("AT_ONCE", 100)):
+        monkeypatch.setattr(f"cornerwave.engines._waiting_rows.{name}", value)
     schema = vault.register("people", FIRST, key="id").frozen.schema
     secrets = RowSecrets.of(vault._key.derive)
     big, random = people(5000, 3), np.random.default_rng(1)
-    new = changed(big.take(pa.array(random.permutation(5000)[:4900])), np.arange(0, 4900, 7))
+    rows = random.permutation(5000)[:4900]
+    if order != "shuffled":
+        rows = np.concatenate([np.sort(rows)[::2], np.sort(rows)[1::2]])
+    new = changed(big.take(pa.array(rows)), np.arange(0, 4900, 7))
     compared = differences.Differences(schema, secrets, tmp_path, batch_order(schema))
     found = list(compared.between(open_source(big), open_source(new)))
     places = np.sort(np.concatenate([each.new.places for each in found]))
     assert places.tolist() == list(range(0, 4900, 7))
     assert sum(len(each.went) for each in found) == 100
     assert sum(len(each.came) for each in found) == 0
+    tables = {
+        each: differences.RowWords.with_fingerprint(0, table, schema, secrets)[0]
+        for each, table in (("old", big), ("went", big), ("new", new))
+    }
     for each in found:
         assert (each.old.ids == each.new.ids).all()
+        for name, table in tables.items():
+            part = getattr(each, name)
+            truth = table.take(part.places)
+            np.testing.assert_array_equal(part.ids, truth.ids)
+            np.testing.assert_array_equal(part.words, truth.words)

@@ -43,6 +43,33 @@ def test_equals_the_twin(key, texts):
     assert rows_of(pa.array(texts), key) == [twins.siphash_128(key, text) for text in texts]
 
 
+def test_many_texts_of_all_lengths_side_by_side():
+    rng = np.random.default_rng(3)
+    lengths = rng.choice(
+        [0, 5, 8, 11, 16, 63, 64, 300], size=9000, p=[0.1] * 4 + [0.3, 0.1, 0.1, 0.1]
+    )
+    texts = [bytes([n % 251]) * length for n, length in enumerate(lengths.tolist())]
+    found = rows_of(pa.array(texts))
+    for row in [*range(600), *range(8100, 8300), 8999]:  # over the ends of tiles, and of parts
+        assert found[row] == twins.siphash_128(KEY, texts[row])
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=9))
+@settings(deadline=None)
+def test_any_whole_number_hashes_as_its_text(numbers):
+    for values in (numbers, [abs(number) % 2**63 for number in numbers]):
+        assert rows_of(pa.array(values)) == rows_of(pa.array(list(map(str, values))))
+
+
+def test_whole_numbers_of_every_length_hash_as_their_text():
+    ends = [end for power in range(19) for end in (10**power - 1, 10**power)] + [
+        2**53 + 1,
+        2**63 - 1,
+    ]
+    assert rows_of(pa.array(ends)) == rows_of(pa.array(list(map(str, ends))))
+    assert rows_of(pa.array(ends[1:]).slice(3)) == rows_of(pa.array(list(map(str, ends[4:]))))
+
+
 def test_long_texts():
     for length in (255, 256, 257, 1000):
         text = b"x" * length

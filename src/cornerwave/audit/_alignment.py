@@ -259,7 +259,7 @@ def _matrices(
         matrix = np.empty((len(columns), group.num_rows))
         for row, name in zip(matrix, columns, strict=True):
             row[:] = _floats(one_chunk(group.column(name)), name)
-            if name not in logarithmic and (np.abs(row) > LARGEST).any():
+            if name not in logarithmic and _size(row) > LARGEST:
                 raise ColumnError(
                     f"{name!r} holds values beyond {LARGEST:g}, too large to be compared: "
                     "divide them in every file"
@@ -270,6 +270,12 @@ def _matrices(
                     "the scale log(1+x): its metadata does not fit the table"
                 )
         yield matrix
+
+
+def _size(values: Floats) -> float:
+    """Return the largest absolute value of those that are there."""
+    ends = np.fmin.reduce(values, initial=0.0), np.fmax.reduce(values, initial=0.0)
+    return float(max(-ends[0], ends[1]))
 
 
 def _encodings(source: Source, types: Mapping[str, pa.DataType]) -> Iterator[Encodings]:

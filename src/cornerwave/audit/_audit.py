@@ -15,11 +15,14 @@ It needs no key, no ledger and no metadata, and works on copies made by any tool
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.attack import left_by_posterior
@@ -44,6 +47,7 @@ from cornerwave.audit._untested import untested
 from cornerwave.audit._watch import Watch, Watched, steps_of, steps_still
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left, WholeEvidence
 from cornerwave.errors import SourceError
+from cornerwave.neighbours import RowOrder
 from cornerwave.table import Progress
 
 LEAST_ROWS = 100
@@ -236,6 +240,7 @@ def audit(
             categories=[name for each in categories.judged for name in each.columns]
             if categories
             else (),
+            seen=seen.order if seen else None,
         ),
         mixed=(*mixed, *run_all(WHOLE_FAMILIES, whole, SHARE)),
         privacy=aligned.stated.whole,
@@ -301,23 +306,25 @@ def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
     """Test and attack what was read of the numbers."""
     judged, used = evidence.found, list(evidence.used)
     kinds = _kinds(evidence.everything)
-    gains, sets = measure_gains(evidence.attacked, SHARE)
     names = aligned.columns
     cells = [part * len(names) + n for part in range(1 + judged.copies) for n in used]
-    return NumberAudit(
-        columns=tuple(evidence.columns),
-        constant=_of_kind(aligned, kinds, "constant"),
-        bare=_of_kind(aligned, kinds, "bare") if len(used) < len(kinds) else (),
-        found=judged,
-        complete=evidence.complete,
-        checks=run_all(NUMBER_FAMILIES, evidence, SHARE),
-        singles=hidden(evidence.attacked, [(i,) for i in range(judged.copies)]),
-        gains=tuple(gains),
-        sets=sets,
-        posterior=attack_sample(evidence.attacked, evidence.sample[cells], SHARE),
-        exposed=_expose(aligned, judged, used),
-        bayes=_left_by_law(evidence),
-    )
+    with ThreadPoolExecutor(1) as beside:  # which reads the source again
+        exposed = beside.submit(copy_context().run, _expose, aligned, judged, used)
+        gains, sets = measure_gains(evidence.attacked, SHARE)
+        return NumberAudit(
+            columns=tuple(evidence.columns),
+            constant=_of_kind(aligned, kinds, "constant"),
+            bare=_of_kind(aligned, kinds, "bare") if len(used) < len(kinds) else (),
+            found=judged,
+            complete=evidence.complete,
+            checks=run_all(NUMBER_FAMILIES, evidence, SHARE),
+            singles=hidden(evidence.attacked, [(i,) for i in range(judged.copies)]),
+            gains=tuple(gains),
+            sets=sets,
+            posterior=attack_sample(evidence.attacked, evidence.sample[cells], SHARE),
+            bayes=_left_by_law(evidence),
+            exposed=exposed.result(),
+        )
 
 
 def _left_by_law(evidence: NumberEvidence) -> Floats:
@@ -338,6 +345,7 @@ class _Pass:
     watched: Watched
     repeated: Repeated
     keeper: RowKeeper
+    order: RowOrder
     completion: Completion | None = None
     complete: "_Pass | None" = None
 
@@ -389,7 +397,9 @@ def _pass_over(aligned: Aligned, progress: Progress) -> _Pass:
             f"{again.found.complete:,} rows have a number to compare; "
             f"an audit needs at least {LEAST_ROWS}"
         )
-    return replace(again, keeper=seen.keeper, completion=completion, complete=seen)
+    return replace(
+        again, keeper=seen.keeper, order=seen.order, completion=completion, complete=seen
+    )
 
 
 def _read(
@@ -414,20 +424,24 @@ def _read(
     watch = Watch(first)
     repeats = RepeatWatch(first, steps, watch.order)
     keeper = RowKeeper(columns=len(aligned.columns), tables=len(first))
-    for place, block in chain([(0, raw)], stream):
-        scaled = first if place == 0 else whole(place, block)
-        for stacked in sums.add(scaled):
-            watch.add(stacked)
-            repeats.add(stacked)
-        if before is None:
-            keeper.add(block)
-            steps = steps_still(steps, scaled[1:])
-        progress(scaled[0].shape[1])
+    order = RowOrder(aligned.columns)
+    with ThreadPoolExecutor(1) as beside:
+        for place, block in chain([(0, raw)], stream):
+            scaled = first if place == 0 else whole(place, block)
+            for stacked in sums.add(scaled):
+                repeating = beside.submit(repeats.add, stacked)
+                watch.add(stacked)
+                repeating.result()
+            if before is None:
+                order.add(keeper.seen, pa.table(dict(zip(aligned.columns, block[0], strict=True))))
+                keeper.add(block)
+                steps = steps_still(steps, scaled[1:])
+            progress(scaled[0].shape[1])
     found = sums.statistics(steps)
     if before is not None:  # K and the size of the noise are those of what the files hold
         held = before.found
         found = replace(found, mean=held.mean, K=held.K, present=held.present, spread=held.spread)
-    return _Pass(found, watch.watched(found), repeats.repeated(), keeper)
+    return _Pass(found, watch.watched(found), repeats.repeated(), keeper, order)
 
 
 def _too_few(rows: int) -> SourceError:

@@ -66,15 +66,19 @@ def count_exposed(
 def _distances(away: Floats, K: Floats, rows: int) -> Floats:
     """Return each row's distance from the mean, over the largest expected of Gaussian rows."""
     known = ~np.isnan(away)
-    patterns, which = known[:, :1], np.zeros(away.shape[1], dtype=np.int64)
-    if not known.all():
-        patterns, which = np.unique(known, axis=1, return_inverse=True)
+    if known.all():
+        return _from_mean(away, K, rows)
+    patterns, which = np.unique(known, axis=1, return_inverse=True)
     found = np.zeros(away.shape[1])
     for k in np.argsort(-np.bincount(which), kind="stable")[:PATTERNS]:
-        used = np.flatnonzero(patterns[:, k])
-        axes = whitening(K[np.ix_(used, used)])
-        if axes.shape[1]:
-            here = np.flatnonzero(which == k)
-            squares = ((axes.T @ away[np.ix_(used, here)]) ** 2).sum(axis=0)
-            found[here] = np.sqrt(squares / chi_square_limit(1 / max(rows, 2), axes.shape[1]))
+        used, here = np.flatnonzero(patterns[:, k]), np.flatnonzero(which == k)
+        found[here] = _from_mean(away[np.ix_(used, here)], K[np.ix_(used, used)], rows)
     return found
+
+
+def _from_mean(away: Floats, K: Floats, rows: int) -> Floats:
+    axes = whitening(K)
+    if not axes.shape[1]:
+        return np.zeros(away.shape[1])
+    squares = ((axes.T @ away) ** 2).sum(axis=0)
+    return np.asarray(np.sqrt(squares / chi_square_limit(1 / max(rows, 2), axes.shape[1])))

@@ -34,11 +34,12 @@ class Ranks:
     @classmethod
     def of(cls, values: Any, *, again: bool = False) -> "Ranks":
         """Rank some values."""
-        order = np.argsort(values, kind="stable")
         if again:
             # Chance that depends on the values alone: the same audit twice says the same.
             mixed = np.random.default_rng(crc32(values.tobytes())).permutation(len(values))
-            order = mixed[np.argsort(values[mixed], kind="stable")]
+            order = mixed[_stable_order(values[mixed])]
+        else:
+            order = _stable_order(values)
         ranks = np.empty(len(order), dtype=np.int64)
         ranks[order] = np.arange(len(order))
         return cls(order, ranks)
@@ -64,6 +65,16 @@ class Ranks:
         closer = 1 - 3 * distance / (n * n - 1.0)
         variance = (n - 2) * (4 * n - 7) / (10 * (n - 1) ** 2 * (n + 1))
         return abs(closer) / float(np.sqrt(variance))
+
+
+def _stable_order(values: Any) -> Any:
+    """Return what sorts values, ties as they stand: without any, sorted several times as fast."""
+    if values.dtype.itemsize > 2:  # smaller ones are sorted by their digits
+        order = np.argsort(values)
+        ascending = values[order]
+        if (ascending[1:] > ascending[:-1]).all():
+            return order
+    return np.argsort(values, kind="stable")
 
 
 def morton(one: Any, other: Any) -> Any:

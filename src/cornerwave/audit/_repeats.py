@@ -19,6 +19,7 @@ import numpy as np
 from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._watch import steps_of
+from cornerwave.keyed import strict
 
 KEPT = 1 << 16
 """Hashes that are kept of each step."""
@@ -71,20 +72,17 @@ class RepeatWatch:
 
     def add(self, stacked: Floats) -> None:
         """Take complete rows, (groups, P+1, run) with 0 last for padding."""
-        live = stacked[:, -1].ravel() > 0
-        rows = stacked.transpose(1, 0, 2).reshape(stacked.shape[1], -1)
-        rows = rows if live.all() else rows[:, live]
-        self._rows += rows.shape[1]
-        before: Any = 0.0
+        self._rows += int(np.count_nonzero(stacked[:, -1] > 0))
+        hashes = np.empty(stacked.shape[0] * stacked.shape[2], dtype=np.uint64)
+        before = 0  # where the copy before begins; X for none, which counts as 0
         for k, i in enumerate(self._order):
-            noise = rows[(1 + i) * self._N : (2 + i) * self._N]
-            cells = np.rint((noise - before) / self._cell[k][:, None])
-            still = cells == 0
-            bare = still.all(axis=0)
-            self._still[k] += still.sum(axis=1)
-            self._bare[k] += int(bare.sum())
-            self._sketches[k].add(_hashes(cells if not bare.any() else cells[:, ~bare]))
-            before = noise
+            here, sketch = (1 + i) * self._N, self._sketches[k]
+            bare, kept = _fill_hashes(
+                stacked, (here, before), self._cell[k], sketch.last, self._still[k], hashes
+            )
+            self._bare[k] += bare
+            sketch.add(hashes[:kept].copy())
+            before = here
 
     def repeated(self) -> Repeated:
         """Return what was found."""
@@ -109,9 +107,13 @@ class _Sketch:
         self._waiting = 0
         self.bound = FULL
 
+    @property
+    def last(self) -> np.uint64:
+        """The largest hash below the bound."""
+        return np.uint64(int(self.bound) - 1)
+
     def add(self, hashes: Any) -> None:
-        if self.bound < FULL:
-            hashes = hashes[hashes < np.uint64(self.bound)]
+        """Take hashes below the bound."""
         self._new.append(hashes)
         self._waiting += len(hashes)
         if self._waiting > KEPT:
@@ -165,18 +167,64 @@ def _finite(values: Floats) -> Floats:
     return np.column_stack([np.zeros(len(values)), clean])
 
 
-def _hashes(cells: Floats) -> Any:
-    """Return a 64-bit hash of each column of cells (N, n), the same for its negative."""
-    # the sign of the first cell that is not 0
-    first = np.take_along_axis(cells, (cells != 0).argmax(axis=0)[None], axis=0)
-    whole = np.clip(cells * np.sign(first), -(2.0**62), 2.0**62).astype(np.int64)
-    found = np.zeros(cells.shape[1], dtype=np.uint64)
-    for row in whole.view(np.uint64):
-        found = (found ^ row) + np.uint64(0x9E3779B97F4A7C15)  # splitmix64
-        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        found ^= found >> np.uint64(31)
-    return found
+@strict
+def _fill_hashes(
+    stacked: Any, places: Any, cell: Any, last: Any, still: Any, out: Any
+) -> tuple[int, int]:
+    """Fill out with the hashes of rows' cells up to `last`, the same for cells and their negatives.
+
+    `places` is where the noise begins, and that before it, if not 0. Count in `still` the cells
+    that are 0; return how many rows have no other, and how many hashes there are.
+    """
+    groups, _, run = stacked.shape
+    bare, kept, padding = 0, 0, 0
+    cells, signs = np.empty((cell.shape[0], run)), np.empty(run)
+    found = np.empty(run, dtype=np.uint64)
+    for group in range(groups):
+        _fill_cells(stacked[group], places, cell, cells, signs, still)
+        _hash_cells(cells, signs, found)
+        for row in range(run):
+            padding += stacked[group, -1, row] == 0  # its cells are all 0
+            bare += signs[row] == 0
+        for row in range(run):
+            if found[row] <= last and signs[row] != 0:
+                out[kept] = found[row]
+                kept += 1
+    still -= padding
+    return bare - padding, kept
+
+
+@strict
+def _fill_cells(rows: Any, places: Any, cell: Any, cells: Any, signs: Any, still: Any) -> None:
+    """Fill in the cells of a step, and the sign of the first of a row that is not 0."""
+    here, before = places
+    signs[:] = 0.0
+    for column in range(cells.shape[0]):
+        noise, size, own, zeros = rows[here + column], cell[column], cells[column], 0
+        if before:
+            for row in range(signs.shape[0]):
+                own[row] = np.rint((noise[row] - rows[before + column, row]) / size)
+        else:
+            for row in range(signs.shape[0]):
+                own[row] = np.rint(noise[row] / size)
+        for row in range(signs.shape[0]):
+            sign = 1.0 if own[row] > 0 else -1.0 if own[row] < 0 else 0.0
+            signs[row] = sign if signs[row] == 0 else signs[row]
+            zeros += own[row] == 0
+        still[column] += zeros
+
+
+@strict
+def _hash_cells(cells: Any, signs: Any, found: Any) -> None:
+    """Fill in a 64-bit hash of each row's cells times its sign: splitmix64."""
+    found[:] = np.uint64(0)
+    for column in range(cells.shape[0]):
+        for row in range(found.shape[0]):
+            whole = min(max(cells[column, row] * signs[row], -(2.0**62)), 2.0**62)
+            word = (found[row] ^ np.uint64(np.int64(whole))) + np.uint64(0x9E3779B97F4A7C15)
+            word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            found[row] = word ^ (word >> np.uint64(31))
 
 
 def step_covariance(found: Statistics, order: tuple[int, ...], k: int) -> Floats:

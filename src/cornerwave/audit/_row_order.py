@@ -11,25 +11,31 @@ NAME = "order"
 
 
 def check_order(
-    aligned: Aligned, *, numbers: Sequence[str], categories: Sequence[str]
+    aligned: Aligned,
+    *,
+    numbers: Sequence[str],
+    categories: Sequence[str],
+    seen: RowOrder | None = None,
 ) -> tuple[Check, ...]:
     """Return a failed check of the copies in the source's order, if that tells a column.
 
     It is a note, and no fault, if every such copy states that the owner chose to keep the
-    order. Value and limit are shares of variance.
+    order. Value and limit are shares of variance. `seen` are the runs of all numbers of the
+    source, if they were looked at already.
     """
     names = enumerate(aligned.names)
     shown = tuple(i for i, name in names if name not in aligned.sorted_copies)
     if not shown:
         return ()
-    order, start = RowOrder([*numbers, *categories]), 0
-    for table in aligned.source.groups([*numbers, *categories], BLOCK_ROWS):
-        order.add(start, table)
-        start += table.num_rows
+    order, columns = seen, [*numbers, *categories]
+    if order is None or columns != list(aligned.columns):
+        order, start = RowOrder(columns), 0
+        for table in aligned.source.groups(columns, BLOCK_ROWS):
+            order.add(start, table)
+            start += table.num_rows
     told = order.told(numbers, categories)
     if not told:
         return ()
     chosen = all(aligned.stated.copies[i].get("order") == KEEP_ORDER for i in shown)
-    columns = ", ".join(each.column for each in told)
-    note = f"the order of the rows tells {columns}: {told[0]}"
+    note = f"the order of the rows tells {', '.join(each.column for each in told)}: {told[0]}"
     return (Check(shown, told[0].share, MATTERS, chosen, note, NAME),)

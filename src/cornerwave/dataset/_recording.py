@@ -55,7 +55,7 @@ def record_edition(
         surveyor=brought.surveyor,
         came=brought.newcomers,
     )
-    now, *before = ledger.marks(dataset.id)
+    now, *before = ledger.marks(dataset.entry)
     entry = ledger.add_edition(
         dataset.id,
         replace(edition, keys=keys.said(), drift=asdict(drift)).said(),

@@ -1,7 +1,9 @@
 """Rows of two editions as words, and which of them belong together.
 
-Of a row there are its id, its place in the table and 64 bits for each value: a number itself, a
-keyed hash of any other cell. Packed, a row's words follow each other: id, place, values.
+Of a row there are its id, its place in the table, its MAC and 64 bits for each value: a number
+itself, a keyed hash of any other cell. Two rows of one id are equal if their MACs are: others
+have the same with probability 2^-63 (table/_fingerprint). So to find the rows that differ, a row
+is four words: id, MAC, and a number by which the rest of it is found.
 """
 
 from dataclasses import dataclass
@@ -17,16 +19,17 @@ from cornerwave.rows import Group, RowSecrets, row_ids
 from cornerwave.table import Fingerprint, Schema
 
 BUCKETS = 256
-BEFORE_VALUES = 3
-"""Words of a packed row before its values: two of the id, one of the place."""
+BRIEF = 4
+"""Words of a row in brief: two of the id, the MAC, the number."""
 
 
 @dataclass(frozen=True)
 class RowWords:
-    """Some rows: ids (rows, 2), places in their table, and words (values, rows)."""
+    """Some rows: ids (rows, 2), places in their table, MACs, and words (values, rows)."""
 
     ids: Ids
     places: Ints
+    macs: Words
     words: Words
 
     @classmethod
@@ -36,13 +39,15 @@ class RowWords:
         """Return the rows of a group and their fingerprint."""
         ids = row_ids(start, table, schema, secrets)
         group = Group.of(ids, table, schema)
-        fingerprint = group.fingerprint(secrets)
-        return cls(ids, np.arange(start, start + len(ids)), group.words), fingerprint
+        fingerprint, macs = group.recognised(secrets)
+        return cls(ids, np.arange(start, start + len(ids)), macs, group.words), fingerprint
 
     @classmethod
     def nothing(cls, values: int) -> "RowWords":
         """Return no rows, of so many values."""
-        return cls.unpacked(np.empty((0, BEFORE_VALUES + values), dtype=np.uint64))
+        words = np.empty((values, 0), dtype=np.uint64)
+        none = np.empty(0, dtype=np.uint64)
+        return cls(none.reshape(0, 2), none.astype(np.int64), none, words)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -53,7 +58,7 @@ class RowWords:
 
     def take(self, rows: Ints | Flags) -> "RowWords":
         """Return some of the rows."""
-        return RowWords(self.ids[rows], self.places[rows], self.words[:, rows])
+        return RowWords(self.ids[rows], self.places[rows], self.macs[rows], self.words[:, rows])
 
     def then(self, other: "RowWords") -> "RowWords":
         """Return these rows and others."""
@@ -62,22 +67,19 @@ class RowWords:
         return RowWords(
             np.concatenate([self.ids, other.ids]),
             np.concatenate([self.places, other.places]),
+            np.concatenate([self.macs, other.macs]),
             np.concatenate([self.words, other.words], axis=1),
         )
 
-    def in_buckets(self) -> tuple[Words, Ints]:
-        """Return the rows packed, in buckets by their ids, and where each bucket begins."""
-        packed = np.empty((len(self), BEFORE_VALUES + len(self.words)), dtype=np.uint64)
-        cuts = np.zeros(BUCKETS + 1, dtype=np.int64)
-        _spread(self.ids, self.places, np.ascontiguousarray(self.words), packed, cuts)
-        return packed, cuts
+    def in_buckets(self, first: int) -> tuple[Words, Ints]:
+        """Return the rows in brief, numbered from `first` on, in buckets by their ids.
 
-    @classmethod
-    def unpacked(cls, rows: Words) -> "RowWords":
-        """Return packed rows as they were."""
-        places = rows[:, 2].astype(np.int64)
-        words = np.ascontiguousarray(rows[:, BEFORE_VALUES:].T)
-        return cls(rows[:, :2].copy(), places, words)
+        And where each bucket begins.
+        """
+        brief = np.empty((len(self), BRIEF), dtype=np.uint64)
+        cuts = np.zeros(BUCKETS + 1, dtype=np.int64)
+        _spread(self.ids, self.macs, first, brief, cuts)
+        return brief, cuts
 
 
 @dataclass(frozen=True)
@@ -90,23 +92,18 @@ class Differing:
     went: RowWords
 
 
-def joined(old: Words, new: Words) -> Differing:
-    """Return how all packed rows of some buckets differ."""
-    matches = matching(old[:, :2].copy(), new[:, :2].copy())
+def joined(old: Words, new: Words) -> tuple[Words, Words, Words, Words]:
+    """Return which rows of some buckets changed, came and went: (old, new, came, went) in brief."""
+    matches = matching(old, new)
     alone, differ = np.ones(len(new), dtype=bool), np.zeros(len(old), dtype=bool)
     _compare(old, new, matches, differ, alone)
-    return Differing(
-        RowWords.unpacked(old[differ]),
-        RowWords.unpacked(new[matches[differ]]),
-        came=RowWords.unpacked(new[alone]),
-        went=RowWords.unpacked(old[matches < 0]),
-    )
+    return old[differ], new[matches[differ]], new[alone], old[matches < 0]
 
 
 def matching(old: Ids, new: Ids) -> Ints:
-    """Return for each old row which new one has its id; -1 for none."""
+    """Return for each old row which new one has its id, two words in front; -1 for none."""
     size = 1 << max(4, (2 * len(new)).bit_length())
-    slots, out = np.full(size, -1, dtype=np.int64), np.empty(len(old), dtype=np.int64)
+    slots, out = np.full(size, -1, dtype=np.int32), np.empty(len(old), dtype=np.int64)
     if not _match(old, new, slots, out):
         raise ColumnError("the key column of the new table is not unique: a key is there twice")
     return out
@@ -145,14 +142,12 @@ def _compare(old: Any, new: Any, matches: Any, differ: Any, alone: Any) -> None:
         other = matches[row]
         if other >= 0:
             alone[other] = False
-            for word in range(BEFORE_VALUES, old.shape[1]):
-                if old[row, word] != new[other, word]:
-                    differ[row] = True
+            differ[row] = old[row, 2] != new[other, 2]
 
 
 @strict
-def _spread(ids: Any, places: Any, words: Any, packed: Any, cuts: Any) -> None:
-    """Pack rows in the order of their buckets; fill in where each begins, and the end."""
+def _spread(ids: Any, macs: Any, first: int, brief: Any, cuts: Any) -> None:
+    """Put rows in brief in the order of their buckets; fill in where each begins, and the end."""
     shift = np.uint64(56)  # the first byte of an id is its bucket
     free = np.zeros(BUCKETS + 1, dtype=np.int64)
     for row in range(ids.shape[0]):
@@ -163,7 +158,5 @@ def _spread(ids: Any, places: Any, words: Any, packed: Any, cuts: Any) -> None:
     for row in range(ids.shape[0]):
         own = np.int64(ids[row, 0] >> shift)
         at, free[own] = free[own], free[own] + 1
-        packed[at, 0], packed[at, 1] = ids[row, 0], ids[row, 1]
-        packed[at, 2] = np.uint64(places[row])
-        for word in range(words.shape[0]):
-            packed[at, BEFORE_VALUES + word] = words[word, row]
+        brief[at, 0], brief[at, 1] = ids[row, 0], ids[row, 1]
+        brief[at, 2], brief[at, 3] = macs[row], np.uint64(first + row)

@@ -26,7 +26,7 @@ class BatchSurveyor(Surveyor):
 
 
 SAMPLED = 1 << 13
-AT_ONCE = 1 << 15
+AT_ONCE = 1 << 16
 """Rows of a batch in a group: batches are small, and all threads should have some."""
 
 

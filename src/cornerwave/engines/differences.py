@@ -5,32 +5,21 @@
     new ── groups ──┘   others wait, or in a file  └── rows that came, rows that went
 
 Both tables are read side by side. Rows in about the same order meet while they are in memory.
-If many wait, all of them go to a file without a name, in buckets by the hash of their key, and
-the buckets are joined one by one. If the order is another, groups go to the file at once. Threads
+If many wait, or the order is another, all of them are put into buckets by the hash of their key,
+which are joined one by one; what does not fit into memory is in a file without a name. Threads
 read the groups, put rows into buckets and join them.
 """
 
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from itertools import zip_longest
 from pathlib import Path
-from threading import Lock
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Ints, Words
-from cornerwave.engines._row_words import (
-    BEFORE_VALUES,
-    BUCKETS,
-    Differing,
-    RowWords,
-    joined,
-    matching,
-)
+from cornerwave.engines._row_words import Differing, RowWords, matching
+from cornerwave.engines._waiting_rows import WaitingRows
 from cornerwave.engines.local import in_threads
 from cornerwave.neighbours import RowOrder
 from cornerwave.rows import RowSecrets, numbered
@@ -42,9 +31,6 @@ WAITING_WORDS = 1 << 24
 """Words of rows that wait in memory for their counterpart."""
 SCATTERED, FEW = 0.25, 4096
 """Fewer rows than this share of so many that have met: the tables are in different orders."""
-
-Buckets = tuple[Words, Ints]
-"""Packed rows in the order of their buckets, and where each begins."""
 
 
 class Differences:
@@ -62,30 +48,32 @@ class Differences:
         self._schema, self._secrets, self._folder = schema, secrets, folder
         self._order, self._progress = order, progress
         self.old = self.new = Fingerprint.nothing()
-        values = len(schema.perturbed) + len(schema.encoded)
-        self._nothing = RowWords.nothing(values)
-        self._most = max(1024, WAITING_WORDS // (BEFORE_VALUES + values))
+        self._values = len(schema.perturbed) + len(schema.encoded)
+        self._nothing = RowWords.nothing(self._values)
+        self._most = max(1024, WAITING_WORDS // (4 + self._values))
         self._scattered = False
 
     def between(self, old: Source, new: Source) -> Iterator[Differing]:
         """Yield what differs between two sources, in no particular order."""
         waiting = {False: self._nothing, True: self._nothing}
-        with _Waiting(self._folder) as apart, self._reading(old, new, apart) as read:
+        with (
+            WaitingRows(self._folder, self._values) as apart,
+            self._reading(old, new, apart) as read,
+        ):
             for is_new, rows, part in read:
                 self._count(is_new, part)
-                if rows is None:  # in the file already
+                if rows is None:  # they wait apart already
                     continue
                 waiting[is_new] = waiting[is_new].then(rows)
                 if is_new:
                     yield self._met(waiting)
                 if self._scattered or max(map(len, waiting.values())) > self._most:
                     for which, some in waiting.items():
-                        apart.write(which, some.in_buckets())
+                        apart.take(which, some)
                         waiting[which] = self._nothing
             for which, some in waiting.items():
-                apart.hold(which, some.in_buckets())
-            with in_threads(apart.bucket, apart.numbers, None) as buckets:
-                yield from buckets
+                apart.take(which, some)
+            yield from apart.differing()
 
     def _both(self, old: Source, new: Source) -> Iterator[tuple[bool, int, pa.Table]]:
         """Yield (whether it is new, first row, rows) of both tables in turns."""
@@ -97,7 +85,7 @@ class Differences:
                     yield is_new, *group
 
     def _reading(
-        self, old: Source, new: Source, apart: "_Waiting"
+        self, old: Source, new: Source, apart: WaitingRows
     ) -> AbstractContextManager[Iterator[tuple[bool, RowWords | None, Fingerprint]]]:
         """Give the rows of each group; once the order is known to be another, they wait apart."""
 
@@ -106,7 +94,7 @@ class Differences:
             rows, part = RowWords.with_fingerprint(start, table, self._schema, self._secrets)
             if not self._scattered:
                 return is_new, rows, part
-            apart.write(is_new, rows.in_buckets())
+            apart.take(is_new, rows)
             return is_new, None, part
 
         return in_threads(read, self._both(old, new), None)
@@ -126,7 +114,7 @@ class Differences:
             return Differing(nothing, nothing, nothing, nothing)
         if len(old) == len(new) and np.array_equal(old.ids, new.ids):
             waiting[False] = waiting[True] = nothing
-            rows = _differing(old.words, new.words)
+            rows = np.flatnonzero(old.macs != new.macs)
             return Differing(old.take(rows), new.take(rows), nothing, nothing)
         matches = matching(old.ids, new.ids)
         here = np.flatnonzero(matches >= 0)
@@ -136,76 +124,5 @@ class Differences:
         alone = np.ones(len(new), dtype=bool)
         alone[there] = False
         waiting[False], waiting[True] = old.take(matches < 0), new.take(alone)
-        rows = _differing_at(old.words, new.words, here, there)
+        rows = np.flatnonzero(old.macs[here] != new.macs[there])
         return Differing(old.take(here[rows]), new.take(there[rows]), nothing, nothing)
-
-
-class _Waiting:
-    """Rows that have not met, in buckets by their ids: in memory if few, else in a file."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file: IO[bytes] | None = None
-        self._held: list[tuple[bool, Buckets]] = []
-        self._cuts: list[tuple[bool, int, Ints]] = []
-        self._end, self._lock = 0, Lock()
-
-    def __enter__(self) -> "_Waiting":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file:
-            self._file.close()
-
-    def write(self, is_new: bool, spread: Buckets) -> None:
-        """Take rows into the file; called in any thread."""
-        packed, cuts = spread
-        with self._lock:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
-            start, self._end = self._end, self._end + packed.nbytes
-            self._cuts.append((is_new, start, cuts))
-        content = packed.reshape(-1).view(np.uint8)
-        while len(content):
-            written = os.pwrite(self._file.fileno(), content.data, start)
-            content, start = content[written:], start + written
-
-    def hold(self, is_new: bool, spread: Buckets) -> None:
-        """Take the last rows, which stay in memory."""
-        self._held.append((is_new, spread))
-
-    @property
-    def numbers(self) -> range:
-        """The buckets; all are one if no row is in the file."""
-        return range(BUCKETS if self._file else 1)
-
-    def bucket(self, number: int) -> Differing:
-        """Return how the rows of a bucket differ."""
-        found: dict[bool, list[Words]] = {False: [], True: []}
-        for is_new, (packed, cuts) in self._held:
-            own = slice(int(cuts[number]), int(cuts[number + 1])) if self._file else slice(None)
-            found[is_new].append(packed[own])
-        width = packed.shape[1]
-        for is_new, start, cuts in self._cuts:
-            assert self._file is not None
-            first, end = (8 * width * int(cut) for cut in cuts[number : number + 2])
-            content = os.pread(self._file.fileno(), end - first, start + first)
-            found[is_new].append(np.frombuffer(content, np.uint64).reshape(-1, width))
-        old, new = (np.concatenate(parts) for parts in found.values())
-        return joined(old, new)
-
-
-def _differing(old: Words, new: Words) -> Ints:
-    """Return the rows in which a value differs."""
-    differ = np.zeros(old.shape[1], dtype=bool)
-    for one, two in zip(old, new, strict=True):
-        differ |= one != two
-    return np.flatnonzero(differ)
-
-
-def _differing_at(old: Words, new: Words, here: Ints, there: Ints) -> Ints:
-    """Return which pairs of rows differ in a value."""
-    differ = np.zeros(len(here), dtype=bool)
-    for one, two in zip(old, new, strict=True):
-        differ |= one[here] != two[there]
-    return np.flatnonzero(differ)

@@ -2,7 +2,7 @@
 
 expand         keys from keys (HKDF)
 BlockFunction  AES-256 of single blocks: the only source of random bits
-hash_bytes     SipHash: a keyed 128-bit hash of texts
+hash_bytes     SipHash: a keyed 128-bit hash of texts; hash_words for texts in words
 add_row_hashes NH: a universal hash of rows, to be enciphered
 Secrets        what keys give, safe from messages and pickles
 strict         arithmetic without fast-math, and the functions made of it
@@ -11,7 +11,7 @@ widest_vectors for the loops that take most of the time
 
 from cornerwave.keyed._cipher import KEY_BYTES, BlockFunction, expand, room_for
 from cornerwave.keyed._secrets import Secrets
-from cornerwave.keyed._siphash import hash_bytes
+from cornerwave.keyed._siphash import hash_bytes, hash_words
 from cornerwave.keyed._strict import (
     bits_of,
     cos_sin_of,
@@ -40,6 +40,7 @@ __all__ = [
     "finish_stores",
     "hash_bytes",
     "hash_key",
+    "hash_words",
     "minus_2_log",
     "room_for",
     "sine_of",

@@ -2,6 +2,9 @@
 
 Whoever does not hold the key can neither compute nor predict it, so a row's id says
 nothing about the row's key, and two keys meet in one id with probability 2^-128.
+
+Texts are hashed TILE at a time, word by word, so that vector units do several at once; long
+ones, whose neighbours would have to wait for them, one by one.
 """
 
 import struct
@@ -17,13 +20,23 @@ _U = np.uint64
 _V0, _V1 = _U(0x736F6D6570736575), _U(0x646F72616E646F6D ^ 0xEE)
 _V2, _V3 = _U(0x6C7967656E657261), _U(0x7465646279746573)
 
+TILE, LONG = 256, 64
+"""Texts that are hashed side by side, and the bytes from which on one makes a tile too long."""
 
-def hash_bytes(starts: Ints, content: NDArray[np.uint8], secret: bytes) -> Words:
-    """Return the 128-bit keyed hash of content[starts[i] : starts[i + 1]], shape (n, 2)."""
-    hashes = np.empty((len(starts) - 1, 2), dtype=np.uint64)
+
+def hash_bytes(starts: Ints, content: NDArray[np.uint8], secret: bytes, out: Words) -> None:
+    """Fill out (n, 2) with the 128-bit keyed hash of content[starts[i] : starts[i + 1]]."""
+    first, end = int(starts[0]), int(starts[-1])
+    words = np.zeros((end - first) // 8 + 1, dtype="<u8")
+    words.view(np.uint8)[: end - first] = content[first:end]
+    starts = starts - first
+    hash_words(starts[:-1], starts[1:], words.astype(np.uint64, copy=False), secret, out)
+
+
+def hash_words(starts: Ints, ends: Ints, words: Words, secret: bytes, out: Words) -> None:
+    """Fill out with that of texts whose bytes are in words, first ones lowest, start to end."""
     key = np.array(struct.unpack("<QQ", secret[:16]), dtype=np.uint64)
-    _fill_text_hashes(starts, content, key, hashes)
-    return hashes
+    _fill_text_hashes(starts, ends, words, key, out)
 
 
 @strict
@@ -32,8 +45,8 @@ def _turn(word: Any, by: int) -> Any:
 
 
 @strict
-def _rounds(v0: Any, v1: Any, v2: Any, v3: Any, count: int) -> Any:
-    for _ in range(count):
+def _two_rounds(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
+    for _ in range(2):
         v0 += v1
         v1 = _turn(v1, 13) ^ v0
         v0 = _turn(v0, 32)
@@ -48,33 +61,74 @@ def _rounds(v0: Any, v1: Any, v2: Any, v3: Any, count: int) -> Any:
 
 
 @strict
-def _absorb(v0: Any, v1: Any, v2: Any, v3: Any, word: Any) -> Any:
-    v0, v1, v2, v3 = _rounds(v0, v1, v2, v3 ^ word, 2)
-    return v0 ^ word, v1, v2, v3
+def _word(words: Any, at: int, stop: int, length: int) -> Any:
+    """Return the 8 bytes at a place; at the end those that are left, the length above them."""
+    at, last = min(at, stop), words.shape[0] - 1
+    whole, shift = at >> 3, _U(8 * (at & 7))
+    word = words[min(whole, last)] >> shift
+    word |= (words[min(whole + 1, last)] << _U(1)) << (_U(63) - shift)
+    half = _U(4 * min(stop - at, 8))
+    word &= ((_U(1) << half) << half) - _U(1)
+    return word | (_U(0) if stop - at >= 8 else _U(length) << _U(56))
 
 
 @strict
-def _squeeze(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
-    v0, v1, v2, v3 = _rounds(v0, v1, v2 ^ _U(0xEE), v3, 4)
-    low = v0 ^ v1 ^ v2 ^ v3
-    v0, v1, v2, v3 = _rounds(v0, v1 ^ _U(0xDD), v2, v3, 4)
-    return low, v0 ^ v1 ^ v2 ^ v3
+def _absorb(v0: Any, v1: Any, v2: Any, v3: Any, words: Any, there: Any) -> None:
+    """Take a word into each state that there is one for."""
+    for i in range(words.shape[0]):
+        a, b, c, d = _two_rounds(v0[i], v1[i], v2[i], v3[i] ^ words[i])
+        mask = there[i]
+        v0[i] = ((a ^ words[i]) & mask) | (v0[i] & ~mask)
+        v1[i] = (b & mask) | (v1[i] & ~mask)
+        v2[i] = (c & mask) | (v2[i] & ~mask)
+        v3[i] = (d & mask) | (v3[i] & ~mask)
 
 
 @strict
-def _fill_text_hashes(starts: Any, content: Any, key: Any, out: Any) -> None:
-    """Fill out[row] with the hash of content[starts[row] : starts[row + 1]]."""
-    for row in range(out.shape[0]):
-        v0, v1, v2, v3 = _V0 ^ key[0], _V1 ^ key[1], _V2 ^ key[0], _V3 ^ key[1]
-        at, stop = starts[row], starts[row + 1]
-        tail = _U(stop - at) << _U(56)
-        while stop - at >= 8:
-            word = _U(0)
-            for byte in range(8):
-                word |= _U(content[at + byte]) << _U(8 * byte)
-            v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, word)
-            at += 8
-        for byte in range(stop - at):
-            tail |= _U(content[at + byte]) << _U(8 * byte)
-        v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, tail)
-        out[row, 0], out[row, 1] = _squeeze(v0, v1, v2, v3)
+def _stir(v0: Any, v1: Any, v2: Any, v3: Any) -> None:
+    for i in range(v0.shape[0]):
+        v0[i], v1[i], v2[i], v3[i] = _two_rounds(v0[i], v1[i], v2[i], v3[i])
+
+
+@strict
+def _squeeze(v0: Any, v1: Any, v2: Any, v3: Any, out: Any) -> None:
+    """Fill out[row] with the hash of each state: four rounds before either half of it."""
+    v2 ^= _U(0xEE)
+    for half in range(2):
+        for _ in range(2):
+            _stir(v0, v1, v2, v3)
+        for i in range(out.shape[0]):
+            out[i, half] = v0[i] ^ v1[i] ^ v2[i] ^ v3[i]
+        v1 ^= _U(0xDD)
+
+
+@strict
+def _fill_text_hashes(starts: Any, ends: Any, words: Any, key: Any, out: Any) -> None:
+    """Fill out[row] with the hash of the text from starts[row] to ends[row]."""
+    room, row = np.empty((6, TILE), dtype=np.uint64), 0
+    while row < out.shape[0]:
+        end, longest = row + 1, ends[row] - starts[row]
+        while end < min(row + TILE, out.shape[0]) and longest < LONG > ends[end] - starts[end]:
+            longest = max(longest, ends[end] - starts[end])
+            end += 1
+        most = longest // 8 + 1
+        _fill_tile(starts[row:end], ends[row:end], words, most, key, room, out[row:end])
+        row = end
+
+
+@strict
+def _fill_tile(
+    starts: Any, ends: Any, words: Any, most: int, key: Any, room: Any, out: Any
+) -> None:
+    """Fill out[row] with the hashes of some texts, of at most so many words."""
+    rows = out.shape[0]
+    v0, v1, v2, v3 = room[0, :rows], room[1, :rows], room[2, :rows], room[3, :rows]
+    own, there = room[4, :rows], room[5, :rows]
+    v0[:], v1[:], v2[:], v3[:] = _V0 ^ key[0], _V1 ^ key[1], _V2 ^ key[0], _V3 ^ key[1]
+    for number in range(most):
+        for i in range(rows):
+            start, stop = starts[i], ends[i]
+            own[i] = _word(words, start + 8 * number, stop, stop - start)
+            there[i] = _U(0) - _U(start + 8 * number <= stop)
+        _absorb(v0, v1, v2, v3, own, there)
+    _squeeze(v0, v1, v2, v3, out)

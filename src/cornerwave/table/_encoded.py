@@ -12,12 +12,15 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Ints, Words
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import hash_bytes
+from cornerwave.keyed import hash_bytes, hash_words
 from cornerwave.noise import MISSING
 from cornerwave.table._types import value_type
+from cornerwave.table._whole_texts import whole_texts
 
 Tally = Counter[tuple[Any, ...]]
 """How many rows hold each combination of values; None is missing."""
+AT_ONCE = 1 << 13
+"""Texts that are made and hashed at once: they stay in the nearest caches."""
 
 
 @dataclass(frozen=True)
@@ -157,12 +160,24 @@ def hash_texts(values: pa.Array, secret: bytes) -> Words:
     """Return the 128-bit keyed hash of each value's text, shape (rows, 2)."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
+    hashes = np.empty((len(values), 2), dtype=np.uint64)
+    for start in range(0, max(1, len(values)), AT_ONCE):
+        _hash_some(values.slice(start, AT_ONCE), secret, hashes[start : start + AT_ONCE])
+    return hashes
+
+
+def _hash_some(values: pa.Array, secret: bytes, out: Words) -> None:
+    if pa.types.is_integer(values.type) and values.type != pa.uint64() and not values.null_count:
+        numbers = values.cast(pa.int64()).to_numpy()
+        if numbers.min(initial=0) >= 0:
+            hash_words(*whole_texts(numbers), secret, out)
+            return
     texts = values.cast(pa.large_string()) if not _is_bytes(values.type) else values
     texts = texts.cast(pa.large_binary())
     _, offsets, data = texts.buffers()
     starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     content = np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
-    return hash_bytes(starts, content, secret)
+    hash_bytes(starts, content, secret, out)
 
 
 def _is_bytes(type_: pa.DataType) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from cornerwave.keyed import bits_of, strict
 from cornerwave.table._addresses import byte_at, high_product, put_byte, put_word, zeros_before
+from cornerwave.table._whole_texts import count_digits, eight_digits
 
 LONGEST, ROOM = 24, 32
 """Letters of the longest double, -2.2250738585072014e-308, and bytes that writing it may touch."""
@@ -92,16 +93,8 @@ def put_float(at: Any, value: Any) -> Any:
         put_word(at, _ZEROS if bits == _0 else _INF)
         return at + (1 if bits == _0 else 3)
     digits, power = _shortest(bits)
-    count = _count(digits)
+    count = count_digits(digits)
     return _put_decimal(at, digits * _TENS[17 - count], count + power)
-
-
-@strict
-def _count(digits: Any) -> Any:
-    """Return how many digits a number has: its bits times log10(2) = 1233 / 4096, or one more."""
-    size = np.int64(bits_of(np.float64(digits)) >> _52) - 1022
-    count = (size * 1233) >> 12
-    return count + np.int64(digits >= _TENS[count])
 
 
 @strict
@@ -131,7 +124,7 @@ def _put_digits(at: Any, digits: Any) -> Any:
     first = digits // _1E16
     rest = digits - first * _1E16
     middle = rest // _1E8
-    upper, lower = _eight(middle), _eight(rest - middle * _1E8)
+    upper, lower = eight_digits(middle), eight_digits(rest - middle * _1E8)
     put_byte(at, _ZERO + np.uint8(first))
     put_word(at + 1, upper)
     put_word(at + 9, lower)
@@ -140,17 +133,6 @@ def _put_digits(at: Any, digits: Any) -> Any:
     else:
         used = 9 - (zeros_before(upper ^ _EIGHT_ZEROS) >> 3)
     return first + _WORD(_ZERO) | upper << _WORD(8), used
-
-
-@strict
-def _eight(digits: Any) -> Any:
-    """Return 8 digits as 8 letters: halves, quarters and eighths of a word, all at once."""
-    upper = digits * _WORD(109951163) >> _WORD(40)  # / 10^4
-    halves = upper | (digits - upper * _WORD(10_000)) << _WORD(32)
-    upper = (halves * _WORD(10486) >> _WORD(20)) & _WORD(0x7F_0000_007F)  # / 100
-    quarters = upper | (halves - upper * _WORD(100)) << _WORD(16)
-    upper = (quarters * _WORD(103) >> _10) & _WORD(0xF_000F_000F_000F)  # / 10
-    return (upper | (quarters - upper * _10) << _WORD(8)) + _EIGHT_ZEROS
 
 
 @strict

@@ -217,11 +217,15 @@ class Ledger:
             self._append(connection, chain, [Draft(at, EDITION, None, _json(added))])
             return replace(there, editions=(*there.editions, {**added, "at": at}))
 
-    def marks(self, dataset: str) -> list[str]:
-        """Return the marks of a dataset: of what it is now, then of what it was."""
+    def marks(self, entry: Entry) -> list[str]:
+        """Return the marks of a dataset as the entry has it: what it is now, then what it was.
+
+        Raises LedgerDamaged if they are lost or were changed.
+        """
+        if not entry.editions:
+            return [entry.marks]
         with self._database.reading() as connection:
-            chain = self._chain(connection, dataset)
-            return self._marks(connection, chain, self._entry(connection, chain))
+            return self._marks(connection, self._chain(connection, entry.id), entry)
 
     def attachment(self, entry: Entry, name: str) -> bytes | None:
         """Return what the last of the editions that have it keeps beside the chain, if any.

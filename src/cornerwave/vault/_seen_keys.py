@@ -13,7 +13,9 @@ line is never used.
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,10 +27,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cornerwave.arrays import Flags, Words
 from cornerwave.errors import LedgerDamaged, VaultError
 from cornerwave.keyed import strict
+from cornerwave.noise import available_threads
 from cornerwave.vault._key import Key
 
 BLOCK = 1 << 17
 """Hashes in a block: a megabyte."""
+FEW = 8
+"""So many blocks are worth a thread."""
 _ENTRY = np.dtype([("first", "<u8"), ("tag", "V16")])
 
 
@@ -94,20 +99,23 @@ class SeenKeys:
         Raises LedgerDamaged if the file does not fit what the line says of it.
         """
         tag, found = self._tagger(run.salt), np.zeros(len(hashes), dtype=bool)
-        block = np.empty(min(BLOCK, run.count), dtype=np.uint64)
         with open(self._home / run.salt, "rb", buffering=0) as file:  # noqa: PTH123
             index = self._index(file, run)
             cuts = [*np.searchsorted(hashes, index["first"]).tolist(), len(hashes)]
-            for number, (first, last) in enumerate(pairwise(cuts)):
-                if first == last:  # none of them would stand in this block
-                    continue
-                file.seek(8 * BLOCK * number)
-                own = block[: run.count - BLOCK * number]
-                content = own.view(np.uint8).data
-                file.readinto(content)
-                if tag(number, content) != index["tag"][number].tobytes():
-                    raise _damaged()
-                _mark(own, hashes[first:last], found[first:last])
+
+            def look_into(numbers: Iterable[int]) -> None:
+                block = np.empty(min(BLOCK, run.count), dtype=np.uint64)
+                for number in numbers:
+                    own, wanted = block[: run.count - BLOCK * number], slice(*cuts[number:][:2])
+                    content = own.view(np.uint8).data
+                    os.preadv(file.fileno(), [content], 8 * BLOCK * number)
+                    if tag(number, content) != index["tag"][number].tobytes():
+                        raise _damaged()
+                    _mark(own, hashes[wanted], found[wanted])
+
+            # blocks in which none of them would stand are left out
+            some = [number for number, (first, end) in enumerate(pairwise(cuts)) if first < end]
+            _in_threads(look_into, some)
         return found
 
     def _index(self, file: BinaryIO, run: KeyRun) -> Any:
@@ -142,6 +150,16 @@ def _mark(block: Any, hashes: Any, out: Any) -> None:
             else:
                 end = middle
         out[i] = place < block.shape[0] and block[place] == hashes[i]
+
+
+def _in_threads(look_into: Callable[[Sequence[int]], None], blocks: Sequence[int]) -> None:
+    """Look into some blocks, in several threads if they are many."""
+    count = min(available_threads(), -(-len(blocks) // FEW))
+    if count <= 1:
+        look_into(blocks)
+        return
+    with ThreadPoolExecutor(count) as pool:
+        deque(pool.map(look_into, (blocks[start::count] for start in range(count))), maxlen=0)
 
 
 def _blocks(hashes: Iterable[Words]) -> Iterator[Words]:
