@@ -55,6 +55,12 @@ class Categories:
         """The bounds that a draw from pi is compared with."""
         return thresholds([1] * len(self.counts) if self.base == UNIFORM else self.counts)
 
+    def draws_missing(self, column: str) -> bool:
+        """Whether a draw may leave a column without a value."""
+        if column not in self.columns:
+            return False
+        return bool((self.combinations[:, self.columns.index(column)] == MISSING).any())
+
     def encode(self, columns: Sequence[Encoded]) -> Codes:
         """Return the group's codes of some rows. Raises SourceChanged for an unknown value."""
         combinations, rows = combined(columns)
