@@ -29,6 +29,7 @@ from cornerwave.noise import (
     Reader,
     Reading,
     Refresher,
+    RefreshRoom,
     add_on_grid,
     lattice_index,
     lattice_path,
@@ -230,9 +231,10 @@ class Recipe:
         return copies
 
     def _new_refreshers(self) -> list[Refresher]:
-        key, columns = self._noise_secrets.noise, enumerate(self.frozen.categories)
+        key, room = self._noise_secrets.noise, RefreshRoom()
         return [
-            Refresher(key, place, noise=self._levels, bounds=each.bounds) for place, each in columns
+            Refresher(key, place, noise=self._levels, bounds=each.bounds, room=room)
+            for place, each in enumerate(self.frozen.categories)
         ]
 
     def _copy(
