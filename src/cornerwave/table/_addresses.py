@@ -90,5 +90,5 @@ def wide_product(_context: Any, _high: Any, _low: Any, _factor: Any) -> Any:
         halves = [builder.trunc(each, _WORD) for each in (builder.lshr(product, half), product)]
         return context.make_tuple(builder, signature.return_type, halves)
 
-    words = numba.types.UniTuple(numba.uint64, 2)
-    return words(numba.uint64, numba.uint64, numba.uint64), generate
+    pair: Any = numba.types.UniTuple
+    return pair(numba.uint64, 2)(numba.uint64, numba.uint64, numba.uint64), generate
