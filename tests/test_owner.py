@@ -638,7 +638,7 @@ class TestNoCellIsShown:
         "cornerwave.rows.fill_floats",
         "cornerwave.recipe.add_on_grid",
         "cornerwave.recipe.Recipe._copy",
-        "cornerwave.rows.Encoded.bits",
+        "cornerwave.rows.Encoded.fill_bits",
         "cornerwave.table.CopyFile.encode",
         "cornerwave.table.CopyFile.append",
         "cornerwave.table.CopyFile.publish",

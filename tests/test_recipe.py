@@ -364,3 +364,23 @@ def strays(sample, promised):
     bound = NormalDist().inv_cdf(1 - ALPHA / (2 * m * m))
     spread = np.sqrt((np.outer(np.diag(promised), np.diag(promised)) + promised**2) / n)
     return bool((np.abs(sample.T @ sample / n - promised) > bound * spread).any())
+
+
+@pytest.mark.parametrize(
+    ("values", "roles", "nullable"),
+    [
+        (["a", "b", "a", "b"], {}, False),
+        (["a", None, "a", "b"], {}, True),
+        (["a", None, "a", "b"], {"hide_missing": ["c"]}, True),
+    ],
+)
+def test_a_category_that_is_never_missing_says_so(values, roles, nullable):
+    rng = np.random.default_rng(0)
+    cells = [values[i] for i in rng.integers(0, 4, 400)]
+    table = pa.table({"x": rng.normal(size=400), "c": cells})
+    frozen = freeze(table, **roles)
+    recipe = recipe_of(frozen, [1.0])
+    assert recipe.schema(recipe.wanted[0]).field("c").nullable is nullable
+    _, [copy] = recipe.copies(row_ids(0, table, frozen.schema, recipe.row_secrets), table)
+    assert copy.schema.field("c").nullable is nullable
+    assert bool(copy["c"].null_count) is nullable

@@ -30,6 +30,7 @@ from cornerwave.noise import (
     Reader,
     Reading,
     Refresher,
+    RefreshRoom,
     add_on_grid,
     lattice_index,
     lattice_path,
@@ -232,9 +233,10 @@ class Recipe:
         return copies
 
     def _new_refreshers(self) -> list[Refresher]:
-        key, columns = self._noise_secrets.noise, enumerate(self.frozen.categories)
+        key, room = self._noise_secrets.noise, RefreshRoom()
         return [
-            Refresher(key, place, noise=self._levels, bounds=each.bounds) for place, each in columns
+            Refresher(key, place, noise=self._levels, bounds=each.bounds, room=room)
+            for place, each in enumerate(self.frozen.categories)
         ]
 
     def _copy(
@@ -310,10 +312,13 @@ def _excess(place: int, frozen: Frozen, finish: Finish) -> dict[str, float] | No
 
 def _field(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
     type_ = frozen.source_types.field(column.name).type
+    gaps = column.name in frozen.missing  # without any, Parquet takes and needs less
     if column.role == PERTURBED:
-        gaps = column.name in frozen.missing  # without any, Parquet takes and needs less
         type_ = finish.type_of(column.name, type_)
         return pa.field(finish.name_of(column.name), type_, nullable=gaps)
     plain = plain_type(type_)
-    apart = column.role == CATEGORY and plain == pa.string()
-    return pa.field(finish.name_of(column.name), ENCODED_TEXT if apart else plain)
+    if column.role != CATEGORY:
+        return pa.field(finish.name_of(column.name), plain)
+    gaps = gaps or any(each.draws_missing(column.name) for each in frozen.categories)
+    kind = ENCODED_TEXT if plain == pa.string() else plain
+    return pa.field(finish.name_of(column.name), kind, nullable=gaps)

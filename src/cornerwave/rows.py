@@ -100,7 +100,7 @@ class Group:
         Fills in the words of encoded cells: each is hashed once.
         """
         for row, column in zip(self.cells, self.encoded.values(), strict=True):
-            row[:] = column.bits(secrets.texts, MISSING_BITS)
+            column.fill_bits(secrets.texts, MISSING_BITS, row)
         return macs(self.ids, self.words, secrets.fingerprint)
 
     @property

@@ -21,7 +21,9 @@ SECRET = bytes(range(32))
 
 
 def bits(values):
-    return Encoded.of(values, "c").bits(SECRET, MISSING_BITS)
+    found = np.empty(len(values), dtype=np.uint64)
+    Encoded.of(values, "c").fill_bits(SECRET, MISSING_BITS, found)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,13 @@ def test_floats_lie_side_by_side_in_parquet(tmp_path):
     assert parquet_settings(TABLE.schema)["use_dictionary"] == ["b"]
 
 
+def test_refreshed_text_has_no_least_value_in_parquet(tmp_path):
+    table = pa.table({"kept": ["x", "y"], "refreshed": pa.array(["x", "y"]).dictionary_encode()})
+    publish(tmp_path / "t.parquet", table)
+    group = papq.ParquetFile(tmp_path / "t.parquet").metadata.row_group(0)
+    assert [group.column(i).is_stats_set for i in range(2)] == [True, False]
+
+
 # --- leftovers --------------------------------------------------------------------------
 
 

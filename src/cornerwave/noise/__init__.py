@@ -29,7 +29,7 @@ from cornerwave.noise._path import (
     steps,
 )
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
-from cornerwave.noise._refresh import MISSING, Refresher, refresh, thresholds
+from cornerwave.noise._refresh import MISSING, Refresher, RefreshRoom, refresh, thresholds
 from cornerwave.noise._shape import (
     TILE_ROWS,
     add_shaped,
@@ -51,6 +51,7 @@ __all__ = [
     "Memory",
     "Reader",
     "Reading",
+    "RefreshRoom",
     "Refresher",
     "Step",
     "WhiteStreams",

@@ -23,13 +23,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cornerwave.arrays import Codes, Floats, Ids, Ints, Words
 from cornerwave.keyed import BlockFunction, exp_of, expand, minus_2_log, room_for, strict, unit_of
 
 MISSING = -1
-BLOCK_ROWS = 16384
+BLOCK_ROWS, STRETCH_ROWS = 1 << 14, 1 << 17
+"""Rows that are enciphered at once, and rows that go through one event after the other."""
 
 
 def thresholds(counts: Sequence[int]) -> Words:
@@ -58,51 +58,71 @@ def refresh(
     return Refresher(key, column, noise=noise, bounds=bounds).refreshed(codes, ids)
 
 
+class RefreshRoom:
+    """Memory that refreshers use in turn, so that it stays in the cache. Each thread needs one."""
+
+    def __init__(self) -> None:
+        self.cells, self.words = np.empty((BLOCK_ROWS, 2), np.uint64), room_for(BLOCK_ROWS)
+        self.chosen, self.since = np.empty(BLOCK_ROWS, np.int64), np.empty(BLOCK_ROWS)
+        self.rows, self.times = np.empty(STRETCH_ROWS, np.int64), np.empty(STRETCH_ROWS)
+
+
 class Refresher:
     """Refreshes one column at some levels. Each thread needs its own."""
 
-    def __init__(self, key: bytes, column: int, *, noise: Sequence[float], bounds: Words) -> None:
-        self._key, self._column = key, column
+    def __init__(
+        self,
+        key: bytes,
+        column: int,
+        *,
+        noise: Sequence[float],
+        bounds: Words,
+        room: RefreshRoom | None = None,
+    ) -> None:
+        self._key, self._column, self._room = key, column, room or RefreshRoom()
         self._horizons = np.array([_log_1p(level) for level in noise])
         self._bounds, self._guide = bounds, _guide(bounds)
         self._functions: list[BlockFunction] = []  # one for each event: a key costs 10 us
-        self._room, self._chosen = room_for(BLOCK_ROWS), np.empty(BLOCK_ROWS, dtype=np.int64)
-        self._cells = np.empty((BLOCK_ROWS, 2), dtype=np.uint64)
 
     def refreshed(self, codes: Codes, ids: Ids) -> Codes:
         """Return one row of refreshed codes per level, shape (levels, rows)."""
         out = np.tile(codes, (len(self._horizons), 1))
-        if not len(out):
-            return out
-        missing = codes == MISSING
-        rows = np.flatnonzero(~missing) if missing.any() else np.arange(len(codes))
-        times, event = np.zeros(len(rows)), 0
-        # Event by event over all rows, not block by block: few rows have a fifth or sixth.
+        for start in range(0, len(codes) if len(out) else 0, STRETCH_ROWS):
+            missing = codes[start : start + STRETCH_ROWS] == MISSING
+            rows = np.flatnonzero(~missing) if missing.any() else np.arange(len(missing))
+            self._refresh(rows + start, ids, codes, out)
+        return out
+
+    def _refresh(self, rows: Ints, ids: Ids, codes: Codes, out: Codes) -> None:
+        """Let events happen to some rows until the last horizon has passed for all of them."""
+        # Event by event over many rows, not block by block: few rows have a fifth or sixth.
+        times, event = self._room.times[:0], 0
         while len(rows):
             staying = self._happen(event, rows, times, ids, codes, out)
-            rows, times, event = rows[:staying], times[:staying], event + 1
-        return out
+            rows, times, event = self._room.rows[:staying], self._room.times[:staying], event + 1
 
     def _happen(
         self, event: int, rows: Ints, times: Floats, ids: Ids, codes: Codes, out: Codes
     ) -> int:
-        """Let an event happen to some rows; move those that may have another to the front."""
-        staying = 0
+        """Let an event happen to some rows; keep those that may have another, and say how many."""
+        room, staying = self._room, 0
         for start in range(0, len(rows), BLOCK_ROWS):
-            own, since = rows[start : start + BLOCK_ROWS], times[start : start + BLOCK_ROWS]
-            count = _apply_events(
-                self._words(event, own, ids, codes),
+            own = rows[start : start + BLOCK_ROWS]
+            words = self._words(event, own, ids, codes)
+            early = _choose_early(words, self._horizons, room.chosen)
+            _fill_times(words, room.chosen[:early], times[start:], room.since)
+            staying += _apply_events(
+                words,
                 own,
-                since,
-                self._chosen,
+                room.chosen[:early],
+                room.since,
                 self._bounds,
                 self._guide,
                 self._horizons,
                 out,
+                room.rows[staying:],
+                room.times[staying:],
             )
-            rows[staying : staying + count] = own[:count]
-            times[staying : staying + count] = since[:count]
-            staying += count
         return staying
 
     def _words(self, event: int, rows: Ints, ids: Ids, codes: Codes) -> Words:
@@ -110,9 +130,9 @@ class Refresher:
         while event >= len(self._functions):
             info = struct.pack("<II", self._column, len(self._functions))
             self._functions.append(BlockFunction(expand(self._key, "refresh", info)))
-        cells = self._cells[: len(rows)]
+        cells = self._room.cells[: len(rows)]
         _fill_cells(ids, codes, rows, cells)
-        return self._functions[event](cells, self._room)
+        return self._functions[event](cells, self._room.words)
 
 
 @strict
@@ -129,15 +149,15 @@ def _log_1p(noise: float) -> float:
     return float(-0.5 * minus_2_log(1.0 + noise))
 
 
-def _guide(bounds: Words) -> NDArray[np.intp]:
+def _guide(bounds: Words) -> Codes:
     """Return the category of the first word of each of 2^k equal shares of all words.
 
     Between it and that of the next share lies the category of any word of a share.
     """
-    bits = min(max(len(bounds).bit_length() + 2, 6), 12)
+    bits = min(max(len(bounds).bit_length() + 4, 6), 12)
     firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
     categories = np.searchsorted(bounds, firsts, side="right")
-    return np.append(categories, len(bounds)).clip(max=len(bounds) - 1)
+    return np.append(categories, len(bounds)).clip(max=len(bounds) - 1).astype(np.int32)
 
 
 @strict
@@ -155,36 +175,57 @@ def _category_of(word: Any, bounds: Any, guide: Any) -> Any:
     return low
 
 
+# Each step is a loop of its own: the first has no branch, the second runs in vector units.
+@strict
+def _choose_early(words: Any, horizons: Any, chosen: Any) -> int:
+    """Choose the places whose event may come before the last horizon; return how many.
+
+    Most first events come too late: no logarithm is needed to see that.
+    """
+    late = exp_of(-0.5 * horizons.max()) * (1.0 - 1e-9)
+    early = 0
+    for index in range(words.shape[0] // 2):
+        chosen[early] = index
+        early += unit_of(words[2 * index]) >= late
+    return early
+
+
+@strict
+def _fill_times(words: Any, chosen: Any, times: Any, out: Any) -> None:
+    """Fill in when the event of each chosen place is; `times`, if any, say when the last was."""
+    for place in range(chosen.shape[0]):
+        out[place] = unit_of(words[2 * chosen[place]])
+    for place in range(chosen.shape[0]):
+        out[place] = minus_2_log(out[place])
+    if times.shape[0]:
+        for place in range(chosen.shape[0]):
+            out[place] = times[chosen[place]] + out[place]
+
+
 @strict
 def _apply_events(
     words: Any,
     rows: Any,
-    times: Any,
     chosen: Any,
+    since: Any,
     bounds: Any,
     guide: Any,
     horizons: Any,
     out: Any,
+    left: Any,
+    times: Any,
 ) -> int:
-    """Let one more event happen to each of `rows`; keep those that may have another.
+    """Let the events of the chosen places happen; return how many rows may have another.
 
-    `times` say when their last one was. Moves the rows that stay to the front, with
-    their times, and returns how many.
+    These are put into `left`, with the time of this event.
     """
     latest = horizons.max()
-    # Most first events come too late: no logarithm is needed to see that, and no branch.
-    late = exp_of(-0.5 * latest) * (1.0 - 1e-9)
-    early = 0
-    for index in range(rows.shape[0]):
-        chosen[early] = index
-        early += unit_of(words[2 * index]) >= late
     staying = 0
-    for place in range(early):
-        index = chosen[place]
-        row, time = rows[index], times[index] + minus_2_log(unit_of(words[2 * index]))
-        drawn = _category_of(words[2 * index + 1], bounds, guide)
+    for place in range(chosen.shape[0]):
+        row, time = rows[chosen[place]], since[place]
+        drawn = _category_of(words[2 * chosen[place] + 1], bounds, guide)
         for level in range(horizons.shape[0]):
             out[level, row] = drawn if time <= horizons[level] else out[level, row]
-        rows[staying], times[staying] = row, time
+        left[staying], times[staying] = row, time
         staying += time <= latest
     return staying

@@ -79,12 +79,16 @@ def zeros_after(_context: Any, _word: Any) -> Any:
 
 
 @_intrinsic
-def high_product(_context: Any, _a: Any, _b: Any) -> Any:
-    """The upper 64 bits of a product."""
+def wide_product(_context: Any, _high: Any, _low: Any, _factor: Any) -> Any:
+    """The upper and the middle 64 bits of the product of 128 bits and 64."""
 
-    def generate(_c: Any, builder: Any, _s: Any, args: Any) -> Any:
-        wide = [builder.zext(each, ir.IntType(128)) for each in args]
-        product = builder.lshr(builder.mul(*wide), ir.Constant(ir.IntType(128), 64))
-        return builder.trunc(product, _WORD)
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide, half = ir.IntType(128), ir.Constant(ir.IntType(128), 64)
+        high, low, factor = (builder.zext(each, wide) for each in args)
+        carried = builder.lshr(builder.mul(low, factor), half)
+        product = builder.add(builder.mul(high, factor), carried)
+        halves = [builder.trunc(each, _WORD) for each in (builder.lshr(product, half), product)]
+        return context.make_tuple(builder, signature.return_type, halves)
 
-    return numba.uint64(numba.uint64, numba.uint64), generate
+    pair: Any = numba.types.UniTuple
+    return pair(numba.uint64, 2)(numba.uint64, numba.uint64, numba.uint64), generate

@@ -25,6 +25,7 @@ from cornerwave.table._encoded import (
     Tally,
     combined,
     hash_texts,
+    look_up,
     stored,
     stored_type,
 )
@@ -55,25 +56,34 @@ class Categories:
         """The bounds that a draw from pi is compared with."""
         return thresholds([1] * len(self.counts) if self.base == UNIFORM else self.counts)
 
+    def draws_missing(self, column: str) -> bool:
+        """Whether a draw may leave a column without a value."""
+        if column not in self.columns:
+            return False
+        return bool((self.combinations[:, self.columns.index(column)] == MISSING).any())
+
     def encode(self, columns: Sequence[Encoded]) -> Codes:
         """Return the group's codes of some rows. Raises SourceChanged for an unknown value."""
-        combinations, rows = combined(columns)
+        combinations, rows = _numbered(columns)
         own = [
             _translated(encoded, values)[codes]
             for encoded, values, codes in zip(columns, self.values, combinations.T, strict=True)
         ]
-        occur = np.bincount(rows, minlength=len(combinations)) > 0
-        codes = self._numbered(np.stack(own, axis=1), occur)
+        found, known = self._places(np.stack(own, axis=1))
+        if not known.all() and not known[rows].all():
+            raise SourceChanged(f"{listed(self.columns)}: a value that was not there before")
         if not self.hides_missing:
-            codes[(combinations < 0).any(axis=1)] = MISSING
-        return np.asarray(codes.astype(np.int32)[rows])
+            found[(combinations < 0).any(axis=1)] = MISSING
+        codes = np.empty(len(rows), dtype=np.int32)
+        look_up(found.astype(np.int32), rows, codes)
+        return codes
 
     def decode(self, codes: Codes) -> list[pa.Array]:
         """Return the columns of the group for codes of some rows; text with its values apart."""
         combinations = np.vstack([self.combinations, np.full(len(self.columns), MISSING)])
         arrays = []
         for own, values in zip(combinations.T, self.values, strict=True):
-            places, occurring = _places(np.ascontiguousarray(own), codes, len(values))
+            places, occurring = _places_of(np.ascontiguousarray(own), codes, len(values))
             missing = places < 0
             indices = pa.array(places, mask=missing if missing.any() else None)
             present = values.take(pa.array(occurring))
@@ -121,8 +131,11 @@ class Categories:
             pooled=kept["pooled"],
         )
 
-    def _numbered(self, rows: Ints, occur: Flags) -> Ints:
-        """Number combinations of the columns' own codes; unknown ones are pooled, or refused."""
+    def _places(self, rows: Ints) -> tuple[Ints, Flags]:
+        """Return the group's code of combinations of the columns' own, and which are allowed.
+
+        Unknown ones are pooled, or not allowed.
+        """
         known = np.zeros(len(self.combinations), dtype=np.int64)
         wanted = np.zeros(len(rows), dtype=np.int64)
         # Column by column, each step numbered anew: a product of all columns would overflow.
@@ -135,16 +148,23 @@ class Categories:
         found = wanted >= 0
         codes = np.where(found, np.argsort(known)[wanted], len(known) - 1)
         incomplete = (rows == MISSING).any(axis=1)
-        passes = found | ~occur | (incomplete & (not self.hides_missing))
-        if not self.pooled and not passes.all():
-            raise SourceChanged(f"{listed(self.columns)}: a value that was not there before")
-        return codes
+        return codes, found | self.pooled | (incomplete & (not self.hides_missing))
 
 
 _UNKNOWN = -2
 
 
-def _places(values: Ints, codes: Codes, number: int) -> tuple[Codes, Ints]:
+def _numbered(columns: Sequence[Encoded]) -> tuple[Ints, Ints | Codes]:
+    """Return combinations of the columns' codes, and for each row which of them it holds.
+
+    Those of one column are its values and, in the last place, which is also -1, missing.
+    """
+    if len(columns) > 1:
+        return combined(columns)
+    return np.append(np.arange(len(columns[0].values)), MISSING)[:, None], columns[0].codes
+
+
+def _places_of(values: Ints, codes: Codes, number: int) -> tuple[Codes, Ints]:
     """Number values[codes] by their first appearance; return the numbers, and which occur.
 
     A list of these values alone says nothing that the rows don't say.

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.arrays import Ints, Words
+from cornerwave.arrays import Codes, Ints, Words
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import hash_bytes, hash_words
+from cornerwave.keyed import hash_bytes, hash_words, strict
 from cornerwave.noise import MISSING
 from cornerwave.table._types import value_type
 from cornerwave.table._whole_texts import whole_texts
@@ -28,7 +28,7 @@ class Encoded:
     """A column as numbers into its distinct values; -1 is missing."""
 
     name: str
-    codes: Ints
+    codes: Codes
     values: pa.Array
 
     @classmethod
@@ -39,7 +39,7 @@ class Encoded:
         except pa.ArrowException:
             raise _without_text(name, column.type) from None
         codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
-        return cls(name, codes.astype(np.int64), encoded.dictionary)
+        return cls(name, codes.astype(np.int32, copy=False), encoded.dictionary)
 
     @cached_property
     def counts(self) -> Ints:
@@ -53,13 +53,20 @@ class Encoded:
         """
         return cls.of(_whole_numbers(column, name), name)
 
-    def bits(self, secret: bytes, missing: np.uint64) -> Words:
-        """Return 64 bits that stand for each cell. Raises ColumnError for what has no text."""
+    def fill_bits(self, secret: bytes, missing: np.uint64, out: Words) -> None:
+        """Fill in 64 bits that stand for each cell. Raises ColumnError for what has no text."""
         try:
             hashes = hash_texts(self.values, secret)[:, 0]
         except pa.ArrowException:
             raise _without_text(self.name, self.values.type) from None
-        return np.asarray(np.append(hashes, missing)[self.codes])
+        look_up(np.append(hashes, missing), self.codes, out)
+
+
+@strict
+def look_up(entries: Any, places: Any, out: Any) -> None:
+    """Fill `out` with entries[places]; -1 is the last one."""
+    for row in range(places.shape[0]):
+        out[row] = entries[places[row]]
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -101,7 +108,7 @@ def combined(columns: Sequence[Encoded]) -> tuple[Ints, Ints]:
     """Return combinations of the columns' codes, and for each row which of them it holds."""
     first = columns[0]
     combinations = np.arange(-1, len(first.values))[:, None]
-    rows = first.codes + 1
+    rows = first.codes.astype(np.int64) + 1
     for encoded in columns[1:]:
         radix = len(encoded.values) + 1
         distinct, rows = np.unique(rows * radix + encoded.codes + 1, return_inverse=True)

@@ -94,8 +94,8 @@ class CopyFile:
             self._writer.close()
             self._file.close()
             os.fsync(self._descriptor)
-            is_other = self.path.exists() and not filecmp.cmp(self._part, self.path, shallow=False)
-        if is_other and not force:
+            is_other = not force and _differs(self._part, self.path)
+        if is_other:
             raise exists(self.path)
 
     def publish(self) -> None:
@@ -198,6 +198,10 @@ def _create_hidden(path: Path) -> tuple[int, Path]:
         if os.fstat(descriptor).st_nlink:
             return descriptor, part
         os.close(descriptor)  # removed as a leftover before it was locked
+
+
+def _differs(part: Path, path: Path) -> bool:
+    return path.exists() and not filecmp.cmp(part, path, shallow=False)
 
 
 def _remove_leftovers(path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.keyed import bits_of, strict
-from cornerwave.table._addresses import byte_at, high_product, put_byte, put_word, zeros_before
+from cornerwave.table._addresses import byte_at, put_byte, put_word, wide_product, zeros_before
 from cornerwave.table._whole_texts import count_digits, eight_digits
 
 LONGEST, ROOM = 24, 32
@@ -26,6 +26,7 @@ _HIDDEN, _INFINITE = _WORD(1 << 52), _WORD(2047 << 52)
 _TENS = np.array([10**n for n in range(20)], dtype=np.uint64)
 _ZERO, _POINT, _MINUS, _PLUS, _E = (np.uint8(ord(letter)) for letter in "0.-+e")
 _EIGHT_ZEROS = _WORD(0x3030_3030_3030_3030)
+_IS_ZERO, _IS_INFINITE, _IS_MISSING = 1 << 20, 1 << 21, 1 << 22
 _ZEROS, _INF = (_WORD(int.from_bytes(text, "little")) for text in (b"0.000000", b"inf"))
 
 
@@ -43,10 +44,8 @@ _POWERS = np.array([_power(k) for k in range(_LEAST, _MOST)], dtype=np.uint64)
 @strict
 def _product(place: Any, factor: Any) -> Any:
     """The upper bits of a power of ten times a number; the last is 1 if any below it is."""
-    middle = _POWERS[place, 0] * factor
-    carried = middle + high_product(_POWERS[place, 1], factor)
-    upper = high_product(_POWERS[place, 0], factor) + _WORD(carried < middle)
-    return upper | _WORD(carried > _1)
+    upper, middle = wide_product(_POWERS[place, 0], _POWERS[place, 1], factor)
+    return upper | _WORD(middle > _1)
 
 
 @strict
@@ -60,54 +59,91 @@ def _shortest(bits: Any) -> Any:
     closer = fraction == _0 and exponent > 1  # the double below is nearer than the one above
     k = (q * 1262611 - (524031 if closer else 0)) >> 22
     shift = _WORD(q + ((-k * 1741647) >> 19) + 1)
-    place, odd, four = -k - _LEAST, c & _1, c * _4
+    place, odd, four = _WORD(-k - _LEAST), c & _1, c * _4
     least = _product(place, (four - _2 + _WORD(closer)) << shift) + odd
     value = _product(place, four << shift)
     most = _product(place, (four + _2) << shift) - odd
+    # All are computed and one is taken, without a branch: which one it is cannot be foreseen.
     s = value // _4
     tens = s // _10
-    if tens:
-        below, above = least <= _40 * tens, _40 * tens + _40 <= most
-        if below != above:
-            return tens + _WORD(above), k + 1
-    below, above = least <= _4 * s, _4 * s + _4 <= most
-    if below != above:
-        return s + _WORD(above), k
-    middle = _4 * s + _2
-    return s + _WORD(value > middle or (value == middle and s & _1 == _1)), k
+    below, above = least <= _40 * tens, _40 * tens + _40 <= most
+    shorter = _WORD(below != above) & _WORD(tens != _0)
+    below, over = least <= _4 * s, _4 * s + _4 <= most
+    nearer = _WORD(value + (s & _1) > _4 * s + _2)  # a tie goes to the even one
+    only = _0 - _WORD(below != over)
+    digits = s + (only & _WORD(over) | ~only & nearer)
+    taken = _0 - shorter
+    return taken & (tens + _WORD(above)) | ~taken & digits, k + np.int64(shorter)
 
 
 @strict
-def put_float(at: Any, value: Any) -> Any:
-    """Write a double as text at an address; return where it ends. NaN is written as nothing.
+def fill_digits(values: Any, upper: Any, lower: Any, told: Any) -> None:
+    """Fill in 17 digits of each double: the first and what else is told, 8 more, the last 8.
 
-    Bytes up to `at` + ROOM may change.
+    `told` is how many are before the point, times 32, the first digit, times 2, and the sign;
+    or the kind of a number without digits.
     """
-    if value != value:
-        return at
-    bits = bits_of(value)
-    if bits >> _WORD(63):
-        put_byte(at, _MINUS)
-        at, bits = at + 1, bits & _WORD((1 << 63) - 1)
-    if bits == _0 or bits >= _INFINITE:
-        put_word(at, _ZEROS if bits == _0 else _INF)
-        return at + (1 if bits == _0 else 3)
-    digits, power = _shortest(bits)
-    count = count_digits(digits)
-    return _put_decimal(at, digits * _TENS[17 - count], count + power)
+    for row in range(values.shape[0]):
+        bits = bits_of(values[row])
+        negative, bits = np.int64(bits >> _WORD(63)), bits & _WORD((1 << 63) - 1)
+        upper[row] = lower[row] = _0
+        if bits == _0 or bits >= _INFINITE:
+            told[row] = _kind(bits) + negative
+            continue
+        digits, power = _shortest(bits)
+        count = count_digits(digits)
+        digits *= _TENS[_WORD(17 - count)]
+        first = digits // _1E16
+        rest = digits - first * _1E16
+        middle = rest // _1E8
+        upper[row], lower[row] = middle, rest - middle * _1E8
+        told[row] = (count + power) * 32 + np.int64(first) * 2 + negative
 
 
 @strict
-def _put_decimal(at: Any, digits: Any, whole: Any) -> Any:
-    """Write 17 digits, `whole` before the point; with an exponent below 1e-6 and from 1e15 on."""
+def _kind(bits: Any) -> Any:
+    if bits == _0:
+        return _IS_ZERO
+    return _IS_INFINITE if bits == _INFINITE else _IS_MISSING
+
+
+@strict
+def fill_letters(digits: Any) -> None:
+    """Replace numbers of 8 digits by their letters; in a loop of its own, for vector units."""
+    for place in range(digits.shape[0]):
+        digits[place] = eight_digits(digits[place])
+
+
+@strict
+def put_number(at: Any, upper: Any, lower: Any, told: Any) -> Any:
+    """Write a double at an address, given its letters; return where it ends.
+
+    NaN is written as nothing. Bytes up to `at` + ROOM may change.
+    """
+    if told >= _IS_MISSING:
+        return at
+    put_byte(at, _MINUS)
+    at += told & 1
+    if told >= _IS_ZERO:
+        put_word(at, _ZEROS if told < _IS_INFINITE else _INF)
+        return at + (1 if told < _IS_INFINITE else 3)
+    first, whole = _WORD((told >> 1) & 15) + _WORD(_ZERO), told >> 5
+    used = _digits_before_zeros(upper, lower)
     if -6 < whole <= 0:
         put_word(at, _ZEROS)
-        _, used = _put_digits(at + 2 - whole, digits)
-        return at + 2 - whole + used
+        at += 2 - whole
+        _put_digits(at, first, upper, lower)
+        return at + used
+    return _put_decimal(at, first, upper, lower, whole, used)
+
+
+@strict
+def _put_decimal(at: Any, first: Any, upper: Any, lower: Any, whole: Any, used: Any) -> Any:
+    """Write 17 digits, `whole` before the point; with an exponent below 1e-6 and from 1e15 on."""
     count = whole if 0 < whole <= 15 else 1
-    head, used = _put_digits(at + 1, digits)
+    _put_digits(at + 1, first, upper, lower)
     if count < 8:
-        size = _WORD(8 * count)
+        size, head = _WORD(8 * count), first | upper << _WORD(8)
         before = head & ((_1 << size) - _1)
         put_word(at, before | _WORD(_POINT) << size | (head ^ before) << _WORD(8))
     else:
@@ -119,20 +155,17 @@ def _put_decimal(at: Any, digits: Any, whole: Any) -> Any:
 
 
 @strict
-def _put_digits(at: Any, digits: Any) -> Any:
-    """Write 17 digits; return the first 8 letters, and how many digits there are before zeros."""
-    first = digits // _1E16
-    rest = digits - first * _1E16
-    middle = rest // _1E8
-    upper, lower = eight_digits(middle), eight_digits(rest - middle * _1E8)
-    put_byte(at, _ZERO + np.uint8(first))
+def _put_digits(at: Any, first: Any, upper: Any, lower: Any) -> None:
+    put_byte(at, np.uint8(first))
     put_word(at + 1, upper)
     put_word(at + 9, lower)
+
+
+@strict
+def _digits_before_zeros(upper: Any, lower: Any) -> Any:
     if lower != _EIGHT_ZEROS:
-        used = 17 - (zeros_before(lower ^ _EIGHT_ZEROS) >> 3)
-    else:
-        used = 9 - (zeros_before(upper ^ _EIGHT_ZEROS) >> 3)
-    return first + _WORD(_ZERO) | upper << _WORD(8), used
+        return 17 - (zeros_before(lower ^ _EIGHT_ZEROS) >> 3)
+    return 9 - (zeros_before(upper ^ _EIGHT_ZEROS) >> 3)
 
 
 @strict
