@@ -101,3 +101,19 @@ def test_releases_beside_an_edition_are_of_one_or_the_other(home, tmp_path):
     dataset = Vault.open(home).dataset("people")
     known = [dataset.release(to="bob", privacy=0.5, edition=e).to_arrow() for e in (1, 2)]
     assert all(any(copy.equals(each) for each in known) for copy in copies)
+
+
+@pytest.mark.parametrize("do", ["append", "update"])
+def test_who_opened_before_the_last_edition_is_told_to_repeat(home, tmp_path, do):
+    Vault.open(home).dataset("people").append(batch(1, tmp_path))
+    late = Vault.open(home).dataset("people")
+    Vault.open(home).dataset("people").append(batch(2, tmp_path))
+    old = pa.concat_tables([FIRST, people(100, 11, 2000)])
+    works = {
+        "append": lambda: late.append(batch(3, tmp_path)),
+        "update": lambda: late.update(edition(3, tmp_path), old=old),
+    }
+    with pytest.raises(VaultError, match="repeat the command") as caught:
+        works[do]()
+    assert type(caught.value) is VaultError  # not a damaged ledger
+    assert len(Vault.open(home).dataset("people").editions) == 3

@@ -26,6 +26,7 @@ from cornerwave.errors import (
     AlreadyRegistered,
     DatasetClosed,
     DatasetReleased,
+    LedgerDamaged,
     NoSuchDataset,
     VaultError,
     WrongKey,
@@ -197,10 +198,7 @@ class Ledger:
             self._lines(connection, chain, first=chain.length)
             there = self._entry(connection, chain)
             if line["edition"] != len(there.editions) + 2:
-                raise VaultError(
-                    f"{chain.name!r} has got another edition meanwhile, so this one was not "
-                    "recorded; repeat the command"
-                )
+                raise _late(chain)
             if is_new and (
                 found := repeated(
                     TableMarks.from_json(of_batch), _current(self._marks(connection, chain, there))
@@ -236,14 +234,26 @@ class Ledger:
         if not macs:
             return None
         with self._database.reading() as connection:
-            return attached(connection, self._chain(connection, entry.id), name, macs[-1])
+            chain = self._chain(connection, entry.id)
+            return self._attached(connection, chain, entry, name, macs[-1])
+
+    def _attached(
+        self, connection: sa.Connection, chain: Chain, entry: Entry, name: str, mac: str
+    ) -> bytes:
+        """Return a content as an entry knows it. Raises VaultError if it was replaced since."""
+        try:
+            return attached(connection, chain, name, mac)
+        except LedgerDamaged:
+            if len(self._entry(connection, chain).editions) > len(entry.editions):
+                raise _late(chain) from None
+            raise
 
     def _marks(self, connection: sa.Connection, chain: Chain, entry: Entry) -> list[str]:
         """Return the marks of a dataset: those of registration, or of its last edition."""
         if not entry.editions:
             return [entry.marks]
         mac = entry.editions[-1]["macs"][_MARKS]
-        found: list[str] = json.loads(attached(connection, chain, _MARKS, mac))
+        found: list[str] = json.loads(self._attached(connection, chain, entry, _MARKS, mac))
         return found
 
     def unregister(self, dataset: str) -> None:
@@ -504,6 +514,13 @@ def _holdings(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:
     for line in lines:
         if line.kind == "holding" and line.recipient is not None:
             yield Holding(line.recipient, json.loads(chain.read(line)), line.at)
+
+
+def _late(chain: Chain) -> VaultError:
+    return VaultError(
+        f"{chain.name!r} has got another edition meanwhile, so this one was not recorded; repeat "
+        "the command"
+    )
 
 
 def closed_message(name: str, closed: str) -> str:
