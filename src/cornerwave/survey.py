@@ -47,6 +47,8 @@ SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution."""
 JOINT_ROWS, LEAST_JOINT_ROWS, JOINT_CELLS = 1 << 16, 1 << 15, 1 << 22
 """Rows that second moments across all columns are measured on: fewer of a wide table."""
+SPARE = 1.25
+"""So many times the rows that a sample is to have are kept at most."""
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -72,7 +74,7 @@ class Sampled:
 class Sample:
     """The `most` rows whose keyed hash is smallest, and some more: none above `limit` is one.
 
-    Parts are put together, and the rows too many dropped, only when these become many.
+    The rows too many are dropped only when they become many, from each part by itself.
     """
 
     parts: tuple[Sampled, ...]
@@ -106,10 +108,9 @@ class Sample:
             for each in (self, other)
             for part in each.parts
         ]
-        if sum(len(part.hashes) for part in parts) > 2 * self.most:
-            whole = _together(parts)
-            limit = np.partition(whole.hashes, self.most)[self.most]
-            parts = [whole.up_to(limit)]
+        if sum(len(part.hashes) for part in parts) > SPARE * self.most:
+            limit = np.partition(np.concatenate([p.hashes for p in parts]), self.most)[self.most]
+            parts = [part.up_to(limit) for part in parts]
         return Sample(tuple(parts), self.most, limit)
 
     def trimmed(self) -> "Sample":

@@ -226,8 +226,7 @@ def _gram(columns: Floats, top: Ints, *, gaps: bool) -> tuple[Ints, Ints]:
     how = (np.ldexp(1.0, -BITS * top), gaps, by_rows, turned, tile, used)
     if not by_blas:
         _add_tiles(values, rows, *how, total, sums)
-        return np.tril(total) + np.tril(total, -1).T, sums
-    for start in range(0, rows, tile_rows):
+    for start in range(0, rows if by_blas else 0, tile_rows):
         stop = min(start + tile_rows, rows)
         _cut(values, start, stop, *how)
         # most tables are whole numbers, or decimals, of few digits: the others are all zero
@@ -235,7 +234,16 @@ def _gram(columns: Floats, top: Ints, *, gaps: bool) -> tuple[Ints, Ints]:
         part = tile[:, : stop - start] if used.all() else tile[some, : stop - start]
         _add_part(part @ part.T, some, total)
         _add_sums(tile, some, stop - start, sums)
-    return np.tril(total) + np.tril(total, -1).T, sums
+    _mirror(total)
+    return total, sums
+
+
+@strict
+def _mirror(total: Any) -> None:
+    """Fill in the upper triangle from the lower."""
+    for i in range(total.shape[0]):
+        for j in range(i):
+            total[j, i] = total[i, j]
 
 
 @strict
