@@ -136,6 +136,7 @@ def _runs(places: Ints, columns: Stretch) -> Iterator[tuple[int, Stretch]]:
     if _are_neighbours(np.ascontiguousarray(places, dtype=np.int64)):
         yield int(places[0]), columns
         return
+    columns = tuple(Cells(cells.numbers, cells.hashes) for cells in columns)  # hashed at once
     order = np.argsort(places)
     cuts = [0, *np.flatnonzero(np.diff(places[order]) != 1) + 1, len(order)]
     for start, stop in pairwise(cuts):
