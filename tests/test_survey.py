@@ -1,6 +1,8 @@
 import warnings
 from collections import Counter
 from dataclasses import fields, is_dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pyarrow as pa
@@ -207,6 +209,32 @@ def test_any_partition_in_any_order_gives_the_same_bits(rows, cuts, random):
             warnings.simplefilter("ignore")
             one, two = (freeze(surveyor, each, table.schema) for each in (whole, total))
         assert one.identity() == two.identity()
+
+
+@pytest.mark.parametrize("cuts", [[4000], [1, 300, 301, 900, 5000], [4000, 4500]])
+def test_what_is_known_already_may_be_left_out(monkeypatch, cuts):
+    """Rows surveyed beside those before them add up to the same, and keep less by themselves."""
+    monkeypatch.setattr("cornerwave.survey.SAMPLE_ROWS", 200)
+    monkeypatch.setattr(Surveyor, "joint_rows", 300)
+    table = mixed(6000)
+    surveyor = surveyor_of(table, **CHOICES)
+    ids = row_ids(0, table, surveyor.schema, surveyor.secrets)
+    places = np.split(np.arange(len(table)), cuts)
+    plain = [surveyor.of(ids[own], table.take(own), own) for own in places]
+    total, beside = no_rows(surveyor), []
+    for own in places:
+        beside.append(surveyor.of(ids[own], table.take(own), own, total))
+        total = total + beside[-1]
+    whole = reduce(add, plain)
+    assert surveyor.marks(total).to_json() == surveyor.marks(whole).to_json()
+    assert same_bits(total.marks, whole.marks)
+    for name in ("sample", "joint"):
+        one, two = (getattr(each, name).ordered for each in (total, whole))
+        assert same_bits(one, two)
+        less, more = (getattr(parts[-1], name).limit for parts in (beside, plain))
+        assert less < more
+    # the negative control: without those before, such a part is not the survey of its rows
+    assert not same_bits(beside[-1].marks, plain[-1].marks)
 
 
 def test_plain_sums_depend_on_the_partition():

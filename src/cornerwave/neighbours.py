@@ -19,6 +19,7 @@ Lags that chance explains one by one are tested once more together.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.noise import available_threads
 from cornerwave.table import Encoded, one_chunk, to_floats
 
 ALPHA = 1e-6
@@ -102,23 +104,34 @@ class RowOrder:
         """Look at the rows of a table that begin at `start`."""
         if not self._columns:
             return
-        self._keep(start, table.select(self._columns))
+        self._take(self.kept(start, table))
         while self._rows > self._most:
             self._stride, self._rows = 2 * self._stride, 0
             parts, self._parts = self._parts, []
             for part in parts:
-                self._keep(*part)
+                self._take(self.kept(*part))
 
-    def _keep(self, start: int, table: pa.Table) -> None:
-        """Keep the runs of a table that stand at multiples of the stride, each run by itself."""
-        stop, whole = start + table.num_rows, RUN * self._stride
+    def _take(self, runs: Iterable[tuple[int, pa.Table]]) -> None:
+        for start, run in runs:
+            self._parts.append((start, run))
+            self._rows += run.num_rows
+
+    def kept(self, start: int, table: pa.Table) -> list[tuple[int, pa.Table]]:
+        """Return the runs of a table that stand at multiples of the stride so far, each by itself.
+
+        Adding them later is the same as adding the table.
+        """
+        table = table.select(self._columns)
+        if self._stride == 1 or not self._columns:
+            return [(start, table)]
+        stop, whole, runs = start + table.num_rows, RUN * self._stride, []
         for first in range(start // whole * whole, stop, whole):
             here, there = max(first, start), min(first + RUN, stop)
             if here < there:
                 run = table.slice(here - start, there - here)
                 # copied, or all rows of the table would stay in memory with it
-                self._parts.append((here, run if self._stride == 1 else _copied(run)))
-                self._rows += there - here
+                runs.append((here, _copied(run) if len(run) < len(table) else run))
+        return runs
 
     def told(
         self,
@@ -139,16 +152,15 @@ class RowOrder:
         table = pa.concat_tables([part for _, part in self._parts])
         if sorted_by is not None:
             positions, table = np.arange(self._rows), _sorted(table, sorted_by)
-        signals: dict[str, _Scores | _Codes | None] = {
-            name: _of_number(_column(table, name), name) for name in numbers
-        }
-        for name in categories:
-            hides = name in hide_missing
-            signals[name] = _of_category(_column(table, name), name, hides_missing=hides)
-        known = {name: signal for name, signal in signals.items() if signal is not None}
+        asked: list[tuple[str, bool | None]] = [(name, None) for name in numbers]
+        asked += [(name, name in hide_missing) for name in categories]
         pairs = _Pairs(positions)
-        alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
-        found = [_told(name, signal, pairs, alpha) for name, signal in known.items()]
+        with ThreadPoolExecutor(available_threads()) as pool:  # a column in each
+            signals = list(pool.map(lambda each: _signal(table, *each), asked))
+            names = [name for name, _ in asked]
+            known = [pair for pair in zip(names, signals, strict=True) if pair[1] is not None]
+            alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
+            found = list(pool.map(lambda pair: _told(pair[0], pair[1], pairs, alpha), known))
         return sorted((t for t in found if t.share > MATTERS), key=lambda t: -t.share)
 
 
@@ -173,6 +185,13 @@ def _sorted(table: pa.Table, name: str) -> pa.Table:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return table.take(pa.array(mixed[pc.sort_indices(column).to_numpy()]))
+
+
+def _signal(table: pa.Table, name: str, hides_missing: bool | None) -> "_Scores | _Codes | None":
+    """Return a column as what correlates, None if it is constant; numbers hide no missing ones."""
+    if hides_missing is None:
+        return _of_number(_column(table, name), name)
+    return _of_category(_column(table, name), name, hides_missing=hides_missing)
 
 
 class _Pairs:
@@ -319,7 +338,8 @@ def _of_category(column: pa.Array, name: str, *, hides_missing: bool) -> _Codes 
     return _Codes(codes.astype(np.int32), alike, spread / (1 - alike), most, whole)
 
 
-def _told(name: str, signal: _Scores | _Codes, pairs: _Pairs, alpha: float) -> Told:
+def _told(name: str, signal: _Scores | _Codes | None, pairs: _Pairs, alpha: float) -> Told:
+    assert signal is not None, "a constant column tells nothing"
     by_chance, signal = signal.sorted_by_chance(), signal.apart(pairs)
     found = [signal.correlation(pairs, int(lag)) for lag in pairs.lags]
     limits = np.array([_by_chance(signal, count, alpha) for _, count in found])

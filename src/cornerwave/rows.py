@@ -85,7 +85,10 @@ class Group:
         words = np.empty((number + len(schema.encoded), table.num_rows), dtype=np.uint64)
         numbers = words[:number].view(np.float64)
         for row, name in zip(numbers, schema.perturbed, strict=True):
-            fill_floats(_whole(table, name), name, row)
+            at = 0
+            for piece in table.column(name).chunks:
+                fill_floats(piece, name, row[at : at + len(piece)])
+                at += len(piece)
         encoded = {
             name: (Encoded.of if name in schema.kept else Encoded.of_category)(
                 _whole(table, name), name

@@ -47,6 +47,8 @@ SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution."""
 JOINT_ROWS, LEAST_JOINT_ROWS, JOINT_CELLS = 1 << 16, 1 << 15, 1 << 22
 """Rows that second moments across all columns are measured on: fewer of a wide table."""
+SPARE = 1.25
+"""So many times the rows that a sample is to have are kept at most."""
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -72,7 +74,7 @@ class Sampled:
 class Sample:
     """The `most` rows whose keyed hash is smallest, and some more: none above `limit` is one.
 
-    Parts are put together, and the rows too many dropped, only when these become many.
+    The rows too many are dropped only when they become many, from each part by itself.
     """
 
     parts: tuple[Sampled, ...]
@@ -81,10 +83,16 @@ class Sample:
 
     @classmethod
     def of(
-        cls, hashes: Words, numbers: Sequence[Floats], cells: Sequence[Words], *, most: int
+        cls,
+        hashes: Words,
+        numbers: Sequence[Floats],
+        cells: Sequence[Words],
+        *,
+        most: int,
+        below: np.uint64 = ALL,
     ) -> "Sample":
-        """Sample some rows of columns by the rows' keyed hashes."""
-        limit = _limit(hashes, most)
+        """Sample some rows of columns by the rows' keyed hashes, none of them above `below`."""
+        limit = _limit(hashes, most, below)
         rows = np.flatnonzero(hashes <= limit)
         found = Sampled(
             hashes[rows],
@@ -95,11 +103,14 @@ class Sample:
 
     def __add__(self, other: "Sample") -> "Sample":
         limit = min(self.limit, other.limit)
-        parts = [part.up_to(limit) for part in (*self.parts, *other.parts)]
-        if sum(len(part.hashes) for part in parts) > 2 * self.most:
-            whole = _together(parts)
-            limit = np.partition(whole.hashes, self.most)[self.most]
-            parts = [whole.up_to(limit)]
+        parts = [
+            part if each.limit == limit else part.up_to(limit)
+            for each in (self, other)
+            for part in each.parts
+        ]
+        if sum(len(part.hashes) for part in parts) > SPARE * self.most:
+            limit = np.partition(np.concatenate([p.hashes for p in parts]), self.most)[self.most]
+            parts = [part.up_to(limit) for part in parts]
         return Sample(tuple(parts), self.most, limit)
 
     def trimmed(self) -> "Sample":
@@ -115,17 +126,17 @@ class Sample:
         return whole.take(np.argsort(whole.hashes)[: self.most])
 
 
-def _limit(hashes: Words, most: int) -> np.uint64:
-    """Return a hash that at least `most` hashes are not above, and few more; ALL if there are none.
+def _limit(hashes: Words, most: int, below: np.uint64) -> np.uint64:
+    """Return `below`, or a lower hash that at least `most` hashes are not above, and few more.
 
     Of n evenly spread ones, `most` and eight deviations are expected below the first guess.
     """
-    if len(hashes) <= most:
-        return ALL
-    share = (most + 8 * math.sqrt(most) + 64) / len(hashes)
+    share = (most + 8 * math.sqrt(most) + 64) / max(len(hashes), 1)
     limit = ALL if share >= 1 else np.uint64(int(share * 2.0**64))
+    if len(hashes) <= most or below <= limit:
+        return below
     enough = np.count_nonzero(hashes <= limit) >= most
-    return limit if enough else np.uint64(np.partition(hashes, most - 1)[most - 1])
+    return limit if enough else min(np.uint64(np.partition(hashes, most - 1)[most - 1]), below)
 
 
 def _together(parts: Sequence[Sampled]) -> Sampled:
@@ -203,10 +214,11 @@ class Surveyor:
         columns = len(self.schema.perturbed) + len(self.schema.encoded)
         return min(JOINT_ROWS, max(LEAST_JOINT_ROWS, JOINT_CELLS // max(1, columns)))
 
-    def of(self, ids: Ids, table: pa.Table, places: Ints) -> Survey:
+    def of(self, ids: Ids, table: pa.Table, places: Ints, known: Survey | None = None) -> Survey:
         """Survey some rows, given their ids and their places in the table.
 
-        Raises SourceError for values that cannot be used.
+        If they are to be added to what is `known` of others, and to nothing before that, what
+        cannot matter there is left out. Raises SourceError for values that cannot be used.
         """
         schema, group = self.schema, Group.of(ids, table, self.schema)
         draws = rank_draws(self.secrets, ids)
@@ -215,14 +227,20 @@ class Surveyor:
         sampled = [schema.perturbed.index(name) for name in self.sampled]
         chosen = hashes if sampled else hashes[:0]  # a sample of no columns needs no rows
         kept = [_kept_numbers(table, name) for name in self.kept_numbers]
+        below = (known.sample.limit, known.joint.limit) if known else (ALL, ALL)
+        moments = Moments.of_columns(numbers, schema.perturbed)
         return Survey(
-            moments=Moments.of_columns(numbers, schema.perturbed),
-            complete=_complete(numbers, schema),
+            moments=moments,
+            complete=_complete(numbers, moments, schema),
             fingerprint=fingerprint,
-            marks=self._learned(group, places),
+            marks=self._learned(group, places, known.marks if known else None),
             tallies={names: tally(group.columns_of(names)) for names in schema.categories},
-            sample=Sample.of(chosen, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS),
-            joint=Sample.of(hashes, [*numbers, *kept], list(group.cells), most=self.joint_rows),
+            sample=Sample.of(
+                chosen, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS, below=below[0]
+            ),
+            joint=Sample.of(
+                hashes, [*numbers, *kept], [*group.cells], most=self.joint_rows, below=below[1]
+            ),
         )
 
     def check(self, survey: Survey) -> None:
@@ -247,7 +265,7 @@ class Surveyor:
         key = [name for name in (self.schema.key,) if name and self.schema.column(name).shown]
         return [*self.schema.kept, *key]
 
-    def _learned(self, group: Group, places: Ints) -> Learned:
+    def _learned(self, group: Group, places: Ints, known: Learned | None = None) -> Learned:
         numbers, texts = self.secrets.mark_numbers, self.secrets.mark_texts
         cells = {
             name: Cells.of_numbers(row, numbers, unit=self.schema.column(name).unit)
@@ -261,13 +279,13 @@ class Surveyor:
             cells[key] = keys
         marked = {name: cells[name] for name in self.marked}
         hidden = [name for name in self.marked if name not in self.shown]
-        return Learned.of(places, marked, hidden, keys)
+        return Learned.of(places, marked, hidden, keys, known)
 
 
-def _complete(numbers: Floats, schema: Schema) -> Moments | None:
-    missing = np.isnan(numbers).any(axis=0)
-    if not missing.any():
+def _complete(numbers: Floats, moments: Moments, schema: Schema) -> Moments | None:
+    if (moments.present == moments.rows).all():
         return None
+    missing = np.isnan(numbers).any(axis=0)
     return Moments.of_columns(numbers[:, ~missing], schema.perturbed)
 
 

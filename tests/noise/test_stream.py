@@ -310,6 +310,11 @@ def test_bit_identical_without_optimisation(tmp_path):
 
 
 def test_the_kernels_used_elsewhere_are_strict_too():
-    for kernel in (*KERNELS, universal.add_row_hashes, siphash._fill_text_hashes):
+    for kernel in (
+        *KERNELS,
+        universal.fill_row_blocks,
+        universal._add_hashes,
+        siphash._fill_text_hashes,
+    ):
         assert not kernel.targetoptions.get("fastmath")
         assert kernel.targetoptions["error_model"] == "numpy"

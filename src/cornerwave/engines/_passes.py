@@ -86,19 +86,27 @@ class SampleWork:
         return self.sampler.of(ids, table)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(repr=False)
 class SurveyWork:
-    """Surveys rows."""
+    """Surveys rows.
+
+    Rows far down need not be looked at for what those before have settled: whoever adds up what
+    was found may set `known`, and the `order` that runs are for. The sum is the same.
+    """
 
     surveyor: Surveyor
     ranges: Ranges | None = None
+    order: RowOrder | None = None
+    known: Survey | None = None
 
     def __call__(self, start: int, table: pa.Table) -> Surveyed:
         """Survey some rows."""
         ids = row_ids(start, table, self.surveyor.schema, self.surveyor.secrets)
-        survey = self.surveyor.of(ids, table, np.arange(start, start + len(ids)))
+        places = np.arange(start, start + len(ids))
+        survey = self.surveyor.of(ids, table, places, self.known)
         outside = self.ranges.beyond(table) if self.ranges else Counter[str]()
-        return Surveyed(ids, survey, [(start, table)], outside)
+        runs = self.order.kept(start, table) if self.order else []
+        return Surveyed(ids, survey, runs, outside)
 
 
 def survey_rows(
@@ -111,10 +119,11 @@ def survey_rows(
     """
     surveyor = Surveyor(schema, _scales(engine, schema, secrets), secrets)
     survey, order = no_rows(surveyor), RowOrder(ordered_columns(schema))
-    with engine.run(SurveyWork(surveyor)) as parts:
+    work = SurveyWork(surveyor, order=order)
+    with engine.run(work) as parts:
         for part in engine.repeated(parts, schema.key):
             before = survey.moments.rows
-            survey = survey + part.survey
+            work.known = survey = survey + part.survey
             surveyor.check(survey)
             for start, rows in part.runs:
                 order.add(start, rows)

@@ -81,7 +81,7 @@ class SurveyJob:
             found = work(start, rows)
             order.add(start, rows)
             outside.update(found.outside)
-            total = found.survey if total is None else total + found.survey
+            work.known = total = found.survey if total is None else total + found.survey
             bucket = bucket or _some_bucket(found.ids[:, 0])
             surveyor.check(total)
             if keyed:

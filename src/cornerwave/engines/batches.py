@@ -39,10 +39,11 @@ def survey_batch(
     """
     schema, survey = surveyor.schema, no_rows(surveyor)
     order = batch_order(schema)
-    with engine.run(SurveyWork(surveyor, ranges)) as parts:
+    work = SurveyWork(surveyor, ranges, order)
+    with engine.run(work) as parts:
         for part in engine.repeated(parts, schema.key):
             before = survey.moments.rows
-            survey = survey + part.survey
+            work.known = survey = survey + part.survey
             ranges.outside.update(part.outside)
             for start, rows in part.runs:
                 order.add(start, rows)

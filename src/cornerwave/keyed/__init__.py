@@ -3,7 +3,7 @@
 expand         keys from keys (HKDF)
 BlockFunction  AES-256 of single blocks: the only source of random bits
 hash_bytes     SipHash: a keyed 128-bit hash of texts; hash_words for texts in words
-add_row_hashes NH: a universal hash of rows, to be enciphered
+fill_row_blocks NH: a universal hash of rows, to be enciphered
 Secrets        what keys give, safe from messages and pickles
 strict         arithmetic without fast-math, and the functions made of it
 widest_vectors for the loops that take most of the time
@@ -26,17 +26,17 @@ from cornerwave.keyed._strict import (
     whole_sums,
     widest_vectors,
 )
-from cornerwave.keyed._universal import add_row_hashes, hash_key
+from cornerwave.keyed._universal import fill_row_blocks, hash_key
 
 __all__ = [
     "KEY_BYTES",
     "BlockFunction",
     "Secrets",
-    "add_row_hashes",
     "bits_of",
     "cos_sin_of",
     "exp_of",
     "expand",
+    "fill_row_blocks",
     "finish_stores",
     "hash_bytes",
     "hash_key",

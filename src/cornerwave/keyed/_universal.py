@@ -19,6 +19,8 @@ from cornerwave.keyed._strict import strict
 
 _U = np.uint64
 _HALF, _LOW = _U(32), _U(0xFFFF_FFFF)
+STRIP = 512
+"""Rows whose lanes stay in the nearest cache."""
 
 
 def hash_key(secret: bytes, words: int) -> Words:
@@ -29,13 +31,25 @@ def hash_key(secret: bytes, words: int) -> Words:
 
 
 @strict
-def add_row_hashes(words: Any, start: int, key: Any, low: Any, high: Any) -> None:
-    """Add the hashes of rows of (words, rows), from `start` on, to the lanes of their ids."""
-    for at in range(words.shape[0]):
-        a, b = key[at, 0] & _LOW, key[at, 0] >> _HALF
-        c, d = key[at, 1] & _LOW, key[at, 1] >> _HALF
-        column = words[at, start : start + low.shape[0]]
-        for row in range(low.shape[0]):
-            one, two = column[row] & _LOW, column[row] >> _HALF
-            low[row] += ((one + a) & _LOW) * ((two + b) & _LOW)
-            high[row] += ((one + c) & _LOW) * ((two + d) & _LOW)
+def fill_row_blocks(ids: Any, words: Any, start: int, key: Any, blocks: Any) -> None:
+    """Fill blocks with the ids of rows from `start` on, and the hashes of (words, rows) added."""
+    low, high = np.empty(STRIP, dtype=np.uint64), np.empty(STRIP, dtype=np.uint64)
+    for first in range(0, blocks.shape[0], STRIP):
+        rows = min(STRIP, blocks.shape[0] - first)
+        at = start + first
+        for row in range(rows):
+            low[row], high[row] = ids[at + row, 0], ids[at + row, 1]
+        for word in range(words.shape[0]):
+            _add_hashes(words[word, at : at + rows], key[word], low, high)
+        for row in range(rows):
+            blocks[first + row, 0], blocks[first + row, 1] = low[row], high[row]
+
+
+@strict
+def _add_hashes(column: Any, key: Any, low: Any, high: Any) -> None:
+    a, b = key[0] & _LOW, key[0] >> _HALF
+    c, d = key[1] & _LOW, key[1] >> _HALF
+    for row in range(column.shape[0]):
+        one, two = column[row] & _LOW, column[row] >> _HALF
+        low[row] += ((one + a) & _LOW) * ((two + b) & _LOW)
+        high[row] += ((one + c) & _LOW) * ((two + d) & _LOW)

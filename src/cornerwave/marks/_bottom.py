@@ -20,10 +20,12 @@ SIZE = 256
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _U = np.uint64
 _SLOTS = 2048
-_BLOCK = 256
 
 WIDTH = 8
 """Consecutive cells in a window."""
+
+BLOCK = 256
+"""Cells that are dealt with at a time: they stay in the nearest cache."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,26 @@ class Bottom:
     numbers: Floats
 
     @classmethod
-    def of(cls, hashes: Words, numbers: Floats | None = None, *, windows: bool = False) -> "Bottom":
-        """Sketch the cells of some rows, or each WIDTH consecutive ones; a hash of 0 is none."""
+    def of(
+        cls,
+        hashes: Words,
+        numbers: Floats | None = None,
+        *,
+        windows: bool = False,
+        below: np.uint64 = ALL,
+    ) -> "Bottom":
+        """Sketch the cells of some rows, or each WIDTH consecutive ones; a hash of 0 is none.
+
+        Hashes above `below` are of no interest.
+        """
         hashes = np.ascontiguousarray(hashes)
         numbers = hashes.view(np.float64) if numbers is None else np.ascontiguousarray(numbers)
-        # If all values differ, twice as many as are wanted lie below the first limit.
-        share = 2 * SIZE / max(len(hashes), 1)
+        limit = first_limit(len(hashes), below)
         while True:
-            found = cls._below(_share(share), hashes, numbers, windows)
-            if share >= 1 or len(found.hashes) == SIZE:
+            found = cls._up_to(limit, hashes, numbers, windows)
+            if found.suffices(limit, below):
                 return found
-            share *= 2 * SIZE / max(len(found.hashes), 1)
+            limit = found.next_limit(limit, below)
 
     @classmethod
     def of_counted(cls, hashes: Words, counts: Ints, numbers: Floats) -> "Bottom":
@@ -56,16 +67,21 @@ class Bottom:
         return cls.nothing() + repeated
 
     @classmethod
-    def _below(cls, limit: np.uint64, hashes: Words, numbers: Floats, windows: bool) -> "Bottom":
+    def _up_to(cls, limit: np.uint64, hashes: Words, numbers: Floats, windows: bool) -> "Bottom":
         found, start, rows = cls.nothing(), 0, len(hashes) - (WIDTH - 1 if windows else 0)
         while start < rows:
-            keys, counts, values = _room(_SLOTS)
-            start = _collect(hashes, numbers, windows, start, rows, limit, keys, counts, values)
-            full = np.flatnonzero(keys)
-            full = full[np.argsort(keys[full])]
-            found = found + cls(keys[full], counts[full], values[full])
+            slots = empty_slots()
+            start = _collect(hashes, numbers, windows, start, rows, limit, *slots)
+            found = found + cls.of_slots(*slots)
             limit = min(limit, found.below)
         return found
+
+    @classmethod
+    def of_slots(cls, keys: Words, counts: Ints, values: Floats) -> "Bottom":
+        """Sketch what was counted in slots."""
+        full = np.flatnonzero(keys)
+        full = full[np.argsort(keys[full])][:SIZE]
+        return cls(keys[full], counts[full], values[full])
 
     @classmethod
     def nothing(cls) -> "Bottom":
@@ -77,6 +93,14 @@ class Bottom:
         one, two = ((b.hashes, b.counts, b.numbers) for b in (self, other))
         size = _merge(*one, *two, hashes, counts, numbers)
         return Bottom(hashes[:size].copy(), counts[:size].copy(), numbers[:size].copy())
+
+    def suffices(self, limit: np.uint64, below: np.uint64 = ALL) -> bool:
+        """Whether this sketch of the hashes up to a limit is that of all up to `below`."""
+        return bool(limit >= below) or len(self.hashes) == SIZE
+
+    def next_limit(self, limit: np.uint64, below: np.uint64 = ALL) -> np.uint64:
+        """Return up to which hash to look, if this sketch of those up to a limit is too small."""
+        return min(_share(2 * SIZE * float(limit) * 2.0**-64 / max(len(self.hashes), 1)), below)
 
     @property
     def below(self) -> np.uint64:
@@ -94,6 +118,16 @@ class Bottom:
     def single(self) -> float:
         """The share of the distinct values that one row alone holds."""
         return float(np.mean(self.counts == 1)) if len(self.counts) else 0.0
+
+
+def empty_slots() -> tuple[Words, Ints, Floats]:
+    """Return room to count hashes in, and the number of each."""
+    return _room(_SLOTS)
+
+
+def first_limit(rows: int, below: np.uint64 = ALL) -> np.uint64:
+    """Return up to which hash to look first: if all differ, there are twice as many as wanted."""
+    return min(_share(2 * SIZE / max(rows, 1)), below)
 
 
 def _room(size: int) -> tuple[Words, Ints, Floats]:
@@ -129,38 +163,58 @@ def _collect(
 
     Few rows are that low once the limit is: blocks without one are passed over at once.
     """
-    mask, used = _U(keys.shape[0] - 1), 0
-    room = np.empty(2 * _BLOCK, dtype=np.uint64)
-    for first in range(start, rows, _BLOCK):
-        size = min(_BLOCK, rows - first)
+    used, room = 0, np.empty(2 * BLOCK, dtype=np.uint64)
+    for first in range(start, rows, BLOCK):
+        size = min(BLOCK, rows - first)
         if windows:
-            _fill_windows(hashes[first : first + size + WIDTH - 1], room)
+            fill_windows(hashes[first : first + size + WIDTH - 1], room)
             words = room[:size]
         else:
             words = hashes[first : first + size]
-        least = ALL
-        for row in range(size):
-            least = min(least, words[row] - _U(1))  # none, 0, becomes the largest
-        if least >= limit:
-            continue
-        for row in range(size):
-            word = words[row]
-            if word - _U(1) >= limit:
-                continue
-            slot = word & mask
-            while keys[slot] != word and keys[slot] != _U(0):
-                slot = (slot + _U(1)) & mask
-            if keys[slot] == _U(0):
-                if 2 * used == keys.shape[0]:
-                    return first + row
-                keys[slot], values[slot] = word, numbers[first + row]
-                used += 1
-            counts[slot] += 1
+        if least(words) < limit:
+            done, used = count_block(words, numbers[first:], limit, keys, counts, values, used)
+            if done < size:
+                return first + done
     return rows
 
 
 @strict
-def _fill_windows(cells: Any, out: Any) -> None:
+def count_block(
+    words: Any, numbers: Any, limit: Any, keys: Any, counts: Any, values: Any, used: int
+) -> Any:
+    """Count the words of a block up to a limit in slots, so many of which are used.
+
+    Return how many words were dealt with, all unless the slots are half full, and how many
+    slots are used now.
+    """
+    mask = _U(keys.shape[0] - 1)
+    for row in range(words.shape[0]):
+        word = words[row]
+        if word - _U(1) >= limit:
+            continue
+        slot = word & mask
+        while keys[slot] != word and keys[slot] != _U(0):
+            slot = (slot + _U(1)) & mask
+        if keys[slot] == _U(0):
+            if 2 * used == keys.shape[0]:
+                return row, used
+            keys[slot], values[slot] = word, numbers[row]
+            used += 1
+        counts[slot] += 1
+    return words.shape[0], used
+
+
+@strict
+def least(words: Any) -> Any:
+    """Return the smallest of some words, less 1: none, 0, becomes the largest."""
+    least = ALL
+    for row in range(words.shape[0]):
+        least = min(least, words[row] - _U(1))
+    return least
+
+
+@strict
+def fill_windows(cells: Any, out: Any) -> None:
     """Fill out[i] with the sum of cells[i : i + WIDTH], each turned by another number of bits.
 
     By doubling: the sum of 2 neighbours, of 2 such, of 2 of these.

@@ -15,6 +15,7 @@ repeated value, which is never taken for evidence.
 
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Flags, Floats, Ints, Words
-from cornerwave.keyed import bits_of, strict
-from cornerwave.marks._bottom import Bottom
+from cornerwave.keyed import Secrets, bits_of, strict
+from cornerwave.marks._bottom import (
+    ALL,
+    BLOCK,
+    WIDTH,
+    Bottom,
+    count_block,
+    empty_slots,
+    fill_windows,
+    first_limit,
+    least,
+)
 from cornerwave.table import DAYS, Encoded, hash_texts, is_number, is_text, to_floats, unit_of
 
 DAY = 86_400.0
+NONE = np.empty(0, dtype=np.uint64)
+_ENDS = WIDTH - 1
 
 _U = np.uint64
 _ANY = _U(0x9E3779B97F4A7C15)  # or under a key of zeros 0.0 would be missing
@@ -38,22 +51,37 @@ _BEGINS = np.isin(np.arange(256), list(b"0123456789+-.tTfF \t\n\v\f\r\x1c\x1d\x1
 _BEGINS |= np.arange(256) >= 128
 
 
+@dataclass(frozen=True, repr=False)
+class HashKey(Secrets):
+    """Secret constants of the hash of numbers; `drop` is how many bits are rounded off."""
+
+    words: Words
+    drop: np.uint64
+
+    @classmethod
+    def of(cls, secret: bytes, *, exact: bool) -> "HashKey":
+        """Return the key of dates and times, which are exact, or of other numbers."""
+        words = np.array(struct.unpack("<QQQ", secret[:24]), dtype=np.uint64)
+        return cls(words, _U(0 if exact else 29))
+
+
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a column: their hashes, and what they are as numbers, NaN if they are none.
+    """The cells of a column: what they are as numbers, NaN if they are none, and their hashes.
 
-    `values` is a sketch of them, if their column came with its distinct values apart.
+    The hashes of numbers are made when they are asked for, with a key. `values` is a sketch of
+    them, if their column came with its distinct values apart.
     """
 
-    hashes: Words
     numbers: Floats
+    made: Words | HashKey
     values: Bottom | None = None
 
     @classmethod
     def of_numbers(cls, values: Floats, secret: bytes, *, unit: str | None) -> "Cells":
         """Return the cells of a perturbed column, given the unit of its floats."""
-        values = values * DAY if unit == DAYS else values
-        return cls(_hashes(values, secret, exact=unit is not None), values)
+        values = np.ascontiguousarray(values * DAY if unit == DAYS else values)
+        return cls(values, HashKey.of(secret, exact=unit is not None))
 
     @classmethod
     def of_encoded(cls, column: Encoded, *, numbers: bytes, texts: bytes) -> "Cells":
@@ -62,12 +90,12 @@ class Cells:
         hashes = np.append(distinct.hashes, _U(0))[column.codes]
         found = np.append(distinct.numbers, np.nan)[column.codes]
         values = Bottom.of_counted(distinct.hashes, column.counts, distinct.numbers)
-        return cls(hashes, found, values)
+        return cls(found, hashes, values)
 
-    @property
-    def sketch(self) -> Bottom:
-        """The sketch of the values."""
-        return Bottom.of(self.hashes, self.numbers) if self.values is None else self.values
+    @cached_property
+    def hashes(self) -> Words:
+        """The hash of each cell."""
+        return _hashes(self.numbers, self.made) if isinstance(self.made, HashKey) else self.made
 
     @classmethod
     def of_array(cls, values: pa.Array, *, numbers: bytes, texts: bytes) -> "Cells":
@@ -75,21 +103,62 @@ class Cells:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         found, exact = _numbers(values)
-        hashes = _hashes(found, numbers, exact=exact)
+        hashes = _hashes(found, HashKey.of(numbers, exact=exact))
         others = np.isnan(found) & values.is_valid().to_numpy(zero_copy_only=False)
         others &= not is_number(values.type)  # a float's NaN is missing
         if others.any():
             hashes[others] = hash_texts(values.filter(pa.array(others)), texts)[:, 0]
-        return cls(hashes, found)
+        return cls(found, hashes)
 
     def take(self, rows: Ints | slice) -> "Cells":
-        """Return the cells of some rows."""
-        return Cells(self.hashes[rows], self.numbers[rows])
+        """Return the cells of some rows, in memory of their own and without a key."""
+        numbers, made = np.array(self.numbers[rows]), self.made
+        hashes = _hashes(numbers, made) if isinstance(made, HashKey) else np.array(made[rows])
+        return Cells(numbers, hashes)
 
     def then(self, other: "Cells") -> "Cells":
         """Return these cells and those that follow."""
         hashes = np.concatenate([self.hashes, other.hashes])
-        return Cells(hashes, np.concatenate([self.numbers, other.numbers]))
+        return Cells(np.concatenate([self.numbers, other.numbers]), hashes)
+
+
+_NO_KEY = HashKey(np.zeros(3, dtype=np.uint64), _U(0))
+
+
+@dataclass(frozen=True)
+class SeenCells:
+    """What one pass over consecutive cells finds: how many there are, the sum of their hashes,
+    how many equal the one before, and sketches of values and of windows."""
+
+    present: int
+    total: np.uint64
+    alike: int
+    values: Bottom
+    windows: Bottom
+
+    @classmethod
+    def of(
+        cls, cells: Cells, rows: Words, below: np.uint64 = ALL, windows_below: np.uint64 = ALL
+    ) -> "SeenCells":
+        """Look at all cells; add their hashes to those of their rows, unless `rows` is empty.
+
+        Sketches hold no hash above `below`, that of windows none above `windows_below`.
+        """
+        size, made = len(cells.numbers), cells.made
+        key, hashes = (made, NONE) if isinstance(made, HashKey) else (_NO_KEY, made)
+        values, windows, found = empty_slots(), empty_slots(), np.zeros(4, dtype=np.uint64)
+        one, two = first_limit(size, below), first_limit(size, windows_below)
+        limits = (one if cells.values is None else _U(0), two)
+        _look(cells.numbers, hashes, key.words, key.drop, *limits, rows, *values, windows, found)
+        whole = not found[3]
+        own, across = Bottom.of_slots(*values), Bottom.of_slots(*windows)
+        if cells.values is not None:
+            own = cells.values
+        elif not (whole and own.suffices(one, below)):
+            own = Bottom.of(cells.hashes, cells.numbers, below=below)
+        if not (whole and across.suffices(two, windows_below)):
+            across = Bottom.of(cells.hashes, windows=True, below=windows_below)
+        return cls(int(found[0]), found[1], int(found[2]), own, across)
 
 
 def _numbers(values: pa.Array) -> tuple[Floats, bool]:
@@ -145,11 +214,10 @@ def _parsed(texts: pa.Array, *, dates: bool) -> tuple[Floats, bool]:
     return floats.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0, False
 
 
-def _hashes(values: Floats, secret: bytes, *, exact: bool) -> Words:
+def _hashes(values: Floats, key: HashKey) -> Words:
     """Return the keyed hashes of numbers; 0 where there is none."""
     hashes = np.empty(len(values), dtype=np.uint64)
-    key = np.array(struct.unpack("<QQQ", secret[:24]), dtype=np.uint64)
-    _fill_hashes(np.ascontiguousarray(values), key, _U(0 if exact else 29), hashes)
+    _fill_hashes(np.ascontiguousarray(values), key.words, key.drop, hashes)
     return hashes
 
 
@@ -168,3 +236,56 @@ def _fill_hashes(values: Any, key: Any, drop: Any, out: Any) -> None:
         word = (word ^ (word >> _U(29))) * two
         word ^= word >> _U(32)
         out[row] = word if x == x else _U(0)
+
+
+@strict
+def _look(
+    numbers: Any,
+    hashes: Any,
+    key: Any,
+    drop: Any,
+    value_limit: Any,
+    window_limit: Any,
+    rows: Any,
+    keys: Any,
+    counts: Any,
+    values: Any,
+    window_slots: Any,
+    found: Any,
+) -> None:
+    """Fill `found` with how many cells there are, the sum of their hashes, how many equal the
+    one before, and whether slots were too few; count low hashes, of cells and of windows.
+
+    Block by block, each with the last hashes of the block before.
+    """
+    block, room = np.zeros(BLOCK + _ENDS, dtype=np.uint64), np.empty(2 * BLOCK, dtype=np.uint64)
+    present, total, alike, full, used, windows = 0, _U(0), 0, False, 0, 0
+    for first in range(0, numbers.shape[0], BLOCK):
+        size = min(BLOCK, numbers.shape[0] - first)
+        for row in range(_ENDS):
+            block[row] = block[BLOCK + row]
+        words = block[_ENDS : _ENDS + size]
+        if hashes.shape[0]:
+            words[:] = hashes[first : first + size]
+        else:
+            _fill_hashes(numbers[first : first + size], key, drop, words)
+        for row in range(size):
+            present += words[row] != _U(0)
+            total += words[row]
+        for row in range(0 if first else 1, size):
+            alike += words[row] == block[_ENDS - 1 + row]
+        if rows.shape[0]:
+            sums = rows[first : first + size]
+            for row in range(size):
+                sums[row] += words[row]
+        if least(words) < value_limit:
+            own = numbers[first:]
+            done, used = count_block(words, own, value_limit, keys, counts, values, used)
+            full |= done < size
+        fill_windows(block[: size + _ENDS], room)
+        skip = 0 if first else min(size, _ENDS)  # windows that would begin before the first cell
+        if least(room[skip:size]) < window_limit:
+            low, own = room[skip:size], block[skip:].view(np.float64)
+            done, windows = count_block(low, own, window_limit, *window_slots, windows)
+            full |= done < size - skip
+    found[0], found[1], found[2], found[3] = _U(present), total, _U(alike), _U(full)

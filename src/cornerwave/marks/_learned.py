@@ -8,7 +8,7 @@ import numpy as np
 from cornerwave.arrays import Ints, Words
 from cornerwave.keyed import strict
 from cornerwave.marks._bottom import SIZE, Bottom, mixed
-from cornerwave.marks._cells import Cells
+from cornerwave.marks._cells import NONE, Cells, SeenCells
 from cornerwave.marks._order import Order
 
 _U = np.uint64
@@ -22,12 +22,16 @@ class KeyedRows:
     cells: Words
 
     @classmethod
-    def of(cls, keys: Cells, columns: Sequence[Cells]) -> "KeyedRows":
-        """Sample some rows by the hash of their key."""
-        hashes, rows = keys.hashes, np.arange(len(keys.hashes))
-        if len(hashes) > SIZE:
-            rows = np.argpartition(hashes, SIZE)[:SIZE]
-        return cls(hashes[rows], _stacked([c.hashes[rows] for c in columns]))._smallest()
+    def of(
+        cls, keys: Cells, columns: Sequence[Cells], known: "KeyedRows | None" = None
+    ) -> "KeyedRows":
+        """Sample some rows by the hash of their key, none of them above those that are known."""
+        hashes, rows = keys.hashes, np.arange(len(keys.numbers))
+        if known is not None and len(known.keys) == SIZE:
+            rows = np.flatnonzero(hashes <= known.keys[-1])
+        if len(rows) > SIZE:
+            rows = rows[np.argpartition(hashes[rows], SIZE)[:SIZE]]
+        return cls(hashes[rows], _stacked([c.take(rows).hashes for c in columns]))._smallest()
 
     def __add__(self, other: "KeyedRows") -> "KeyedRows":
         keys = np.concatenate([self.keys, other.keys])
@@ -61,18 +65,32 @@ class Learned:
         columns: Mapping[str, Cells],
         hidden: Sequence[str],
         keys: Cells | None,
+        known: "Learned | None" = None,
     ) -> "Learned":
-        """Learn from some rows, given their places, their cells and which columns get noise."""
+        """Learn from some rows, given their places, their cells and which columns get noise.
+
+        What cannot matter beside rows that are `known` already may be left out.
+        """
         cells = list(columns.values())
-        whole = _rows([columns[name].hashes for name in hidden], len(places))
+        known = known or cls.nothing(len(cells), keyed=keys is not None)
+        # a hash of each row's cells, whatever the order of the columns
+        whole = np.zeros(len(places), dtype=np.uint64)
+        limits = [
+            (v.below, w.below) for v, w in zip(known.values, known.order.windows, strict=True)
+        ]
+        seen = [
+            SeenCells.of(own, whole if name in hidden else NONE, *limit)
+            for (name, own), limit in zip(columns.items(), limits, strict=True)
+        ]
+        _mix_all(whole)
         return cls(
-            present=np.array([np.count_nonzero(c.hashes) for c in cells], dtype=np.int64),
-            values=tuple(c.sketch for c in cells),
-            sums=np.array([c.hashes.sum(dtype=np.uint64) for c in cells], dtype=np.uint64),
-            order=Order.of(places, cells),
-            rows=Bottom.of(whole),
+            present=np.array([found.present for found in seen], dtype=np.int64),
+            values=tuple(found.values for found in seen),
+            sums=np.array([found.total for found in seen], dtype=np.uint64),
+            order=Order.of(places, cells, seen),
+            rows=Bottom.of(whole, below=known.rows.below),
             row_sum=whole.sum(dtype=np.uint64, keepdims=True),
-            keyed=None if keys is None else KeyedRows.of(keys, cells),
+            keyed=None if keys is None else KeyedRows.of(keys, cells, known.keyed),
         )
 
     @classmethod
@@ -104,15 +122,6 @@ class Learned:
 
 def _stacked(columns: Sequence[Words]) -> Words:
     return np.stack(columns)
-
-
-def _rows(columns: Sequence[Words], rows: int) -> Words:
-    """Return a hash of each row's cells, whatever the order of the columns."""
-    total = np.zeros(rows, dtype=np.uint64)
-    for hashes in columns:
-        total += hashes
-    _mix_all(total)
-    return total
 
 
 @strict

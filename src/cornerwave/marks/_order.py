@@ -19,7 +19,7 @@ import numpy as np
 from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.keyed import bits_of, strict
 from cornerwave.marks._bottom import WIDTH, Bottom
-from cornerwave.marks._cells import Cells
+from cornerwave.marks._cells import Cells, SeenCells
 
 _ENDS = WIDTH - 1
 _U = np.uint64
@@ -46,7 +46,7 @@ class Run:
     def of(cls, start: int, rows: Stretch) -> "Run":
         """Return the run of some rows."""
         head, tail = _cut(rows, slice(None, _ENDS)), _cut(rows, slice(-_ENDS, None))
-        return cls(start, start + len(rows[0].hashes), head, tail)
+        return cls(start, start + len(rows[0].numbers), head, tail)
 
     def then(self, other: "Run") -> "Run":
         """Return this run and the one that follows as one."""
@@ -65,11 +65,23 @@ class Order:
     runs: tuple[Run, ...]
 
     @classmethod
-    def of(cls, places: Ints, columns: Sequence[Cells]) -> "Order":
-        """Learn the order of some cells, given their rows' places in the table."""
-        runs = list(_runs(places, tuple(columns)))
-        rows = [stretch for _, stretch in runs]
-        return cls._of(len(columns), rows, rows, tuple(Run.of(*run) for run in runs))
+    def of(cls, places: Ints, columns: Sequence[Cells], seen: Sequence[SeenCells]) -> "Order":
+        """Learn the order of some cells, given their rows' places in the table.
+
+        `seen` is what was seen of them, which is all if they are neighbours.
+        """
+        columns = tuple(columns)
+        runs = list(_runs(places, columns))
+        ends = tuple(Run.of(*run) for run in runs)
+        if len(runs) != 1 or runs[0][1] is not columns:
+            rows = [stretch for _, stretch in runs]
+            return cls._of(len(columns), rows, rows, ends)
+        return cls(
+            windows=tuple(found.windows for found in seen),
+            steps=tuple(_steps(cells.numbers) for cells in columns),
+            alike=np.array([found.alike for found in seen], dtype=np.int64),
+            runs=ends,
+        )
 
     @classmethod
     def nothing(cls, columns: int) -> "Order":
@@ -121,9 +133,10 @@ def _runs(places: Ints, columns: Stretch) -> Iterator[tuple[int, Stretch]]:
     """Yield (first place, rows) of all runs of consecutive places."""
     if not len(places):
         return
-    if len(places) == 1 or (np.diff(places) == 1).all():
+    if _are_neighbours(np.ascontiguousarray(places, dtype=np.int64)):
         yield int(places[0]), columns
         return
+    columns = tuple(Cells(cells.numbers, cells.hashes) for cells in columns)  # hashed at once
     order = np.argsort(places)
     cuts = [0, *np.flatnonzero(np.diff(places[order]) != 1) + 1, len(order)]
     for start, stop in pairwise(cuts):
@@ -132,7 +145,7 @@ def _runs(places: Ints, columns: Stretch) -> Iterator[tuple[int, Stretch]]:
 
 
 def _cut(rows: Stretch, part: slice) -> Stretch:
-    return tuple(Cells(c.hashes[part].copy(), c.numbers[part].copy()) for c in rows)
+    return tuple(cells.take(part) for cells in rows)
 
 
 def _joined(one: Stretch, two: Stretch) -> Stretch:
@@ -163,6 +176,14 @@ def _union(parts: Sequence[Words]) -> Words:
         return MANY_STEPS
     found = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *parts]))
     return found if len(found) <= FEW_STEPS else MANY_STEPS
+
+
+@strict
+def _are_neighbours(places: Any) -> bool:
+    apart = 0
+    for row in range(1, places.shape[0]):
+        apart += places[row] != places[row - 1] + 1
+    return apart == 0
 
 
 @strict

@@ -27,7 +27,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.errors import SourceError, spelled
-from cornerwave.keyed import strict, whole_sums, widest_vectors
+from cornerwave.keyed import bits_of, strict, whole_sums, widest_vectors
 
 LARGEST = 1e140
 """Sums of squares of values beyond this overflow."""
@@ -41,11 +41,11 @@ MOST_ROWS = 1 << 20
 """Rows whose sums of products of digits, each up to 2^42, stay below 2^63."""
 BLAS_ROWS = 128
 """Rows of a Gram matrix from which on BLAS is faster than plain loops."""
-TILE_CELLS, STRIP, LANES = 24_576, 64, 16
-"""Digits in a tile, which fit into the second cache; rows that are read and cut at a time, in
-either layout of a table; independent minima, for vector units."""
+TILE_CELLS, STRIP = 24_576, 64
+"""Digits in a tile, which fit into the second cache; rows turned into columns at a time."""
 _LOWEST_TOP = -45
 _LIMB = 32
+_NO_END = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
 
 @dataclass(frozen=True)
@@ -200,10 +200,15 @@ def _largest(lowest: Floats, highest: Floats) -> Floats:
 
 def _ends(columns: Floats) -> tuple[Floats, Floats, bool]:
     """Return the least and the largest value of each column, and whether one is missing."""
-    lowest, highest = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
+    ends = np.full((2, len(columns)), _NO_END)
     by_columns = columns.flags.c_contiguous
     find, values = (_find_ends, columns) if by_columns else (_find_ends_by_rows, columns.T)
-    return lowest, highest, find(values, lowest, highest)
+    gaps = find(values, *ends)
+    ends[1] = ~ends[1]
+    ends ^= (ends >> 63) & _NO_END
+    lowest, highest = ends.view(np.float64)
+    none = np.isnan(lowest)  # of a column without a value, both
+    return np.where(none, np.inf, lowest), np.where(none, -np.inf, highest), gaps
 
 
 def _gram(columns: Floats, top: Ints, *, gaps: bool) -> tuple[Ints, Ints]:
@@ -214,46 +219,84 @@ def _gram(columns: Floats, top: Ints, *, gaps: bool) -> tuple[Ints, Ints]:
     number, rows = columns.shape
     size = (DIGITS + (1 if gaps else 0)) * number
     total, sums = np.zeros((size, size), dtype=np.int64), np.zeros(size, dtype=np.int64)
-    by_blas = size >= BLAS_ROWS
+    by_blas, by_rows = size >= BLAS_ROWS, not columns.flags.c_contiguous
     tile_rows = TILE_ROWS if by_blas else min(TILE_ROWS, max(256, TILE_CELLS // max(size, 1)))
     tile, used = np.zeros((size, tile_rows)), np.zeros(size, dtype=np.bool_)
-    unit = np.ldexp(1.0, -BITS * top)
-    for start in range(0, rows, tile_rows):
+    values, turned = (columns.T if by_rows else columns), np.empty((number, tile_rows))
+    how = (np.ldexp(1.0, -BITS * top), gaps, by_rows, turned, tile, used)
+    if not by_blas:
+        _add_tiles(values, rows, *how, total, sums)
+    for start in range(0, rows if by_blas else 0, tile_rows):
         stop = min(start + tile_rows, rows)
-        _cut(columns, start, stop, unit, gaps, tile, used)
+        _cut(values, start, stop, *how)
         # most tables are whole numbers, or decimals, of few digits: the others are all zero
         some = np.flatnonzero(used)
-        part = tile[:, : stop - start]
-        if by_blas:
-            part = part if used.all() else part[some]
-            _add_part(part @ part.T, some, total)
-        else:
-            _add_products(tile, some, stop - start, total)
+        part = tile[:, : stop - start] if used.all() else tile[some, : stop - start]
+        _add_part(part @ part.T, some, total)
         _add_sums(tile, some, stop - start, sums)
-    return np.tril(total) + np.tril(total, -1).T, sums
+    _mirror(total)
+    return total, sums
+
+
+@strict
+def _mirror(total: Any) -> None:
+    """Fill in the upper triangle from the lower."""
+    for i in range(total.shape[0]):
+        for j in range(i):
+            total[j, i] = total[i, j]
+
+
+@strict
+def _add_tiles(
+    values: Any,
+    rows: int,
+    unit: Any,
+    gaps: bool,
+    by_rows: bool,
+    turned: Any,
+    tile: Any,
+    used: Any,
+    total: Any,
+    sums: Any,
+) -> None:
+    """Add the products and sums of all digits, tile by tile."""
+    for start in range(0, rows, tile.shape[1]):
+        stop = min(start + tile.shape[1], rows)
+        _cut(values, start, stop, unit, gaps, by_rows, turned, tile, used)
+        some = np.flatnonzero(used)
+        _add_products(tile, some, stop - start, total)
+        _add_sums(tile, some, stop - start, sums)
 
 
 @strict
 def _find_ends(columns: Any, lowest: Any, highest: Any) -> bool:
-    """Fill in the least and the largest value of each column; say whether one is missing."""
-    low, high, missing = np.empty(LANES), np.empty(LANES), 0
+    """Fill in the least rank of each column, and of its values upside down; say whether one is
+    missing."""
+    gaps = False
     for i in range(columns.shape[0]):
-        low[:], high[:] = np.inf, -np.inf
-        values = columns[i]
-        whole = values.shape[0] // LANES * LANES
-        for row in range(0, whole, LANES):
-            for lane in range(LANES):
-                x = values[row + lane]
-                low[lane] = x if x < low[lane] else low[lane]
-                high[lane] = x if x > high[lane] else high[lane]
-                missing += x != x
-        for row in range(whole, values.shape[0]):
-            x = values[row]
-            low[0] = x if x < low[0] else low[0]
-            high[0] = x if x > high[0] else high[0]
-            missing += x != x
-        lowest[i], highest[i] = low.min(), high.max()
-    return missing > 0
+        lowest[i], highest[i], missing = _ends_of(columns[i])
+        gaps |= missing > 0
+    return gaps
+
+
+@strict
+def _ends_of(values: Any) -> Any:
+    low, high, missing = _NO_END, _NO_END, 0
+    for row in range(values.shape[0]):
+        rank = _rank(values[row])
+        low, high = min(low, rank), min(high, ~rank if rank != _NO_END else rank)
+        missing += rank == _NO_END
+    return low, high, missing
+
+
+@strict
+def _rank(x: Any) -> Any:
+    """Return a whole number that rises with x; _NO_END if it is missing.
+
+    Vector units find the least of whole numbers; that of floats, some missing, they do not.
+    """
+    bits = np.int64(bits_of(x + 0.0))  # one 0, not two
+    return bits ^ ((bits >> 63) & _NO_END) if x == x else _NO_END
 
 
 @strict
@@ -261,45 +304,75 @@ def _find_ends_by_rows(X: Any, lowest: Any, highest: Any) -> bool:
     """Do the same for an array of (rows, columns)."""
     missing = 0
     for row in range(X.shape[0]):
-        for i in range(X.shape[1]):
-            x = X[row, i]
-            lowest[i] = x if x < lowest[i] else lowest[i]
-            highest[i] = x if x > highest[i] else highest[i]
-            missing += x != x
+        values = X[row]
+        for i in range(values.shape[0]):
+            rank = _rank(values[i])
+            lowest[i] = min(lowest[i], rank)
+            highest[i] = min(highest[i], ~rank if rank != _NO_END else rank)
+            missing += rank == _NO_END
     return missing > 0
 
 
 @strict
-def _cut(columns: Any, start: int, stop: int, unit: Any, gaps: bool, tile: Any, used: Any) -> None:
+def _cut(
+    values: Any,
+    start: int,
+    stop: int,
+    unit: Any,
+    gaps: bool,
+    by_rows: bool,
+    turned: Any,
+    tile: Any,
+    used: Any,
+) -> None:
     """Fill a tile with the digits of some rows, and with what is present if there are gaps."""
-    widest_vectors()
-    number, base = columns.shape[0], 2.0**BITS
-    used[:] = False
-    for first in range(start, stop, STRIP):
-        at, rows = first - start, min(STRIP, stop - first)
-        for i in range(number):
-            values = columns[i, first : first + rows]
-            one, two = tile[i, at : at + rows], tile[number + i, at : at + rows]
-            three = tile[2 * number + i, at : at + rows]
-            some, more, most = 0, 0, 0
+    number, rows = turned.shape[0], stop - start
+    if by_rows:
+        _turn(values, start, stop, turned)
+    for i in range(number):
+        column = turned[i, :rows] if by_rows else values[i, start:stop]
+        one, two, three = tile[i, :rows], tile[number + i, :rows], tile[2 * number + i, :rows]
+        _cut_column(column, unit[i], one, two, three)
+        used[i] = _is_used(one)
+        used[number + i] = _is_used(two)
+        used[2 * number + i] = _is_used(three)
+        if gaps:
+            used[3 * number + i] = True
+            present = tile[3 * number + i, :rows]
             for row in range(rows):
-                x = values[row]
-                r = (x if x == x else 0.0) * unit[i]
-                one[row] = np.rint(r)
-                r = (r - one[row]) * base
-                two[row] = np.rint(r)
-                three[row] = np.rint((r - two[row]) * base)
-                some += one[row] != 0.0
-                more += two[row] != 0.0
-                most += three[row] != 0.0
-            used[i] |= some > 0
-            used[number + i] |= more > 0
-            used[2 * number + i] |= most > 0
-            if gaps:
-                used[3 * number + i] = True
-                for row in range(rows):
-                    x = values[row]
-                    tile[3 * number + i, at + row] = 1.0 if x == x else 0.0
+                present[row] = 1.0 if column[row] == column[row] else 0.0
+
+
+@strict
+def _turn(X: Any, start: int, stop: int, columns: Any) -> None:
+    """Fill in some rows of X, column by column; a few rows at a time, which stay in cache."""
+    for first in range(start, stop, STRIP):
+        last = min(first + STRIP, stop)
+        for i in range(X.shape[1]):
+            for row in range(first, last):
+                columns[i, row - start] = X[row, i]
+
+
+@strict
+def _cut_column(values: Any, unit: Any, one: Any, two: Any, three: Any) -> None:
+    widest_vectors()
+    base = 2.0**BITS
+    for row in range(values.shape[0]):
+        x = values[row]
+        r = (x if x == x else 0.0) * unit
+        one[row] = np.rint(r)
+        r = (r - np.rint(r)) * base
+        two[row] = np.rint(r)
+        three[row] = np.rint((r - np.rint(r)) * base)
+
+
+@strict
+def _is_used(digits: Any) -> bool:
+    widest_vectors()
+    count = 0
+    for row in range(digits.shape[0]):
+        count += digits[row] != 0.0
+    return count > 0
 
 
 @whole_sums

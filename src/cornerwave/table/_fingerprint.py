@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Ids, Words
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import BlockFunction, add_row_hashes, expand, hash_key, room_for, strict
+from cornerwave.keyed import BlockFunction, expand, fill_row_blocks, hash_key, room_for, strict
 from cornerwave.table._encoded import hash_texts
 
 CHUNK = 4096
@@ -86,27 +86,12 @@ def macs(ids: Ids, words: Words, secret: bytes) -> tuple[Fingerprint, Words]:
     encipher = BlockFunction(expand(secret, "rows"))
     key = hash_key(expand(secret, "values"), len(words))
     blocks, room = np.empty((CHUNK, 2), dtype=np.uint64), room_for(CHUNK)
-    low, high = np.empty(CHUNK, dtype=np.uint64), np.empty(CHUNK, dtype=np.uint64)
     sums, found = np.zeros(2, dtype=np.uint64), np.empty(len(ids), dtype=np.uint64)
     for start in range(0, len(ids), CHUNK):
         rows = min(CHUNK, len(ids) - start)
-        _split(ids[start : start + rows], low, high)
-        add_row_hashes(words, start, key, low[:rows], high[:rows])
-        _join(low, high, blocks[:rows])
+        fill_row_blocks(ids, words, start, key, blocks[:rows])
         _take(encipher(blocks[:rows], room), sums, found[start : start + rows])
     return Fingerprint(len(ids), sums), found
-
-
-@strict
-def _split(ids: Any, low: Any, high: Any) -> None:
-    for row in range(ids.shape[0]):
-        low[row], high[row] = ids[row, 0], ids[row, 1]
-
-
-@strict
-def _join(low: Any, high: Any, blocks: Any) -> None:
-    for row in range(blocks.shape[0]):
-        blocks[row, 0], blocks[row, 1] = low[row], high[row]
 
 
 @strict
