@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Ints, Words
-from cornerwave.keyed import strict
-from cornerwave.table._addresses import zeros_before
+from cornerwave.keyed import bits_of, strict
 
 _WORD = np.uint64
-_1, _10, _1E8 = (_WORD(n) for n in (1, 10, 10**8))
+_1, _10, _52, _1E8 = (_WORD(n) for n in (1, 10, 52, 10**8))
 _TENS = np.array([10**n for n in range(20)], dtype=np.uint64)
 _EIGHT_ZEROS = _WORD(0x3030_3030_3030_3030)
 
@@ -41,7 +40,7 @@ def _fill_texts(numbers: Any, starts: Any, words: Any) -> None:
 @strict
 def count_digits(number: Any) -> Any:
     """Return how many digits a number has: its bits times log10(2) = 1233 / 4096, or one more."""
-    size = 64 - zeros_before(number)
+    size = np.int64(bits_of(np.float64(number)) >> _52) - 1022
     count = (size * 1233) >> 12
     return count + np.int64(number >= _TENS[_WORD(count)])
 
