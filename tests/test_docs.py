@@ -65,7 +65,15 @@ def _blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+LONG = ("python.md", "miner.md")
+"""Pages whose blocks run with the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.slow if p.name in LONG else ()) for p in PAGES],
+    ids=lambda page: page.name,
+)
 def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
     for number, block in enumerate(_blocks(page, "python")):
         folder = tmp_path / str(number)

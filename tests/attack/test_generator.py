@@ -9,6 +9,7 @@ from cornerwave.attack._twister import STATE_BITS, equations, normals, seeded, s
 from .tables import skewed
 
 
+@pytest.mark.slow
 def test_equations_are_what_numpys_twister_computes() -> None:
     state = np.random.default_rng(1).integers(0, 2**32, 624, dtype=np.uint32)
     bit_generator = seeded(state).bit_generator
