@@ -89,7 +89,11 @@ def parts_of(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
 
 
 def _widths(lines: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the width of each column: what it needs, and what is left over, from the left."""
+    """Return the width of each column: what it needs, and what is left over, from the left.
+
+    >>> _widths([["copy", "noise stated"], ["census-0.3.csv", "1.0"]], 28)  # no name is broken
+    [14, 7]
+    """
     least = [_least(column) for column in zip(*lines, strict=True)]
     room = width - 1 - sum(3 + own for own in least)
     if room < 0:  # words are cut, of the longest column
