@@ -70,6 +70,20 @@ def test_whole_numbers_of_every_length_hash_as_their_text():
     assert rows_of(pa.array(ends[1:]).slice(3)) == rows_of(pa.array(list(map(str, ends[4:]))))
 
 
+def test_whole_numbers_on_either_side_of_where_they_are_parted():
+    """They are parted by floats, which may be one off."""
+    rng = np.random.default_rng(4)
+    numbers = [
+        int(number)
+        for part in (10**8, 10**16)
+        for most in (2**40, 2**53, 2**63)
+        for multiple in rng.integers(0, most // part + 1, 300) * part
+        for number in (multiple - 1, multiple, multiple + 1)
+        if 0 <= number < 2**63
+    ]
+    assert rows_of(pa.array(numbers)) == rows_of(pa.array(list(map(str, numbers))))
+
+
 def test_long_texts():
     for length in (255, 256, 257, 1000):
         text = b"x" * length

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cornerwave.arrays import Ints, Words
-from cornerwave.keyed._strict import strict
+from cornerwave.keyed._strict import strict, widest_vectors
 
 _U = np.uint64
 _V0, _V1 = _U(0x736F6D6570736575), _U(0x646F72616E646F6D ^ 0xEE)
@@ -29,14 +29,17 @@ def hash_bytes(starts: Ints, content: NDArray[np.uint8], secret: bytes, out: Wor
     first, end = int(starts[0]), int(starts[-1])
     words = np.zeros((end - first) // 8 + 1, dtype="<u8")
     words.view(np.uint8)[: end - first] = content[first:end]
-    starts = starts - first
-    hash_words(starts[:-1], starts[1:], words.astype(np.uint64, copy=False), secret, out)
+    words = words.astype(np.uint64, copy=False)
+    _fill_text_hashes(starts - first, words, _key_of(secret), out)
 
 
-def hash_words(starts: Ints, ends: Ints, words: Words, secret: bytes, out: Words) -> None:
-    """Fill out with that of texts whose bytes are in words, first ones lowest, start to end."""
-    key = np.array(struct.unpack("<QQ", secret[:16]), dtype=np.uint64)
-    _fill_text_hashes(starts, ends, words, key, out)
+def hash_words(words: Words, lengths: Words, secret: bytes, out: Words) -> None:
+    """Fill out with that of short texts in words (most, n), first bytes lowest, the rest zeros."""
+    _fill_word_hashes(words, lengths, _key_of(secret), out)
+
+
+def _key_of(secret: bytes) -> Words:
+    return np.array(struct.unpack("<QQ", secret[:16]), dtype=np.uint64)
 
 
 @strict
@@ -85,49 +88,68 @@ def _absorb(v0: Any, v1: Any, v2: Any, v3: Any, words: Any, there: Any) -> None:
 
 
 @strict
-def _stir(v0: Any, v1: Any, v2: Any, v3: Any) -> None:
-    for i in range(v0.shape[0]):
-        v0[i], v1[i], v2[i], v3[i] = _two_rounds(v0[i], v1[i], v2[i], v3[i])
-
-
-@strict
 def _squeeze(v0: Any, v1: Any, v2: Any, v3: Any, out: Any) -> None:
     """Fill out[row] with the hash of each state: four rounds before either half of it."""
-    v2 ^= _U(0xEE)
-    for half in range(2):
-        for _ in range(2):
-            _stir(v0, v1, v2, v3)
-        for i in range(out.shape[0]):
-            out[i, half] = v0[i] ^ v1[i] ^ v2[i] ^ v3[i]
-        v1 ^= _U(0xDD)
+    widest_vectors()
+    for i in range(out.shape[0]):
+        a, b, c, d = _two_rounds(v0[i], v1[i], v2[i] ^ _U(0xEE), v3[i])
+        a, b, c, d = _two_rounds(a, b, c, d)
+        v0[i] = a ^ b ^ c ^ d
+        a, b, c, d = _two_rounds(a, b ^ _U(0xDD), c, d)
+        a, b, c, d = _two_rounds(a, b, c, d)
+        v1[i] = a ^ b ^ c ^ d
+    for i in range(out.shape[0]):
+        out[i, 0], out[i, 1] = v0[i], v1[i]
 
 
 @strict
-def _fill_text_hashes(starts: Any, ends: Any, words: Any, key: Any, out: Any) -> None:
-    """Fill out[row] with the hash of the text from starts[row] to ends[row]."""
-    room, row = np.empty((6, TILE), dtype=np.uint64), 0
-    while row < out.shape[0]:
-        end, longest = row + 1, ends[row] - starts[row]
-        while end < min(row + TILE, out.shape[0]) and longest < LONG > ends[end] - starts[end]:
-            longest = max(longest, ends[end] - starts[end])
+def _begin(room: Any, key: Any) -> None:
+    room[0], room[1], room[2], room[3] = _V0 ^ key[0], _V1 ^ key[1], _V2 ^ key[0], _V3 ^ key[1]
+
+
+@strict
+def _fill_word_hashes(words: Any, lengths: Any, key: Any, out: Any) -> None:
+    """Fill out[row] with the hash of a text of so many bytes in words[:, row]."""
+    room = np.empty((6, TILE), dtype=np.uint64)
+    for start in range(0, out.shape[0], TILE):
+        some = slice(start, min(start + TILE, out.shape[0]))
+        sizes, rows = lengths[some], out[some].shape[0]
+        v0, v1, v2, v3 = room[0, :rows], room[1, :rows], room[2, :rows], room[3, :rows]
+        own, there = room[4, :rows], room[5, :rows]
+        _begin(room, key)
+        for number in range(sizes.max() // _U(8) + _U(1)):
+            given = words[number, some]
+            for i in range(rows):
+                last = sizes[i] >> _U(3)
+                own[i] = given[i] | (sizes[i] << _U(56) if _U(number) == last else _U(0))
+                there[i] = _U(0) - _U(_U(number) <= last)
+            _absorb(v0, v1, v2, v3, own, there)
+        _squeeze(v0, v1, v2, v3, out[some])
+
+
+@strict
+def _fill_text_hashes(starts: Any, words: Any, key: Any, out: Any) -> None:
+    """Fill out[row] with the hash of the text from starts[row] to the next."""
+    room, row, rows = np.empty((6, TILE), dtype=np.uint64), 0, out.shape[0]
+    while row < rows:
+        end, longest = row + 1, starts[row + 1] - starts[row]
+        while end < min(row + TILE, rows) and longest < LONG > starts[end + 1] - starts[end]:
+            longest = max(longest, starts[end + 1] - starts[end])
             end += 1
-        most = longest // 8 + 1
-        _fill_tile(starts[row:end], ends[row:end], words, most, key, room, out[row:end])
+        _fill_tile(starts[row : end + 1], words, longest // 8 + 1, key, room, out[row:end])
         row = end
 
 
 @strict
-def _fill_tile(
-    starts: Any, ends: Any, words: Any, most: int, key: Any, room: Any, out: Any
-) -> None:
+def _fill_tile(starts: Any, words: Any, most: int, key: Any, room: Any, out: Any) -> None:
     """Fill out[row] with the hashes of some texts, of at most so many words."""
     rows = out.shape[0]
     v0, v1, v2, v3 = room[0, :rows], room[1, :rows], room[2, :rows], room[3, :rows]
     own, there = room[4, :rows], room[5, :rows]
-    v0[:], v1[:], v2[:], v3[:] = _V0 ^ key[0], _V1 ^ key[1], _V2 ^ key[0], _V3 ^ key[1]
+    _begin(room, key)
     for number in range(most):
         for i in range(rows):
-            start, stop = starts[i], ends[i]
+            start, stop = starts[i], starts[i + 1]
             own[i] = _word(words, start + 8 * number, stop, stop - start)
             there[i] = _U(0) - _U(start + 8 * number <= stop)
         _absorb(v0, v1, v2, v3, own, there)

@@ -5,36 +5,55 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Ints, Words
-from cornerwave.keyed import bits_of, strict
+from cornerwave.keyed import bits_of, strict, widest_vectors
 
 _WORD = np.uint64
-_1, _10, _52, _1E8 = (_WORD(n) for n in (1, 10, 52, 10**8))
-_TENS = np.array([10**n for n in range(20)], dtype=np.uint64)
+_1, _2, _3, _7, _8, _10, _24, _52, _56, _63, _1E8 = (
+    _WORD(n) for n in (1, 2, 3, 7, 8, 10, 24, 52, 56, 63, 10**8)
+)
+_0, _TENS = _WORD(0), np.array([10**n for n in range(20)], dtype=np.uint64)
 _EIGHT_ZEROS = _WORD(0x3030_3030_3030_3030)
 
 
-def whole_texts(numbers: Ints) -> tuple[Ints, Ints, Words]:
-    """Return where the text of each number starts and ends, and all bytes, first ones lowest.
+def whole_texts(numbers: Ints) -> tuple[Words, Words]:
+    """Return the text of each number in 3 words, (3, numbers), first bytes lowest; and its length.
 
-    Numbers are not negative. Each has 24 bytes, and its text is at their end.
+    Numbers are not negative.
     """
-    words = np.empty((len(numbers), 3), dtype=np.uint64)
-    ends = np.arange(24, 24 * len(numbers) + 24, 24)
-    starts = np.empty(len(numbers), dtype=np.int64)
-    _fill_texts(numbers, starts, words)
-    return starts, ends, words.reshape(-1)
+    words = np.empty((3, len(numbers)), dtype=np.uint64)
+    lengths = np.empty(len(numbers), dtype=np.uint64)
+    _fill_texts(numbers, lengths, words[0], words[1], words[2])
+    return words, lengths
 
 
 @strict
-def _fill_texts(numbers: Any, starts: Any, words: Any) -> None:
+def _fill_texts(numbers: Any, lengths: Any, first: Any, second: Any, third: Any) -> None:
+    """Fill in 24 digits of each number without its leading zeros."""
+    widest_vectors()
     for row in range(numbers.shape[0]):
-        number = _WORD(numbers[row])
-        upper = number // _1E8
-        top = upper // _1E8
-        words[row, 0] = eight_digits(top)
-        words[row, 1] = eight_digits(upper - top * _1E8)
-        words[row, 2] = eight_digits(number - upper * _1E8)
-        starts[row] = 24 * (row + 1) - count_digits(max(number, _1))
+        number, length = _WORD(numbers[row]), _1
+        for power in range(1, 19):
+            length += _WORD(number >= _TENS[power])
+        upper, low = _parted(number)
+        top, middle = _parted(upper)
+        one, two, three = eight_digits(top), eight_digits(middle), eight_digits(low)
+        lengths[row], zeros = length, _24 - length
+        none, words = (zeros & _7) << _3, zeros >> _3
+        one = one if words == _0 else (two if words == _1 else three)
+        two = two if words == _0 else (three if words == _1 else _0)
+        three = three if words == _0 else _0
+        first[row] = one >> none | (two << _1) << (_63 - none)
+        second[row] = two >> none | (three << _1) << (_63 - none)
+        third[row] = three >> none
+
+
+@strict
+def _parted(number: Any) -> Any:
+    """Return number // 10^8 and the rest: by a float, which is one off at most."""
+    upper = _WORD(np.int64(np.float64(np.int64(number)) * 1e-8))
+    upper -= _WORD(np.int64(number - upper * _1E8) < 0)
+    upper += _WORD(number - upper * _1E8 >= _1E8)
+    return upper, number - upper * _1E8
 
 
 @strict
