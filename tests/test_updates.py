@@ -25,6 +25,7 @@ from cornerwave.miner import Copy
 from cornerwave.outlook import outlooks
 from cornerwave.owner import Vault
 from cornerwave.pages import levels_page, write_report
+from cornerwave.rows import row_ids
 from tests.test_editions import people
 
 ROWS = 2000
@@ -64,9 +65,8 @@ class TestUpdate:
     def test_what_came_went_and_changed(self, dataset, how, monkeypatch):
         new = SECOND if how == "in order" else shuffled(SECOND)
         if how == "in a file":
-            monkeypatch.setattr(differences, "WAITING_WORDS", 1)
-            monkeypatch.setattr(differences, "FEW", 0)
-            monkeypatch.setattr("cornerwave.engines._waiting_rows.HELD", 0)
+            monkeypatch.setattr("cornerwave.engines._buckets.FEW", 0)
+            monkeypatch.setattr("cornerwave.engines._buckets.HELD", 0)
         before = dataset.release(to="ann", privacy=0.5).to_arrow()
         edition = dataset.update(new)
         counts = edition.changes
@@ -382,11 +382,25 @@ class TestRefusals:
         assert dataset.release(to="a", privacy=0.5).to_arrow().num_rows == SECOND.num_rows
 
     @pytest.mark.parametrize("mixed", [False, True])
-    def test_a_key_twice(self, dataset, untouched, mixed):
-        twice = pa.concat_tables([SECOND, FIRST.slice(7, 1)])
+    @pytest.mark.parametrize("values", ["equal", "other", "those of before"])
+    @pytest.mark.parametrize("row", [7, 10, -1], ids=["stayed", "changed", "came"])
+    def test_a_key_twice(self, dataset, untouched, mixed, values, row):
+        again = SECOND.slice(row % SECOND.num_rows, 1)
+        if values == "other":
+            again = changed(again, np.array([0]), seed=3)
+        if values == "those of before":
+            again = FIRST.slice(row % ROWS, 1).set_column(0, "id", again["id"])
+        twice = pa.concat_tables([SECOND, again])
         twice = shuffled(twice) if mixed else twice
-        with untouched(), pytest.raises(ColumnError, match=r"twice|already"):
+        with untouched(), pytest.raises(ColumnError, match=r"not unique"):
             dataset.update(twice)
+
+    def test_a_key_that_comes_back_is_there_once(self, dataset, untouched):
+        gone = FIRST.slice(120, 1)  # in the first edition alone
+        dataset.update(SECOND)
+        with untouched(), pytest.raises(ColumnError, match="not unique"):
+            dataset.update(pa.concat_tables([SECOND, gone, gone]))
+        assert dataset.update(pa.concat_tables([SECOND, gone])).changes["returned"] == 1
 
     def test_another_schema_and_drift(self, dataset, untouched):
         place = SECOND.schema.get_field_index("sex")
@@ -448,40 +462,66 @@ def test_changed_rows_are_kept_as_they_are():
     assert len(rows.to_bytes()) < 50 * 10 + rules + 100  # 8 bytes a row, and a bit a column
 
 
-@pytest.mark.parametrize("at_once", [1, 1 << 24])
-@pytest.mark.parametrize("held", [0, 1 << 18, 1 << 28])
-@pytest.mark.parametrize("order", ["shuffled", "odd ones later"])
-def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, at_once, held, order):
+@pytest.mark.parametrize("held", [0, 1 << 16, 1 << 28])
+@pytest.mark.parametrize("order", ["the same", "shuffled", "odd ones later"])
+def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, held, order):
     """Against the rows themselves, taken by their places."""
-    from cornerwave.engines.batches import batch_order
+    from cornerwave.engines.batches import BatchSurveyor, batch_order
     from cornerwave.rows import RowSecrets
     from cornerwave.table import open_source
 
-    monkeypatch.setattr(differences, "WAITING_WORDS", at_once)
     monkeypatch.setattr("cornerwave.rows.GROUP_CELLS", 1)  # groups of 1,024 rows
-    for name, value in (("HELD", held), ("FEW", 1000), ("AT_ONCE", 100)):
-        monkeypatch.setattr(f"cornerwave.engines._waiting_rows.{name}", value)
-    schema = vault.register("people", FIRST, key="id").frozen.schema
+    for name, value in (("HELD", held), ("FEW", 1000)):
+        monkeypatch.setattr(f"cornerwave.engines._buckets.{name}", value)
+    frozen = vault.register("people", FIRST, key="id").frozen
+    schema = frozen.schema
     secrets = RowSecrets.of(vault._key.derive)
     big, random = people(5000, 3), np.random.default_rng(1)
     rows = random.permutation(5000)[:4900]
     if order != "shuffled":
-        rows = np.concatenate([np.sort(rows)[::2], np.sort(rows)[1::2]])
-    new = changed(big.take(pa.array(rows)), np.arange(0, 4900, 7))
-    compared = differences.Differences(schema, secrets, tmp_path, batch_order(schema))
-    found = list(compared.between(open_source(big), open_source(new)))
-    places = np.sort(np.concatenate([each.new.places for each in found]))
-    assert places.tolist() == list(range(0, 4900, 7))
-    assert sum(len(each.went) for each in found) == 100
-    assert sum(len(each.came) for each in found) == 0
-    tables = {
-        each: differences.RowWords.with_fingerprint(0, table, schema, secrets)[0]
-        for each, table in (("old", big), ("went", big), ("new", new))
+        rows = np.sort(rows)
+    if order == "odd ones later":
+        rows = np.concatenate([rows[::2], rows[1::2]])
+    moved = np.arange(0, 4900, 7)
+    new = pa.concat_tables([changed(big.take(pa.array(rows)), moved), people(30, 8, 9000)])
+    old, after = open_source(big), open_source(new)
+    compared = differences.compare(old, after, schema, secrets, tmp_path, batch_order(schema))
+    gone = np.setdiff1d(np.arange(5000), rows)
+    assert np.flatnonzero(compared.alone[0]).tolist() == sorted([*gone, *rows[moved]])
+    assert np.flatnonzero(compared.alone[1]).tolist() == [*moved, *range(4900, 4930)]
+    surveyor, seen = BatchSurveyor(schema, frozen.scales, secrets), []
+    with differences.DifferingRows(surveyor, tmp_path) as rows_that_differ:
+        rows_that_differ.read_old(old, compared.alone[0])
+        surveys = rows_that_differ.survey_new(after, compared.alone[1], seen.append)
+        found = list(rows_that_differ.joined())
+    assert [each.moments.rows for each in surveys] == [len(moved), 30]
+    assert sum(len(each) for each in seen) == len(moved) + 30
+    assert sum(len(each.went) for each in found) == len(gone)
+    every = {
+        name: words_by_id(*(getattr(each, name) for each in found))
+        for name in ("old", "new", "came")
     }
+    truth = {
+        name: words_by_id(row_words(table, schema, secrets))
+        for name, table in (
+            ("old", big.take(pa.array(rows[moved]))),
+            ("new", new.take(pa.array(moved))),
+            ("came", people(30, 8, 9000)),
+        )
+    }
+    assert every == truth
     for each in found:
-        assert (each.old.ids == each.new.ids).all()
-        for name, table in tables.items():
-            part = getattr(each, name)
-            truth = table.take(part.places)
-            np.testing.assert_array_equal(part.ids, truth.ids)
-            np.testing.assert_array_equal(part.words, truth.words)
+        np.testing.assert_array_equal(each.old.ids, each.new.ids)
+
+
+def row_words(table, schema, secrets):
+    ids = row_ids(0, table, schema, secrets)
+    return differences.RowWords.of(ids, table, schema, secrets)
+
+
+def words_by_id(*some) -> dict[tuple, list]:
+    return {
+        tuple(id_): words
+        for rows in some
+        for id_, words in zip(rows.ids.tolist(), rows.words.T.tolist(), strict=True)
+    }

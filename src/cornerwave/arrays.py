@@ -1,5 +1,7 @@
 """The kinds of arrays that the whole package speaks of, each defined here once."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,3 +17,15 @@ Ids = NDArray[np.uint64]
 
 Codes = NDArray[np.int32]
 """Categories by number; -1 is missing, and stays so."""
+
+
+def places_among(ascending: Any, wanted: Any) -> Ints:
+    """Return where each of some values stands among ascending ones; -1 for one that does not.
+
+    >>> places_among(np.array([2, 3, 7]), np.array([7, 5, 2]))
+    array([ 2, -1,  0])
+    """
+    if not len(ascending):
+        return np.full(len(wanted), -1)
+    places = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
+    return np.where(ascending[places] == wanted, places, -1)

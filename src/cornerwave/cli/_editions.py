@@ -59,7 +59,7 @@ def update(
     from cornerwave.editions import Drift
 
     dataset = open_vault(vault).dataset(name)
-    with progress("Comparing", 2 * dataset.rows) as advance:
+    with progress("Comparing", 4 * dataset.rows) as advance:
         made = dataset.update(new, old=old, progress=advance)
     for line in _changes(name, made):
         say(line)

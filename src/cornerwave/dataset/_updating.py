@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ints, Words
+from cornerwave.arrays import Flags, Floats, Words
 from cornerwave.dataset._keys import WORK, KeptKeys
 from cornerwave.dataset._recording import Brought, record_edition
 from cornerwave.editions import Edition, Ranges, hidden_after, updated_edition
@@ -23,10 +23,9 @@ from cornerwave.engines.batches import (
     BatchSurveyor,
     batch_order,
     check_batch_order,
-    survey_some,
 )
-from cornerwave.engines.differences import Differences, Differing, RowWords
-from cornerwave.engines.sorted_keys import SortedKeys
+from cornerwave.engines.differences import Differing, DifferingRows, RowWords, compare
+from cornerwave.engines.sorted_keys import SortedKeys, check_once
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
@@ -90,23 +89,26 @@ def update_table(
         discreet(),
         SortedKeys(frozen.schema.key, folder) as came,
     ):
-        changed = _Changed(dataset, secrets, NoiseSecrets.of(own_key.derive))
         order = batch_order(frozen.schema)
-        compared = Differences(frozen.schema, secrets, folder, order, progress)
-        for found in compared.between(before, source):
-            changed.take(found)
-            came.add(found.came.ids)
+        compared = compare(before, source, frozen.schema, secrets, folder, order, progress)
         _check_old(dataset, str(compared.old))
         if str(compared.new) == last.whole:
             raise AlreadyRegistered(
                 f"this is edition {last.number} of {dataset.name!r} already; nothing was changed"
             )
         check_batch_order(order, frozen.schema)
+        changed = _Changed(dataset, secrets, NoiseSecrets.of(own_key.derive))
+        ranges, surveyor = Ranges(frozen), BatchSurveyor(frozen.schema, frozen.scales, secrets)
+        with DifferingRows(surveyor, folder, progress) as differing:
+            differing.read_old(before, compared.alone[0])
+            moved, newcomers = differing.survey_new(source, compared.alone[1], ranges.look)
+            for found in differing.joined():
+                changed.take(found)
+                came.add(found.came.ids)
         if changed.came:
             keys.write(_new_keys(dataset, keys, came, changed))
-        ranges, surveyor = Ranges(frozen), BatchSurveyor(frozen.schema, frozen.scales, secrets)
-        chosen = changed.chosen(compared.new.rows)
-        moved, newcomers = survey_some(source, surveyor, chosen, ranges.look)
+            # else one may be that of a row that stayed
+            check_once(source, frozen.schema, secrets, changed.returned)
         rows = changed.rows()
         edition = updated_edition(
             last,
@@ -148,9 +150,9 @@ class _Changed:
     def __init__(self, dataset: "Dataset", secrets: RowSecrets, noise: NoiseSecrets) -> None:
         self._frozen, self._secrets, self._noise = dataset.frozen, secrets, noise
         self.changes = Changes({})
-        self.came = self.went = self.changed = self.returned = 0
+        self.came = self.went = self.changed = 0
+        self.returned = np.empty(0, dtype=np.uint64)
         self._columns: Counter[str] = Counter()
-        self._places: tuple[list[Ints], list[Ints]] = ([], [])
         self._hashes: list[Words] = [np.empty(0, dtype=np.uint64)]
         self._cells: list[Flags] = []
         self._back: list[Flags] = [np.empty(0, dtype=bool)]
@@ -160,8 +162,6 @@ class _Changed:
         self.came += len(found.came)
         self.went += len(found.went)
         self.changed += len(found.new)
-        self._places[0].append(found.new.places)
-        self._places[1].append(found.came.places)
         if not len(found.new):
             return
         schema = self._frozen.schema
@@ -179,7 +179,7 @@ class _Changed:
     def came_back(self, hashes: Words) -> None:
         """Take rows of an earlier edition that come back: all of their values do."""
         vary = np.asarray(self._frozen.grid > 0)[:, None]
-        self.returned += len(hashes)
+        self.returned = np.append(self.returned, hashes)
         self._keep(hashes, np.tile(vary, len(hashes)), np.ones(len(hashes), dtype=bool))
 
     def _keep(self, hashes: Words, cells: Flags, back: Flags) -> None:
@@ -192,14 +192,6 @@ class _Changed:
         numbers = rows.numbers(len(self._frozen.schema.perturbed))
         scaled = self._frozen.scaled(numbers, rank_draws(self._secrets, rows.ids))
         return fill_missing(scaled, rows.ids, self._frozen, self._noise.missing)
-
-    def chosen(self, rows: int) -> list[Flags]:
-        """Return which rows of the new table changed, and which came."""
-        chosen = [np.zeros(rows, dtype=bool) for _ in self._places]
-        for own, parts in zip(chosen, self._places, strict=True):
-            for places in parts:
-                own[places] = True
-        return chosen
 
     def rows(self) -> ChangedRows:
         """Return which rows changed, and the rules for their noise."""
@@ -219,7 +211,7 @@ class _Changed:
         columns = {name: count for name, count in self._columns.items() if count}
         return {
             "came": self.came,
-            "returned": self.returned,
+            "returned": len(self.returned),
             "went": self.went,
             "changed": self.changed,
             "columns": columns,

@@ -1,19 +1,11 @@
 """Rows that come to a registered table: surveyed on its scales."""
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
-import pyarrow as pa
-
-from cornerwave.arrays import Flags
 from cornerwave.editions import Ranges
 from cornerwave.engines._passes import Engine, SurveyWork, check_order, ordered_columns
-from cornerwave.engines.local import in_threads
 from cornerwave.errors import ColumnError
 from cornerwave.neighbours import RowOrder
-from cornerwave.rows import numbered, row_ids
 from cornerwave.survey import Survey, Surveyor, no_rows
-from cornerwave.table import Progress, Schema, Source, silent
+from cornerwave.table import Progress, Schema, silent
 
 
 class BatchSurveyor(Surveyor):
@@ -64,31 +56,3 @@ def check_batch_order(order: RowOrder, schema: Schema) -> None:
     except ColumnError as error:
         why = str(error).partition(". Shuffle")[0]
         raise ColumnError(f"{why}. Put the rows into a random order") from None
-
-
-def survey_some(
-    source: Source, surveyor: Surveyor, chosen: Sequence[Flags], look: Callable[[pa.Table], None]
-) -> list[Survey]:
-    """Survey sets of rows of a source, each by its places; `look` sees them too."""
-    schema = surveyor.schema
-    before = [np.cumsum(places) - places for places in chosen]
-
-    def of_set(start: int, table: pa.Table, number: int) -> Survey | None:
-        own = chosen[number][start : start + table.num_rows]
-        if not own.any():
-            return None
-        rows = table.filter(pa.array(own))
-        look(rows)
-        # as if they were neighbours: what lies between them is known already
-        places = before[number][start] + np.arange(rows.num_rows)
-        return surveyor.of(row_ids(start, rows, schema, surveyor.secrets), rows, places)
-
-    def work(group: tuple[int, pa.Table]) -> list[Survey | None]:
-        return [of_set(*group, number) for number in range(len(chosen))]
-
-    surveys = [no_rows(surveyor) for _ in chosen]
-    with in_threads(work, numbered(source, schema), None) as parts:
-        for found in parts:
-            for number, part in enumerate(found):
-                surveys[number] = surveys[number] if part is None else surveys[number] + part
-    return surveys

@@ -1,128 +1,316 @@
 """Two editions of a table, row by row, by their keys, in bounded memory.
 
-    old ── groups ──┐                              ┌── pairs of rows that differ
-                    ├── rows that have met by key ─┤
-    new ── groups ──┘   others wait, or in a file  └── rows that came, rows that went
+    old ── MACs of all rows ──┐               ┌── rows of old ──┐
+                              ├── those alone ┤                 ├── changed, came, went
+    new ── MACs of all rows ──┘               └── rows of new ──┘
 
-Both tables are read side by side. Rows in about the same order meet while they are in memory.
-If many wait, or the order is another, all of them are put into buckets by the hash of their key,
-which are joined one by one; what does not fit into memory is in a file without a name. Threads
-read the groups, put rows into buckets and join them.
+A row that has its MAC in both tables is the same in both: two rows that differ have one with
+probability below 2^-62 (table/_fingerprint). MACs meet where the rows stand at the same place,
+else in buckets: 16 bytes a row. Rows whose MAC is alone are read again and joined by their ids.
 """
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from itertools import zip_longest
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.engines._row_words import Differing, RowWords, matching
-from cornerwave.engines._waiting_rows import WaitingRows
+from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
+from cornerwave.engines._buckets import Buckets
 from cornerwave.engines.local import in_threads
+from cornerwave.errors import ColumnError
+from cornerwave.keyed import strict
 from cornerwave.neighbours import RowOrder
-from cornerwave.rows import RowSecrets, numbered
+from cornerwave.rows import Group, RowSecrets, numbered, row_ids
+from cornerwave.survey import Survey, Surveyor, no_rows
 from cornerwave.table import Fingerprint, Progress, Schema, Source, silent
 
-__all__ = ["Differences", "Differing", "RowWords"]
+Numbered = tuple[int, pa.Table]
+"""Some rows of a table, and the number of the first before them."""
+MacsAt = tuple[int, Words]
+"""The MACs of some rows, and the number of the first before them."""
 
-WAITING_WORDS = 1 << 24
-"""Words of rows that wait in memory for their counterpart."""
-SCATTERED, FEW = 0.25, 4096
-"""Fewer rows than this share of so many that have met: the tables are in different orders."""
+AT_ONCE = 1 << 18
+"""Rows that differ and are given at once, if one bucket does not have more."""
+
+_1, _NEAR = np.uint64(1), np.uint64(0xFFFF)
 
 
-class Differences:
-    """Reads two editions, and yields what differs; afterwards it has their fingerprints."""
+@dataclass(frozen=True)
+class RowWords:
+    """Some rows: their ids (rows, 2) and words (values, rows).
 
-    def __init__(
-        self,
-        schema: Schema,
-        secrets: RowSecrets,
-        folder: Path,
-        order: RowOrder,
-        progress: Progress = silent,
-    ) -> None:
-        """`folder` is for files with rows in them; `order` looks at the rows of the new table."""
-        self._schema, self._secrets, self._folder = schema, secrets, folder
-        self._order, self._progress = order, progress
-        self.old = self.new = Fingerprint.nothing()
-        self._values = len(schema.perturbed) + len(schema.encoded)
-        self._nothing = RowWords.nothing(self._values)
-        self._most = max(1024, WAITING_WORDS // (4 + self._values))
-        self._scattered = False
+    A word is 64 bits of a value: a number itself, a keyed hash of any other cell.
+    """
 
-    def between(self, old: Source, new: Source) -> Iterator[Differing]:
-        """Yield what differs between two sources, in no particular order."""
-        waiting = {False: self._nothing, True: self._nothing}
-        with (
-            WaitingRows(self._folder, self._values) as apart,
-            self._reading(old, new, apart) as read,
-        ):
-            for is_new, rows, part in read:
-                self._count(is_new, part)
-                if rows is None:  # they wait apart already
-                    continue
-                waiting[is_new] = waiting[is_new].then(rows)
-                if is_new:
-                    yield self._met(waiting)
-                if self._scattered or max(map(len, waiting.values())) > self._most:
-                    for which, some in waiting.items():
-                        apart.take(which, some)
-                        waiting[which] = self._nothing
-            for which, some in waiting.items():
-                apart.take(which, some)
-            yield from apart.differing()
+    ids: Ids
+    words: Words
 
-    def _both(self, old: Source, new: Source) -> Iterator[tuple[bool, int, pa.Table]]:
-        """Yield (whether it is new, first row, rows) of both tables in turns."""
-        before = numbered(old, self._schema)
-        after = self._order.passing(numbered(new, self._schema))
-        for pair in zip_longest(before, after):
-            for is_new, group in zip((False, True), pair, strict=True):
-                if group is not None:
-                    yield is_new, *group
+    @classmethod
+    def of(cls, ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> "RowWords":
+        """Return those of some rows of a table."""
+        group = Group.of(ids, table, schema)
+        group.recognised(secrets)
+        return cls(ids, group.words)
 
-    def _reading(
-        self, old: Source, new: Source, apart: WaitingRows
-    ) -> AbstractContextManager[Iterator[tuple[bool, RowWords | None, Fingerprint]]]:
-        """Give the rows of each group; once the order is known to be another, they wait apart."""
+    @classmethod
+    def of_records(cls, records: Words) -> "RowWords":
+        """Return the rows that waited in buckets: of each the id, then the words."""
+        return cls(records[:, :2].copy(), np.ascontiguousarray(records[:, 2:].T))
 
-        def read(item: tuple[bool, int, pa.Table]) -> tuple[bool, RowWords | None, Fingerprint]:
-            is_new, start, table = item
-            rows, part = RowWords.with_fingerprint(start, table, self._schema, self._secrets)
-            if not self._scattered:
-                return is_new, rows, part
-            apart.take(is_new, rows)
-            return is_new, None, part
+    def __len__(self) -> int:
+        return len(self.ids)
 
-        return in_threads(read, self._both(old, new), None)
+    def numbers(self, count: int) -> Floats:
+        """Return the first `count` values of each row, which are numbers."""
+        return self.words[:count].view(np.float64)
 
-    def _count(self, is_new: bool, part: Fingerprint) -> None:
-        if is_new:
-            self.new = self.new + part
-        else:
-            self.old = self.old + part
-        self._progress(part.rows)
 
-    def _met(self, waiting: dict[bool, RowWords]) -> Differing:
-        """Return the rows that have met and differ; leave those that have not."""
-        old, new = waiting[False], waiting[True]
-        nothing = self._nothing
-        if not len(old) or not len(new):
-            return Differing(nothing, nothing, nothing, nothing)
-        if len(old) == len(new) and np.array_equal(old.ids, new.ids):
-            waiting[False] = waiting[True] = nothing
-            rows = np.flatnonzero(old.macs != new.macs)
-            return Differing(old.take(rows), new.take(rows), nothing, nothing)
-        matches = matching(old.ids, new.ids)
-        here = np.flatnonzero(matches >= 0)
-        there = matches[here]
-        # in another order hardly any rows meet by chance: then looking for them is in vain
-        self._scattered = len(here) < SCATTERED * min(len(old), len(new)) and len(new) > FEW
-        alone = np.ones(len(new), dtype=bool)
-        alone[there] = False
-        waiting[False], waiting[True] = old.take(matches < 0), new.take(alone)
-        rows = np.flatnonzero(old.macs[here] != new.macs[there])
-        return Differing(old.take(here[rows]), new.take(there[rows]), nothing, nothing)
+@dataclass(frozen=True)
+class Differing:
+    """Some rows that differ: pairs of rows that changed, rows that came and rows that went."""
+
+    old: RowWords
+    new: RowWords
+    came: RowWords
+    went: RowWords
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The fingerprints of two editions, and which rows of each are not in the other."""
+
+    old: Fingerprint
+    new: Fingerprint
+    alone: tuple[Flags, Flags]
+
+
+def compare(
+    old: Source,
+    new: Source,
+    schema: Schema,
+    secrets: RowSecrets,
+    folder: Path,
+    order: RowOrder,
+    progress: Progress = silent,
+) -> Compared:
+    """Find which rows differ. `folder` is for a file of MACs; `order` looks at the new rows."""
+
+    def recognised(some: Numbered | None) -> tuple[Fingerprint, MacsAt]:
+        if some is None:  # the other table has more rows
+            return Fingerprint.nothing(), (0, np.empty(0, dtype=np.uint64))
+        start, table = some
+        ids = row_ids(start, table, schema, secrets)
+        part, macs = Group.of(ids, table, schema).recognised(secrets)
+        return part, (start, macs)
+
+    def work(pair: Sequence[Numbered | None]) -> list[Fingerprint]:
+        parts, macs = zip(*map(recognised, pair), strict=True)
+        for is_new, own in zip((False, True), _elsewhere(*macs), strict=True):
+            buckets.take(is_new, own)
+        return list(parts)
+
+    found = [Fingerprint.nothing(), Fingerprint.nothing()]
+    pairs = zip_longest(numbered(old, schema), order.passing(numbered(new, schema)))
+    with Buckets(folder, 2) as buckets:
+        with in_threads(work, pairs, None) as parts:
+            for both in parts:
+                found = [whole + part for whole, part in zip(found, both, strict=True)]
+                progress(sum(part.rows for part in both))
+        alone = (np.zeros(found[0].rows, dtype=bool), np.zeros(found[1].rows, dtype=bool))
+        for places in buckets.joined(_alone):
+            for flags, own in zip(alone, places, strict=True):
+                flags[own] = True
+    return Compared(found[0], found[1], alone)
+
+
+class DifferingRows:
+    """Rows that are in one of two editions alone: read again, surveyed, and joined by their ids."""
+
+    def __init__(self, surveyor: Surveyor, folder: Path, progress: Progress = silent) -> None:
+        """`folder` is for a file of rows."""
+        schema = surveyor.schema
+        self._surveyor, self._progress = surveyor, progress
+        self._buckets = Buckets(folder, 2 + len(schema.perturbed) + len(schema.encoded))
+        self._old = np.empty(0, dtype=np.uint64)
+
+    def __enter__(self) -> "DifferingRows":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._buckets.close()
+
+    def read_old(self, source: Source, alone: Flags) -> None:
+        """Read the rows of the old edition."""
+
+        def work(some: Numbered) -> Words:
+            ids = self._ids(some)
+            self._wait(False, ids, some[1])
+            return ids[:, 0].copy()
+
+        with in_threads(work, self._chosen(source, alone), None) as hashes:
+            self._old = np.sort(np.concatenate([self._old, *hashes]))
+
+    def survey_new(
+        self, source: Source, alone: Flags, look: Callable[[pa.Table], None]
+    ) -> tuple[Survey, Survey]:
+        """Read the rows of the new edition, after the old; `look` sees them too.
+
+        Return the survey of those that changed, and of those that came.
+        """
+        surveys = [no_rows(self._surveyor), no_rows(self._surveyor)]
+        with in_threads(self._survey, self._in_two(source, alone, look), None) as found:
+            for is_came, part in found:
+                surveys[is_came] = surveys[is_came] + part
+        changed, came = surveys
+        return changed, came
+
+    def _in_two(
+        self, source: Source, alone: Flags, look: Callable[[pa.Table], None]
+    ) -> Iterator[tuple[bool, int, Ids, pa.Table]]:
+        """Yield rows that changed and rows that came: which they are, as if they were neighbours.
+
+        What lies between them is known already.
+        """
+        before = [0, 0]
+        for some in self._chosen(source, alone):
+            ids = self._ids(some)
+            came = places_among(self._old, ids[:, 0]) < 0
+            for is_came, own in ((False, ~came), (True, came)):
+                if own.any():
+                    rows = some[1].filter(pa.array(own))
+                    look(rows)
+                    yield is_came, before[is_came], ids[own], rows
+                    before[is_came] += len(rows)
+
+    def _survey(self, some: tuple[bool, int, Ids, pa.Table]) -> tuple[bool, Survey]:
+        is_came, first, ids, rows = some
+        self._wait(True, ids, rows)
+        return is_came, self._surveyor.of(ids, rows, np.arange(first, first + len(ids)))
+
+    def joined(self) -> Iterator[Differing]:
+        """Yield which rows changed, came and went, of several buckets at a time."""
+        found: list[tuple[Words, ...]] = []
+        for one in self._buckets.joined(_differing):
+            found.append(one)
+            if sum(map(len, chain(*found))) > AT_ONCE:
+                yield _together(found)
+                found = []
+        yield _together(found)
+
+    def _chosen(self, source: Source, alone: Flags) -> Iterator[Numbered]:
+        """Yield the rows of each group that are chosen."""
+        for start, table in numbered(source, self._surveyor.schema):
+            own = alone[start : start + table.num_rows]
+            if own.any():
+                yield start, table.filter(pa.array(own))
+            self._progress(table.num_rows)
+
+    def _ids(self, some: Numbered) -> Ids:
+        return row_ids(*some, self._surveyor.schema, self._surveyor.secrets)
+
+    def _wait(self, is_new: bool, ids: Ids, rows: pa.Table) -> None:
+        """Let rows wait for those of the other edition."""
+        words = RowWords.of(ids, rows, self._surveyor.schema, self._surveyor.secrets)
+        self._buckets.take(is_new, np.vstack([ids.T, words.words]))
+
+
+def _elsewhere(old: MacsAt, new: MacsAt) -> tuple[Words, Words]:
+    """Return the rows of two groups without those that are equal at one place: MAC and place."""
+    both = min(len(old[1]), len(new[1])) if old[0] == new[0] else 0
+    differ = old[1][:both] != new[1][:both]
+    return _columns(*old, differ), _columns(*new, differ)
+
+
+def _columns(start: int, macs: Words, chosen: Flags) -> Words:
+    """Return MACs and places of the rows that are chosen, and of those after them."""
+    columns = np.stack([macs, np.arange(start, start + len(macs), dtype=np.uint64)])
+    if chosen.all():
+        return columns
+    return columns[:, np.append(chosen, np.ones(len(macs) - len(chosen), dtype=bool))]
+
+
+def _alone(old: Words, new: Words) -> tuple[Ints, Ints]:
+    """Return the places of rows whose MAC is in one table alone, or twice in one.
+
+    The lowest bit of a MAC says instead from which table it is.
+    """
+    macs = np.concatenate([old[:, 0] & ~_1, new[:, 0] | _1])
+    ascending = np.sort(macs)
+    alone = ascending[~_paired(ascending)]
+    near = np.zeros(1 << 16, dtype=bool)  # most rows are seen at once to be none of them
+    near[alone >> _1 & _NEAR] = True
+    rows = np.flatnonzero(near[macs >> _1 & _NEAR])
+    rows = rows[places_among(alone, macs[rows]) >= 0]
+    cut = np.searchsorted(rows, len(old))
+    places = [old[rows[:cut], 1], new[rows[cut:] - len(old), 1]]
+    return places[0].astype(np.int64), places[1].astype(np.int64)
+
+
+def _paired(ascending: Words) -> Flags:
+    """Return which of some ascending MACs are there once in either table."""
+    steps = ascending[1:] ^ ascending[:-1]
+    pairs, near = steps == _1, steps <= _1
+    pairs[1:] &= ~near[:-1]  # no third of the same
+    pairs[:-1] &= ~near[1:]
+    paired = np.zeros(len(ascending), dtype=bool)
+    paired[:-1] |= pairs
+    paired[1:] |= pairs
+    return paired
+
+
+def _differing(old: Words, new: Words) -> tuple[Words, Words, Words, Words]:
+    """Return which of some rows changed, old and new ones, which came and which went."""
+    partners, repeated = _partners(old, new)
+    if repeated:
+        raise ColumnError("the key column of the new table is not unique: a key is there twice")
+    changed, came = partners >= 0, np.ones(len(new), dtype=bool)
+    came[partners[changed]] = False
+    return old[changed], new[partners[changed]], new[came], old[~changed]
+
+
+def _together(found: list[tuple[Words, ...]]) -> Differing:
+    old, new, came, went = (
+        RowWords.of_records(np.concatenate(rows)) for rows in zip(*found, strict=True)
+    )
+    return Differing(old, new, came, went)
+
+
+def _partners(old: Words, new: Words) -> tuple[Ints, int]:
+    """Return for each old row which new one has its id, two words in front; -1 for none.
+
+    And how many new rows found that another has their partner.
+    """
+    size = 1 << max(4, (2 * len(old)).bit_length())
+    slots, partners = np.full(size, -1, dtype=np.int32), np.full(len(old), -1, dtype=np.int64)
+    return partners, _find(old, new, slots, partners)
+
+
+@strict
+def _find(old: Any, new: Any, slots: Any, partners: Any) -> int:
+    """Find partners by a table with open addressing: ids are evenly spread already."""
+    for row in range(old.shape[0]):
+        slots[_slot(old, row, old, slots)] = row
+    taken = 0
+    for row in range(new.shape[0]):
+        other = slots[_slot(new, row, old, slots)]
+        if other >= 0:
+            taken += partners[other] >= 0
+            partners[other] = row
+    return taken
+
+
+@strict
+def _slot(rows: Any, row: int, old: Any, slots: Any) -> Any:
+    """Return where the old row is that has the id of a row, or could be."""
+    mask = slots.shape[0] - 1
+    slot = np.int64(rows[row, 0] & np.uint64(mask))
+    while slots[slot] >= 0:
+        other = slots[slot]
+        if old[other, 0] == rows[row, 0] and old[other, 1] == rows[row, 1]:
+            break
+        slot = (slot + 1) & mask
+    return slot

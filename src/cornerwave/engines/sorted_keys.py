@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from cornerwave.arrays import Ids, Words
+from cornerwave.arrays import Ids, Words, places_among
 from cornerwave.engines._passes import not_unique, repeated_ids
 from cornerwave.rows import RowSecrets, row_ids
 from cornerwave.table import Schema, Source
@@ -26,6 +26,19 @@ def sorted_keys(source: Source, schema: Schema, secrets: RowSecrets) -> Iterator
         for table in source.groups([schema.key], IDS_AT_ONCE):
             keys.add(row_ids(0, table, schema, secrets))
         yield from keys.ascending()
+
+
+def check_once(source: Source, schema: Schema, secrets: RowSecrets, hashes: Words) -> None:
+    """Raise ColumnError if a key is there twice, given ascending 64 bits of the ids of some."""
+    if not len(hashes):
+        return
+    assert schema.key is not None
+    found = 0
+    for table in source.groups([schema.key], IDS_AT_ONCE):
+        ids = row_ids(0, table, schema, secrets)
+        found += int((places_among(hashes, ids[:, 0]) >= 0).sum())
+    if found > len(hashes):
+        raise not_unique(schema.key, found - len(hashes))
 
 
 class SortedKeys:

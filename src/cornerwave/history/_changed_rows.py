@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ids, Ints, Words
+from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
 from cornerwave.history._across import noise_across
 from cornerwave.history._transition import Transition, kinds_of
 
@@ -147,7 +147,7 @@ class Past:
         """Return which of some rows changed, and for each edition by which rule; -1 is none."""
         hashes = np.ascontiguousarray(ids[:, 0])
         rows = np.flatnonzero(self._near[hashes >> self._shift]) if len(self._any) else _NONE
-        rows = rows[_places(self._any, hashes[rows]) >= 0]
+        rows = rows[places_among(self._any, hashes[rows]) >= 0]
         kinds = {}
         for edition, changed in self._editions.items():
             kinds[edition] = _kinds(changed, hashes[rows])
@@ -156,16 +156,8 @@ class Past:
 
 def _kinds(changed: ChangedRows, hashes: Words) -> Ints:
     """Return by which rule each of some rows changed; -1 for one that did not."""
-    places = _places(changed.hashes, hashes)
+    places = places_among(changed.hashes, hashes)
     return np.where(places >= 0, changed.kinds[places], -1)
 
 
 _NONE = np.empty(0, dtype=np.int64)
-
-
-def _places(among: Words, wanted: Words) -> Ints:
-    """Return where each hash stands among ascending ones; -1 for one that does not."""
-    if not len(among):
-        return np.full(len(wanted), -1)
-    places = np.minimum(np.searchsorted(among, wanted), len(among) - 1)
-    return np.where(among[places] == wanted, places, -1)

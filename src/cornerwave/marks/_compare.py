@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cornerwave.arrays import Ints, Words
+from cornerwave.arrays import Ints, Words, places_among
 from cornerwave.marks._kept import LOG_CHANCE, ColumnMarks, Sketch, TableMarks
 
 SHARE = 0.25
@@ -105,10 +105,7 @@ def _crossing(
 
 def _common(one: Words, two: Words) -> int:
     """Return how many ascending, distinct hashes two sketches share."""
-    if not len(one):
-        return 0
-    places = np.minimum(np.searchsorted(one, two), len(one) - 1)
-    return int(np.count_nonzero(one[places] == two))
+    return int(np.count_nonzero(places_among(one, two) >= 0))
 
 
 def _same_cells(

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.arrays import Codes, Flags, Ints, Words
+from cornerwave.arrays import Codes, Flags, Ints, Words, places_among
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.keyed import strict
 from cornerwave.noise import MISSING, thresholds
@@ -142,9 +142,8 @@ class Categories:
         for own, given, values in zip(self.combinations.T, rows.T, self.values, strict=True):
             radix = len(values) + 2
             distinct, known = np.unique(known * radix + own + 2, return_inverse=True)
-            sought = wanted * radix + given + 2
-            places = np.minimum(np.searchsorted(distinct, sought), len(distinct) - 1)
-            wanted = np.where((wanted >= 0) & (distinct[places] == sought), places, -1)
+            places = places_among(distinct, wanted * radix + given + 2)
+            wanted = np.where(wanted >= 0, places, -1)
         found = wanted >= 0
         codes = np.where(found, np.argsort(known)[wanted], len(known) - 1)
         incomplete = (rows == MISSING).any(axis=1)

@@ -1,0 +1,135 @@
+"""Rows of two tables in buckets: in memory if they are few, else in a file without a name.
+
+A row is some words; the first is evenly spread, and its highest byte is the row's bucket. So
+rows that have it in common are found bucket by bucket.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any, TypeVar
+
+import numpy as np
+
+from cornerwave.arrays import Ints, Words
+from cornerwave.engines.local import in_threads
+from cornerwave.keyed import strict
+
+BUCKETS = 256
+FEW = 1 << 16
+"""So many rows are in one bucket."""
+HELD = 1 << 28
+"""Bytes of rows that stay in memory before a file is needed."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some rows of one table in the order of their buckets, which begin at the cuts.
+
+    They are held in memory, else they are in the file from `start` on.
+    """
+
+    is_new: bool
+    cuts: Ints
+    held: Words | None
+    start: int
+
+
+class Buckets:
+    """Takes rows of two tables, the old and the new one; then gives those of each bucket."""
+
+    def __init__(self, folder: Path, words: int) -> None:
+        """A row has so many words; the folder is for the file."""
+        self._folder, self._words = folder, words
+        self._file: IO[bytes] | None = None
+        self._parts: list[_Part] = []
+        self._rows, self._held, self._end, self._lock = 0, 0, 0, Lock()
+
+    def __enter__(self) -> "Buckets":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._file:
+            self._file.close()
+
+    def take(self, is_new: bool, columns: Words) -> None:
+        """Take rows of one of the tables, (words, rows); called in any thread."""
+        if not columns.size:
+            return
+        rows, cuts = np.empty(columns.shape[::-1], np.uint64), np.zeros(BUCKETS + 1, np.int64)
+        _spread(columns, rows, cuts)
+        with self._lock:
+            self._rows += len(rows)
+            is_held, start = self._held + rows.nbytes <= HELD, self._end
+            if is_held:
+                self._held += rows.nbytes
+            else:
+                self._end += rows.nbytes
+            self._parts.append(_Part(is_new, cuts, rows if is_held else None, start))
+        if not is_held:
+            self._write(rows, start)
+
+    def _write(self, rows: Words, start: int) -> None:
+        with self._lock:
+            self._file = self._file or tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+        content = rows.reshape(-1).view(np.uint8)
+        while len(content):
+            written = os.pwrite(self._file.fileno(), content.data, start)
+            content, start = content[written:], start + written
+
+    def joined(self, join: Callable[[Words, Words], Result]) -> Iterator[Result]:
+        """Yield join(old, new) for the rows of each bucket, a few of them at a time."""
+        buckets = range(BUCKETS if self._rows > FEW else 1)
+        with in_threads(lambda each: join(*self._both(each, len(buckets))), buckets, None) as made:
+            yield from made
+
+    def _both(self, bucket: int, of: int) -> tuple[Words, Words]:
+        none = np.empty((0, self._words), dtype=np.uint64)
+        each = BUCKETS // of
+        old, new = (
+            [
+                self._some(part, *part.cuts[[bucket * each, (bucket + 1) * each]].tolist())
+                for part in self._parts
+                if part.is_new == is_new
+            ]
+            for is_new in (False, True)
+        )
+        return np.concatenate([none, *old]), np.concatenate([none, *new])
+
+    def _some(self, part: _Part, first: int, end: int) -> Words:
+        """Return some rows of a part."""
+        if part.held is not None:
+            return part.held[first:end]
+        assert self._file is not None
+        rows = np.empty((end - first, self._words), dtype=np.uint64)
+        content, start = rows.reshape(-1).view(np.uint8), part.start + 8 * self._words * first
+        while len(content):
+            read = os.preadv(self._file.fileno(), [content.data], start)
+            content, start = content[read:], start + read
+        return rows
+
+
+@strict
+def _spread(columns: Any, rows: Any, cuts: Any) -> None:
+    """Put rows in the order of their buckets; fill in where each begins, and the end."""
+    first, shift = columns[0], np.uint64(56)
+    free = np.zeros(BUCKETS + 1, dtype=np.int64)
+    for row in range(first.shape[0]):
+        free[np.int64(first[row] >> shift) + 1] += 1
+    for bucket in range(BUCKETS):
+        free[bucket + 1] += free[bucket]
+    cuts[:] = free
+    for row in range(first.shape[0]):
+        own = np.int64(first[row] >> shift)
+        at, free[own] = free[own], free[own] + 1
+        for word in range(columns.shape[0]):
+            rows[at, word] = columns[word, row]
