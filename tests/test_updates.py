@@ -8,6 +8,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import audit
+from cornerwave.dataset import _updating
 from cornerwave.engines import differences
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -25,7 +26,7 @@ from cornerwave.miner import Copy
 from cornerwave.outlook import outlooks
 from cornerwave.owner import Vault
 from cornerwave.pages import levels_page, write_report
-from cornerwave.rows import row_ids
+from cornerwave.rows import Group, row_ids
 from tests.test_editions import people
 
 ROWS = 2000
@@ -402,6 +403,31 @@ class TestRefusals:
             dataset.update(pa.concat_tables([SECOND, gone, gone]))
         assert dataset.update(pa.concat_tables([SECOND, gone])).changes["returned"] == 1
 
+    @pytest.mark.parametrize("which", ["old", "new"])
+    @pytest.mark.parametrize("how", ["a value", "more rows", "fewer rows"])
+    def test_a_table_that_changes_while_it_is_read(
+        self, vault, untouched, tmp_path_factory, monkeypatch, which, how
+    ):
+        tables = tmp_path_factory.mktemp("tables")
+        for name, table in (("old", FIRST), ("new", SECOND)):
+            papq.write_table(table, tables / f"{name}.parquet")
+        dataset = vault.register("people", tables / "old.parquet", key="id")
+        compare = _updating.compare
+
+        def compare_and_change(*args):
+            found, table = compare(*args), {"old": FIRST, "new": SECOND}[which]
+            others = {
+                "a value": changed(table, MOVED[:1], seed=8),
+                "more rows": pa.concat_tables([table, people(1, 9, 8000)]),
+                "fewer rows": table.slice(0, 10),
+            }
+            papq.write_table(others[how], tables / f"{which}.parquet")
+            return found
+
+        monkeypatch.setattr(_updating, "compare", compare_and_change)
+        with untouched(), pytest.raises(SourceChanged, match="while it was read"):
+            dataset.update(tables / "new.parquet")
+
     def test_another_schema_and_drift(self, dataset, untouched):
         place = SECOND.schema.get_field_index("sex")
         strange = SECOND.set_column(place, "sex", pa.array(["x"] * SECOND.num_rows))
@@ -487,8 +513,8 @@ def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, he
     old, after = open_source(big), open_source(new)
     compared = differences.compare(old, after, schema, secrets, tmp_path, batch_order(schema))
     gone = np.setdiff1d(np.arange(5000), rows)
-    assert np.flatnonzero(compared.alone[0]).tolist() == sorted([*gone, *rows[moved]])
-    assert np.flatnonzero(compared.alone[1]).tolist() == [*moved, *range(4900, 4930)]
+    assert np.flatnonzero(compared.alone[0].rows).tolist() == sorted([*gone, *rows[moved]])
+    assert np.flatnonzero(compared.alone[1].rows).tolist() == [*moved, *range(4900, 4930)]
     surveyor, seen = BatchSurveyor(schema, frozen.scales, secrets), []
     with differences.DifferingRows(surveyor, tmp_path) as rows_that_differ:
         rows_that_differ.read_old(old, compared.alone[0])
@@ -515,8 +541,9 @@ def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, he
 
 
 def row_words(table, schema, secrets):
-    ids = row_ids(0, table, schema, secrets)
-    return differences.RowWords.of(ids, table, schema, secrets)
+    group = Group.of(row_ids(0, table, schema, secrets), table, schema)
+    group.recognised(secrets)
+    return differences.RowWords(group.ids, group.words)
 
 
 def words_by_id(*some) -> dict[tuple, list]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
 from cornerwave.engines._buckets import Buckets
 from cornerwave.engines.local import in_threads
-from cornerwave.errors import ColumnError
+from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.keyed import strict
 from cornerwave.neighbours import RowOrder
 from cornerwave.rows import Group, RowSecrets, numbered, row_ids
@@ -50,14 +50,7 @@ class RowWords:
     words: Words
 
     @classmethod
-    def of(cls, ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> "RowWords":
-        """Return those of some rows of a table."""
-        group = Group.of(ids, table, schema)
-        group.recognised(secrets)
-        return cls(ids, group.words)
-
-    @classmethod
-    def of_records(cls, records: Words) -> "RowWords":
+    def of(cls, records: Words) -> "RowWords":
         """Return the rows that waited in buckets: of each the id, then the words."""
         return cls(records[:, :2].copy(), np.ascontiguousarray(records[:, 2:].T))
 
@@ -80,12 +73,20 @@ class Differing:
 
 
 @dataclass(frozen=True)
+class Alone:
+    """Which rows of a table are not in the other, and the sum of their MACs modulo 2^64."""
+
+    rows: Flags
+    macs: int
+
+
+@dataclass(frozen=True)
 class Compared:
     """The fingerprints of two editions, and which rows of each are not in the other."""
 
     old: Fingerprint
     new: Fingerprint
-    alone: tuple[Flags, Flags]
+    alone: tuple[Alone, Alone]
 
 
 def compare(
@@ -120,10 +121,13 @@ def compare(
             for both in parts:
                 found = [whole + part for whole, part in zip(found, both, strict=True)]
                 progress(sum(part.rows for part in both))
-        alone = (np.zeros(found[0].rows, dtype=bool), np.zeros(found[1].rows, dtype=bool))
-        for places in buckets.joined(_alone):
-            for flags, own in zip(alone, places, strict=True):
-                flags[own] = True
+        rows = [np.zeros(each.rows, dtype=bool) for each in found]
+        sums = [0, 0]
+        for records in buckets.joined(_alone):
+            for number, own in enumerate(records):
+                rows[number][own[:, 1].astype(np.int64)] = True
+                sums[number] += int(own[:, 0].sum())
+    alone = (Alone(rows[0], sums[0]), Alone(rows[1], sums[1]))
     return Compared(found[0], found[1], alone)
 
 
@@ -143,53 +147,61 @@ class DifferingRows:
     def __exit__(self, *_: object) -> None:
         self._buckets.close()
 
-    def read_old(self, source: Source, alone: Flags) -> None:
-        """Read the rows of the old edition."""
+    def read_old(self, source: Source, alone: Alone) -> None:
+        """Read the rows of the old edition. Raises SourceChanged."""
 
-        def work(some: Numbered) -> Words:
-            ids = self._ids(some)
-            self._wait(False, ids, some[1])
-            return ids[:, 0].copy()
+        def work(rows: pa.Table) -> tuple[Words, int]:
+            ids = self._ids(rows)
+            return ids[:, 0].copy(), self._wait(False, ids, rows)
 
-        with in_threads(work, self._chosen(source, alone), None) as hashes:
-            self._old = np.sort(np.concatenate([self._old, *hashes]))
+        total, hashes = 0, [self._old]
+        with in_threads(work, self._chosen(source, alone), None) as found:
+            for own, macs in found:
+                hashes.append(own)
+                total += macs
+        self._old = np.sort(np.concatenate(hashes))
+        _check_again(alone, total)
 
     def survey_new(
-        self, source: Source, alone: Flags, look: Callable[[pa.Table], None]
+        self, source: Source, alone: Alone, look: Callable[[pa.Table], None]
     ) -> tuple[Survey, Survey]:
         """Read the rows of the new edition, after the old; `look` sees them too.
 
-        Return the survey of those that changed, and of those that came.
+        Return the survey of those that changed, and of those that came. Raises SourceChanged.
         """
+
+        def work(some: tuple[bool, int, Ids, pa.Table]) -> tuple[bool, Survey, int]:
+            is_came, first, ids, rows = some
+            survey = self._surveyor.of(ids, rows, np.arange(first, first + len(ids)))
+            return is_came, survey, self._wait(True, ids, rows)
+
+        total = 0
         surveys = [no_rows(self._surveyor), no_rows(self._surveyor)]
-        with in_threads(self._survey, self._in_two(source, alone, look), None) as found:
-            for is_came, part in found:
+        with in_threads(work, self._in_two(source, alone, look), None) as found:
+            for is_came, part, macs in found:
                 surveys[is_came] = surveys[is_came] + part
+                total += macs
+        _check_again(alone, total)
         changed, came = surveys
         return changed, came
 
     def _in_two(
-        self, source: Source, alone: Flags, look: Callable[[pa.Table], None]
+        self, source: Source, alone: Alone, look: Callable[[pa.Table], None]
     ) -> Iterator[tuple[bool, int, Ids, pa.Table]]:
         """Yield rows that changed and rows that came: which they are, as if they were neighbours.
 
         What lies between them is known already.
         """
         before = [0, 0]
-        for some in self._chosen(source, alone):
-            ids = self._ids(some)
+        for table in self._chosen(source, alone):
+            ids = self._ids(table)
             came = places_among(self._old, ids[:, 0]) < 0
             for is_came, own in ((False, ~came), (True, came)):
                 if own.any():
-                    rows = some[1].filter(pa.array(own))
+                    rows = table.filter(pa.array(own))
                     look(rows)
                     yield is_came, before[is_came], ids[own], rows
                     before[is_came] += len(rows)
-
-    def _survey(self, some: tuple[bool, int, Ids, pa.Table]) -> tuple[bool, Survey]:
-        is_came, first, ids, rows = some
-        self._wait(True, ids, rows)
-        return is_came, self._surveyor.of(ids, rows, np.arange(first, first + len(ids)))
 
     def joined(self) -> Iterator[Differing]:
         """Yield which rows changed, came and went, of several buckets at a time."""
@@ -201,21 +213,35 @@ class DifferingRows:
                 found = []
         yield _together(found)
 
-    def _chosen(self, source: Source, alone: Flags) -> Iterator[Numbered]:
-        """Yield the rows of each group that are chosen."""
+    def _chosen(self, source: Source, alone: Alone) -> Iterator[pa.Table]:
+        """Yield the rows of each group that are not in the other table."""
         for start, table in numbered(source, self._surveyor.schema):
-            own = alone[start : start + table.num_rows]
+            own = alone.rows[start : start + table.num_rows]
+            if len(own) < table.num_rows:
+                raise _changed()
             if own.any():
-                yield start, table.filter(pa.array(own))
+                yield table.filter(pa.array(own))
             self._progress(table.num_rows)
 
-    def _ids(self, some: Numbered) -> Ids:
-        return row_ids(*some, self._surveyor.schema, self._surveyor.secrets)
+    def _ids(self, rows: pa.Table) -> Ids:
+        return row_ids(0, rows, self._surveyor.schema, self._surveyor.secrets)
 
-    def _wait(self, is_new: bool, ids: Ids, rows: pa.Table) -> None:
-        """Let rows wait for those of the other edition."""
-        words = RowWords.of(ids, rows, self._surveyor.schema, self._surveyor.secrets)
-        self._buckets.take(is_new, np.vstack([ids.T, words.words]))
+    def _wait(self, is_new: bool, ids: Ids, rows: pa.Table) -> int:
+        """Let rows wait for those of the other edition; return the sum of their MACs."""
+        group = Group.of(ids, rows, self._surveyor.schema)
+        _, macs = group.recognised(self._surveyor.secrets)
+        self._buckets.take(is_new, np.vstack([ids.T, group.words]))
+        return int(macs.sum())
+
+
+def _check_again(alone: Alone, macs: int) -> None:
+    """Raise SourceChanged unless the rows that were read again are those of before."""
+    if (macs - alone.macs) % 2**64:
+        raise _changed()
+
+
+def _changed() -> SourceChanged:
+    return SourceChanged("a table changed while it was read; nothing was done. Repeat the command")
 
 
 def _elsewhere(old: MacsAt, new: MacsAt) -> tuple[Words, Words]:
@@ -233,8 +259,8 @@ def _columns(start: int, macs: Words, chosen: Flags) -> Words:
     return columns[:, np.append(chosen, np.ones(len(macs) - len(chosen), dtype=bool))]
 
 
-def _alone(old: Words, new: Words) -> tuple[Ints, Ints]:
-    """Return the places of rows whose MAC is in one table alone, or twice in one.
+def _alone(old: Words, new: Words) -> tuple[Words, Words]:
+    """Return the rows whose MAC is in one table alone, or twice in one.
 
     The lowest bit of a MAC says instead from which table it is.
     """
@@ -246,8 +272,7 @@ def _alone(old: Words, new: Words) -> tuple[Ints, Ints]:
     rows = np.flatnonzero(near[macs >> _1 & _NEAR])
     rows = rows[places_among(alone, macs[rows]) >= 0]
     cut = np.searchsorted(rows, len(old))
-    places = [old[rows[:cut], 1], new[rows[cut:] - len(old), 1]]
-    return places[0].astype(np.int64), places[1].astype(np.int64)
+    return old[rows[:cut]], new[rows[cut:] - len(old)]
 
 
 def _paired(ascending: Words) -> Flags:
@@ -273,9 +298,7 @@ def _differing(old: Words, new: Words) -> tuple[Words, Words, Words, Words]:
 
 
 def _together(found: list[tuple[Words, ...]]) -> Differing:
-    old, new, came, went = (
-        RowWords.of_records(np.concatenate(rows)) for rows in zip(*found, strict=True)
-    )
+    old, new, came, went = (RowWords.of(np.concatenate(rows)) for rows in zip(*found, strict=True))
     return Differing(old, new, came, went)
 
 
