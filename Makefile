@@ -52,10 +52,10 @@ check: $(READY)  ## lint, formatting and types
 	$(BIN)/mypy
 
 test: $(READY) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test but the slow ones
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -q
 
 test-slow: $(READY) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test, the slow ones too
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q -m 'slow or not slow'
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -q -m 'slow or not slow'
 
 test-spark: $(READY) system  ## the tests on a real Spark cluster alone (minutes)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -m slow tests/engines/test_spark_cluster.py

@@ -18,6 +18,7 @@ from cornerwave import table as tables
 from cornerwave.engines.local import survey_table
 from cornerwave.frozen import Frozen, freeze
 from cornerwave.neighbours import RowOrder
+from cornerwave.noise import available_threads
 from cornerwave.owner import Vault
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import Survey, Surveyor
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 # The first example compiles, or reads compiled code: no example is judged by its time.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many tests run at once: many wait for a disk or a child half of the time."""
+    return available_threads() + 1
 
 
 @dataclass(frozen=True)

@@ -776,12 +776,12 @@ cornerwave.cli.main()
 @pytest.mark.parametrize(
     ("seam", "error"),
     [
-        ("cornerwave.rows:fill_floats", "ValueError"),
         ("cornerwave.recipe:Recipe._copy", "KeyError"),
+        pytest.param("cornerwave.rows:fill_floats", "ValueError", marks=pytest.mark.slow),
         # one in a hundred of these ends by a signal on a busy machine, in a thread of Arrow's
         pytest.param("cornerwave.table._csv:CsvFile.read", "RuntimeError", marks=pytest.mark.slow),
         ("cornerwave.vault:Ledger.hold", "ZeroDivisionError"),
-        ("cornerwave.owner:Vault.open", "ValueError"),
+        pytest.param("cornerwave.owner:Vault.open", "ValueError", marks=pytest.mark.slow),
     ],
 )
 def test_a_fault_tells_its_place_and_nothing_else(registered, tmp_path, seam, error):

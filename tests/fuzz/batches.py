@@ -9,7 +9,9 @@ from pathlib import Path
 
 from tests.fuzz.attempts import Tried, attempt
 
-SECONDS_PER_BATCH = 300
+SECONDS_PER_ATTEMPT = 3
+"""Far more than one takes: together they tell that one of them does not end."""
+LOADING = 60
 DIED = -1
 ROOT = Path(__file__).parents[2]
 
@@ -20,13 +22,14 @@ def here(world: Path, folder: Path, kind: str, numbers: Iterable[int]) -> list[T
 
 
 def in_children(
-    world: Path, kinds: Sequence[str], numbers: range, *, seconds: float = SECONDS_PER_BATCH
+    world: Path, kinds: Sequence[str], numbers: range, *, seconds: float | None = None
 ) -> list[Tried]:
     """Make attempts of each kind in a child, and from where it died in another one."""
     wanted = [f"{kind}:{number}" for kind in kinds for number in numbers]
     tried: list[Tried] = []
     while len(tried) < len(wanted):
-        tried += _child(world, wanted[len(tried) :], seconds)
+        left = wanted[len(tried) :]
+        tried += _child(world, left, seconds or LOADING + SECONDS_PER_ATTEMPT * len(left))
     return tried
 
 

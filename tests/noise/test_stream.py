@@ -266,6 +266,7 @@ def run_report(**settings):
     return report_of(REPORT, **settings)
 
 
+@pytest.mark.slow
 def test_bit_identical_on_a_plain_processor(tmp_path):
     """Without AVX and FMA the compiler makes other code, which must give the same bits."""
     here = run_report()
