@@ -72,7 +72,7 @@ class TestHoldings:
         assert [h.made for h in ledger.holdings(two)] == [{"level": 2}]
 
     def test_more_recipients_than_one_query_takes(self, ledger, dataset, monkeypatch):
-        monkeypatch.setattr("cornerwave.vault._ledger._PARAMETERS", 3)
+        monkeypatch.setattr("cornerwave.vault._chains._PARAMETERS", 3)
         copies = [(f"r{n}", {"level": n}) for n in range(1, 11)]
         ledger.hold(dataset, copies)
         ledger.hold(dataset, [*copies, ("last", {})])

@@ -73,7 +73,7 @@ class Differing:
 
 
 @dataclass(frozen=True)
-class Alone:
+class Unmatched:
     """Which rows of a table are not in the other, and the sum of their MACs modulo 2^64."""
 
     rows: Flags
@@ -86,7 +86,7 @@ class Compared:
 
     old: Fingerprint
     new: Fingerprint
-    alone: tuple[Alone, Alone]
+    alone: tuple[Unmatched, Unmatched]
 
 
 def compare(
@@ -127,7 +127,7 @@ def compare(
             for number, own in enumerate(records):
                 rows[number][own[:, 1].astype(np.int64)] = True
                 sums[number] += int(own[:, 0].sum())
-    alone = (Alone(rows[0], sums[0]), Alone(rows[1], sums[1]))
+    alone = (Unmatched(rows[0], sums[0]), Unmatched(rows[1], sums[1]))
     return Compared(found[0], found[1], alone)
 
 
@@ -147,7 +147,7 @@ class DifferingRows:
     def __exit__(self, *_: object) -> None:
         self._buckets.close()
 
-    def read_old(self, source: Source, alone: Alone) -> None:
+    def read_old(self, source: Source, alone: Unmatched) -> None:
         """Read the rows of the old edition. Raises SourceChanged."""
 
         def work(rows: pa.Table) -> tuple[Words, int]:
@@ -163,7 +163,7 @@ class DifferingRows:
         _check_again(alone, total)
 
     def survey_new(
-        self, source: Source, alone: Alone, look: Callable[[pa.Table], None]
+        self, source: Source, alone: Unmatched, look: Callable[[pa.Table], None]
     ) -> tuple[Survey, Survey]:
         """Read the rows of the new edition, after the old; `look` sees them too.
 
@@ -186,7 +186,7 @@ class DifferingRows:
         return changed, came
 
     def _in_two(
-        self, source: Source, alone: Alone, look: Callable[[pa.Table], None]
+        self, source: Source, alone: Unmatched, look: Callable[[pa.Table], None]
     ) -> Iterator[tuple[bool, int, Ids, pa.Table]]:
         """Yield rows that changed and rows that came: which they are, as if they were neighbours.
 
@@ -213,7 +213,7 @@ class DifferingRows:
                 found = []
         yield _together(found)
 
-    def _chosen(self, source: Source, alone: Alone) -> Iterator[pa.Table]:
+    def _chosen(self, source: Source, alone: Unmatched) -> Iterator[pa.Table]:
         """Yield the rows of each group that are not in the other table."""
         for start, table in numbered(source, self._surveyor.schema):
             own = alone.rows[start : start + table.num_rows]
@@ -234,7 +234,7 @@ class DifferingRows:
         return int(macs.sum())
 
 
-def _check_again(alone: Alone, macs: int) -> None:
+def _check_again(alone: Unmatched, macs: int) -> None:
     """Raise SourceChanged unless the rows that were read again are those of before."""
     if (macs - alone.macs) % 2**64:
         raise _changed()

@@ -13,7 +13,9 @@
 Behind them:
 
     _key.py         Key
-    _ledger.py      Ledger, Entry, Holding: what is recorded, in one transaction each
+    _ledger.py      Ledger: what is recorded, in one transaction each
+    _known.py       refusals of what the vault has already
+    _chains.py      Entry, Holding: all chains, as a transaction reads and extends them
     _chain.py       lines under one HMAC chain per dataset
     _attachments.py what an edition needs and no line has room for
     _seen_keys.py   files of keyed hashes that can be made again
@@ -23,9 +25,10 @@ Behind them:
     _work.py        private folders, locked while their process lives
 """
 
+from cornerwave.vault._chains import Entry, Holding
 from cornerwave.vault._database import WouldWait
 from cornerwave.vault._key import Key
-from cornerwave.vault._ledger import Entry, Holding, Ledger, State, closed_message
+from cornerwave.vault._ledger import Ledger, State, closed_message
 from cornerwave.vault._postgresql import check_address
 from cornerwave.vault._records import Access, Record, Records, now
 from cornerwave.vault._seen_keys import KeyRun, SeenKeys
