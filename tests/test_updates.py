@@ -122,6 +122,19 @@ class TestUpdate:
             path = copy.write(tmp_path / f"again{number}.parquet")
             assert path.read_bytes() == made[number].read_bytes()
 
+    def test_the_noise_is_that_of_the_rows_whatever_their_order(self, vault, monkeypatch):
+        """Also in a new ledger, and with rows that waited in a file, in many buckets."""
+        shown = []
+        for new in (SECOND, shuffled(SECOND)):
+            dataset = vault.register("people", FIRST, key="id")
+            dataset.update(new)
+            shown.append(dataset.release(to="ann", privacy=0.5).to_arrow().sort_by("id"))
+            (vault.path / "ledger.db").unlink()
+            vault = Vault.create(vault.path, new_ledger=True)
+            monkeypatch.setattr("cornerwave.engines._buckets.FEW", 0)
+            monkeypatch.setattr("cornerwave.engines._buckets.HELD", 0)
+        assert shown[0].equals(shown[1])
+
     def test_changes_stay_hidden_in_copies(self, dataset):
         """The adversary knows which rows changed and regresses the change on all copies."""
         rows = np.arange(ROWS)
