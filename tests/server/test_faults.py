@@ -1,6 +1,7 @@
 """Faults on purpose: what fails gives a clear status, and never a partial or wrong copy."""
 
 import asyncio
+import hashlib
 import json
 import resource
 import threading
@@ -111,6 +112,22 @@ def test_a_client_that_goes_away_ends_the_making(tmp_path):
     stays = asyncio.run(one_leaves(others=1))
     assert stays[1] == path
     assert (cache.made, path.read_bytes()) == (1, b"whole")
+
+
+def test_a_cache_that_made_and_forgot_many_copies_keeps_few_files(tmp_path):
+    """Locks cannot be removed while others may wait for them, so there is a bounded number."""
+    cache = CopyCache(tmp_path, 10**4)
+
+    async def make_all():
+        for number in range(600):
+            name = hashlib.sha256(str(number).encode()).hexdigest()[:40]
+            await cache.file(tmp_path / f"{name}.csv", lambda path, _: path.write_bytes(b"x" * 100))
+        cache._forget()
+
+    asyncio.run(make_all())
+    assert cache.made == 600
+    assert len(list(tmp_path.glob("*.csv"))) == 100
+    assert 200 < len(list(tmp_path.glob("*.lock"))) <= 256
 
 
 def test_a_source_that_changes_between_two_requests(served):
