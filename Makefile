@@ -5,6 +5,9 @@ READY := $(VENV)/.ready
 # One file pins every package, the build's own included.
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip
 
+# Tests and commands start many processes: all of them read what the first has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup system check test test-slow test-spark bench bench-service demo serve reproduce clean
 
 help:  ## list what can be made
