@@ -33,6 +33,8 @@ Numbered = tuple[int, pa.Table]
 MacsAt = tuple[int, Words]
 """The MACs of some rows, and the number of the first before them."""
 
+ENOUGH = 1 << 15
+"""Rows that differ and are worth being surveyed by themselves."""
 AT_ONCE = 1 << 18
 """Rows that differ and are given at once, if one bucket does not have more."""
 
@@ -214,14 +216,19 @@ class DifferingRows:
         yield _together(found)
 
     def _chosen(self, source: Source, alone: Unmatched) -> Iterator[pa.Table]:
-        """Yield the rows of each group that are not in the other table."""
+        """Yield the rows that are not in the other table, those of several groups at a time."""
+        held: list[pa.Table] = []
         for start, table in numbered(source, self._surveyor.schema):
             own = alone.rows[start : start + table.num_rows]
             if len(own) < table.num_rows:
                 raise _changed()
-            if own.any():
-                yield table.filter(pa.array(own))
+            held += [table.filter(pa.array(own))] if own.any() else []
+            if sum(map(len, held)) >= ENOUGH:
+                yield pa.concat_tables(held)
+                held = []
             self._progress(table.num_rows)
+        if held:
+            yield pa.concat_tables(held)
 
     def _ids(self, rows: pa.Table) -> Ids:
         return row_ids(0, rows, self._surveyor.schema, self._surveyor.secrets)
