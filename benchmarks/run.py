@@ -504,7 +504,8 @@ def ledger() -> None:
 def start() -> None:
     """How long the command takes to show its help, against importing numpy."""
     script = Path(sys.executable).with_name("cornerwave")
-    quiet = {"stdout": subprocess.DEVNULL, "check": True, "env": {**os.environ, "COLUMNS": "80"}}
+    environment = {**os.environ, "COLUMNS": "80", "PYTHONDONTWRITEBYTECODE": ""}  # as users have it
+    quiet = {"stdout": subprocess.DEVNULL, "check": True, "env": environment}
     theirs, ours = best(
         lambda: subprocess.run([sys.executable, "-c", "import numpy"], **quiet),
         lambda: subprocess.run([script, "--help"], **quiet),
