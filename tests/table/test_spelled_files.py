@@ -84,6 +84,20 @@ def test_two_delimiters_that_fit_alike_are_not_guessed(tmp_path):
     assert list(values(path, delimiter=";")) == ["a, b", "c"]
 
 
+def test_spaces_separate_fields_only_if_that_is_said(tmp_path):
+    path = write(tmp_path, "gpa tuce grade\n2.66 20 0\n2.89 22 1\n")
+    source = open_source(path)
+    assert source.schema.names == ["gpa tuce grade"]
+    assert "has 3 parts: if spaces separate the columns" in source.notes["gpa tuce grade"]
+    assert values(path, delimiter="space") == {
+        "gpa": [2.66, 2.89],
+        "tuce": [20, 22],
+        "grade": [0, 1],
+    }
+    for text in ("name\nann lee\nbob ray\n", "full name\nann lee\nbob\n", "a,b c\n1,2 3\n"):
+        assert not open_source(write(tmp_path, text)).notes
+
+
 # --- encodings -------------------------------------------------------------------------------
 
 GERMAN = "Stadt,Straße\nKöln,Müllerstraße\nZürich,Bahnhofstraße\nGöppingen,Österreicher Weg\n"

@@ -182,7 +182,10 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _READING: dict[str, tuple[Any, Any]] = {
-    "delimiter": (str | None, typer.Option(metavar="C", help="What separates fields: , ; | tab.")),
+    "delimiter": (
+        str | None,
+        typer.Option(metavar="C", help="What separates fields: , ; | tab space."),
+    ),
     "encoding": (str | None, typer.Option(metavar="NAME", help="Encoding, such as cp1252.")),
     "decimal": (str | None, typer.Option(metavar="C", help="Decimal point of numbers: . or ,")),
     "thousands": (

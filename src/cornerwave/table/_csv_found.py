@@ -201,12 +201,28 @@ def spelled(
     pairs = zip(first.schema.names, first.columns, strict=True)
     cells = {name: present(column, given.of_column(name)) for name, column in pairs}
     texts = {name: text for name, text in cells.items() if len(text)}
-    notes: dict[str, str] = {}
+    notes = dict(_one_column(texts, given))
     if given.decimal is None or given.thousands is None:
         given = _with_numbers(texts, given, notes)
     if given.date_format is None:
         given = replace(given, date_format=tuple(_date_formats(texts, notes)))
     return given, notes
+
+
+def _one_column(texts: Mapping[str, pa.Array], given: ReadingSettings) -> Iterator[tuple[str, str]]:
+    """Yield a note on the only column of a file if spaces would cut it into several.
+
+    They are not taken for a delimiter: first and last names would become two columns.
+    """
+    if len(texts) == 1 and given.delimiter is not None:
+        for name, text in texts.items():
+            widths = {len(cell.split(" ")) for cell in [name, *text.to_pylist()]}
+            if len(widths) == 1 and min(widths) > 1:
+                yield (
+                    name,
+                    f"each cell, and the name, has {min(widths)} parts: if spaces separate the "
+                    "columns, say so (delimiter)",
+                )
 
 
 def _with_numbers(

@@ -32,7 +32,7 @@ SPACES = "\u0020\u00a0\u202f"
 THOUSANDS = ("", ".", ",", " ", "'", "’", "_")
 
 _LISTS = ("date_format", "missing", "order_by")
-_DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+_DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 _DIRECTIVES = {
     "Y": "[0-9]{4}",
     "y": "[0-9]{2}",
@@ -71,8 +71,10 @@ class ReadingSettings:
     column_missing: tuple[tuple[str, tuple[str, ...] | None], ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.delimiter is not None and not re.match(r"[^\w\s\"'.+-]$|\t$", self.delimiter):
-            raise SourceError("the delimiter must be one character, such as ',', ';', '|' or a tab")
+        if self.delimiter is not None and not re.match(r"[^\w\s\"'.+-]$|[\t ]$", self.delimiter):
+            raise SourceError(
+                "the delimiter must be one character, such as ',', ';', '|', a tab or a space"
+            )
         if self.decimal not in (None, POINT, ","):
             raise SourceError("decimal must be '.' or ','")
         if self.thousands not in (None, *THOUSANDS):
