@@ -259,7 +259,7 @@ def _whole_evidence(
     owed = [name for name in aligned.columns if "perturbed" in aligned.stated.told(name, "role")]
     kinds = _kinds(seen.found) if seen else []
     perturbed = [
-        kind == "perturbed" or name in owed
+        kind == "perturbed" or (name in owed and kind != "constant")
         for name, kind in zip(aligned.columns, kinds, strict=True)
     ]
     values, every = np.empty((1 + len(aligned.copies), 0, 0)), 1

@@ -256,7 +256,7 @@ class NoiseSums:
             rows=self._rows,
             sums=self._sums,
             mean=self._shift + np.diag(centre),
-            K=_without_rounding((K + K.T) / 2, np.diag(cross) / np.maximum(np.diag(count), 1)),
+            K=without_rounding((K + K.T) / 2, np.diag(cross) / np.maximum(np.diag(count), 1)),
             steps=steps,
             present=self._noise[0].reshape(steps.shape).min(axis=0),
             spread=_variances(self._noise).reshape(steps.shape),
@@ -323,7 +323,7 @@ def _variances(sums: Floats) -> Floats:
     return np.asarray(np.maximum(centred / np.maximum(count - 1, 1), 0.0))
 
 
-def _without_rounding(K: Floats, squares: Floats) -> Floats:
+def without_rounding(K: Floats, squares: Floats) -> Floats:
     """Return K with the variance of constants, which is rounding, set to 0."""
     constant = np.diag(K) <= 1e-14 * squares
     return np.where(constant[:, None] | constant, 0.0, K)

@@ -18,7 +18,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.attack import whitening
-from cornerwave.audit._sums import Statistics, covariance_of
+from cornerwave.audit._sums import Statistics, covariance_of, without_rounding
 
 CLIPPED = 3.0
 """X is clipped at this many standard deviations in the check of size: no row dominates."""
@@ -107,7 +107,8 @@ class Watch:
             np.linalg.eigvalsh(axes.T @ self._step(found.covariance, k) @ axes).max(initial=1.0)
             for k, axes in enumerate(self._axes)
         ]
-        covariance = covariance_of(self._sizes)
+        squares = np.diag(self._sizes)[:-1] / max(float(self._sizes[-1, -1]), 1.0)
+        covariance = without_rounding(covariance_of(self._sizes), squares)
         spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         correlation = covariance / np.outer(spread, spread)
         return Watched(

@@ -333,10 +333,12 @@ def _standard(rows: Floats) -> Floats:
 def _away(rows: Floats) -> Floats:
     """Return rows (d, n) as distances from their means, missing values at the mean."""
     missing = np.isnan(rows)
+    # first as distances from the least: those of a constant are 0, and its mean may be rounded
+    least = np.where(missing, np.inf, rows).min(axis=1, keepdims=True, initial=np.inf)
+    above = np.where(missing, 0.0, rows - np.where(np.isinf(least), 0.0, least))
     count = np.maximum((~missing).sum(axis=1, keepdims=True), 1)
-    centre = np.where(missing, 0.0, rows).sum(axis=1, keepdims=True) / count
-    return np.where(missing, 0.0, rows - centre)
+    return np.where(missing, 0.0, above - above.sum(axis=1, keepdims=True) / count)
 
 
 def _varies(values: Floats) -> bool:
-    return bool((values.var(axis=1) > 0).any())
+    return bool((values.min(axis=1) < values.max(axis=1)).any())
