@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import SingularCovariance
-from cornerwave.frozen import Draws
-from cornerwave.missing import conditional, fill_missing
+from cornerwave.missing import Draws, conditional, fill_missing
 from cornerwave.noise import position_ids
 from cornerwave.owner import Vault
 from tests.processor import report_of
@@ -58,7 +57,8 @@ def matrix(table):
 def filled(registered, **changes):
     frozen, table, _ = registered
     ids = position_ids(0, ROWS)
-    return fill_missing(matrix(table), ids, replace(frozen, **changes), SECRET)
+    changed = replace(frozen, **changes)
+    return fill_missing(matrix(table), ids, changed.schema, changed.draws, SECRET)
 
 
 def lonely(registered):
@@ -80,7 +80,9 @@ def test_a_draw_depends_on_its_row_alone(registered):
     frozen, table, _ = registered
     x, ids, out = matrix(table), position_ids(0, ROWS), filled(registered)
     order = np.random.default_rng(1).permutation(ROWS)[:500]
-    part = fill_missing(np.ascontiguousarray(x[:, order]), ids[order], frozen, SECRET)
+    part = fill_missing(
+        np.ascontiguousarray(x[:, order]), ids[order], frozen.schema, frozen.draws, SECRET
+    )
     assert np.array_equal(part, out[:, order], equal_nan=True)
 
 
@@ -193,5 +195,5 @@ def test_golden_draws(registered):
     small = replace(frozen, draws=law)
     nan = np.nan
     x = np.array([[nan, 2.0, nan, 8.0], [1.0, 3.0, 0.5, 2.0], [nan, nan, 0.25, nan], [0.0] * 4])
-    out = fill_missing(x, position_ids(2**40, 4), small, SECRET)
+    out = fill_missing(x, position_ids(2**40, 4), small.schema, small.draws, SECRET)
     assert out[np.isnan(x)].tolist() == GOLDEN

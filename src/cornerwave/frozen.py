@@ -31,9 +31,10 @@ from cornerwave.joint import (
     measure_hidden,
 )
 from cornerwave.levels import Level
+from cornerwave.missing import Draws, fill_missing, has_many_complete_rows
 from cornerwave.moments import Moments, factor, noise_shape
 from cornerwave.noise import COARSEST, NOISE_FORMAT, grid_of
-from cornerwave.survey import Survey, Surveyor, laws_of, on_scales
+from cornerwave.survey import Survey, Surveyor, on_scales
 from cornerwave.table import (
     MISSING_BITS,
     UNIFORM,
@@ -51,37 +52,8 @@ from cornerwave.table import (
     plain_type,
 )
 
-ROWS_PER_WEIGHT = 10
-"""Complete rows for each number, at least, to go by their covariance."""
-
 WORTH_SAYING = 0.1
 """The owner is told of noise that missing values raise by more than this share."""
-
-
-@dataclass(frozen=True)
-class Draws:
-    """The law of draws that replace numbers whose absence is hidden.
-
-    Mean and covariance are those of the complete rows, so that a column which follows from
-    others does so here; `quantiles` are those of the columns that hide missing values.
-    """
-
-    mean: Floats
-    covariance: Floats
-    quantiles: Mapping[str, Knots]
-
-    @classmethod
-    def of(cls, surveyor: Surveyor, survey: Survey) -> "Draws | None":
-        """Return the law for a table; None if nothing is hidden."""
-        if not surveyor.sampled:
-            return None
-        found = survey.whole if has_many_complete_rows(survey) else survey.moments
-        return cls(found.mean, found.covariance, laws_of(surveyor, survey))
-
-
-def has_many_complete_rows(survey: Survey) -> bool:
-    """Return whether the rows that miss no number are enough to go by their covariance."""
-    return survey.whole.rows >= ROWS_PER_WEIGHT * (1 + len(survey.moments.top))
 
 
 @dataclass(frozen=True)
@@ -259,7 +231,9 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     _check_size(moments, schema)
     for names, found in survey.tallies.items():
         check_identifying(names, found, schema)
-    shape = _noise_shape(survey, schema)
+    law = Draws.of(surveyor, survey)
+    shown = _Shown.of(surveyor, survey, law)
+    shape = _noise_shape(survey, schema, shown)
     lower = factor(shape)
     lower.warn(schema.perturbed)
     categories = tuple(
@@ -279,9 +253,9 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         categories=categories,
         missing=_shows_missing(survey, schema, categories),
         fingerprint=str(survey.fingerprint),
-        draws=Draws.of(surveyor, survey),
+        draws=law,
         hidden=measure_hidden(
-            list(_coordinates(surveyor, survey, categories)), _excess(survey, shape)
+            list(_coordinates(surveyor, survey, categories, shown)), shown.excess(shape)
         ),
     )
 
@@ -290,8 +264,9 @@ def pairs_worth_joining(
     surveyor: Surveyor, survey: Survey, frozen: Frozen
 ) -> list[tuple[str, str]]:
     """Return pairs of categories that are better refreshed together, the closest first."""
-    coordinates = list(_coordinates(surveyor, survey, frozen.categories))
-    return close_pairs(coordinates, _excess(survey, frozen.covariance + frozen.excess))
+    shown = _Shown.of(surveyor, survey, frozen.draws)
+    coordinates = list(_coordinates(surveyor, survey, frozen.categories, shown))
+    return close_pairs(coordinates, shown.excess(frozen.covariance + frozen.excess))
 
 
 def hidden_of_rows(
@@ -301,24 +276,48 @@ def hidden_of_rows(
 
     As if categories were drawn from the frequencies of these rows.
     """
-    coordinates = list(_coordinates(surveyor, survey, frozen.categories))
-    return hidden_at(coordinates, _excess(survey, frozen.covariance + frozen.excess), level)
+    shown = _Shown.of(surveyor, survey, frozen.draws)
+    coordinates = list(_coordinates(surveyor, survey, frozen.categories, shown))
+    return hidden_at(coordinates, shown.excess(frozen.covariance + frozen.excess), level)
 
 
-def _excess(survey: Survey, shape: Floats) -> Floats:
-    """Return by how much the shape of the noise exceeds K, on the scale of the deviations."""
-    deviation = survey.moments.deviation
-    scale = np.where(deviation > 0, deviation, 1.0)
-    return np.asarray((shape - survey.moments.covariance) / np.outer(scale, scale))
+@dataclass(frozen=True)
+class _Shown:
+    """The numbers that get noise: with draws where values are missing in secret.
+
+    `numbers` are those of the sampled rows; `covariance` is K of all rows, and what the draws
+    change of it in the sample: they may lie where no value does, as logarithms of 0 would.
+    """
+
+    numbers: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(cls, surveyor: Surveyor, survey: Survey, law: Draws | None) -> "_Shown":
+        """Return them for a table, given the law of its draws."""
+        sample, schema = survey.joint.ordered, surveyor.schema
+        numbers, K = sample.numbers[: len(schema.perturbed)], survey.moments.covariance
+        if law is None:
+            return cls(numbers, K)
+        ids = np.column_stack([sample.hashes, np.zeros_like(sample.hashes)])
+        drawn = fill_missing(numbers, ids, schema, law, surveyor.secrets.sample)
+        before, after = (Moments.of_columns(each).covariance for each in (numbers, drawn))
+        return cls(drawn, np.asarray(K + (after - before)))
+
+    def excess(self, shape: Floats) -> Floats:
+        """Return by how much the shape of the noise exceeds K, on the scale of the deviations."""
+        deviation = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        scale = np.where(deviation > 0, deviation, 1.0)
+        return np.asarray((shape - self.covariance) / np.outer(scale, scale))
 
 
 def _coordinates(
-    surveyor: Surveyor, survey: Survey, categories: Sequence[Categories]
+    surveyor: Surveyor, survey: Survey, categories: Sequence[Categories], shown: _Shown
 ) -> Iterator[Coordinate]:
     """Yield the coordinates of all columns: numbers first, then indicators, kept ones and gaps."""
     schema, sample = surveyor.schema, survey.joint.ordered
     cells = dict(zip(schema.encoded, sample.cells, strict=True))
-    numbers, kept = np.split(sample.numbers, [len(schema.perturbed)])
+    numbers, kept = shown.numbers, sample.numbers[len(schema.perturbed) :]
     for name, values in zip(schema.perturbed, numbers, strict=True):
         yield Coordinate(name, NUMBERS, values)
     for name, values in zip(surveyor.kept_numbers, kept, strict=True):
@@ -340,19 +339,21 @@ def _coordinates(
         yield from indicators(name, KEPT, cells[name][None], nothing, most=most)
 
 
-def _noise_shape(survey: Survey, schema: Schema) -> Floats:
+def _noise_shape(survey: Survey, schema: Schema, shown: _Shown) -> Floats:
     """Return the shape of the noise: K, or more where missing values leave K uncertain."""
     K = survey.moments.covariance
     if survey.complete is None:
         return K
     complete = survey.complete.covariance if has_many_complete_rows(survey) else None
-    shape = noise_shape(K, complete)
+    shape = noise_shape(noise_shape(K, complete), shown.covariance)
     raised = np.diag(shape) / np.maximum(np.diag(K), 1e-300) - 1
     if (raised > WORTH_SAYING).any():
-        names = [name for name, more in zip(schema.perturbed, raised, strict=True) if more > 0]
+        pairs = zip(schema.perturbed, raised, strict=True)
+        names = [name for name, more in pairs if more > WORTH_SAYING]
         warnings.warn(
-            f"{listed(names)}: missing values leave the covariance of the columns uncertain, so "
-            f"they get up to {raised.max():.0%} more noise than a complete table would",
+            f"{listed(names)}: missing values leave the covariance of the columns uncertain, or "
+            "what stands in for them lies far from the others, so copies have up to "
+            f"{raised.max():.0%} more noise there than those of a complete table",
             CornerwaveWarning,
             stacklevel=3,
         )

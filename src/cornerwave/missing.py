@@ -12,15 +12,17 @@ are averages of equal shares of the rows. The arithmetic is strict: the same bit
 machine.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ids, Ints
-from cornerwave.frozen import Frozen
 from cornerwave.keyed import strict
 from cornerwave.noise import WhiteStreams
-from cornerwave.table import interpolate
+from cornerwave.survey import Survey, Surveyor, laws_of
+from cornerwave.table import Knots, Schema, interpolate
 
 FREE = 0.25
 """A draw has its column's own distribution where the others leave this share of it open."""
@@ -29,12 +31,41 @@ VANISHING = 2.0**-48
 """A column whose variance given the others is below this share of its own tells nothing new."""
 
 
-def fill_missing(x: Floats, ids: Ids, frozen: Frozen, secret: bytes) -> Floats:
+ROWS_PER_WEIGHT = 10
+"""Complete rows for each number, at least, to go by their covariance."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The law of draws that replace numbers whose absence is hidden.
+
+    Mean and covariance are those of the complete rows, so that a column which follows from
+    others does so here; `quantiles` are those of the columns that hide missing values.
+    """
+
+    mean: Floats
+    covariance: Floats
+    quantiles: Mapping[str, Knots]
+
+    @classmethod
+    def of(cls, surveyor: Surveyor, survey: Survey) -> "Draws | None":
+        """Return the law for a table; None if nothing is hidden."""
+        if not surveyor.sampled:
+            return None
+        found = survey.whole if has_many_complete_rows(survey) else survey.moments
+        return cls(found.mean, found.covariance, laws_of(surveyor, survey))
+
+
+def has_many_complete_rows(survey: Survey) -> bool:
+    """Return whether the rows that miss no number are enough to go by their covariance."""
+    return survey.whole.rows >= ROWS_PER_WEIGHT * (1 + len(survey.moments.top))
+
+
+def fill_missing(x: Floats, ids: Ids, schema: Schema, law: Draws | None, secret: bytes) -> Floats:
     """Return columns x (N, rows) with draws for the values that are missing in secret."""
-    law = frozen.draws
     if law is None:  # no column hides its missing values
         return x
-    columns = [frozen.schema.column(name) for name in frozen.schema.perturbed]
+    columns = [schema.column(name) for name in schema.perturbed]
     wanted = np.zeros(x.shape, dtype=bool)
     for row, column, values in zip(wanted, columns, x, strict=True):
         if column.hide_missing:

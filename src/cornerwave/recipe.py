@@ -183,7 +183,7 @@ class Recipe:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
         frozen, secrets = self.frozen, self._noise_secrets
         scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.ids))
-        x = fill_missing(scaled, group.ids, frozen, secrets.missing)
+        x = fill_missing(scaled, group.ids, frozen.schema, frozen.draws, secrets.missing)
         reader = self._readers.pop() if self._readers else self._new_reader()
         copies = {index: self._memory.lend(x.shape) for index in reader.wanted}
         around = len(copies) * x.nbytes > CACHE_BYTES

@@ -1,6 +1,7 @@
 """A copy that hides less than it states from all that it shows fails; honest copies pass."""
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave import frozen
 from cornerwave.audit import ALPHA, Audit, as_json, audit, findings, notes, sections, verdict
 from cornerwave.audit._audit import SHARE
 from cornerwave.audit._chance import z_limit
 from cornerwave.cli._screen import parts_of
-from cornerwave.errors import LevelError
+from cornerwave.errors import CornerwaveWarning, LevelError
 from cornerwave.levels import retention
 from cornerwave.moments import Moments
 from cornerwave.pages import audit_page
@@ -89,6 +91,60 @@ def faults(found: Audit) -> set[str]:
 
 def shares(found: Audit, copy: int = 0) -> dict[str, float]:
     return {left.column: left.hidden for left in found.whole[copy]}
+
+
+def test_a_constant_whose_mean_is_rounded_is_still_one(tmp_path: Path) -> None:
+    rate, rng = np.full(226, 3.70877), np.random.default_rng(2)
+    assert rate.var() > 0  # what made it seem to vary
+    table = pa.table({"rate": rate, "a": rng.normal(size=226), "b": rng.normal(size=226)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CornerwaveWarning)
+        dataset = known_dataset(tmp_path, table)
+    paths = [dataset.release(to=f"{p}", privacy=p).write(tmp_path / f"{p}.csv") for p in (0.4, 0.7)]
+    found = audit(table, paths)
+    assert found.clean, verdict(found)
+    assert found.numbers is not None
+    assert found.numbers.constant == ("rate",)
+    assert not found.unmeasured
+    assert "rate" not in shares(found)
+
+
+def logarithms(rows: int, rng: np.random.Generator) -> pa.Table:
+    """Visits, their logarithm, missing where there are none, and once more as if for 0.01."""
+    visits = rng.poisson(6, rows) * (rng.random(rows) > 0.1)
+    any_, size = visits > 0, np.log(np.maximum(visits, 0.01))
+    return pa.table(
+        {
+            "visits": visits.astype(float),
+            "size": pa.array(size, mask=~any_),
+            "size_or_less": size + rng.normal(0, 1e-3, rows),
+            "age": rng.normal(60, 9, rows),
+            "any": texts(any_.astype(int)),
+        }
+    )
+
+
+def test_what_stands_in_for_hidden_gaps_far_from_the_values_gets_its_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands in follows from the other logarithm: far below all values, where none is.
+
+    If noise has the size of the values alone, as before, it shows where the gaps are.
+    """
+    table, of = logarithms(ROWS, np.random.default_rng(4)), frozen._Shown.of
+    for measured in (True, False):
+        if not measured:
+            monkeypatch.setattr(frozen._Shown, "of", lambda s, survey, law: of(s, survey, None))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CornerwaveWarning)
+            dataset = known_dataset(tmp_path / str(measured), table, hide_missing=["size"])
+        paths = [
+            dataset.release(to=f"{p}", privacy=p).write(tmp_path / f"{measured}{p}.parquet")
+            for p in (0.4, 0.7)
+        ]
+        found = audit(table, paths)
+        assert found.clean is measured, verdict(found)
+        assert measured or shares(found)["any"] < 0.2
 
 
 @pytest.mark.parametrize("teller", TELLS)

@@ -190,8 +190,9 @@ class _Changed:
     def _filled(self, rows: RowWords) -> Floats:
         """Return the numbers as they get their noise: on their scales, hidden gaps filled in."""
         numbers = rows.numbers(len(self._frozen.schema.perturbed))
-        scaled = self._frozen.scaled(numbers, rank_draws(self._secrets, rows.ids))
-        return fill_missing(scaled, rows.ids, self._frozen, self._noise.missing)
+        frozen = self._frozen
+        scaled = frozen.scaled(numbers, rank_draws(self._secrets, rows.ids))
+        return fill_missing(scaled, rows.ids, frozen.schema, frozen.draws, self._noise.missing)
 
     def rows(self) -> ChangedRows:
         """Return which rows changed, and the rules for their noise."""
