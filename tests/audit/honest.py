@@ -105,6 +105,23 @@ def finished_apart(folder: Path, seed: int) -> Made:
     return table, paths
 
 
+def derived(folder: Path, seed: int) -> Made:
+    """Whole numbers, rounded in copies, the same once more, and in another unit, not rounded."""
+    rng = np.random.default_rng([seed, 10])
+    whole = {f"c{n}": rng.integers(0, 60, ROWS).astype(float) for n in range(3)}
+    whole |= {f"{name} again": values for name, values in whole.items()}
+    table = pa.table(whole | {f"{name} in tens": values / 10 for name, values in whole.items()})
+    folder.mkdir(parents=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CornerwaveWarning)
+        dataset = known_dataset(folder, table, number=seed + 1)
+    paths = [
+        dataset.release(to="r", noise=v, round=list(whole)).write(folder / f"{v}.parquet")
+        for v in (1.0, 4.0)
+    ]
+    return table, paths
+
+
 def foreign(X: np.ndarray, seed: int) -> list[np.ndarray]:
     """The corner wave in plain float64, without our grid."""
     rng = np.random.default_rng([seed, 5])
@@ -179,6 +196,7 @@ KINDS: dict[str, Callable[[Path, int], Made]] = {
     "scales": on_scales,
     "small": small,
     "finished apart": finished_apart,
+    "derived": derived,
     "ours skewed": ours("skewed"),
     "ours discrete": ours("discrete"),
     "foreign": of_arrays(lambda seed: releases.gaussian(ROWS, seed)),

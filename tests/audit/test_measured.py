@@ -10,6 +10,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import ALPHA, Audit, audit, findings, verdict
+from cornerwave.audit._gain import _without
 from cornerwave.errors import SingularCovariance
 from cornerwave.levels import retention
 from cornerwave.moments import Moments
@@ -175,6 +176,18 @@ def test_a_copy_of_a_slightly_different_source() -> None:
 def test_a_copy_that_is_the_source_is_called_so() -> None:
     X = gaussian(1000)
     assert any("it is the source" in check.note for check in run(X, [X]).faults)
+
+
+def test_a_direction_of_rounding_alone_is_not_taken_for_one_of_little_variance() -> None:
+    """Or what chance fits to it counts many times: here a column, and itself not rounded."""
+    step = 0.1
+    C = np.array([[[1 + step, 1.0], [1.0, 1.0]]])
+    left = _without(C, np.array([step, 0.0]))
+    apart = np.array([1.0, -1.0])
+    assert apart @ left[0] @ apart == pytest.approx(apart @ C[0] @ apart, rel=1e-6)
+    # where there is more than rounding, it is taken off
+    both = _without(np.array([[[2.0 + step]]]), np.array([step]))
+    assert both[0, 0, 0] == pytest.approx(2.0, rel=1e-6)
 
 
 def test_a_kept_column_and_a_constant_one_are_left_out() -> None:

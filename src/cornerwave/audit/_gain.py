@@ -248,16 +248,18 @@ class _Folds:
 
 
 def _without(C: Floats, rounding: Floats) -> Floats:
-    """Return covariances (G, k, k) less what rounding added, at least LEAST in any direction.
+    """Return covariances (G, k, k) less what rounding added.
 
-    Where columns nearly determine each other, rounding may be almost all that is left.
+    Where columns nearly determine each other, rounding may be almost all that there is in a
+    direction: it stays there, or weights that chance fitted to it would be many times too large.
     """
     unit = np.sqrt(np.maximum(np.einsum("gkk->gk", C), 1e-300))
     each = unit[:, :, None] * unit[:, None, :]
     lower = np.linalg.cholesky(C / each + RIDGE * np.eye(C.shape[1]))
     blur = np.linalg.solve(lower, (rounding / unit**2)[:, :, None] * np.eye(C.shape[1]))
     shares, turn = np.linalg.eigh(np.linalg.solve(lower, blur.transpose(0, 2, 1)))
-    left = lower @ turn * np.sqrt(np.maximum(1 - shares, LEAST))[:, None, :]
+    kept = np.where(1 - shares < LEAST, 1.0, 1 - shares)
+    left = lower @ turn * np.sqrt(kept)[:, None, :]
     return np.asarray(left @ left.transpose(0, 2, 1) * each)
 
 
