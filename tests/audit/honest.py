@@ -108,7 +108,7 @@ def finished_apart(folder: Path, seed: int) -> Made:
 def derived(folder: Path, seed: int) -> Made:
     """Whole numbers, rounded in copies, the same once more, and in another unit, not rounded."""
     rng = np.random.default_rng([seed, 10])
-    whole = {f"c{n}": rng.integers(0, 60, ROWS).astype(float) for n in range(3)}
+    whole = {f"c{n}": rng.integers(0, 60, ROWS) for n in range(3)}
     whole |= {f"{name} again": values for name, values in whole.items()}
     table = pa.table(whole | {f"{name} in tens": values / 10 for name, values in whole.items()})
     folder.mkdir(parents=True)

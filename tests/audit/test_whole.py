@@ -109,6 +109,29 @@ def test_a_constant_whose_mean_is_rounded_is_still_one(tmp_path: Path) -> None:
     assert "rate" not in shares(found)
 
 
+def test_a_column_that_is_constant_in_complete_rows_is_judged_in_the_others(tmp_path: Path) -> None:
+    """As the errors of forecasts are, which stand where the true value is missing."""
+    rng = np.random.default_rng(3)
+    truth, later = rng.normal(size=400), rng.random(400) < 0.25
+    error = np.where(later, rng.gamma(4, 0.25, 400), 0.0)
+    table = pa.table(
+        {
+            "truth": pa.array(truth, mask=later),
+            "guess": truth + rng.normal(size=400),
+            "error": error,
+        }
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CornerwaveWarning)
+        dataset = known_dataset(tmp_path, table, hide_missing=["truth"])
+    paths = [
+        dataset.release(to=f"{p}", privacy=p).write(tmp_path / f"{p}.parquet") for p in (0.4, 0.7)
+    ]
+    found = audit(table, paths)
+    assert found.clean, verdict(found)
+    assert {"guess", "error"} <= shares(found).keys()
+
+
 def logarithms(rows: int, rng: np.random.Generator) -> pa.Table:
     """Visits, their logarithm, missing where there are none, and once more as if for 0.01."""
     visits = rng.poisson(6, rows) * (rng.random(rows) > 0.1)

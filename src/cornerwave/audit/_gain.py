@@ -44,6 +44,8 @@ WORST = 16
 RIDGE = 1e-12
 LEAST = 0.05
 """The least share of a direction's variance in a rounded copy that is not taken for rounding."""
+STILL = 1e-9
+"""A share of a column's variance that is rounding."""
 PERFECT = 1e-4
 """A coalition that leaves less than this share of the variance hidden has the table."""
 
@@ -123,14 +125,16 @@ def measure_alone(found: Statistics, i: int) -> Alone:
     """Measure what a copy leaves hidden, on rows that its estimate was not fitted to.
 
     If some rows are incomplete, the complete ones may vary less than all or more: the share
-    is of the smaller variance, so that a choice of rows is not taken for a leak.
+    is of the smaller variance, so that a choice of rows is not taken for a leak. Of a column
+    that is constant in the complete rows they tell nothing; the whole copy is tested in all rows.
     """
     folds = _Folds.of(found)
     shares = folds.errors((i,))[1]
     own = np.diag(found.covariance)[: found.columns]
-    variance = np.where(found.variance > 0, np.minimum(own, found.variance), 1.0)
+    vary = own > STILL * found.variance
+    variance = np.where(vary, np.minimum(own, found.variance), 1.0)
     mean, error, groups = folds.average(shares * folds.variance / variance)
-    return Alone(mean, error, groups)
+    return Alone(np.where(vary, mean, 1.0), np.where(vary, error, 0.0), groups)
 
 
 def _worth_an_interval(found: Statistics, sets: list[Members]) -> list[Members]:
