@@ -501,9 +501,10 @@ def test_changed_rows_are_kept_as_they_are():
     assert len(rows.to_bytes()) < 50 * 10 + rules + 100  # 8 bytes a row, and a bit a column
 
 
+@pytest.mark.parametrize("at_once", [-1, 100, 1 << 18])  # -1: also the last bucket ends a part
 @pytest.mark.parametrize("held", [0, 1 << 16, 1 << 28])
 @pytest.mark.parametrize("order", ["the same", "shuffled", "odd ones later"])
-def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, held, order):
+def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, at_once, held, order):
     """Against the rows themselves, taken by their places."""
     from cornerwave.engines.batches import BatchSurveyor, batch_order
     from cornerwave.rows import RowSecrets
@@ -512,6 +513,7 @@ def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, he
     monkeypatch.setattr("cornerwave.rows.GROUP_CELLS", 1)  # groups of 1,024 rows
     for name, value in (("HELD", held), ("FEW", 1000)):
         monkeypatch.setattr(f"cornerwave.engines._buckets.{name}", value)
+    monkeypatch.setattr(differences, "AT_ONCE", at_once)
     frozen = vault.register("people", FIRST, key="id").frozen
     schema = frozen.schema
     secrets = RowSecrets.of(vault._key.derive)

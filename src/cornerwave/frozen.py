@@ -291,6 +291,7 @@ class _Shown:
 
     numbers: Floats
     covariance: Floats
+    with_draws: bool
 
     @classmethod
     def of(cls, surveyor: Surveyor, survey: Survey, law: Draws | None) -> "_Shown":
@@ -298,11 +299,11 @@ class _Shown:
         sample, schema = survey.joint.ordered, surveyor.schema
         numbers, K = sample.numbers[: len(schema.perturbed)], survey.moments.covariance
         if law is None:
-            return cls(numbers, K)
+            return cls(numbers, K, with_draws=False)
         ids = np.column_stack([sample.hashes, np.zeros_like(sample.hashes)])
         drawn = fill_missing(numbers, ids, schema, law, surveyor.secrets.sample)
         before, after = (Moments.of_columns(each).covariance for each in (numbers, drawn))
-        return cls(drawn, np.asarray(K + (after - before)))
+        return cls(drawn, np.asarray(K + (after - before)), with_draws=True)
 
     def excess(self, shape: Floats) -> Floats:
         """Return by how much the shape of the noise exceeds K, on the scale of the deviations."""
@@ -340,12 +341,17 @@ def _coordinates(
 
 
 def _noise_shape(survey: Survey, schema: Schema, shown: _Shown) -> Floats:
-    """Return the shape of the noise: K, or more where missing values leave K uncertain."""
+    """Return the shape of the noise: K, or more where missing values leave K uncertain.
+
+    And more where what stands in for them in secret varies more.
+    """
     K = survey.moments.covariance
     if survey.complete is None:
         return K
     complete = survey.complete.covariance if has_many_complete_rows(survey) else None
-    shape = noise_shape(noise_shape(K, complete), shown.covariance)
+    shape = noise_shape(K, complete)
+    if shown.with_draws:
+        shape = noise_shape(shape, shown.covariance)
     raised = np.diag(shape) / np.maximum(np.diag(K), 1e-300) - 1
     if (raised > WORTH_SAYING).any():
         pairs = zip(schema.perturbed, raised, strict=True)

@@ -213,7 +213,8 @@ class DifferingRows:
             if sum(map(len, chain(*found))) > AT_ONCE:
                 yield _together(found)
                 found = []
-        yield _together(found)
+        if found:
+            yield _together(found)
 
     def _chosen(self, source: Source, alone: Unmatched) -> Iterator[pa.Table]:
         """Yield the rows that are not in the other table, those of several groups at a time."""

@@ -8,10 +8,8 @@ from cornerwave.arrays import Ints, Words
 from cornerwave.keyed import bits_of, strict, widest_vectors
 
 _WORD = np.uint64
-_1, _2, _3, _7, _8, _10, _24, _52, _56, _63, _1E8 = (
-    _WORD(n) for n in (1, 2, 3, 7, 8, 10, 24, 52, 56, 63, 10**8)
-)
-_0, _TENS = _WORD(0), np.array([10**n for n in range(20)], dtype=np.uint64)
+_0, _1, _3, _7, _10, _24, _52, _63, _1E8 = (_WORD(n) for n in (0, 1, 3, 7, 10, 24, 52, 63, 10**8))
+_TENS = np.array([10**n for n in range(20)], dtype=np.uint64)
 _EIGHT_ZEROS = _WORD(0x3030_3030_3030_3030)
 
 
@@ -38,13 +36,13 @@ def _fill_texts(numbers: Any, lengths: Any, first: Any, second: Any, third: Any)
         top, middle = _parted(upper)
         one, two, three = eight_digits(top), eight_digits(middle), eight_digits(low)
         lengths[row], zeros = length, _24 - length
-        none, words = (zeros & _7) << _3, zeros >> _3
+        bits, words = (zeros & _7) << _3, zeros >> _3
         one = one if words == _0 else (two if words == _1 else three)
         two = two if words == _0 else (three if words == _1 else _0)
         three = three if words == _0 else _0
-        first[row] = one >> none | (two << _1) << (_63 - none)
-        second[row] = two >> none | (three << _1) << (_63 - none)
-        third[row] = three >> none
+        first[row] = one >> bits | (two << _1) << (_63 - bits)
+        second[row] = two >> bits | (three << _1) << (_63 - bits)
+        third[row] = three >> bits
 
 
 @strict
