@@ -35,6 +35,7 @@ from cornerwave.noise import (
     TILE_ROWS,
     WhiteStreams,
     add_shaped,
+    fill_tile,
     four_terms,
     four_tiles,
     grid_of,
@@ -203,14 +204,13 @@ def _insert(
                 step.weight_above,
                 *placed[step.above],
                 step.weight_fresh * table.lower,
-                streams.normals(step.noise),
+                streams.words(step.noise),
                 table.grid,
                 *placed[index],
+                copies[index - len(given)],
+                part.start,
+                around,
             )
-            if around:
-                write_around_cache(
-                    placed[index][0], x.shape[1], copies[index - len(given)], part.start
-                )
 
     def worker(block_rows: int) -> _Worker:
         streams = WhiteStreams(key, new, columns=columns, rows=block_rows)
@@ -237,37 +237,52 @@ def add_between(
     above: Any,
     above_start: int,
     factor: Any,
-    normals: Any,
+    words: Any,
     grid: Any,
     out: Any,
     start: int,
+    kept: Any,
+    kept_start: int,
+    around: bool,
 ) -> None:
     """Fill out[:, start:] with a copy between two others, plus factor @ normals, on the grid.
 
-    x lies on the grid already.
+    x lies on the grid already; `words` give the normals. `around`: what is made in `out` goes
+    on to kept[:, kept_start:], around the cache.
     """
     columns, rows = x.shape
     done = 4 if columns >= 4 and weight_above == 0.0 and grid[:4].min() > 0.0 else 0
+    normals = np.empty((columns, min(rows, TILE_ROWS)))
     for first in range(0, rows, TILE_ROWS):
-        last = min(first + TILE_ROWS, rows)
-        tile, tile_of_x = (first, last, start), (first, last, 0)
+        size = min(TILE_ROWS, rows - first)
+        fill_tile(words, rows, (first, first + size, -first), normals)
+        tile, of_x = (0, size, start + first), (0, size, first)
+        of_below, of_above = (0, size, below_start + first), (0, size, above_start + first)
         if done:
-            of_below = (first, last, below_start)
-            _four_above(x, weight_below, below, of_below, factor, normals, grid, out, tile)
+            _four_above(x, of_x, weight_below, below, of_below, factor, normals, grid, out, tile)
         for i in range(done, columns):
-            bi = tile_of(below, i, (first, last, below_start))
-            ai = tile_of(above, i, (first, last, above_start))
+            bi, ai = tile_of(below, i, of_below), tile_of(above, i, of_above)
             terms = four_terms(factor, normals, i, 0, tile)
-            xi, oi = tile_of(x, i, tile_of_x), tile_of(out, i, tile)
-            _begin(xi, weight_below, bi, weight_above, ai, terms, oi)
+            _begin(
+                tile_of(x, i, of_x),
+                weight_below,
+                bi,
+                weight_above,
+                ai,
+                terms,
+                tile_of(out, i, tile),
+            )
         add_shaped(factor, normals, tile, out)
         for i in range(done, columns):
-            step_onto(tile_of(x, i, tile_of_x), grid[i], tile_of(out, i, tile))
+            step_onto(tile_of(x, i, of_x), grid[i], tile_of(out, i, tile))
+        if around:
+            write_around_cache(out, tile, kept, kept_start + first)
 
 
 @strict
 def _four_above(
     x: Any,
+    of_x: Any,
     weight: float,
     below: Any,
     of_below: Any,
@@ -282,7 +297,7 @@ def _four_above(
     (a3, za), (b3, zb), (c3, zc), (d3, zd) = four_terms(factor, normals, 3, 0, tile)
     a0, a1, a2 = factor[0, 0], factor[1, 0], factor[2, 0]
     b1, b2, c2 = factor[1, 1], factor[2, 1], factor[2, 2]
-    x0, x1, x2, x3 = four_tiles(x, 0, (tile[0], tile[1], 0))
+    x0, x1, x2, x3 = four_tiles(x, 0, of_x)
     y0, y1, y2, y3 = four_tiles(below, 0, of_below)
     o0, o1, o2, o3 = four_tiles(out, 0, tile)
     s0, s1, s2, s3 = grid[0], grid[1], grid[2], grid[3]

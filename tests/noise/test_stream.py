@@ -215,7 +215,7 @@ def test_the_pair_is_in_the_high_half_of_the_id():
 
 KERNELS = [
     stream.fill_normals,
-    reading.combine,
+    reading.fill_level,
     algorithms.add_between,
     recipe.add_on_grid,
 ]
@@ -230,6 +230,24 @@ def test_no_multiply_and_add_is_fused(kernel):
     assert "fmadd" not in code
     assert "fmsub" not in code
     assert "fnmadd" not in code
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="looks for x86 instructions")
+def test_words_are_not_gathered_one_by_one():
+    """Loading every second word alone takes longer than the logarithm made of it."""
+    words, out = np.ones(2048, dtype=np.uint64), np.empty(1024)
+    every_second = numba.njit(_every_second)
+    every_second(words, out)
+    if "gather" not in "\n".join(every_second.inspect_asm().values()):  # the negative control
+        pytest.skip("for this processor the compiler never gathers")
+    run_kernels()
+    for step in (stream._fill_squares, stream._turn, stream._turn_alone):
+        assert "gather" not in "\n".join(compiled_again(step).inspect_asm().values())
+
+
+def _every_second(words, out):
+    for row in range(out.shape[0]):
+        out[row] = float(words[2 * row] >> np.uint64(12)) * 3.0
 
 
 def compiled_again(kernel):
@@ -256,8 +274,9 @@ def test_the_compiler_would_fuse_if_it_were_allowed_to():
 
 def run_kernels():
     one = np.ones((1, 2))
-    normals(ids=position_ids(0, 2), columns=2)
-    reading.combine(1.0, one[0], 0.5, one[0], 1.0, np.ones(2))
+    normals(ids=position_ids(0, 2), columns=3)
+    words = np.ones(4, dtype=np.uint64)
+    reading.fill_level(1.0, one, 0.5, one, 1.0, words, np.ones((1, 2)))
     algorithms.parallel([1.0, 2.0], noise=[1.0])
     recipe.add_on_grid(one, np.eye(1), one, np.array([0.5]), np.empty((1, 2)), 0, False)
 

@@ -1,7 +1,7 @@
 """The noise of rows: numbers read one path, categories refresh.
 
 steps, ancestors     levels -> how each is reached on the path
-WhiteStreams         key, level, row -> white noise
+WhiteStreams         key, level, row -> white noise; fill_tile makes it of random words
 Reading, Reader      both -> noise of some rows at the wanted levels
 add_shaped           factor and white noise -> noise shaped like K, in one order of sums;
                      shape_white does so for all rows of a block
@@ -38,7 +38,7 @@ from cornerwave.noise._shape import (
     shape_white,
     tile_of,
 )
-from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, position_ids
+from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, fill_tile, position_ids
 
 __all__ = [
     "CACHE_BYTES",
@@ -60,6 +60,7 @@ __all__ = [
     "ancestors",
     "available_threads",
     "coefficients",
+    "fill_tile",
     "four_terms",
     "four_tiles",
     "grid_of",

@@ -78,7 +78,7 @@ def add_on_grid(
         for i in range(done, columns):
             step_onto(tile_of(x, i, (first, last, start)), grid[i], tile_of(made, i, tile))
         if around:
-            write_around_cache(made, last - first, out, start + first)
+            write_around_cache(made, tile, out, start + first)
 
 
 @strict

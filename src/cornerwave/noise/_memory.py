@@ -49,17 +49,18 @@ class _Loan:
 
 
 @strict
-def write_around_cache(values: Any, rows: int, out: Any, start: int) -> None:
-    """Copy values[:, :rows] to out[:, start:], which nobody reads soon."""
+def write_around_cache(values: Any, tile: Any, out: Any, start: int) -> None:
+    """Copy a tile of values to out[:, start:], which nobody reads soon."""
+    first, rows = tile[0] + tile[2], tile[1] - tile[0]
     for i in range(values.shape[0]):
-        source = values.ctypes.data + 8 * i * values.shape[1]
+        source = values.ctypes.data + 8 * (i * values.shape[1] + first)
         target = out.ctypes.data + 8 * (i * out.shape[1] + start)
         head = min(-(target // 8) % 8, rows)  # up to the first whole line of 8 floats
         tail = head + (rows - head) // 8 * 8
         for row in range(head):
-            out[i, start + row] = values[i, row]
+            out[i, start + row] = values[i, first + row]
         for at in range(8 * head, 8 * tail, 64):
             store_around_cache(target + at, source + at)
         for row in range(tail, rows):
-            out[i, start + row] = values[i, row]
+            out[i, start + row] = values[i, first + row]
     finish_stores()

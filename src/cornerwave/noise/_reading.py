@@ -20,7 +20,8 @@ import numpy as np
 from cornerwave.arrays import Floats, Ids
 from cornerwave.keyed import strict, widest_vectors
 from cornerwave.noise._path import ORIGIN, Step, ancestors
-from cornerwave.noise._stream import WhiteStreams
+from cornerwave.noise._shape import TILE_ROWS, tile_of
+from cornerwave.noise._stream import WhiteStreams, fill_tile
 
 BLOCK_CELLS = 32768
 """Cells of a block: few enough for the cache, enough to make a call worth its while."""
@@ -79,20 +80,20 @@ class Reader:
         """Yield (index, U) for each wanted level; U (columns, rows) lives until the next."""
         self._streams.place(ids)
         shape = (self._streams.columns, len(ids))
-        levels = self._levels[:, : shape[0] * shape[1]]
+        levels = self._levels[:, : shape[0] * shape[1]].reshape(-1, *shape)
         for move in self._reading.moves:
             step, target = move.step, levels[move.target]
-            self._streams.fill(step.noise, target.reshape(shape))
-            combine(
+            fill_level(
                 step.weight_below,
                 levels[move.below],
                 step.weight_above,
                 levels[move.above],
                 step.weight_fresh,
+                self._streams.words(step.noise),
                 target,
             )
             if move.index in self._reading.wanted:
-                yield move.index, target.reshape(shape)
+                yield move.index, target
 
 
 def _plan(path: Sequence[Step], wanted: Sequence[int]) -> tuple[list[_Move], int]:
@@ -144,10 +145,30 @@ def over_blocks(
 
 
 @strict
-def combine(
+def fill_level(
+    weight_below: float,
+    below: Any,
+    weight_above: float,
+    above: Any,
+    weight_fresh: float,
+    words: Any,
+    out: Any,
+) -> None:
+    """Fill out (columns, rows) with the weighted sum of two levels and fresh noise."""
+    columns, rows = out.shape
+    for first in range(0, rows, TILE_ROWS):
+        tile = (first, min(first + TILE_ROWS, rows), 0)
+        fill_tile(words, rows, tile, out)
+        for i in range(columns):
+            bi, ai, oi = tile_of(below, i, tile), tile_of(above, i, tile), tile_of(out, i, tile)
+            _combine(weight_below, bi, weight_above, ai, weight_fresh, oi)
+
+
+@strict
+def _combine(
     weight_below: float, below: Any, weight_above: float, above: Any, weight_fresh: float, out: Any
 ) -> None:
-    """Replace fresh noise in `out` by the weighted sum of it and two flat arrays."""
+    """Replace fresh noise in `out` by the weighted sum of it and two others."""
     widest_vectors()
     if weight_above == 0.0:
         for i in range(out.shape[0]):

@@ -20,18 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats, Ids
+from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.keyed import (
     BlockFunction,
+    bits_of,
     cos_sin_of,
     expand,
+    float_of,
     room_for,
     sine_of,
     square_of,
     strict,
     widest_vectors,
 )
-from cornerwave.noise._shape import TILE_ROWS
+from cornerwave.noise._shape import TILE_ROWS, tile_of
 
 NOISE_FORMAT = 1
 
@@ -62,8 +64,7 @@ class WhiteStreams:
         }
         self._ids = np.empty((rows, 2), dtype=np.uint64)
         self._cells = np.empty((rows * ((columns + 1) // 2), 2), dtype=np.uint64)
-        self._words = room_for(len(self._cells))
-        self._normals = np.empty(columns * rows)
+        self._placed, self._words = self._cells[:0], room_for(len(self._cells))
         self.rows = 0
 
     def positions(self, start: int, rows: int) -> Ids:
@@ -74,63 +75,72 @@ class WhiteStreams:
     def place(self, ids: Ids) -> None:
         """Go to the rows with these ids."""
         self.rows = len(ids)
+        self._placed = self._cells[: self.rows * ((self.columns + 1) // 2)]
         fill_cell_ids(ids, self._placed)
 
     def normals(self, level: float) -> Floats:
         """Return standard normals of a level at the current rows, shape (columns, rows)."""
-        normals = self._normals[: self.columns * self.rows].reshape(self.columns, self.rows)
-        self.fill(level, normals)
+        normals = np.empty((self.columns, self.rows))
+        fill_normals(self.words(level), normals)
         return normals
 
-    def fill(self, level: float, out: Floats) -> None:
-        """Fill (columns, rows) with standard normals of a level at the current rows."""
-        fill_normals(self._functions[level](self._placed, self._words), out)
-
-    @property
-    def _placed(self) -> Ids:
-        return self._cells[: self.rows * ((self.columns + 1) // 2)]
+    def words(self, level: float) -> Words:
+        """Return the random words that `fill_tile` makes the normals of a level of."""
+        return self._functions[level](self._placed, self._words)
 
 
 @strict
 def fill_normals(words: Any, out: Any) -> None:
     """Fill (columns, rows) with standard normals from two words per pair and row."""
-    columns, rows = out.shape
-    for start in range(0, rows, TILE_ROWS):
-        stop = min(start + TILE_ROWS, rows)
-        for column in range(0, columns, 2):
-            w = words[column * rows + 2 * start : column * rows + 2 * stop]
-            first = out[column, start:stop]
-            _fill_squares(w, first)
-            if column + 1 < columns:
-                _turn(w, first, out[column + 1, start:stop])
-            else:
-                _turn_alone(w, first)
+    rows = out.shape[1]
+    for first in range(0, rows, TILE_ROWS):
+        fill_tile(words, rows, (first, min(first + TILE_ROWS, rows), 0), out)
 
 
-# Each step is a loop of its own: in one loop they wait for each other, and it takes half as
-# long again.
 @strict
-def _fill_squares(words: Any, out: Any) -> None:
+def fill_tile(words: Any, rows: int, tile: Any, out: Any) -> None:
+    """Fill a tile of a block of so many rows with standard normals, in all columns of out."""
+    first, last, _ = tile
+    columns = out.shape[0]
+    for column in range(0, columns - 1, 2):
+        w = words[column * rows + 2 * first : column * rows + 2 * last]
+        one, two = tile_of(out, column, tile), tile_of(out, column + 1, tile)
+        _fill_squares(w, one, two)
+        _turn(one, two)
+    if columns % 2:
+        w = words[(columns - 1) * rows + 2 * first : (columns - 1) * rows + 2 * last]
+        alone, angles = tile_of(out, columns - 1, tile), np.empty(last - first)
+        _fill_squares(w, alone, angles)
+        _turn_alone(alone, angles)
+
+
+# Each step is a loop of its own: in one loop they wait for each other. Both words of a pair are
+# taken in one: alone, every second word would be gathered one by one, which takes longer than
+# the logarithm.
+@strict
+def _fill_squares(words: Any, out: Any, angles: Any) -> None:
+    """Fill in the squared radii, and the words of the angles as they are."""
     widest_vectors()
     for row in range(out.shape[0]):
         out[row] = square_of(words[2 * row])
+        angles[row] = float_of(words[2 * row + 1])
 
 
 @strict
-def _turn(words: Any, first: Any, second: Any) -> None:
+def _turn(first: Any, second: Any) -> None:
     widest_vectors()
     for row in range(first.shape[0]):
-        cosine, sine = cos_sin_of(words[2 * row + 1])
+        cosine, sine = cos_sin_of(bits_of(second[row]))
         radius = math.sqrt(first[row])
         first[row] = radius * cosine
         second[row] = radius * sine
 
 
 @strict
-def _turn_alone(words: Any, out: Any) -> None:
+def _turn_alone(out: Any, angles: Any) -> None:
     widest_vectors()
     for row in range(out.shape[0]):
-        out[row] = math.sqrt(out[row]) * sine_of(words[2 * row + 1])
+        out[row] = math.sqrt(out[row]) * sine_of(bits_of(angles[row]))
 
 
 @strict
