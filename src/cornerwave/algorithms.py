@@ -204,7 +204,7 @@ def _insert(
                 step.weight_above,
                 *placed[step.above],
                 step.weight_fresh * table.lower,
-                streams.words(step.noise),
+                *streams.words(step.noise),
                 table.grid,
                 *placed[index],
                 copies[index - len(given)],
@@ -238,6 +238,7 @@ def add_between(
     above_start: int,
     factor: Any,
     words: Any,
+    masks: Any,
     grid: Any,
     out: Any,
     start: int,
@@ -247,15 +248,15 @@ def add_between(
 ) -> None:
     """Fill out[:, start:] with a copy between two others, plus factor @ normals, on the grid.
 
-    x lies on the grid already; `words` give the normals. `around`: what is made in `out` goes
-    on to kept[:, kept_start:], around the cache.
+    x lies on the grid already; masked `words` give the normals. `around`: what is made in
+    `out` goes on to kept[:, kept_start:], around the cache.
     """
     columns, rows = x.shape
     done = 4 if columns >= 4 and weight_above == 0.0 and grid[:4].min() > 0.0 else 0
     normals = np.empty((columns, min(rows, TILE_ROWS)))
     for first in range(0, rows, TILE_ROWS):
         size = min(TILE_ROWS, rows - first)
-        fill_tile(words, rows, (first, first + size, -first), normals)
+        fill_tile(words, masks, rows, (first, first + size, -first), normals)
         tile, of_x = (0, size, start + first), (0, size, first)
         of_below, of_above = (0, size, below_start + first), (0, size, above_start + first)
         if done:

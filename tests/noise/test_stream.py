@@ -130,9 +130,10 @@ def test_every_quadrant_and_both_ends_of_the_words():
     angles = [q << 62 | rest for q in range(4) for rest in (0, (1 << 61), (1 << 62) - 1, 1 << 10)]
     words = np.array([(t, a) for t in tops for a in angles], dtype=np.uint64)
     pair = np.empty((2, len(words)))
-    stream.fill_normals(words.ravel(), pair)
+    unmasked = np.zeros(words.size, dtype=np.uint64)
+    stream.fill_normals(words.ravel(), unmasked, pair)
     single = np.empty((1, len(words)))
-    stream.fill_normals(words.ravel(), single)
+    stream.fill_normals(words.ravel(), unmasked, single)
     u = 1.0 - (words[:, 0] >> np.uint64(12)).astype(float) / 2**52
     radius = np.sqrt(-2 * np.log(u))
     within = ((words[:, 1] >> np.uint64(10)) % np.uint64(2**52)).astype(float) / 2**52 - 0.5
@@ -276,7 +277,7 @@ def run_kernels():
     one = np.ones((1, 2))
     normals(ids=position_ids(0, 2), columns=3)
     words = np.ones(4, dtype=np.uint64)
-    reading.fill_level(1.0, one, 0.5, one, 1.0, words, np.ones((1, 2)))
+    reading.fill_level(1.0, one, 0.5, one, 1.0, words, words, np.ones((1, 2)))
     algorithms.parallel([1.0, 2.0], noise=[1.0])
     recipe.add_on_grid(one, np.eye(1), one, np.array([0.5]), np.empty((1, 2)), 0, False)
 

@@ -26,17 +26,20 @@ Work = Callable[[], object]
 def shortest(
     works: Sequence[Work], *, repeats: int, clock: Callable[[], float] = time.process_time
 ) -> list[float]:
-    """Return the shortest time of each work in seconds, run in turns.
+    """Return the shortest time of each work in seconds, run in turns, there and back.
 
-    CPU time excludes other programs, but adds up threads; the shortest run is the one
-    that was disturbed least.
+    So none always comes after the same other, whose threads may still be busy. CPU time
+    excludes other programs, but adds up threads; the shortest run is the one that was
+    disturbed least.
     """
     times = [float("inf")] * len(works)
+    turns = list(enumerate(works))
     for _ in range(repeats):
-        for i, work in enumerate(works):
+        for i, work in turns:
             start = clock()
             work()
             times[i] = min(times[i], clock() - start)
+        turns.reverse()
     return times
 
 

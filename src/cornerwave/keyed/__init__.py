@@ -1,7 +1,7 @@
 """Everything that is keyed, or that must be the same to the bit on every machine.
 
 expand         keys from keys (HKDF)
-BlockFunction  AES-256 of single blocks: the only source of random bits
+BlockFunction  AES-256 of single blocks: the only source of random bits; masks, to have it quicker
 hash_bytes     SipHash: a keyed 128-bit hash of texts; hash_words for texts in words
 fill_row_blocks NH: a universal hash of rows, to be enciphered
 Secrets        what keys give, safe from messages and pickles
@@ -9,7 +9,7 @@ strict         arithmetic without fast-math, and the functions made of it
 widest_vectors for the loops that take most of the time
 """
 
-from cornerwave.keyed._cipher import KEY_BYTES, BlockFunction, expand, room_for
+from cornerwave.keyed._cipher import KEY_BYTES, BlockFunction, expand, masks, room_for
 from cornerwave.keyed._secrets import Secrets
 from cornerwave.keyed._siphash import hash_bytes, hash_words
 from cornerwave.keyed._strict import (
@@ -43,6 +43,7 @@ __all__ = [
     "hash_bytes",
     "hash_key",
     "hash_words",
+    "masks",
     "minus_2_log",
     "room_for",
     "sine_of",

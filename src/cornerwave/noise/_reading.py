@@ -23,7 +23,7 @@ from cornerwave.noise._path import ORIGIN, Step, ancestors
 from cornerwave.noise._shape import TILE_ROWS, tile_of
 from cornerwave.noise._stream import WhiteStreams, fill_tile
 
-BLOCK_CELLS = 32768
+BLOCK_CELLS = 65536
 """Cells of a block: few enough for the cache, enough to make a call worth its while."""
 
 LEAST_ROWS = 256
@@ -89,7 +89,7 @@ class Reader:
                 step.weight_above,
                 levels[move.above],
                 step.weight_fresh,
-                self._streams.words(step.noise),
+                *self._streams.words(step.noise),
                 target,
             )
             if move.index in self._reading.wanted:
@@ -152,13 +152,14 @@ def fill_level(
     above: Any,
     weight_fresh: float,
     words: Any,
+    masks: Any,
     out: Any,
 ) -> None:
     """Fill out (columns, rows) with the weighted sum of two levels and fresh noise."""
     columns, rows = out.shape
     for first in range(0, rows, TILE_ROWS):
         tile = (first, min(first + TILE_ROWS, rows), 0)
-        fill_tile(words, rows, tile, out)
+        fill_tile(words, masks, rows, tile, out)
         for i in range(columns):
             bi, ai, oi = tile_of(below, i, tile), tile_of(above, i, tile), tile_of(out, i, tile)
             _combine(weight_below, bi, weight_above, ai, weight_fresh, oi)

@@ -25,7 +25,16 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Codes, Floats, Ids, Ints, Words
-from cornerwave.keyed import BlockFunction, exp_of, expand, minus_2_log, room_for, strict, unit_of
+from cornerwave.keyed import (
+    BlockFunction,
+    exp_of,
+    expand,
+    masks,
+    minus_2_log,
+    room_for,
+    strict,
+    unit_of,
+)
 
 MISSING = -1
 BLOCK_ROWS, STRETCH_ROWS = 1 << 14, 1 << 17
@@ -63,6 +72,7 @@ class RefreshRoom:
 
     def __init__(self) -> None:
         self.cells, self.words = np.empty((BLOCK_ROWS, 2), np.uint64), room_for(BLOCK_ROWS)
+        self.masks = masks(BLOCK_ROWS)
         self.chosen, self.since = np.empty(BLOCK_ROWS, np.int64), np.empty(BLOCK_ROWS)
         self.rows, self.times = np.empty(STRETCH_ROWS, np.int64), np.empty(STRETCH_ROWS)
 
@@ -88,9 +98,9 @@ class Refresher:
         """Return one row of refreshed codes per level, shape (levels, rows)."""
         out = np.tile(codes, (len(self._horizons), 1))
         for start in range(0, len(codes) if len(out) else 0, STRETCH_ROWS):
-            missing = codes[start : start + STRETCH_ROWS] == MISSING
-            rows = np.flatnonzero(~missing) if missing.any() else np.arange(len(missing))
-            self._refresh(rows + start, ids, codes, out)
+            own = codes[start : start + STRETCH_ROWS]
+            rows = np.arange(start, start + len(own))
+            self._refresh(rows[own != MISSING] if own.min() < 0 else rows, ids, codes, out)
         return out
 
     def _refresh(self, rows: Ints, ids: Ids, codes: Codes, out: Codes) -> None:
@@ -109,10 +119,11 @@ class Refresher:
         for start in range(0, len(rows), BLOCK_ROWS):
             own = rows[start : start + BLOCK_ROWS]
             words = self._words(event, own, ids, codes)
-            early = _choose_early(words, self._horizons, room.chosen)
-            _fill_times(words, room.chosen[:early], times[start:], room.since)
+            early = _choose_early(words, room.masks, self._horizons, room.chosen)
+            _fill_times(words, room.masks, room.chosen[:early], times[start:], room.since)
             staying += _apply_events(
                 words,
+                room.masks,
                 own,
                 room.chosen[:early],
                 room.since,
@@ -126,22 +137,33 @@ class Refresher:
         return staying
 
     def _words(self, event: int, rows: Ints, ids: Ids, codes: Codes) -> Words:
-        """Return the random words of an event, two for each of some rows."""
+        """Return the random words of an event, two for each of some rows, masked."""
         while event >= len(self._functions):
             info = struct.pack("<II", self._column, len(self._functions))
-            self._functions.append(BlockFunction(expand(self._key, "refresh", info)))
+            self._functions.append(BlockFunction(expand(self._key, "refresh", info), masked=True))
         cells = self._room.cells[: len(rows)]
-        _fill_cells(ids, codes, rows, cells)
+        _fill_cells(ids, codes, rows, self._room.masks, cells)
         return self._functions[event](cells, self._room.words)
 
 
 @strict
-def _fill_cells(ids: Any, codes: Any, rows: Any, out: Any) -> None:
-    """Fill in the ids of rows, each with its value: its high half xor the code."""
-    for index in range(rows.shape[0]):
-        row = rows[index]
-        out[index, 0] = ids[row, 0]
-        out[index, 1] = ids[row, 1] ^ np.uint64(codes[row])
+def _fill_cells(ids: Any, codes: Any, rows: Any, masks: Any, out: Any) -> None:
+    """Fill in the ids of rows, each with its value: its high half xor the code; masked."""
+    first, size = rows[0], rows.shape[0]
+    if rows[size - 1] - first == size - 1:  # they ascend, so these are all rows between
+        _fill_consecutive(ids[first : first + size], codes[first : first + size], masks, out)
+    else:
+        for index in range(size):
+            row = rows[index]
+            out[index, 0] = ids[row, 0] ^ masks[2 * index]
+            out[index, 1] = ids[row, 1] ^ np.uint64(codes[row]) ^ masks[2 * index + 1]
+
+
+@strict
+def _fill_consecutive(ids: Any, codes: Any, masks: Any, out: Any) -> None:
+    for row in range(codes.shape[0]):
+        out[row, 0] = ids[row, 0] ^ masks[2 * row]
+        out[row, 1] = ids[row, 1] ^ np.uint64(codes[row]) ^ masks[2 * row + 1]
 
 
 @strict
@@ -177,7 +199,7 @@ def _category_of(word: Any, bounds: Any, guide: Any) -> Any:
 
 # Each step is a loop of its own: the first has no branch, the second runs in vector units.
 @strict
-def _choose_early(words: Any, horizons: Any, chosen: Any) -> int:
+def _choose_early(words: Any, masks: Any, horizons: Any, chosen: Any) -> int:
     """Choose the places whose event may come before the last horizon; return how many.
 
     Most first events come too late: no logarithm is needed to see that.
@@ -186,15 +208,16 @@ def _choose_early(words: Any, horizons: Any, chosen: Any) -> int:
     early = 0
     for index in range(words.shape[0] // 2):
         chosen[early] = index
-        early += unit_of(words[2 * index]) >= late
+        early += unit_of(words[2 * index] ^ masks[2 * index]) >= late
     return early
 
 
 @strict
-def _fill_times(words: Any, chosen: Any, times: Any, out: Any) -> None:
+def _fill_times(words: Any, masks: Any, chosen: Any, times: Any, out: Any) -> None:
     """Fill in when the event of each chosen place is; `times`, if any, say when the last was."""
     for place in range(chosen.shape[0]):
-        out[place] = unit_of(words[2 * chosen[place]])
+        at = 2 * chosen[place]
+        out[place] = unit_of(words[at] ^ masks[at])
     for place in range(chosen.shape[0]):
         out[place] = minus_2_log(out[place])
     if times.shape[0]:
@@ -205,6 +228,7 @@ def _fill_times(words: Any, chosen: Any, times: Any, out: Any) -> None:
 @strict
 def _apply_events(
     words: Any,
+    masks: Any,
     rows: Any,
     chosen: Any,
     since: Any,
@@ -222,8 +246,8 @@ def _apply_events(
     latest = horizons.max()
     staying = 0
     for place in range(chosen.shape[0]):
-        row, time = rows[chosen[place]], since[place]
-        drawn = _category_of(words[2 * chosen[place] + 1], bounds, guide)
+        row, time, at = rows[chosen[place]], since[place], 2 * chosen[place] + 1
+        drawn = _category_of(words[at] ^ masks[at], bounds, guide)
         for level in range(horizons.shape[0]):
             out[level, row] = drawn if time <= horizons[level] else out[level, row]
         left[staying], times[staying] = row, time

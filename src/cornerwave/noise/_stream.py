@@ -27,6 +27,7 @@ from cornerwave.keyed import (
     cos_sin_of,
     expand,
     float_of,
+    masks,
     room_for,
     sine_of,
     square_of,
@@ -60,11 +61,13 @@ class WhiteStreams:
     def __init__(self, key: bytes, noise: Iterable[float], *, columns: int, rows: int) -> None:
         self.columns = columns
         self._functions = {
-            level: BlockFunction(expand(key, "white", struct.pack("<d", level))) for level in noise
+            level: BlockFunction(expand(key, "white", struct.pack("<d", level)), masked=True)
+            for level in noise
         }
         self._ids = np.empty((rows, 2), dtype=np.uint64)
         self._cells = np.empty((rows * ((columns + 1) // 2), 2), dtype=np.uint64)
         self._placed, self._words = self._cells[:0], room_for(len(self._cells))
+        self._masks = masks(len(self._cells))
         self.rows = 0
 
     def positions(self, start: int, rows: int) -> Ids:
@@ -76,54 +79,55 @@ class WhiteStreams:
         """Go to the rows with these ids."""
         self.rows = len(ids)
         self._placed = self._cells[: self.rows * ((self.columns + 1) // 2)]
-        fill_cell_ids(ids, self._placed)
+        fill_cell_ids(ids, self._masks, self._placed)
 
     def normals(self, level: float) -> Floats:
         """Return standard normals of a level at the current rows, shape (columns, rows)."""
         normals = np.empty((self.columns, self.rows))
-        fill_normals(self.words(level), normals)
+        fill_normals(*self.words(level), normals)
         return normals
 
-    def words(self, level: float) -> Words:
-        """Return the random words that `fill_tile` makes the normals of a level of."""
-        return self._functions[level](self._placed, self._words)
+    def words(self, level: float) -> tuple[Words, Words]:
+        """Return the random words that the normals of a level are made of, and their masks."""
+        return self._functions[level](self._placed, self._words), self._masks
 
 
 @strict
-def fill_normals(words: Any, out: Any) -> None:
-    """Fill (columns, rows) with standard normals from two words per pair and row."""
+def fill_normals(words: Any, masks: Any, out: Any) -> None:
+    """Fill (columns, rows) with standard normals from two masked words per pair and row."""
     rows = out.shape[1]
     for first in range(0, rows, TILE_ROWS):
-        fill_tile(words, rows, (first, min(first + TILE_ROWS, rows), 0), out)
+        fill_tile(words, masks, rows, (first, min(first + TILE_ROWS, rows), 0), out)
 
 
 @strict
-def fill_tile(words: Any, rows: int, tile: Any, out: Any) -> None:
+def fill_tile(words: Any, masks: Any, rows: int, tile: Any, out: Any) -> None:
     """Fill a tile of a block of so many rows with standard normals, in all columns of out."""
     first, last, _ = tile
     columns = out.shape[0]
-    for column in range(0, columns - 1, 2):
-        w = words[column * rows + 2 * first : column * rows + 2 * last]
-        one, two = tile_of(out, column, tile), tile_of(out, column + 1, tile)
-        _fill_squares(w, one, two)
-        _turn(one, two)
-    if columns % 2:
-        w = words[(columns - 1) * rows + 2 * first : (columns - 1) * rows + 2 * last]
-        alone, angles = tile_of(out, columns - 1, tile), np.empty(last - first)
-        _fill_squares(w, alone, angles)
-        _turn_alone(alone, angles)
+    alone = np.empty(last - first if columns % 2 else 0)  # the angles of the last column
+    for column in range(0, columns, 2):
+        begin, end = column * rows + 2 * first, column * rows + 2 * last
+        one = tile_of(out, column, tile)
+        if column + 1 < columns:
+            two = tile_of(out, column + 1, tile)
+            _fill_squares(words[begin:end], masks[begin:end], one, two)
+            _turn(one, two)
+        else:
+            _fill_squares(words[begin:end], masks[begin:end], one, alone)
+            _turn_alone(one, alone)
 
 
 # Each step is a loop of its own: in one loop they wait for each other. Both words of a pair are
 # taken in one: alone, every second word would be gathered one by one, which takes longer than
 # the logarithm.
 @strict
-def _fill_squares(words: Any, out: Any, angles: Any) -> None:
-    """Fill in the squared radii, and the words of the angles as they are."""
+def _fill_squares(words: Any, masks: Any, out: Any, angles: Any) -> None:
+    """Unmask both words of each row; fill in the squared radii, and the angles' words."""
     widest_vectors()
     for row in range(out.shape[0]):
-        out[row] = square_of(words[2 * row])
-        angles[row] = float_of(words[2 * row + 1])
+        out[row] = square_of(words[2 * row] ^ masks[2 * row])
+        angles[row] = float_of(words[2 * row + 1] ^ masks[2 * row + 1])
 
 
 @strict
@@ -144,13 +148,14 @@ def _turn_alone(out: Any, angles: Any) -> None:
 
 
 @strict
-def fill_cell_ids(ids: Any, out: Any) -> None:
-    """Fill out[pair * rows + row] with the row's id, its high half xor the pair."""
+def fill_cell_ids(ids: Any, masks: Any, out: Any) -> None:
+    """Fill out[pair * rows + row] with the row's id, its high half xor the pair, masked."""
     rows = ids.shape[0]
     for pair in range(out.shape[0] // rows):
         for row in range(rows):
-            out[pair * rows + row, 0] = ids[row, 0]
-            out[pair * rows + row, 1] = ids[row, 1] ^ np.uint64(pair)
+            at = pair * rows + row
+            out[at, 0] = ids[row, 0] ^ masks[2 * at]
+            out[at, 1] = ids[row, 1] ^ np.uint64(pair) ^ masks[2 * at + 1]
 
 
 @strict
