@@ -29,11 +29,10 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 
 from cornerwave import audit as audits
-from cornerwave.algorithms import on_demand, parallel
+from cornerwave.algorithms import moments_of, on_demand, parallel
 from cornerwave.dataset import Dataset, write_all
 from cornerwave.experiments import shortest
 from cornerwave.levels import Level
-from cornerwave.moments import Moments
 from cornerwave.noise import ancestors, lattice_index, lattice_path
 from cornerwave.owner import Vault
 from cornerwave.recipe import Wanted
@@ -152,7 +151,8 @@ def _group_work(vault: Vault, table: pa.Table, wanted: list[Wanted]) -> SimpleNa
 
 
 def moments() -> None:
-    """Exact mean and K against np.cov, at several widths and in both layouts."""
+    """Exact mean and K, as `parallel` computes them, against np.cov, at several widths and in
+    both layouts."""
     for columns in (4, 16, 64, 256):
         rows = 4_000_000 // columns
         X = np.random.default_rng(6).normal(size=(rows, columns))
@@ -165,7 +165,7 @@ def moments() -> None:
 
 
 def _mean_and_k(X: np.ndarray) -> object:
-    found = Moments.of(X)
+    found = moments_of(X)
     return found.mean, found.covariance
 
 

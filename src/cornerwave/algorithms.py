@@ -47,8 +47,9 @@ from cornerwave.noise import (
     write_around_cache,
 )
 
-PART_ROWS = 1 << 16
-"""Rows that a thread learns from at a time, before their noise is made."""
+PART_CELLS, PART_ROWS = 1 << 18, 1 << 12
+"""Cells, and at least so many rows, that a thread learns from at a time before their noise is
+made: to add up what was learned from fewer rows of a wide table takes longer than to learn it."""
 
 Learned = TypeVar("Learned")
 
@@ -359,7 +360,7 @@ class _Table:
         if covariance is None:
             if len(rows) < 2:
                 raise SourceError("the covariance of X needs at least 2 rows; or give covariance=")
-            moments = reduce(add, _of_parts(_moments_of, rows, threads))  # exact for any parts
+            moments = moments_of(rows, threads)
             if moments.vanishing.any():
                 raise SourceError("the variance of X vanishes in floating point; multiply X")
             covariance = moments.covariance
@@ -393,7 +394,8 @@ def _of_parts(
     learn: Callable[[Floats], Learned], rows: Floats, threads: int | None
 ) -> list[Learned]:
     """Return what is learned from parts of the rows, in any order."""
-    if len(rows) <= PART_ROWS:
+    part_rows = max(PART_ROWS, PART_CELLS // rows.shape[1])
+    if len(rows) <= part_rows:
         return [learn(rows)]
     found: list[Learned] = []
     over_blocks(
@@ -402,13 +404,16 @@ def _of_parts(
         rows=len(rows),
         columns=rows.shape[1],
         threads=threads,
-        block_rows=PART_ROWS,
+        block_rows=part_rows,
     )
     return found
 
 
-def _moments_of(rows: Floats) -> Moments:
-    return Moments.of_columns(columns_of(rows))  # digits of columns are quicker to cut
+def moments_of(rows: Floats, threads: int | None = None) -> Moments:
+    """Return the moments of (T, N) rows, in threads: they are exact for any parts."""
+    # digits of columns are quicker to cut
+    found = _of_parts(lambda part: Moments.of_columns(columns_of(part)), rows, threads)
+    return reduce(add, found)
 
 
 def largest_of(rows: Floats) -> Floats:

@@ -9,8 +9,8 @@ do; so the sums here are exact. A value is cut into digits of 22 bits at fixed p
     x = sum over d of digit_d 2^(22 (top - d)),   |digit| <= 2^21,  d = 0..2
 
 so that products of digits are whole numbers up to 2^42, and the Gram matrix of a tile of 2^11
-rows is exact in double precision, however it is ordered: by vector units, or by BLAS. Tiles
-add up as integers; mean and K are rounded once, at the end. `top` belongs to the largest |x| of
+rows is exact in double precision, in whatever order vector units sum it. Tiles add up as
+integers; mean and K are rounded once, at the end. `top` belongs to the largest |x| of
 a column: what lies 45 bits or more below it is rounded off, by the same rule for every
 partition.
 
@@ -39,10 +39,9 @@ BITS, DIGITS, TILE_ROWS = 22, 3, 1 << 11
 """2 (BITS - 1) + 11 = 53: sums of products of digits over a tile are exact doubles."""
 MOST_ROWS = 1 << 20
 """Rows whose sums of products of digits, each up to 2^42, stay below 2^63."""
-BLAS_ROWS = 128
-"""Rows of a Gram matrix from which on BLAS is faster than plain loops."""
-TILE_CELLS, STRIP = 24_576, 64
-"""Digits in a tile, which fit into the second cache; rows turned into columns at a time."""
+TILE_CELLS, LEAST_ROWS, STRIP = 24_576, 256, 64
+"""Digits in a tile, few enough for the nearest caches, but at least so many rows: of these a
+loop makes the most, more than BLAS does. Rows turned into columns at a time."""
 _LOWEST_TOP = -45
 _LIMB = 32
 _NO_END = np.int64(0x7FFF_FFFF_FFFF_FFFF)
@@ -219,21 +218,11 @@ def _gram(columns: Floats, top: Ints, *, gaps: bool) -> tuple[Ints, Ints]:
     number, rows = columns.shape
     size = (DIGITS + (1 if gaps else 0)) * number
     total, sums = np.zeros((size, size), dtype=np.int64), np.zeros(size, dtype=np.int64)
-    by_blas, by_rows = size >= BLAS_ROWS, not columns.flags.c_contiguous
-    tile_rows = TILE_ROWS if by_blas else min(TILE_ROWS, max(256, TILE_CELLS // max(size, 1)))
-    tile, used = np.zeros((size, tile_rows)), np.zeros(size, dtype=np.bool_)
-    values, turned = (columns.T if by_rows else columns), np.empty((number, tile_rows))
-    how = (np.ldexp(1.0, -BITS * top), gaps, by_rows, turned, tile, used)
-    if not by_blas:
-        _add_tiles(values, rows, *how, total, sums)
-    for start in range(0, rows if by_blas else 0, tile_rows):
-        stop = min(start + tile_rows, rows)
-        _cut(values, start, stop, *how)
-        # most tables are whole numbers, or decimals, of few digits: the others are all zero
-        some = np.flatnonzero(used)
-        part = tile[:, : stop - start] if used.all() else tile[some, : stop - start]
-        _add_part(part @ part.T, some, total)
-        _add_sums(tile, some, stop - start, sums)
+    by_rows = not columns.flags.c_contiguous
+    tile_rows = min(TILE_ROWS, max(LEAST_ROWS, TILE_CELLS // max(size, 1)))
+    tile, turned = np.zeros((size, tile_rows)), np.empty((number, tile_rows))
+    values, unit = (columns.T if by_rows else columns), np.ldexp(1.0, -BITS * top)
+    _add_tiles(values, rows, unit, gaps, by_rows, turned, tile, total, sums)
     _mirror(total)
     return total, sums
 
@@ -255,14 +244,15 @@ def _add_tiles(
     by_rows: bool,
     turned: Any,
     tile: Any,
-    used: Any,
     total: Any,
     sums: Any,
 ) -> None:
     """Add the products and sums of all digits, tile by tile."""
+    used = np.ones(tile.shape[0], dtype=np.bool_)
     for start in range(0, rows, tile.shape[1]):
         stop = min(start + tile.shape[1], rows)
         _cut(values, start, stop, unit, gaps, by_rows, turned, tile, used)
+        # most tables are whole numbers, or decimals, of few digits: the others are all zero
         some = np.flatnonzero(used)
         _add_products(tile, some, stop - start, total)
         _add_sums(tile, some, stop - start, sums)
@@ -325,19 +315,19 @@ def _cut(
     tile: Any,
     used: Any,
 ) -> None:
-    """Fill a tile with the digits of some rows, and with what is present if there are gaps."""
+    """Fill a tile with the digits of some rows, and with what is present if there are gaps.
+
+    `used` says which rows of the tile have a digit that is not 0.
+    """
     number, rows = turned.shape[0], stop - start
     if by_rows:
         _turn(values, start, stop, turned)
     for i in range(number):
         column = turned[i, :rows] if by_rows else values[i, start:stop]
         one, two, three = tile[i, :rows], tile[number + i, :rows], tile[2 * number + i, :rows]
-        _cut_column(column, unit[i], one, two, three)
-        used[i] = _is_used(one)
-        used[number + i] = _is_used(two)
-        used[2 * number + i] = _is_used(three)
+        ones, twos, threes = _cut_column(column, unit[i], one, two, three)
+        used[i], used[number + i], used[2 * number + i] = ones > 0, twos > 0, threes > 0
         if gaps:
-            used[3 * number + i] = True
             present = tile[3 * number + i, :rows]
             for row in range(rows):
                 present[row] = 1.0 if column[row] == column[row] else 0.0
@@ -354,25 +344,20 @@ def _turn(X: Any, start: int, stop: int, columns: Any) -> None:
 
 
 @strict
-def _cut_column(values: Any, unit: Any, one: Any, two: Any, three: Any) -> None:
+def _cut_column(values: Any, unit: Any, one: Any, two: Any, three: Any) -> Any:
+    """Fill in three digits of each value; return how many of each place are not 0."""
     widest_vectors()
-    base = 2.0**BITS
+    base, ones, twos, threes = 2.0**BITS, 0, 0, 0
     for row in range(values.shape[0]):
         x = values[row]
         r = (x if x == x else 0.0) * unit
-        one[row] = np.rint(r)
-        r = (r - np.rint(r)) * base
-        two[row] = np.rint(r)
-        three[row] = np.rint((r - np.rint(r)) * base)
-
-
-@strict
-def _is_used(digits: Any) -> bool:
-    widest_vectors()
-    count = 0
-    for row in range(digits.shape[0]):
-        count += digits[row] != 0.0
-    return count > 0
+        high = np.rint(r)
+        r = (r - high) * base
+        middle = np.rint(r)
+        low = np.rint((r - middle) * base)
+        one[row], two[row], three[row] = high, middle, low
+        ones, twos, threes = ones + (high != 0.0), twos + (middle != 0.0), threes + (low != 0.0)
+    return ones, twos, threes
 
 
 @whole_sums
@@ -404,14 +389,6 @@ def _add_products(tile: Any, some: Any, rows: int, total: Any) -> None:
                 for q in range(min(3, size - j)):
                     if j + q <= i + p:
                         total[some[i + p], some[j + q]] += np.int64(found[p][q])
-
-
-@strict
-def _add_part(part: Any, some: Any, total: Any) -> None:
-    """Add the Gram matrix of some rows of a tile to the lower triangle."""
-    for i in range(part.shape[0]):
-        for j in range(i + 1):
-            total[some[i], some[j]] += np.int64(part[i, j])
 
 
 @whole_sums
