@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import gzip
 import json
@@ -5,8 +6,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
@@ -15,6 +18,7 @@ import pytest
 from cornerwave.errors import OutputError, OutputExists
 from cornerwave.table import (
     CopyFile,
+    _outputs,
     check_output,
     format_of,
     metadata_path,
@@ -27,6 +31,7 @@ from cornerwave.table._outputs import writing
 ENDINGS = ["csv", "csv.gz", "parquet", "pq", "arrow", "feather", "ipc"]
 METADATA = {"dataset": "d", "noise": 0.1, "rows": 3, "columns": {"ä": {"role": "perturbed"}}}
 TABLE = pa.table({"a": [1.5, 2.25, None], "b": ["x", 'y, "z"', "é\n"]})
+BIG = pa.table({"a": np.random.default_rng(1).normal(size=50_000)})
 
 
 @pytest.fixture(params=ENDINGS)
@@ -411,6 +416,38 @@ def test_a_disk_that_is_really_full():
 
     with pytest.raises(OutputError, match="No space left"), writing(Path("copy.csv")):
         fill()
+
+
+def test_bytes_go_to_the_disk_while_others_are_made(path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(_outputs, "SYNC_BYTES", 1)
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    copy = CopyFile(path, BIG.schema, METADATA)
+    copy.write(BIG)
+    copy._behind.wait()
+    assert len(synced) == 1
+    copy.finish()
+    copy.discard()
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_disk_that_refuses_bytes_behind_the_writer(tmp_path, monkeypatch, refuses):
+    """The system reports such an error once: the last fsync would not hear of it."""
+
+    def fdatasync(_descriptor):
+        if refuses:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(_outputs, "SYNC_BYTES", 1)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    copy = CopyFile(tmp_path / "copy.parquet", BIG.schema, METADATA)
+    expected = pytest.raises(OutputError, match="Input/output") if refuses else nullcontext()
+    with expected:
+        copy.write(BIG)
+        copy.finish()
+        copy.publish()
+    copy.discard()
+    assert [file.name for file in tmp_path.iterdir()] == ([] if refuses else ["copy.parquet"])
 
 
 def test_descriptors_are_given_back(path):

@@ -24,18 +24,23 @@ Work = Callable[[], object]
 
 
 def shortest(
-    works: Sequence[Work], *, repeats: int, clock: Callable[[], float] = time.process_time
+    works: Sequence[Work],
+    *,
+    repeats: int,
+    clock: Callable[[], float] = time.process_time,
+    before: Work = lambda: None,
 ) -> list[float]:
-    """Return the shortest time of each work in seconds, run in turns, there and back.
+    """Return the shortest time of each work in seconds; what is done `before` does not count.
 
-    So none always comes after the same other, whose threads may still be busy. CPU time
-    excludes other programs, but adds up threads; the shortest run is the one that was
-    disturbed least.
+    They run in turns, there and back, so that none always comes after the same other, whose
+    threads may still be busy. CPU time excludes other programs, but adds up threads; the
+    shortest run is the one that was disturbed least.
     """
     times = [float("inf")] * len(works)
     turns = list(enumerate(works))
     for _ in range(repeats):
         for i, work in turns:
+            before()
             start = clock()
             work()
             times[i] = min(times[i], clock() - start)

@@ -1,8 +1,9 @@
 """Writing a copy: it appears whole, under its name, or not at all.
 
 A copy grows in a hidden file beside its place, readable by the owner alone, and is
-moved there when it is complete and known to be right. What a killed process leaves
-behind is removed by the next one that writes there.
+moved there when it is complete, known to be right and on the disk. Bytes go there while
+further ones are made. What a killed process leaves behind is removed by the next one that
+writes there.
 
 The bytes depend on the rows, the metadata and the format, not on the file's name.
 """
@@ -15,6 +16,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,9 @@ from cornerwave.table._uploads import (
     put_bytes,
     text_beside,
 )
+
+SYNC_BYTES = 1 << 24
+"""Bytes of a growing file that are brought to the disk at a time."""
 
 
 def copy_at(
@@ -67,6 +72,7 @@ class CopyFile:
         with writing(path):
             _remove_leftovers(path)
             self._descriptor, self._part = _create_hidden(path)
+            self._behind = _Behind(self._descriptor)
             try:
                 self._file = os.fdopen(os.dup(self._descriptor), "wb")
                 self._writer = writer_of(self.format, self._file, self._schema)
@@ -83,6 +89,7 @@ class CopyFile:
         """Write an encoded group after those before it."""
         with writing(self.path):
             self._writer.append(encoded)
+            self._behind.follow()
 
     def write(self, group: pa.Table) -> None:
         """Write the next group of rows."""
@@ -93,6 +100,7 @@ class CopyFile:
         with writing(self.path):
             self._writer.close()
             self._file.close()
+            self._behind.wait()
             os.fsync(self._descriptor)
             is_other = not force and _differs(self._part, self.path)
         if is_other:
@@ -113,8 +121,38 @@ class CopyFile:
         for end in (self._writer, self._file):
             with suppress(Exception):  # on a full disk even closing fails
                 end.close()
+        self._behind.end()
         with suppress(OSError):
             os.close(self._descriptor)
+
+
+class _Behind:
+    """Brings the bytes of a growing file to the disk, in a thread behind the one that writes."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._followed = descriptor, 0
+        self._thread = ThreadPoolExecutor(1)  # starts when there is much to bring
+        self._last: Future[None] | None = None
+
+    def follow(self) -> None:
+        """Begin with what is new, unless that is little, or the last bytes are still on their way.
+
+        Raises OSError if the disk did not take bytes before.
+        """
+        size = os.fstat(self._descriptor).st_size
+        if size - self._followed >= SYNC_BYTES and (self._last is None or self._last.done()):
+            self.wait()
+            self._followed = size
+            self._last = self._thread.submit(os.fdatasync, self._descriptor)
+
+    def wait(self) -> None:
+        """Wait for what was begun. Raises OSError, which the system reports only once."""
+        if self._last is not None:
+            self._last.result()
+
+    def end(self) -> None:
+        """Leave the file alone from now on."""
+        self._thread.shutdown()
 
 
 def check_output(
