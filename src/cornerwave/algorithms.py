@@ -265,15 +265,8 @@ def add_between(
         for i in range(done, columns):
             bi, ai = tile_of(below, i, of_below), tile_of(above, i, of_above)
             terms = four_terms(factor, normals, i, 0, tile)
-            _begin(
-                tile_of(x, i, of_x),
-                weight_below,
-                bi,
-                weight_above,
-                ai,
-                terms,
-                tile_of(out, i, tile),
-            )
+            xi, oi = tile_of(x, i, of_x), tile_of(out, i, tile)
+            _begin(xi, weight_below, bi, weight_above, ai, terms, oi)
         add_shaped(factor, normals, tile, out)
         for i in range(done, columns):
             step_onto(tile_of(x, i, of_x), grid[i], tile_of(out, i, tile))
