@@ -1,4 +1,5 @@
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -7,10 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from cornerwave.errors import SingularCovariance, SourceError
-from cornerwave.moments import Moments, factor
+from cornerwave.moments import Moments, _exact, factor
 from tests import twins
 from tests.processor import report_of
 
+LARGE = st.integers(-(2**44), 2**44)
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
 TABLES = hnp.arrays(
     float, st.tuples(st.integers(1, 40), st.integers(1, 4)), elements=VALUES | st.just(np.nan)
@@ -40,6 +42,34 @@ def assert_same_moments(moments, X):
 def test_merging_any_split_equals_two_passes(X, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(X)), max_size=5)))
     assert_same_moments(merged(np.split(X, cuts)), X)
+
+
+@given(
+    hnp.arrays(np.int64, st.tuples(st.integers(2, 20), st.just(3)), elements=LARGE),
+    st.integers(0, 19),
+)
+@settings(deadline=None)
+def test_the_covariance_is_the_exact_one_rounded_once(whole, cut):
+    X, rows = whole * 2.0**-30, len(whole)
+    exact = [[Fraction(int(x), 2**30) for x in column] for column in whole.T]
+    means = [sum(column) / rows for column in exact]
+    K = [
+        [
+            float(sum((x - m) * (y - n) for x, y in zip(a, b, strict=True)) / (rows - 1))
+            for b, n in zip(exact, means, strict=True)
+        ]
+        for a, m in zip(exact, means, strict=True)
+    ]
+    assert merged(np.split(X, [cut])).covariance.tolist() == K
+
+
+@given(hnp.arrays(np.int64, (5, 3), elements=st.integers(-(2**61), 2**61)))
+def test_digits_that_overflow_make_whole_numbers(digits):
+    """As sums over many rows do: each goes beyond its place."""
+    found = _exact._whole(list(digits[:4]), digits[4])
+    assert found.tolist() == [
+        sum(int(d) << (_exact.BITS * k) for k, d in enumerate(column)) for column in digits.T
+    ]
 
 
 @given(TABLES)

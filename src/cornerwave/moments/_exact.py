@@ -38,7 +38,8 @@ LEAST_VARIANCE = 1e-290
 BITS, DIGITS, TILE_ROWS = 22, 3, 1 << 11
 """2 (BITS - 1) + 11 = 53: sums of products of digits over a tile are exact doubles."""
 MOST_ROWS = 1 << 20
-"""Rows whose sums of products of digits, each up to 2^42, stay below 2^63."""
+"""Rows whose sums of products of digits, each up to 2^42, stay below 2^63. In two limbs those
+of 2^39 rows do."""
 TILE_CELLS, LEAST_ROWS, STRIP = 24_576, 256, 64
 """Digits in a tile, few enough for the nearest caches, but at least so many rows: of these a
 loop makes the most, more than BLAS does. Rows turned into columns at a time."""
@@ -152,8 +153,9 @@ class Moments:
 
     @cached_property
     def _totals(self) -> Any:
-        """Sums of column i over the rows that have j, in units of 2^(20 (top - 3)): whole."""
-        return sum(self.sums[d].astype(object) << (BITS * (DIGITS - 1 - d)) for d in range(DIGITS))
+        """Sums of column i over the rows that have j, in units of 2^(22 (top - 2)): whole."""
+        top, middle, low = self.sums
+        return _whole([low, middle], top)
 
     @property
     def mean(self) -> Floats:
@@ -167,12 +169,13 @@ class Moments:
         """The sample covariance K, rounded once; 0 where fewer than two rows have both."""
         number = len(self.top)
         here = np.tril_indices(number)
-        products: Any = 0
-        for place in range(2 * DIGITS - 1):  # of digits d and e with d + e = place
+        digits, above = [], np.zeros(len(here[0]), dtype=np.int64)
+        for place in range(2 * DIGITS - 2, -1, -1):  # of digits d and e with d + e = place
             pairs = [(d, place - d) for d in range(DIGITS) if 0 <= place - d < DIGITS]
             high, low = (sum(limb[pair][here] for pair in pairs) for limb in (self.high, self.low))
-            whole = (high.astype(object) << _LIMB) + low.astype(object)
-            products = products + (whole << (BITS * (2 * DIGITS - 2 - place)))
+            digits.append(low + above)
+            above = high << (_LIMB - BITS)
+        products = _whole([*digits, above], np.zeros_like(above))
         count = self.count[here].astype(object)
         scatter = count * products - self._totals[here] * self._totals.T[here]
         quotient = (scatter / np.maximum(count * (count - 1), 1)).astype(np.float64)
@@ -190,6 +193,22 @@ class Moments:
     def deviation(self) -> Floats:
         """The standard deviation of each column."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
+
+def _whole(digits: Sequence[Ints], top: Ints) -> Any:
+    """Return the sum of digits[k] 2^(22 k), their number even, and the top beyond: Python's own.
+
+    Few operations are on these, two digits at a time: each takes as long as fifty on words.
+    """
+    words, carry = [], np.zeros_like(top)
+    for digit in digits:
+        carried = digit + carry
+        words.append(carried & ((1 << BITS) - 1))
+        carry = carried >> BITS
+    whole = (top + carry).astype(object)
+    for k in range(len(words) - 2, -1, -2):
+        whole = (whole << (2 * BITS)) + ((words[k + 1] << BITS) + words[k])
+    return whole
 
 
 def _largest(lowest: Floats, highest: Floats) -> Floats:
