@@ -17,7 +17,9 @@ FOUND = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda bin: int(bi
 BINARIES = FOUND[-1] if FOUND else Path("/usr/lib/postgresql")
 # The user `locked` needs a password, to see it refused; all others are trusted.
 ACCESS = "local all locked scram-sha-256\nlocal all all trust\n"
-FAST = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=32MB"]
+# Each test has a vault of its own, whose connections stay open until it is collected.
+MANY = "max_connections=500"
+FAST = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=32MB", MANY]
 NUMBERS = count()
 
 

@@ -201,3 +201,4 @@ def test_the_bound_is_above_the_tail(trials, q):
 def test_values_too_far_apart_for_floating_point_have_no_step():
     assert lattice(np.array([-1.7e308, 1.7e308, 3.0]), whole=True) == np.inf
     assert lattice(np.array([1.0, 2.5, 4.0]), whole=True) == 3.0
+    assert lattice(np.array([np.inf, 1.0, -np.inf, 2.5, 4.0]), whole=True) == 3.0  # text: 1e999

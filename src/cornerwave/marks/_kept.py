@@ -284,9 +284,9 @@ def lattice(numbers: Floats, *, whole: bool) -> float:
     """Return how many values fit between the ends of a column at its own step; NaN for text.
 
     The step is the largest that divides all differences of a sample of the values; infinite
-    if they have more than six decimals.
+    if they have more than six decimals. Texts may spell numbers that are infinite: these have none.
     """
-    numbers = numbers[~np.isnan(numbers)]
+    numbers = numbers[np.isfinite(numbers)]
     if len(numbers) < 2:
         return math.nan
     span = (numbers.max() - numbers.min()) * (1.0 if whole else (SIZE + 1) / (SIZE - 1))
