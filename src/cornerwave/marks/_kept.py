@@ -284,7 +284,7 @@ def lattice(numbers: Floats, *, whole: bool) -> float:
     """Return how many values fit between the ends of a column at its own step; NaN for text.
 
     The step is the largest that divides all differences of a sample of the values; infinite
-    if they have more than six decimals. Texts may spell numbers that are infinite: these have none.
+    if they have more than six decimals. Infinite numbers, which texts may spell, do not count.
     """
     numbers = numbers[np.isfinite(numbers)]
     if len(numbers) < 2:

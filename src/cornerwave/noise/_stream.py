@@ -50,7 +50,7 @@ class WhiteStreams:
     """The white noise of some levels, for blocks of at most `rows` rows.
 
     Each thread needs its own. Memory is asked for once: touching fresh pages costs
-    more than the noise itself. What a method returns is valid until its next call.
+    more than the noise itself. What `words` returns is valid until its next call.
 
     >>> streams = WhiteStreams(bytes(32), [0.5, 1.0], columns=3, rows=4)
     >>> streams.place(streams.positions(0, 4))
