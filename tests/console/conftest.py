@@ -51,9 +51,15 @@ class World:
     tables: Path
     app: FastAPI
 
-    def browser(self, base_url: str = LOCAL) -> TestClient:
-        """Return a client that nobody has signed in with."""
-        return TestClient(self.app, base_url=base_url, headers=FROM_HERE, follow_redirects=False)
+    def browser(self, base_url: str = LOCAL, peer: str = "127.0.0.1") -> TestClient:
+        """Return a client that nobody has signed in with, at the address of a peer."""
+        return TestClient(
+            self.app,
+            base_url=base_url,
+            headers=FROM_HERE,
+            follow_redirects=False,
+            client=(peer, 50_000),
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +76,7 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tables").mkdir()
     pq.write_table(table(), folder / "tables" / "people.parquet")
     vault = Vault.create(folder / "vault")
-    vault.register("people", folder / "tables" / "people.parquet", drop=["name"])
+    vault.register("people", folder / "tables" / "people.parquet", drop=["name"], few_rows=True)
     sharing = Sharing(vault)
     for name in ("partner", "university"):
         sharing.add(name)

@@ -11,12 +11,15 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from cornerwave.coalition import Coalition
 from cornerwave.outlook import outlook_of
 from tests.console.client import TestClient
 from tests.console.conftest import LOCAL, World, table
 from tests.tables import STRANGE_NAMES
+
+pytestmark = pytest.mark.few_rows
 
 
 def pages_of(world: World) -> list[str]:
@@ -378,7 +381,10 @@ def test_a_table_is_registered_column_by_column(world: World, owner: TestClient)
     done = owner.post("/console/register/columns", data={**fields, **chosen, "name": "clinic"})
     assert done.status_code == 200
     assert "clinic is registered" in text_of(done)
-    schema = world.vault.dataset("clinic").frozen.schema
+    assert "key, a pseudonym in copies: id" in text_of(done)
+    dataset = world.vault.dataset("clinic")
+    assert "a pseudonym in copies" in text_of(owner.get(f"/console/datasets/{dataset.id}"))
+    schema = dataset.frozen.schema
     assert {c.name: c.role for c in schema.columns} == {
         "id": "key",
         "size": "perturbed",
@@ -394,6 +400,21 @@ def test_a_table_is_registered_column_by_column(world: World, owner: TestClient)
     kept = form_of(twice.text)
     assert kept["scale-1"] == "log1p"  # what was chosen stays chosen
     assert kept["do-4"] == "drop"
+
+
+def test_a_key_leaves_as_it_is_if_the_form_says_so_and_the_page_says_what_that_reveals(
+    world: World, owner: TestClient
+):
+    order = np.random.default_rng(9).permutation(2000)
+    walk = np.cumsum(np.random.default_rng(10).normal(size=2000))
+    path = world.tables / "walk.parquet"
+    pq.write_table(pa.table({"id": order, "walk": walk[order]}), path)
+    fields = form_of(columns_page(world, owner, path).text) | {"name": "walk", "do-1": "perturb"}
+    done = owner.post("/console/register/columns", data={**fields, "do-0": "key as it is"})
+    assert done.status_code == 200, text_of(done)
+    assert "unchanged: id" in text_of(done)
+    assert "rows sorted by it reveal" in text_of(done)
+    assert world.vault.dataset("walk").frozen.schema.unchanged == ["id"]
 
 
 def test_how_copies_look_is_decided_in_the_form(world: World, owner: TestClient):
@@ -445,6 +466,25 @@ def test_the_warnings_of_registration_are_shown(world: World, owner: TestClient)
     done = owner.post("/console/register/columns", data={**fields, "name": "twins"})
     assert "Please note" in text_of(done)
     assert "twice" in text_of(done).partition("Please note")[2]
+
+
+def test_a_table_that_another_dataset_has_can_be_declared_unrelated(world: World, owner):
+    rng = np.random.default_rng(9)
+    one = rng.normal(size=400)
+    world.vault.register("one", pa.table({"x": one}))
+    path = world.tables / "other.parquet"
+    pq.write_table(pa.table({"y": 2.54 * one}), path)
+    fields = form_of(columns_page(world, owner, path).text) | {"name": "other"}
+    refused = owner.post("/console/register/columns", data=fields)
+    assert refused.status_code == 400
+    assert "'y' is a function of 'x' of dataset 'one'" in text_of(refused)
+    assert 'name="unrelated" value="one">' in refused.text
+    assert "recipients of both can average the noise" in text_of(refused)
+    again = {**fields, "name": "people", "unrelated": "one"}  # a name that is taken
+    assert 'value="one" checked' in owner.post("/console/register/columns", data=again).text
+    done = owner.post("/console/register/columns", data={**fields, "unrelated": "one"})
+    assert done.status_code == 200
+    assert world.vault.dataset("other").entry.unrelated == (world.vault.dataset("one").id,)
 
 
 def test_a_table_whose_columns_changed_meanwhile_is_asked_about_again(world: World, owner):

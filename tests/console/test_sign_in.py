@@ -94,6 +94,32 @@ def test_the_cookie_has_a_plain_name_on_loopback_alone(world: World):
     assert "set-cookie" not in refused.headers
 
 
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:8000", "http://localhost:8000", "http://[::1]"]
+)
+def test_plain_http_is_for_the_serving_machine_whatever_the_host_header_says(world, address):
+    sign_in(world, world.browser())
+    fields = {"password": PASSWORD}
+    for peer in ("192.168.1.7", "10.0.0.2", "::ffff:10.0.0.2", "fe80::1", "testclient", ""):
+        refused = world.browser(address, peer=peer).post("/console/sign-in", data=fields)
+        assert (refused.status_code, "set-cookie" in refused.headers) == (403, False), peer
+    for peer in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"):
+        let_in = world.browser(address, peer=peer).post("/console/sign-in", data=fields)
+        assert let_in.status_code == 303, peer
+
+
+def test_what_a_proxy_on_the_serving_machine_passes_on_is_from_elsewhere(world: World):
+    sign_in(world, world.browser())
+    for header in ("X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"):
+        browser = world.browser()
+        browser.headers[header] = "127.0.0.1"
+        assert browser.get("/console/sign-in").status_code == 403, header
+    world.app.state.public_url = "https://data.example.org"  # it ends TLS, as its owner says
+    browser = world.browser(peer="10.0.0.2")
+    browser.headers["X-Forwarded-For"] = "198.51.100.7"
+    assert browser.get("/console/sign-in").status_code == 200
+
+
 def parts_of(cookie):
     return {part.strip().lower() for part in cookie.split(";")}
 
@@ -161,7 +187,8 @@ ORIGINS = [
 
 
 def test_forms_are_taken_from_the_console_alone(world: World, owner: TestClient):
-    browser = TestClient(world.app, base_url=LOCAL, follow_redirects=False)
+    browser = world.browser()
+    del browser.headers["sec-fetch-site"]
     browser.cookies.set("cornerwave", owner.cookies["cornerwave"])
     for number, (headers, status) in enumerate(ORIGINS):
         name = f"added {number}"
@@ -221,8 +248,7 @@ def test_sign_in_is_kept_in_either_database(ledger_place, tmp_path):
     vault = Vault.create(tmp_path / "other vault", ledger=ledger)
     one, other = SignIn(vault), SignIn(vault)  # as two processes of a service
     one.use_link(secret_of(first_link(vault, LOCAL)), PASSWORD)
-    other.check(PASSWORD)
-    session = one.begin()
+    session = one.begin(other.check(PASSWORD))
     assert other.is_live(session)
     other.end(session)
     assert not one.is_live(session)

@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 import json
 import resource
+import shutil
+import sqlite3
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 
 import httpx
@@ -42,6 +44,57 @@ def all_at_once(work, count):
     for thread in threads:
         thread.join()
     return found
+
+
+# --- the cache and the ledger ---------------------------------------------------------------
+
+
+def test_the_cache_may_be_deleted_while_the_service_runs(served, monkeypatch):
+    cache, true, made = served.folder / "vault" / "cache", Release.make, []
+    with served.client("ann") as ann:
+        first = ann.get(COPY)
+        shutil.rmtree(cache)
+        again = ann.get(COPY)
+        assert (again.status_code, again.content) == (200, first.content)
+
+        def make(release, path, **more):
+            made.append(path)
+            true(release, path, **more)
+            if len(made) == 1:
+                shutil.rmtree(cache)
+
+        monkeypatch.setattr(Release, "make", make)
+        shutil.rmtree(cache)
+        again = ann.get(COPY)  # it went once more while the copy was being made
+        assert (again.status_code, again.content, len(made)) == (200, first.content, 2)
+        shutil.rmtree(cache)
+        cache.write_text("in its place")  # the control: a cache that cannot be
+        assert ann.get(COPY).status_code == 503
+
+
+def test_health_is_answered_while_the_ledger_is_locked(served, monkeypatch):
+    if not (served.folder / "vault" / "ledger.db").exists():
+        pytest.skip("a lock on the file of SQLite")
+    monkeypatch.setattr(_service, "HEALTH_SECONDS", 0.2)
+    vault, asked = served.sharing.vault, []
+    true = type(vault).states
+    monkeypatch.setattr(
+        type(vault), "states", lambda self, ids: asked.append(ids) or true(self, ids)
+    )
+    place = served.folder / "vault" / "ledger.db"
+    with closing(sqlite3.connect(place, timeout=60)) as other, served.client() as client:
+        client.timeout = 20
+        assert client.get("/healthz").status_code == 200
+        served.sharing.add("somebody new")  # what was read before is no longer current
+        other.execute("BEGIN EXCLUSIVE")
+        asked.clear()
+        for _ in range(3):
+            got = client.get("/healthz")
+            assert (got.status_code, got.headers["retry-after"]) == (503, "5")
+        assert len(asked) == 2  # once without waiting, and once in a thread: for all who ask
+        other.rollback()
+        monkeypatch.setattr(_service, "HEALTH_SECONDS", 20)
+        assert client.get("/healthz").status_code == 200
 
 
 # --- while a copy is made -------------------------------------------------------------------

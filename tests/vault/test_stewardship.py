@@ -19,6 +19,8 @@ from cornerwave.errors import (
 from cornerwave.owner import Vault
 from tests.conftest import ledger_lines, make_people
 
+pytestmark = pytest.mark.few_rows
+
 
 @pytest.fixture
 def vault(ledger_place, tmp_path):

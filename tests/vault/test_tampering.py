@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cornerwave.errors import LedgerDamaged, WrongKey
+from cornerwave.errors import LedgerDamaged, VaultError, WrongKey
 from cornerwave.vault import Key, Ledger
 from cornerwave.vault._database import Database
 from tests.vault.outside import content, edit, entry, restore, rows, use_everything, used
@@ -74,7 +74,6 @@ EDITS = {
     f"FROM {CHAIN} WHERE id = 'vault'",
     "the vault's row deleted": f"DELETE FROM {VAULT}",
     "the vault's row doubled": f"INSERT INTO {VAULT} SELECT * FROM {VAULT}",
-    "another format": f"UPDATE {VAULT} SET format = 99",
     "a table dropped": f"DROP TABLE {LINE}",
     "an index dropped": "DROP INDEX cornerwave_line_recipient",
 }
@@ -102,6 +101,60 @@ def test_values_of_strange_types_are_refused(tmp_path, what):
     edit(tmp_path / "ledger.db", SQLITE_EDITS[what])
     with pytest.raises(LedgerDamaged, match="estore the latest backup"):
         use_everything(tmp_path / "ledger.db", key)
+
+
+@pytest.mark.parametrize(("number", "says"), [(99, "newer version.*upgrade"), (3, "use that one")])
+@pytest.mark.parametrize("other_tables", [False, True])
+def test_a_ledger_of_another_version_is_left_as_it_is(ledger_place, number, says, other_tables):
+    """It is not damaged, so that nobody should put a backup in its place."""
+    key = used(ledger_place)
+    edit(ledger_place, f"UPDATE {VAULT} SET format = {number}")
+    if other_tables:
+        edit(
+            ledger_place,
+            "CREATE TABLE cornerwave_later (what TEXT)",
+            "DROP TABLE cornerwave_access",
+        )
+    before = content(ledger_place)
+    with pytest.raises(VaultError, match=f"made by (a|an)?.*{says}") as refusal:
+        Ledger.open(ledger_place, key)
+    assert not isinstance(refusal.value, LedgerDamaged)
+    assert "backup" not in str(refusal.value)
+    assert content(ledger_place) == before
+
+
+def test_a_planted_table_of_the_vault_says_no_format(ledger_place):
+    """What says the format is read only if it is the table that Cornerwave makes."""
+    key = used(ledger_place)
+    edit(ledger_place, f"UPDATE {VAULT} SET format = 99")
+    edit(
+        ledger_place,
+        f"ALTER TABLE {VAULT} RENAME TO kept",
+        f"CREATE VIEW {VAULT} AS SELECT * FROM kept",
+    )
+    with pytest.raises(LedgerDamaged):
+        Ledger.open(ledger_place, key)
+
+
+def test_what_the_database_notes_for_itself_is_not_planted(ledger_place):
+    key = used(ledger_place)
+    edit(ledger_place, "ANALYZE")
+    if isinstance(ledger_place, Path):
+        assert rows(ledger_place, "SELECT name FROM sqlite_master WHERE name LIKE 'sqlite_stat%'")
+    use_everything(ledger_place, key)
+
+
+def test_a_table_that_only_has_the_name_of_such_a_note_is_planted(tmp_path):
+    key = used(tmp_path / "ledger.db")
+    edit(
+        tmp_path / "ledger.db",
+        "ANALYZE",
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_master SET sql = 'CREATE TABLE sqlite_stat1(tbl, idx, stat CHECK (stat))' "
+        "WHERE name = 'sqlite_stat1'",
+    )
+    with pytest.raises(LedgerDamaged, match="did not make"):
+        Ledger.open(tmp_path / "ledger.db", key)
 
 
 def test_an_untouched_ledger_is_not_refused(ledger_place):

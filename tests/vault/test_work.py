@@ -18,6 +18,8 @@ from cornerwave.owner import Vault
 from cornerwave.pages import _comparison
 from cornerwave.vault import remove_leftovers, work_folder
 
+pytestmark = pytest.mark.few_rows
+
 KILLED = """
 import os, signal, sys
 from cornerwave.owner import Vault

@@ -38,7 +38,7 @@ from cornerwave.errors import (
     VaultError,
     nearest,
 )
-from cornerwave.levels import Level, Privacy, asked_for
+from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.owner import Vault
 from cornerwave.table import Finish, names_of
 from cornerwave.vault import Access, Record, Records, now
@@ -98,13 +98,17 @@ class Sharing:
         until: str | datetime | None = None,
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
+        against: str = LINEAR,
     ) -> Grant:
         """Permit a recipient a dataset at exactly one of `privacy` and `noise`.
+
+        With `against` "bayes" the level of a privacy is chosen as by `Dataset.release`.
 
         It replaces what he was granted of this dataset before. ANYBODY makes a public level.
         """
         finish = Finish(frozenset(names_of(round)), clip or {})
-        made = self._new_grant(dataset, recipient, asked_for(privacy=privacy, noise=noise), until)
+        asked = asked_for(privacy=privacy, noise=noise, against=against)
+        made = self._new_grant(dataset, recipient, asked, until)
         schema = self.vault.dataset(dataset).frozen.schema
         finish.check(schema)
         made = replace(made, finish=finish.counted(schema))

@@ -27,7 +27,7 @@ from cornerwave.server import (
 from cornerwave.server._limits import BODY_SECONDS, MOST_BODY, refusal
 from cornerwave.server._replies import Failures, fault, http_problem, invalid, refused
 from cornerwave.server._service import Service
-from cornerwave.server._sign_in import MOST_TRIES, TRY_SECONDS, SignIn
+from cornerwave.server._sign_in import SignIn
 from cornerwave.version import __version__
 
 SECURITY_HEADERS = [
@@ -72,7 +72,6 @@ def application(
     app.state.service, app.state.failures = service, Failures()
     app.state.public_url = public_url.rstrip("/") if public_url else None
     app.state.sign_in = SignIn(vault)
-    app.state.wrong_passwords = Failures(MOST_TRIES, TRY_SECONDS)
     app.state.allowed = tuple(Path(folder).resolve() for folder in allowed)
     for room in (_downloads, _delta_sharing, _administration):  # first what is asked for most
         app.include_router(room.router)
@@ -89,7 +88,7 @@ def application(
 
     @app.get("/healthz", include_in_schema=False)
     async def health() -> dict[str, str]:
-        await service.soon(lambda: vault.states(()))  # anybody may ask, so it costs little
+        await service.check_ledger()
         return {"status": "ok"}
 
     app.add_middleware(_Around, service=service)

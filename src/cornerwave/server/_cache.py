@@ -46,8 +46,15 @@ class CopyCache:
         self._makers = anyio.CapacityLimiter(MAKERS)
         self.made = 0
         """How many files were made, for tests and figures."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._prepare()
         remove_leftovers(self._work)
+
+    def _prepare(self) -> None:
+        """Make the folder; its owner may have deleted it, now or at any time."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"the cache cannot be written: {error.strerror}") from None
 
     @asynccontextmanager
     async def copy(self, release: Release, format_: str) -> AsyncIterator[Path]:
@@ -92,21 +99,35 @@ class CopyCache:
 
         def work() -> None:
             watch(0)
+            self._prepare()
             # one lock for all copies that begin alike, so that there are at most 256 of them
             with _locked(path.with_name(f"{path.name[:2]}.lock")):
                 if path.exists():  # another process has made it meanwhile
                     return
                 with work_folder(self._work) as folder:
-                    make(folder / path.name, watch)
-                    (folder / path.name).replace(path)
+                    self._make_in(folder, path, make, watch)
                 self.made += 1
 
         await anyio.to_thread.run_sync(work, limiter=self._makers)
 
+    def _make_in(self, folder: Path, path: Path, make: Make, watch: Watch) -> None:
+        """Make a file and move it to its place. Raises Abandoned if the cache was deleted."""
+        try:
+            make(folder / path.name, watch)
+            (folder / path.name).replace(path)
+        except OSError:  # an OutputError among them
+            if folder.exists() and path.parent.exists():
+                raise
+            raise Abandoned from None
+
     def _forget(self) -> None:
         """Remove what was not used for the longest time, down to the limit."""
         kept = []
-        for path in self._folder.iterdir():
+        try:
+            found = list(self._folder.iterdir())
+        except FileNotFoundError:  # its owner deleted it
+            return
+        for path in found:
             with suppress(FileNotFoundError):
                 if path.suffix != ".lock" and path.is_file():
                     kept.append((path.stat().st_mtime, path.stat().st_size, path))

@@ -5,11 +5,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from cornerwave.errors import AccessDenied, VaultError
+from cornerwave.errors import AccessDenied, TooManyRequests, VaultError
 from cornerwave.server._page import (
     PREFIX,
     STATIC,
     Fields,
+    address_of,
     cookie_of,
     go,
     is_secure,
@@ -18,8 +19,8 @@ from cornerwave.server._page import (
     sign_in_of,
     signed_in,
 )
-from cornerwave.server._replies import Failures
-from cornerwave.server._sign_in import LEAST_LETTERS, SESSION_HOURS
+from cornerwave.server._sign_in import LEAST_LETTERS, SESSION_HOURS, USED
+from cornerwave.vault import Record
 
 outside, inside = router(), router(signed_in)
 open_to_all = APIRouter(include_in_schema=False)
@@ -48,7 +49,7 @@ def static(request: Request, name: str) -> Response:
 def welcome(request: Request, link: str = "") -> Response:
     """Ask for a password, by the link that the service printed."""
     if not sign_in_of(request).is_link(link):
-        raise AccessDenied("this link was used or has ended; start the service again for a new one")
+        raise AccessDenied(USED)
     return page(request, "welcome.html", link=link, least=LEAST_LETTERS, error="")
 
 
@@ -58,11 +59,11 @@ def set_password(request: Request, fields: Fields) -> Response:
     link = fields.get("link", "")
     try:
         _check_twice(fields)
-        sign_in_of(request).use_link(link, fields.get("password", ""))
+        password = sign_in_of(request).use_link(link, fields.get("password", ""))
     except VaultError as error:
         said = {"link": link, "least": LEAST_LETTERS, "error": str(error)}
         return page(request, "welcome.html", status=400, **said)
-    return _let_in(request, PREFIX)
+    return _let_in(request, PREFIX, password)
 
 
 @outside.get("/sign-in")
@@ -75,17 +76,14 @@ def ask_password(request: Request, next: str = PREFIX) -> Response:
 @outside.post("/sign-in")
 def sign_in(request: Request, fields: Fields) -> Response:
     """Begin a session for who knows the password."""
-    failures: Failures = request.app.state.wrong_passwords
-    address = request.client.host if request.client else ""
-    failures.check(address)
-    target = _own(fields.get("next", ""))
+    signing_in, target = sign_in_of(request), _own(fields.get("next", ""))
     try:
-        sign_in_of(request).check(fields.get("password", ""))
+        with signing_in.counted(address_of(request)):
+            password = signing_in.check(fields.get("password", ""))
     except AccessDenied as error:
-        failures.add(address)
         said = {"next": target, "known": True, "error": str(error)}
         return page(request, "sign_in.html", status=403, **said)
-    return _let_in(request, target)
+    return _let_in(request, target, password)
 
 
 @inside.post("/sign-out")
@@ -107,18 +105,17 @@ def ask_new_password(request: Request) -> Response:
 @inside.post("/password")
 def change_password(request: Request, fields: Fields) -> Response:
     """Change the password; every other session ends."""
-    failures: Failures = request.app.state.wrong_passwords
-    address = request.client.host if request.client else ""
-    failures.check(address)
+    signing_in = sign_in_of(request)
     try:
         _check_twice(fields)
-        sign_in_of(request).change(fields.get("old", ""), fields.get("password", ""))
+        with signing_in.counted(address_of(request)):
+            password = signing_in.change(fields.get("old", ""), fields.get("password", ""))
+    except TooManyRequests:
+        raise
     except (AccessDenied, VaultError) as error:
-        if isinstance(error, AccessDenied):
-            failures.add(address)
         said = {"least": LEAST_LETTERS, "error": str(error)}
         return page(request, "password.html", status=400, **said)
-    return _let_in(request, PREFIX)
+    return _let_in(request, PREFIX, password)
 
 
 def _check_twice(fields: Fields) -> None:
@@ -126,11 +123,11 @@ def _check_twice(fields: Fields) -> None:
         raise VaultError("the two passwords differ")
 
 
-def _let_in(request: Request, target: str) -> Response:
+def _let_in(request: Request, target: str, password: Record) -> Response:
     answer = RedirectResponse(target, 303)
     answer.set_cookie(
         cookie_of(request),
-        sign_in_of(request).begin(),
+        sign_in_of(request).begin(password),
         max_age=SESSION_HOURS * 3600,
         path="/",
         secure=is_secure(request),

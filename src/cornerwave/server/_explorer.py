@@ -15,7 +15,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cornerwave.coalition import Coalition, Law
+from cornerwave.coalition import BestGuess, Coalition, Law, Looks, independent_level
 from cornerwave.dataset import Dataset
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
@@ -86,13 +86,17 @@ def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> dict[str, Any]:
     if not chosen:
         return {"verdict": None, "columns": [], "members": []}
     best = min(chosen.values())
-    independent = Level(1 / sum(1 / level.noise for level in chosen.values())).on_lattice()
+    independent = independent_level(level.noise for level in chosen.values()).on_lattice()
     one, other = (outlook_at(dataset.frozen, level) for level in (best, min(independent, best)))
     closest = sorted(chosen.items(), key=lambda member: member[1])[:GUESSED]
     laws = {
         "+".join(each.columns): Law(each.counts, each.base) for each in dataset.frozen.categories
     }
     coalition = Coalition.of(closest, laws)
+    guesses = dict(coalition.guesses)
+    for name, law in laws.items():
+        if len(looks := dataset.looks(name, chosen)) > 1:
+            guesses[name] = guesses[name].unbounded(Looks.of(law, looks))
     return {
         "members": sorted(chosen, key=lambda name: (chosen[name], name)),
         "verdict": {
@@ -100,15 +104,17 @@ def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> dict[str, Any]:
             "hidden": one.privacy,
             "independent": min(other.privacy, one.privacy),
         },
-        "columns": [_pooled(name, one, other, coalition) for name in one.hidden],
+        "columns": [_pooled(name, one, other, guesses.get(name)) for name in one.hidden],
     }
 
 
-def _pooled(name: str, one: Outlook, other: Outlook, coalition: Coalition) -> Pooled:
-    now, otherwise = one.said(name), other.said(name)
-    if guess := coalition.guesses.get(name):
-        now, otherwise = f"{guess.joint:.0%} right", f"{guess.independent:.0%} right"
-    hidden = one.hidden[name]
+def _pooled(name: str, one: Outlook, other: Outlook, guess: BestGuess | None) -> Pooled:
+    now, otherwise, hidden = one.said(name), other.said(name), one.hidden[name]
+    if guess is not None:
+        now, otherwise = f"{guess.best:.0%} right", f"{guess.independent:.0%} right"
+    if guess is not None and guess.looks is not None:  # its values changed between editions
+        now = "not bounded: changed between editions"
+        hidden = min(hidden, guess.looks.hidden)
     return Pooled(name, hidden, min(hidden, other.hidden[name]), now, otherwise)
 
 

@@ -5,6 +5,7 @@ own pages only: a browser says where a request comes from (Sec-Fetch-Site, or Or
 """
 
 import hashlib
+import ipaddress
 from collections.abc import Callable, Coroutine, Mapping
 from importlib.resources import files
 from typing import Annotated, Any
@@ -19,16 +20,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from cornerwave.errors import AccessDenied, CornerwaveError, NoSuchDataset, NoSuchRecipient
+from cornerwave.errors import (
+    AccessDenied,
+    CornerwaveError,
+    NoSuchDataset,
+    NoSuchRecipient,
+    TooManyRequests,
+)
 from cornerwave.pages import ShareRow, share_strip, style_sheet
 from cornerwave.server._replies import fault
-from cornerwave.server._sign_in import SignIn
+from cornerwave.server._sign_in import TRY_SECONDS, SignIn
 from cornerwave.version import __version__
 
 PREFIX = "/console"
 SECURE_COOKIE, LOCAL_COOKIE = "__Host-cornerwave", "cornerwave"
 """The session over https, and over http on this machine alone."""
 MOST_FIELDS = 20_000
+_PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+"""Headers by which proxies say that they pass on what somebody else asks."""
 
 _STATIC = files(__package__) / "static"
 STATIC: Mapping[str, tuple[bytes, str]] = {
@@ -64,13 +73,41 @@ def is_secure(request: Request) -> bool:
 
 def private_line(request: Request) -> None:
     """Raise HTTPException for plain http from elsewhere: passwords would travel in the open."""
-    try:
-        host = request.url.hostname or ""
-    except ValueError:
-        host = ""
-    local = host in ("127.0.0.1", "::1", "localhost")
-    if not (is_secure(request) or local):
+    if not (is_secure(request) or _is_here(request)):
         raise HTTPException(403, "open the console over https, or on the machine that serves it")
+
+
+def _is_here(request: Request) -> bool:
+    """Return whether a browser on this machine asks: by the address at the other end.
+
+    A proxy may be on this machine too, so what one passes on is from elsewhere. And a name other
+    than this machine's own, though it leads here, is one that some site has chosen (DNS rebinding).
+    """
+    try:
+        host = request.url.hostname
+    except ValueError:
+        return False
+    passed_on = any(header in request.headers for header in _PASSED_ON)
+    named = host in ("127.0.0.1", "::1", "localhost")
+    return named and not passed_on and is_loopback(address_of(request))
+
+
+def address_of(request: Request) -> str:
+    """Return the address that a request came from, '' if it has none."""
+    return request.client.host if request.client else ""
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address is one of the machine itself.
+
+    >>> [is_loopback(a) for a in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "localhost")]
+    [True, True, True, False, False]
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 def same_origin(request: Request) -> None:
@@ -167,6 +204,9 @@ class ConsoleRoute(APIRoute):
             except HTTPException as error:
                 words = _WORDS.get(error.status_code, error.detail)
                 return problem_page(request, error.status_code, words, error.headers)
+            except TooManyRequests as error:
+                wait = {"Retry-After": str(int(TRY_SECONDS))}
+                return problem_page(request, 429, str(error), wait)
             except CornerwaveError as error:
                 return problem_page(request, status_of(error), words_of(error))
             except Exception as error:
@@ -176,7 +216,7 @@ class ConsoleRoute(APIRoute):
         return answered
 
 
-_WORDS = {429: "too many wrong passwords; wait some minutes", 400: "this form cannot be read"}
+_WORDS = {400: "this form cannot be read"}
 
 
 def status_of(error: CornerwaveError) -> int:
@@ -199,6 +239,9 @@ _FIELDS = {
     "min_count": "pool rare values",
     "shuffle": "order of the rows: shuffle",
     "keep_order": "order of the rows: keep",
+    "independent_rows": "rows are independent",
+    "few_rows": "few rows: accept",
+    "unrelated": "unrelated datasets",
 }
 
 

@@ -29,7 +29,8 @@ MOST_FILES, DEPTH = 500, 4
 WORDS = {
     "perturb": "perturb: add noise",
     "category": "category: redraw some",
-    "key": "key: identifies the row",
+    "key": "key: identifies the row, a pseudonym in copies",
+    "key as it is": "key: identifies the row, unchanged in copies",
     "keep": "keep: unchanged",
     "drop": "drop: leave out",
 }
@@ -64,16 +65,23 @@ def register(request: Request, ticked: Ticked) -> Response:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CornerwaveWarning)
             vault = service_of(request).vault
-            made = vault.register_as(said.get("name", "").strip(), source, choices)
+            name, unrelated = said.get("name", "").strip(), ticked.get("unrelated", [])
+            made = vault.register_as(name, source, choices, unrelated=unrelated)
     except CornerwaveError as error:
-        return _form(request, path, said, words_of(error))
+        return _form(request, path, said, error, ticked.get("unrelated", []))
     notes = [str(each.message) for each in caught]
     return page(request, "registered.html", dataset=made, notes=notes, said=_said(made))
 
 
 def _form(
-    request: Request, path: Path, said: dict[str, str] | None = None, error: str = ""
+    request: Request,
+    path: Path,
+    said: dict[str, str] | None = None,
+    error: CornerwaveError | None = None,
+    unrelated: Sequence[str] = (),
 ) -> Response:
+    others = error is not None and "unrelated" in error.use
+    names = [d.name for d in service_of(request).vault.datasets()] if others or unrelated else []
     with discreet():
         source = open_to_inspect(path)
         found = inspect(source)
@@ -91,10 +99,13 @@ def _form(
         warnings=found.warnings,
         groups=[json.dumps(names) for names in found.telling.together],
         ordered=any(report.told for report in found.columns),
+        units=found.units or (error is not None and "independent_rows" in error.use),
+        few=found.few_rows,
         hash=_hash(source.schema.names),
         known=known,
         words=WORDS,
-        error=error,
+        error=words_of(error) if error else "",
+        others=[(name, name in unrelated) for name in names],
     )
 
 
@@ -112,10 +123,13 @@ def _choices(names: Sequence[str], said: dict[str, str], together: Sequence[str]
     undecided = [n for i, n in enumerate(names) if said.get(f"do-{i}") not in WORDS]
     if undecided:
         raise SourceError(f"{undecided[0]!r}: choose what shall happen to it")
-    if len(chosen("do", "key")) > 1:
+    as_it_is = chosen("do", "key as it is")
+    keys = [*chosen("do", "key"), *as_it_is]
+    if len(keys) > 1:
         raise SourceError("one column identifies the rows, not several")
     return Choices(
-        key=next(iter(chosen("do", "key")), None),
+        key=next(iter(keys), None),
+        key_as_is=bool(as_it_is),
         keep=chosen("do", "keep"),
         drop=chosen("do", "drop"),
         perturb=chosen("do", "perturb"),
@@ -126,6 +140,8 @@ def _choices(names: Sequence[str], said: dict[str, str], together: Sequence[str]
         transform={n: said[f"scale-{i}"] for i, n in enumerate(names) if said.get(f"scale-{i}")},
         min_count=_count(said.get("min_count", "0")),
         order=said.get("order") or None,
+        independent_rows=said.get("independent_rows") == "on",
+        few_rows=said.get("few_rows") == "on",
         round={
             **dict.fromkeys(chosen("round", "always"), True),
             **dict.fromkeys(chosen("round", "never"), False),
@@ -173,10 +189,12 @@ def _count(text: str) -> int:
 def _said(made: Dataset) -> Iterator[str]:
     """Yield what registration decided, and what columns tell of each other."""
     schema = made.frozen.schema
+    if schema.pseudonym is not None:
+        yield f"key, a pseudonym in copies: {schema.pseudonym}"
     for what, groups in (
         ("noise", [(name,) for name in schema.perturbed]),
         ("category", schema.categories),
-        ("unchanged", [(name,) for name in schema.kept]),
+        ("unchanged", [(name,) for name in schema.unchanged]),
         ("missing values stay missing", [(name,) for name in made.frozen.missing]),
     ):
         if groups:

@@ -6,6 +6,7 @@ or its folders; the owner finds the rest in the server's own output.
 
 import asyncio
 import sys
+import threading
 import time
 import traceback
 from collections import deque
@@ -63,25 +64,23 @@ def service_of(request: Request) -> Service:
 
 
 class Failures:
-    """False tokens or passwords by address: who tries too many has to wait."""
+    """False tokens by address, in this process: who sends too many has to wait."""
 
-    def __init__(self, most: int = MOST_FAILURES, seconds: float = FAILURE_SECONDS) -> None:
-        self._most, self._seconds = most, seconds
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._times: dict[str, deque[float]] = {}
 
-    def check(self, address: str) -> None:
-        """Raise HTTPException for an address that failed too often."""
-        times = self._times.get(address, deque())
-        while times and times[0] < time.monotonic() - self._seconds:
-            times.popleft()
-        if len(times) >= self._most:
-            raise HTTPException(429, headers={"Retry-After": str(int(self._seconds))})
-
     def add(self, address: str) -> None:
-        """Count a failure."""
-        if len(self._times) > 10_000:
-            self._times.clear()
-        self._times.setdefault(address, deque(maxlen=self._most)).append(time.monotonic())
+        """Count a failure. Raises HTTPException, and counts none, after too many."""
+        with self._lock:
+            if len(self._times) > 10_000:
+                self._times.clear()
+            times, at = self._times.setdefault(address, deque()), time.monotonic()
+            while times and times[0] < at - FAILURE_SECONDS:
+                times.popleft()
+            if len(times) >= MOST_FAILURES:
+                raise HTTPException(429, headers={"Retry-After": str(int(FAILURE_SECONDS))})
+            times.append(at)
 
 
 def bearer(request: Request, *, required: bool = True) -> Token | None:
@@ -103,9 +102,7 @@ def any_bearer(request: Request) -> Token:
         token = service_of(request).sharing.bearer(text.strip())
     except AccessDenied:
         failures: Failures = request.app.state.failures
-        address = request.client.host if request.client else ""
-        failures.check(address)
-        failures.add(address)
+        failures.add(request.client.host if request.client else "")
         raise
     request.state.who = called(token)
     return token

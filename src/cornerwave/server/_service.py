@@ -1,5 +1,6 @@
 """What the service does, apart from HTTP: who is asking, what is permitted, and the copies."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 
 from cornerwave.access import Grant, Sharing, Token
 from cornerwave.dataset import Dataset, Release
-from cornerwave.errors import AccessDenied, NoSuchDataset
+from cornerwave.errors import AccessDenied, NoSuchDataset, VaultError
 from cornerwave.owner import Vault
 from cornerwave.server._access_log import AccessLog, Grouped
 from cornerwave.server._cache import CopyCache, key_of
@@ -25,6 +26,8 @@ CACHE = "cache"
 DELTA = "delta"
 """The format of a copy for clients of Delta Sharing."""
 MOST_PERMITS = 10_000
+HEALTH_SECONDS = 2.0
+"""A ledger that has not answered by then is not well, and whoever asks for that hears it."""
 Result = TypeVar("Result")
 
 
@@ -91,6 +94,7 @@ class Service:
         self._facts: dict[str, Facts] = {}
         self._holding: dict[str, Grouped[tuple[str, Mapping[str, Any]]]] = {}
         self._held: set[tuple[str, str]] = set()
+        self._checking: asyncio.Task[Any] | None = None
 
     async def soon(self, work: Callable[[], Result]) -> Result:
         """Return the result of some work: at once if the ledger said all of it, else in a thread.
@@ -103,6 +107,19 @@ class Service:
                 return work()
         except WouldWait:
             return await _in_thread(work)
+
+    async def check_ledger(self) -> None:
+        """Raise VaultError unless the ledger can be read, or it takes longer than HEALTH_SECONDS.
+
+        Anybody may ask, as often as they like: there is never more than one who waits for it.
+        """
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self.soon(lambda: self.vault.states(())))
+            self._checking.add_done_callback(_looked_at)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._checking), HEALTH_SECONDS)
+        except TimeoutError:
+            raise VaultError("the ledger is busy or away: it has not answered in time") from None
 
     def close(self) -> None:
         """Write what is left to write."""
@@ -247,6 +264,12 @@ def _plain(name: str) -> str:
     'people_2026_q1_csv'
     """
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _looked_at(task: "asyncio.Task[Any]") -> None:
+    """Take the failure of a task that perhaps nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:

@@ -1,10 +1,12 @@
 """How the owner signs in: a password that only he has set, and sessions in cookies.
 
     first_link      where to set the password, once; None if it is set
-    SignIn          the password, the link and the sessions of a vault
+    SignIn          the password, the link, the sessions and the wrong tries of a vault
 
 There is no default password. Of it an argon2id hash is kept, of the link and of each session an
-HMAC, as sealed rows beside the ledger: every process of a service knows them.
+HMAC, as sealed rows beside the ledger: every process of a service knows them. Whatever depends on
+such a row looks at it again in the transaction that acts on it, so that of many who come at once
+one uses the link, and no more try passwords than may.
 """
 
 import hashlib
@@ -12,22 +14,25 @@ import hmac
 import secrets
 import threading
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
-from cornerwave.errors import AccessDenied, VaultError
+from cornerwave.errors import AccessDenied, TooManyRequests, VaultError
 from cornerwave.owner import Vault
-from cornerwave.vault import Record, now
+from cornerwave.vault import Record, Records, now
 
 LEAST_LETTERS, MOST_LETTERS = 12, 256
 SESSION_HOURS, LINK_HOURS = 12, 24
 MOST_TRIES, TRY_SECONDS = 8, 300.0
 """So many false passwords from one address in so many seconds, then it has to wait."""
 WELCOME = "/console/welcome"
-OWNER, PASSWORD, LINK, SESSION = "owner", "password", "link", "session"
+OWNER, PASSWORD, LINK, SESSION, TRY = "owner", "password", "link", "session", "try"
+USED = "this link was used or has ended; start the service again for a new one"
 
 
 def first_link(vault: Vault, base_url: str, *, again: bool = False) -> str | None:
@@ -42,7 +47,7 @@ def first_link(vault: Vault, base_url: str, *, again: bool = False) -> str | Non
 
 
 class SignIn:
-    """The password, the one-time link and the sessions of a vault."""
+    """The password, the one-time link, the sessions and the wrong tries of a vault."""
 
     def __init__(self, vault: Vault) -> None:
         self._records = vault.records
@@ -64,39 +69,69 @@ class SignIn:
 
     def is_link(self, text: str) -> bool:
         """Return whether a link can still be used."""
-        found = self._records.find(OWNER, id=LINK)
+        return self._has_link(self._records, text)
+
+    def _has_link(self, records: Records, text: str) -> bool:
+        found = records.find(OWNER, id=LINK)
         return bool(
             found
             and hmac.compare_digest(found[0].content["mac"], self._mac(LINK, text))
             and now() < datetime.fromisoformat(found[0].content["until"])
         )
 
-    def use_link(self, text: str, password: str) -> None:
+    def use_link(self, text: str, password: str) -> Record:
         """Set the password by a link, which ends with it. Raises AccessDenied or VaultError."""
         if not self.is_link(text):
-            raise AccessDenied("this link was used or has ended; start the service again")
-        self._set(password)
-        self._records.remove(OWNER, LINK)
-
-    def change(self, old: str, password: str) -> None:
-        """Change the password. Raises AccessDenied for a wrong old one."""
-        self.check(old)
-        self._set(password)
-
-    def _set(self, password: str) -> None:
-        """Keep a new password; every session ends."""
-        hashed = self._hashed(_checked(password))
+            raise AccessDenied(USED)
+        new = self._new_password(password)  # takes a while
         with self._records.together() as records:
-            records.put(Record(OWNER, PASSWORD, "", _said(now()), {"hash": hashed}))
-            for each in records.find(SESSION):
-                records.remove(SESSION, each.id)
+            if not self._has_link(records, text):
+                raise AccessDenied(USED)
+            records.remove(OWNER, LINK)
+            _set(records, new)
+        return new
 
-    def _hashed(self, password: str) -> str:
+    def change(self, old: str, password: str) -> Record:
+        """Change the password. Raises AccessDenied for a wrong old one."""
+        known = self.check(old)
+        new = self._new_password(password)
+        with self._records.together() as records:
+            _check_current(records, known)
+            _set(records, new)
+        return new
+
+    def _new_password(self, password: str) -> Record:
+        plain = _checked(password)
         with self._one_at_a_time:
-            return self._hasher.hash(password)
+            hashed = self._hasher.hash(plain)
+        return Record(OWNER, PASSWORD, "", _said(now()), {"hash": hashed})
 
-    def check(self, password: str) -> None:
-        """Raise AccessDenied unless this is the password."""
+    @contextmanager
+    def counted(self, address: str) -> Iterator[None]:
+        """Count a try from an address before it is made; only a wrong password stays counted.
+
+        Raises TooManyRequests after MOST_TRIES in TRY_SECONDS, whichever process counted them.
+        """
+        own = Record(TRY, _random(), self._mac(TRY, address), _said(now()), {})
+        _check_tries(self._records, own.of)  # who is to wait takes no lock
+        with self._records.together() as records:
+            for each in records.find(TRY):
+                if not _is_recent(each):
+                    records.remove(TRY, each.id)
+            _check_tries(records, own.of)
+            records.put(own)
+        wrong = False
+        try:
+            yield
+        except AccessDenied:
+            wrong = True
+            raise
+        finally:
+            if not wrong:
+                self._records.remove(TRY, own.id)
+
+    def check(self, password: str) -> Record:
+        """Raise AccessDenied unless this is the password; return the row that it was kept in."""
         found = self._records.find(OWNER, id=PASSWORD)
         if not found or len(password) > MOST_LETTERS:
             raise AccessDenied("this is not the password")
@@ -105,11 +140,16 @@ class SignIn:
                 self._hasher.verify(found[0].content["hash"], _plain(password))
         except VerifyMismatchError:
             raise AccessDenied("this is not the password") from None
+        return found[0]
 
-    def begin(self) -> str:
-        """Begin a session and return its secret; those that have ended are forgotten."""
+    def begin(self, password: Record) -> str:
+        """Begin a session by the password that was given, and return its secret.
+
+        Sessions that have ended are forgotten. Raises AccessDenied if there is a newer password.
+        """
         text, until = _random(), _said(now() + timedelta(hours=SESSION_HOURS))
         with self._records.together() as records:
+            _check_current(records, password)
             for each in records.find(SESSION):
                 if not _is_live(each):
                     records.remove(SESSION, each.id)
@@ -130,6 +170,27 @@ class SignIn:
     def _mac(self, purpose: str, text: str) -> str:
         said = f"{purpose}/{text}".encode(errors="replace")
         return hmac.new(self._secret, said, hashlib.sha256).hexdigest()
+
+
+def _set(records: Records, new: Record) -> None:
+    """Keep a new password; every session ends."""
+    records.put(new)
+    for each in records.find(SESSION):
+        records.remove(SESSION, each.id)
+
+
+def _check_current(records: Records, password: Record) -> None:
+    if records.find(OWNER, id=PASSWORD) != [password]:
+        raise AccessDenied("the password was changed just now; sign in with the new one")
+
+
+def _check_tries(records: Records, of: str) -> None:
+    if sum(map(_is_recent, records.find(TRY, of=of))) >= MOST_TRIES:
+        raise TooManyRequests("too many wrong passwords; wait some minutes")
+
+
+def _is_recent(tried: Record) -> bool:
+    return now() < datetime.fromisoformat(tried.at) + timedelta(seconds=TRY_SECONDS)
 
 
 def _checked(password: str) -> str:

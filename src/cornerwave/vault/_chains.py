@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,8 +30,10 @@ class Entry:
     """A registered dataset.
 
     `frozen` is what registration fixed, `marks` by what its values are recognised, as text;
-    `keys` says how the file of its keys is known, None without a key; `closed` is when releases
-    ended, '' if they did not; `editions` are the lines of those after the first.
+    `keys` says how the file of its keys is known, None without a key; `unrelated` are the ids of
+    datasets that the owner says have nothing to do with it; `closed` is when releases ended, '' if
+    they did not; `editions` are the lines of those after the first; `macs` are those of what
+    registration keeps beside the chain.
     """
 
     id: str
@@ -41,8 +43,10 @@ class Entry:
     frozen: str
     marks: str
     keys: Mapping[str, Any] | None = None
+    unrelated: tuple[str, ...] = ()
     closed: str = ""
     editions: tuple[Mapping[str, Any], ...] = ()
+    macs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class Chains:
                 of = said if moved["edition"] == 1 else editions[moved["edition"] - 2]
                 of["source"] = moved["source"]
         now = {"name": chain.name, "closed": chain.closed, "editions": tuple(editions)}
-        return Entry(**{**said, **now})
+        return Entry(**{**said, **now, "unrelated": tuple(said.get("unrelated", ()))})
 
     def lines(self, chain: Chain, *, first: int = 1) -> list[Line]:
         """Return a chain's lines from number `first` to its end, checked."""

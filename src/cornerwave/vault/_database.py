@@ -25,6 +25,7 @@ from cornerwave.errors import LedgerDamaged, VaultError
 
 WAIT_SECONDS = 120
 PREFIX = "cornerwave_"
+LEDGER_FORMAT = 5
 _MOST_SEEN = 10_000
 Read = TypeVar("Read")
 
@@ -205,6 +206,25 @@ class Database(ABC):
             f"the ledger {self.place} cannot be used: {what}. Restore the latest backup"
         )
 
+    def refuse_other_format(self, connection: sa.Connection) -> None:
+        """Raise VaultError for a ledger of another version, which may have other tables.
+
+        The table that says so is the same in all of them.
+        """
+        formats = connection.execute(sa.select(VAULT.c.format)).scalars().all()
+        if len(formats) != 1 or formats[0] == LEDGER_FORMAT:
+            return
+        newer = isinstance(formats[0], int) and formats[0] > LEDGER_FORMAT
+        what = (
+            "a newer version of Cornerwave; upgrade"
+            if newer
+            else ("another version of Cornerwave; use that one")
+        )
+        raise VaultError(
+            f"the ledger {self.place} was made by {what}. It has another format than "
+            f"{LEDGER_FORMAT}, which this version reads, and was left as it is"
+        )
+
     @abstractmethod
     def prepare(self) -> None:
         """Make a place for a new ledger. Raises VaultExists if it is taken."""
@@ -216,6 +236,13 @@ class Database(ABC):
     @abstractmethod
     def begin(self, connection: sa.Connection, *, write: bool) -> None:
         """Begin a transaction; one that reads has one snapshot."""
+
+    @abstractmethod
+    def exclude_others(self, connection: sa.Connection) -> None:
+        """Let nobody else write records until the end of this transaction.
+
+        Then what was read stays true until what follows from it is written.
+        """
 
     @abstractmethod
     def refuse_planted(self, connection: sa.Connection) -> None:

@@ -47,14 +47,12 @@ from cornerwave.vault._chains import (
     holdings_in,
     late,
 )
-from cornerwave.vault._database import CHAIN, VAULT, Database
+from cornerwave.vault._database import CHAIN, LEDGER_FORMAT, VAULT, Database
 from cornerwave.vault._key import Key
 from cornerwave.vault._known import check_named, check_new, check_rows_new
 from cornerwave.vault._postgresql import PostgreSQL
 from cornerwave.vault._records import Records
 from cornerwave.vault._sqlite import SQLite
-
-LEDGER_FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -93,16 +91,16 @@ class Ledger:
 
     @classmethod
     def open(cls, place: Path | str, key: Key) -> "Ledger":
-        """Open a ledger. Raises LedgerDamaged, or WrongKey if it belongs to another key."""
+        """Open a ledger. Raises LedgerDamaged, or WrongKey if it belongs to another key.
+
+        Raises VaultError if another version of Cornerwave made it.
+        """
         ledger = cls(_database_at(place), key)
         with ledger._database.reading() as connection:
+            ledger._database.refuse_other_format(connection)
             rows = connection.execute(sa.select(VAULT)).all()
         if len(rows) != 1:
             raise ledger._database.damaged()
-        if rows[0].format != LEDGER_FORMAT:
-            raise ledger._database.damaged(
-                f"this version of Cornerwave reads format {LEDGER_FORMAT}"
-            )
         if rows[0].key_check != _check_value(key):
             raise WrongKey(
                 "this key does not belong to this ledger: copies made with another key would "
@@ -125,8 +123,10 @@ class Ledger:
         """What is kept beside the chains."""
         return Records(self._database, self._key.child("records", b""))
 
-    def register(self, entry: Entry) -> Entry:
+    def register(self, entry: Entry, attachments: Mapping[str, bytes] | None = None) -> Entry:
         """Record a dataset, and return the entry that the ledger has from now on.
+
+        `attachments` are kept beside the chain.
 
         The same id under the same name is recorded once. Raises AlreadyRegistered if the name
         or the id belongs to another dataset, or if another has some of the values.
@@ -139,6 +139,9 @@ class Ledger:
             at = _now()
             chain = Chain(self._key, entry.id, entry.name)
             chains.add(chain)
+            kept = attachments or {}
+            macs = {name: attach(chains.connection, chain, name, c) for name, c in kept.items()}
+            entry = replace(entry, macs=macs)
             said = {name: said for name, said in asdict(entry).items() if name != "editions"}
             chains.append(chain, [Draft(at, "registration", None, _json(said))])
             listed = _json({"id": entry.id, "name": entry.name})
@@ -161,7 +164,8 @@ class Ledger:
                 return there
         for chain, there in zip(known, entries, strict=True):
             check_named(entry, there)
-            check_new(entry.marks, chains.marks(chain, there), there.name)
+            if there.id not in entry.unrelated:
+                check_new(entry.marks, chains.marks(chain, there), there.name)
         return None
 
     def add_edition(
@@ -192,9 +196,9 @@ class Ledger:
             if is_new:
                 check_rows_new(of_batch, chains.marks(chain, there))
             for other in chains.datasets(vault):
-                if other.id != chain.id:
-                    known = chains.marks(other, chains.entry(other))
-                    check_new(of_batch, known, other.name)
+                known = chains.entry(other)
+                if other.id not in (chain.id, *there.unrelated) and chain.id not in known.unrelated:
+                    check_new(of_batch, chains.marks(other, known), other.name)
             contents = {**attachments, MARKS: _json(list(marks)).encode()}
             macs = {name: attach(chains.connection, chain, name, c) for name, c in contents.items()}
             added, at = {**line, "macs": macs}, _now()
@@ -211,12 +215,17 @@ class Ledger:
         with self._reading() as chains:
             return chains.marks(chains.chain(entry.id), entry)
 
+    def check_rows(self, entry: Entry, of_batch: str) -> None:
+        """Raise AlreadyRegistered if a dataset has the values of new rows, given their marks."""
+        check_rows_new(of_batch, self.marks(entry))
+
     def attachment(self, entry: Entry, name: str) -> bytes | None:
-        """Return what the last of the editions that have it keeps beside the chain, if any.
+        """Return what the last edition that has it keeps beside the chain, if any: the first too.
 
         Raises LedgerDamaged if it is lost or was changed.
         """
-        macs = [line["macs"][name] for line in entry.editions if name in line["macs"]]
+        kept = [entry.macs, *(line["macs"] for line in entry.editions)]
+        macs = [each[name] for each in kept if name in each]
         if not macs:
             return None
         with self._reading() as chains:

@@ -1,5 +1,6 @@
 """The ledger in a PostgreSQL database, for several machines."""
 
+from collections.abc import Collection
 from functools import cache, partial
 from typing import Any
 
@@ -7,7 +8,7 @@ import sqlalchemy as sa
 
 from cornerwave.errors import ExtraMissing, VaultError, VaultExists
 from cornerwave.vault import _database
-from cornerwave.vault._database import TABLES, Database
+from cornerwave.vault._database import RECORD, TABLES, VAULT, Database
 
 SCHEME = "postgresql://"
 _SECONDS = 10  # to connect
@@ -121,11 +122,17 @@ class PostgreSQL(Database):
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
 
+    def exclude_others(self, connection: sa.Connection) -> None:
+        """Lock the table of records against writers; readers go on."""
+        connection.exec_driver_sql(f"LOCK TABLE {RECORD.name} IN SHARE ROW EXCLUSIVE MODE")
+
     def refuse_planted(self, connection: sa.Connection) -> None:
         """Compare everything about our tables in the catalog with what this version makes."""
         found = {tuple(row) for row in connection.execute(_MADE)}
         if not found:
             raise self.damaged("there is no ledger in this database")
+        if found != _expected() and _of_vault(found) == _of_vault(_expected()):
+            self.refuse_other_format(connection)
         if planted := found - _expected():
             what, table, _ = min(planted)
             raise self.damaged(f"its table {table!r} has a {what} that Cornerwave did not make")
@@ -162,6 +169,10 @@ def _expected() -> frozenset[tuple[str, str, str]]:
         for index in table.indexes:
             made.add(("index", table.name, ",".join(column.name for column in index.columns)))
     return frozenset(made)
+
+
+def _of_vault(made: Collection[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    return {row for row in made if row[1] == VAULT.name}
 
 
 def _column(column: sa.Column[Any]) -> str:

@@ -56,8 +56,12 @@ class Records:
 
     @contextmanager
     def together(self) -> Iterator["Records"]:
-        """Yield the records within one transaction: all is written, or nothing."""
+        """Yield the records within one transaction: all is written, or nothing.
+
+        Nobody else writes meanwhile, in this or another process: what is found stays as it is.
+        """
         with self._database.writing() as connection:
+            self._database.exclude_others(connection)
             yield Records(self._database, self._key, connection)
 
     def find(

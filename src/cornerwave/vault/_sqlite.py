@@ -16,11 +16,21 @@ import sqlalchemy as sa
 
 from cornerwave.errors import VaultError, VaultExists
 from cornerwave.vault import _database
-from cornerwave.vault._database import TABLES, Database
+from cornerwave.vault._database import TABLES, VAULT, Database
 
 _MADE = "SELECT type, name, tbl_name, sql FROM sqlite_master"
-_COUNT = 24
-"""Where a file's header has its count of commits, four bytes."""
+_MODES, _COUNT = slice(18, 20), slice(24, 28)
+"""Where a file's header says how it is written and read, and its count of commits."""
+_WITH_JOURNAL = b"\x01\x01"
+_STATISTICS = frozenset(
+    ("table", f"sqlite_stat{number}", f"sqlite_stat{number}", f"CREATE TABLE sqlite_stat{columns}")
+    for number, columns in (
+        (1, "1(tbl,idx,stat)"),
+        (3, "3(tbl,idx,neq,nlt,ndlt,sample)"),
+        (4, "4(tbl,idx,neq,nlt,ndlt,sample)"),
+    )
+)
+"""What ANALYZE and PRAGMA optimize add: how to look for rows, not what they hold."""
 
 
 class _Header:
@@ -54,9 +64,16 @@ class _Header:
             cls._known[made.file] = made
             return made
 
-    def count(self) -> int:
-        """Return how often something was committed."""
-        return int.from_bytes(os.pread(self._descriptor, 4, _COUNT), "big")
+    def count(self) -> int | None:
+        """Return how often something was committed; None if the header does not say.
+
+        In WAL mode, to which anybody who can write the file may turn it, commits go to another
+        file. Turning is a commit too, so of both that are read at once neither is outdated.
+        """
+        header = os.pread(self._descriptor, _COUNT.stop, 0)
+        if header[_MODES] != _WITH_JOURNAL:
+            return None
+        return int.from_bytes(header[_COUNT], "big")
 
 
 class SQLite(Database):
@@ -79,7 +96,9 @@ class SQLite(Database):
         pooled = make(isolation_level="AUTOCOMMIT", max_overflow=-1)
         sa.event.listen(pooled, "connect", partial(_remember_file, self._path))
         sa.event.listen(pooled, "checkout", partial(_refuse_other_file, self._path))
-        super().__init__(str(path), make(poolclass=sa.NullPool), pooled)
+        written = make(poolclass=sa.NullPool)
+        sa.event.listen(written, "connect", _sync_everything)
+        super().__init__(str(path), written, pooled)
         self._header: _Header | None = None
         self._watch: sqlite3.Connection | None = None
         self._watched: tuple[int, int] | None = None
@@ -91,9 +110,12 @@ class SQLite(Database):
         """Return which file it is, and its own count of commits, in its header.
 
         A count that was confirmed once, by a reader that waited for whoever was writing, says by
-        itself that nothing was committed since: this takes no lock, and waits for nobody.
+        itself that nothing was committed since: this takes no lock, and waits for nobody. Without
+        a count nothing is known without reading it, so that every answer is.
         """
         now = self._count()
+        if now is None:
+            return None
         if now in (self._sure, self._noted):
             return self._sure
         self.may_wait()
@@ -101,7 +123,7 @@ class SQLite(Database):
             return self._confirmed()
 
     def _confirmed(self) -> Any:
-        file, _ = self._count()
+        file = _file_at(self._path)
         try:
             if self._watch is None or self._watched != file:
                 self._watch, self._watched = self._opened(), file
@@ -121,25 +143,27 @@ class SQLite(Database):
         with ExitStack() as after:
             with self.writing() as connection:  # nobody else can commit meanwhile
                 after.enter_context(self._confirming)
-                file, count = self._count()
-                if self._sure == (file, count):  # while this is committed, the file says one more
+                before = self._count()
+                if before is not None and self._sure == before:
                     after.callback(setattr, self, "_noted", None)
-                    self._noted = file, count + 1
+                    self._noted = _one_more(before)  # so the file says while this is committed
                 yield connection
-            self._keep(file, count)
+            if before is not None:
+                self._keep(before)
 
-    def _keep(self, file: Any, count: int) -> None:
+    def _keep(self, before: "_Counted") -> None:
         """Take what was read before a commit for current, if no other commit came since."""
         with self._lock:
-            if self._version == self._sure == (file, count) and self._count() == (file, count + 1):
-                self._version = self._sure = file, count + 1
+            if self._version == self._sure == before and self._count() == _one_more(before):
+                self._version = self._sure = _one_more(before)
 
-    def _count(self) -> tuple[tuple[int, int] | None, int]:
-        """Return which file it is, and its count of commits."""
+    def _count(self) -> "_Counted | None":
+        """Return which file it is, and its count of commits; None if that is not known."""
         header, file = self._header, _file_at(self._path)
         if header is None or header.file != file:
             header = self._header = _Header.of(self._path)
-        return (file, -1) if header is None else (header.file, header.count())
+        count = None if header is None else header.count()
+        return None if header is None or count is None else (header.file, count)
 
     def _opened(self) -> sqlite3.Connection:
         place = f"file:{quote(str(self._path))}?mode=ro"
@@ -170,11 +194,16 @@ class SQLite(Database):
         self._count()  # so that nobody else in this process closes the file meanwhile
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
+    def exclude_others(self, connection: sa.Connection) -> None:
+        """Nothing to do: whoever writes is alone."""
+
     def refuse_planted(self, connection: sa.Connection) -> None:
         """Compare everything in the file's schema with what this version makes."""
-        found = _schema_of(connection)
+        found = _schema_of(connection) - _STATISTICS
         if not found:
             raise self.damaged()
+        if found != _expected() and _of_vault(found) == _of_vault(_expected()):
+            self.refuse_other_format(connection)
         if planted := found - _expected():
             kind, name, *_ = min(planted)
             raise self.damaged(f"its file holds a {kind} {name!r} that Cornerwave did not make")
@@ -200,6 +229,27 @@ class SQLite(Database):
 
     def _exists(self) -> VaultExists:
         return VaultExists(f"the file {self.place} exists already; a ledger is never replaced")
+
+
+_Counted = tuple[tuple[int, int], int]
+
+
+def _one_more(counted: _Counted) -> _Counted:
+    file, count = counted
+    return file, count + 1
+
+
+def _sync_everything(connection: sqlite3.Connection, _record: Any) -> None:
+    """Have the journal's end on the disk too before a commit returns.
+
+    Otherwise a power loss could bring the journal back, which would undo a holding whose bytes
+    have left.
+    """
+    connection.execute("PRAGMA synchronous = EXTRA")
+
+
+def _of_vault(schema: frozenset[tuple[Any, ...]]) -> frozenset[tuple[Any, ...]]:
+    return frozenset(row for row in schema if row[2] == VAULT.name)
 
 
 def _remember_file(path: Path, _connection: Any, record: Any) -> None:

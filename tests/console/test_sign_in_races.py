@@ -1,0 +1,219 @@
+"""Many who come at once, as threads of one service and as processes: one link, eight tries."""
+
+import multiprocessing
+import threading
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from argon2 import PasswordHasher
+
+from cornerwave.errors import AccessDenied, TooManyRequests
+from cornerwave.owner import Vault
+from cornerwave.server import _sign_in
+from cornerwave.server._sign_in import MOST_TRIES, SignIn
+from tests.console.conftest import FROM_HERE, PASSWORD, World, sign_in
+from tests.server.conftest import serve
+
+MANY = 24
+SECONDS = 60
+"""Longer than anything here takes: a test that hangs ends."""
+
+
+class Meeting:
+    """Lets nobody pass before a number of them have come, or are known not to come."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._here = count, threading.Condition()
+
+    def leave(self) -> None:
+        with self._here:
+            self._count -= 1
+            self._here.notify_all()
+
+    def wait(self) -> None:
+        with self._here:
+            self._count -= 1
+            self._here.notify_all()
+            assert self._here.wait_for(lambda: self._count <= 0, SECONDS)
+
+
+def all_at_once(work, count):
+    """Run some work in threads, given their numbers; return what came of each."""
+    found = [None] * count
+
+    def run(number):
+        try:
+            found[number] = work(number)
+        except Exception as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+@pytest.fixture
+def vault(ledger_place, tmp_path):
+    ledger = ledger_place if isinstance(ledger_place, str) else None
+    return Vault.create(tmp_path / "vault", ledger=ledger)
+
+
+def test_of_many_who_use_the_link_at_once_one_sets_the_password(vault, monkeypatch):
+    link, all_have_looked, true = SignIn(vault).new_link(), Meeting(6), SignIn.is_link
+
+    def is_link(self, text):
+        found = true(self, text)
+        all_have_looked.wait()
+        return found
+
+    monkeypatch.setattr(SignIn, "is_link", is_link)
+    passwords = [f"the password of thread {number}" for number in range(6)]
+    found = all_at_once(lambda number: SignIn(vault).use_link(link, passwords[number]), 6)
+    accepted = [number for number, each in enumerate(found) if not isinstance(each, Exception)]
+    assert len(accepted) == 1
+    assert all(isinstance(each, AccessDenied) for n, each in enumerate(found) if n not in accepted)
+    SignIn(vault).check(passwords[accepted[0]])
+    for number in set(range(6)) - set(accepted):
+        with pytest.raises(AccessDenied):
+            SignIn(vault).check(passwords[number])
+
+
+def test_of_many_who_change_the_password_at_once_one_does(vault, monkeypatch):
+    first = SignIn(vault)
+    first.use_link(first.new_link(), PASSWORD)
+    all_have_checked, true = Meeting(4), SignIn.check
+
+    def check(self, password):
+        found = true(self, password)
+        all_have_checked.wait()
+        return found
+
+    monkeypatch.setattr(SignIn, "check", check)
+    change = partial(SignIn.change, first, PASSWORD)
+    found = all_at_once(lambda number: change(f"a newer password {number}"), 4)
+    assert sorted(isinstance(each, AccessDenied) for each in found) == [False, True, True, True]
+
+
+def test_no_session_begins_by_a_password_that_was_changed_meanwhile(vault):
+    signing_in = SignIn(vault)
+    old = signing_in.use_link(signing_in.new_link(), PASSWORD)
+    new = signing_in.change(PASSWORD, "a newer password")
+    with pytest.raises(AccessDenied, match="changed just now"):
+        signing_in.begin(old)
+    assert signing_in.is_live(signing_in.begin(new))
+
+
+def test_no_more_wrong_passwords_are_tried_at_once_than_may_be(vault, monkeypatch):
+    """Each process has its own object: what it counts has to be in the database."""
+    SignIn(vault).use_link(SignIn(vault).new_link(), PASSWORD)
+    everybody = Meeting(MANY)
+
+    def check(self, _password):
+        everybody.wait()
+        raise AccessDenied("this is not the password")
+
+    monkeypatch.setattr(SignIn, "check", check)
+
+    def one(_number):
+        signing_in = SignIn(vault)
+        try:
+            with signing_in.counted("192.0.2.1"):
+                signing_in.check("wrong")
+        except TooManyRequests:
+            everybody.leave()
+            raise
+
+    found = [type(each) for each in all_at_once(one, MANY)]
+    assert found.count(AccessDenied) == MOST_TRIES
+    assert found.count(TooManyRequests) == MANY - MOST_TRIES
+
+
+def test_no_more_wrong_passwords_reach_one_service_at_once(world: World, monkeypatch):
+    sign_in(world, world.browser())
+    everybody, true = Meeting(MANY), SignIn.check
+
+    def check(self, password):
+        everybody.wait()
+        return true(self, password)
+
+    monkeypatch.setattr(SignIn, "check", check)
+    server, thread, url = serve(world.app)
+
+    def post(_number):
+        fields = {"password": "wrong"}
+        with httpx.Client(base_url=url, headers=FROM_HERE, timeout=SECONDS) as client:
+            status = client.post("/console/sign-in", data=fields).status_code
+        if status == 429:
+            everybody.leave()
+        return status
+
+    try:
+        found = all_at_once(post, MANY)
+    finally:
+        server.should_exit = True
+        thread.join()
+    assert (found.count(403), found.count(429)) == (MOST_TRIES, MANY - MOST_TRIES)
+
+
+def test_only_wrong_passwords_stay_counted(vault, monkeypatch):
+    signing_in = SignIn(vault)
+    signing_in.use_link(signing_in.new_link(), PASSWORD)
+    for _ in range(MOST_TRIES + 1):
+        with signing_in.counted("192.0.2.1"):
+            signing_in.check(PASSWORD)
+    for _ in range(MOST_TRIES):
+        with pytest.raises(AccessDenied), signing_in.counted("192.0.2.1"):
+            signing_in.check("wrong")
+    with pytest.raises(TooManyRequests), signing_in.counted("192.0.2.1"):
+        pytest.fail("not even looked at")
+    with signing_in.counted("192.0.2.2"):  # somebody else
+        signing_in.check(PASSWORD)
+    assert "192.0.2" not in str(vault.records.find("try"))
+    later = _sign_in.now() + _sign_in.timedelta(seconds=_sign_in.TRY_SECONDS + 1)
+    monkeypatch.setattr(_sign_in, "now", lambda: later)
+    with signing_in.counted("192.0.2.1"):
+        signing_in.check(PASSWORD)
+    assert vault.records.find("try") == []  # those of long ago are forgotten
+
+
+def try_some(folder: Path, link: str, number: int, barrier, results) -> None:
+    _sign_in.PasswordHasher = partial(PasswordHasher, time_cost=1, memory_cost=64, parallelism=1)
+    signing_in = SignIn(Vault.open(folder))
+    barrier.wait()
+    try:
+        signing_in.use_link(link, f"the password of process {number}")
+        results.put("link")
+    except AccessDenied:
+        pass
+    barrier.wait()
+    for _ in range(5):
+        try:
+            with signing_in.counted("192.0.2.1"):
+                signing_in.check("wrong")
+        except (AccessDenied, TooManyRequests) as error:
+            results.put(type(error).__name__)
+
+
+@pytest.mark.slow
+def test_processes_share_the_link_and_the_count(vault):
+    context, processes = multiprocessing.get_context("forkserver"), 4
+    context.set_forkserver_preload(["cornerwave.server._sign_in"])
+    barrier, results = context.Barrier(processes), context.Queue()
+    link = SignIn(vault).new_link()
+    children = [
+        context.Process(target=try_some, args=(vault.path, link, number, barrier, results))
+        for number in range(processes)
+    ]
+    for child in children:
+        child.start()
+    found = [results.get(timeout=SECONDS) for _ in range(1 + 5 * processes)]
+    for child in children:
+        child.join()
+    assert found.count("link") == 1
+    assert found.count("AccessDenied") == MOST_TRIES
+    assert found.count("TooManyRequests") == 5 * processes - MOST_TRIES
