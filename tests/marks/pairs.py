@@ -185,6 +185,38 @@ def whole_wages(rng, rows):
     return a, {}, b, {}
 
 
+def delays_and_counts(rng, rows):
+    """Minutes, most of them few, of many flights; cells in the blood of fewer patients."""
+    many = min(60 * rows, 100_000)
+    minutes = np.where(rng.random(many) < 0.97, rng.exponential(30, many), 600 * rng.random(many))
+    cells = np.abs(rng.normal(330, 175, rows))
+    return pa.table({"delay": np.rint(minutes)}), {}, pa.table({"cells": np.rint(cells)}), {}
+
+
+def days_and_starts(rng, rows):
+    """Days without a drink, mostly none; days until a start, most of them few."""
+    days = np.where(rng.random(rows) < 0.5, 0, rng.gamma(0.6, 150, rows))
+    starts = np.where(rng.random(8 * rows) < 0.6, 0, rng.gamma(0.3, 300, 8 * rows))
+    return pa.table({"days": np.rint(days)}), {}, pa.table({"start": np.rint(starts)}), {}
+
+
+def years_and_areas(rng, rows):
+    """Every year of three thousand once, and some far away; areas of whole square feet."""
+    far = -rng.integers(5_000, 800_000, rows // 20)
+    years = rng.permutation(np.concatenate([np.arange(-900, 2100), far]))
+    areas = np.rint(np.abs(rng.normal(900, 300, rows)))
+    return pa.table({"year": years}), {}, pa.table({"area": areas}), {}
+
+
+def numbers_of_members(rng, rows):
+    """Numbers of which either club has given away two thirds."""
+    a, b = (
+        pa.table({"member": rng.permutation(3 * rows // 2)[:rows], "x": rng.normal(0, 1, rows)})
+        for _ in range(2)
+    )
+    return a, {}, b, {}
+
+
 def many_zeros(rng, rows):
     a, b = (
         pa.table(
@@ -264,6 +296,10 @@ HONEST = {
     "plan": plan,
     "round wages": round_wages,
     "whole wages": whole_wages,
+    "delays and counts": delays_and_counts,
+    "days and starts": days_and_starts,
+    "years and areas": years_and_areas,
+    "numbers of members": numbers_of_members,
     "many zeros": many_zeros,
     "flags": flags,
     "places and people": places_and_people,

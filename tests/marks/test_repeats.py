@@ -10,14 +10,16 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import AlreadyRegistered, CornerwaveWarning
-from cornerwave.marks import TableMarks, repeated
+from cornerwave.marks import TableMarks, related, repeated
 from cornerwave.marks._bottom import SIZE, Bottom
 from cornerwave.marks._cells import Cells
 from cornerwave.marks._compare import _log_tail
-from cornerwave.marks._kept import lattice
+from cornerwave.marks._density import lattice
 from cornerwave.vault import Key
 from tests.conftest import survey_of
 from tests.marks.pairs import HONEST, REPEATED, WITHOUT_KEY, people, twice
+
+pytestmark = pytest.mark.few_rows
 
 SIZES = [300, 20_000]
 
@@ -28,13 +30,17 @@ def marks_of(table, key, choices):
     return TableMarks.from_json(surveyor.marks(survey).to_json())
 
 
-def found(pair, rows, seed=0):
+def found(pair, rows, seed=0, compare=repeated):
     """What the second table of a pair repeats of the first."""
     first, its, second, others = pair(np.random.default_rng([seed, rows]), rows)
     key = Key.generate()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CornerwaveWarning)
-        return repeated(marks_of(second, key, others), marks_of(first, key, its))
+        return compare(marks_of(second, key, others), marks_of(first, key, its))
+
+
+def repeated_or_related(new, old):
+    return repeated(new, old) or related(new, old)
 
 
 @pytest.mark.parametrize("rows", SIZES)
@@ -47,15 +53,16 @@ def test_one_table_twice_is_recognised(pair, rows):
 @pytest.mark.parametrize("rows", SIZES)
 @pytest.mark.parametrize("pair", HONEST.values(), ids=HONEST.keys())
 def test_honest_tables_are_not(pair, rows):
-    assert found(pair, rows) is None
+    assert found(pair, rows, compare=repeated_or_related) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [100, 300, 1000, 3000])
 @pytest.mark.in_order
 def test_no_false_alarm_in_many_pairs(rows):
-    """26 kinds of pairs, 25 times each; the bound allows 1e-6 of an alarm in all of them."""
-    alarms = [name for name, pair in HONEST.items() for s in range(25) if found(pair, rows, s)]
+    """30 kinds of pairs, 25 times each; the bound allows 1e-6 of an alarm in all of them."""
+    compare = repeated_or_related
+    alarms = [n for n, pair in HONEST.items() for s in range(25) if found(pair, rows, s, compare)]
     assert alarms == []
 
 
@@ -122,7 +129,7 @@ def test_marks_take_some_kilobytes_and_hold_no_value():
     key, rows = Key.generate(), 20_000
     table = people(np.random.default_rng(4), rows)
     text = marks_of(table, key, WITHOUT_KEY).to_json()
-    assert len(text) < 2700 * table.num_columns
+    assert len(text) < 4500 * table.num_columns
     assert "Aachen" not in text
     assert TableMarks.from_json(text).to_json() == text
 

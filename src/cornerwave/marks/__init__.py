@@ -2,24 +2,28 @@
 
 cells     a keyed hash of each value, the same in every type that could hold it
 learned   what one pass learns: samples of values, windows, rows and keyed rows; parts add up
-kept      what a ledger keeps of it, about 2 KB a column; it grows with the table
+kept      what a ledger keeps of it, about 4 KB a column; it grows with the table
 repeated  whether two tables have a column, or their rows, in common: beyond chance
+related   whether the columns of one are computed from those of the other
 """
 
 from cornerwave.marks._cells import Cells
 from cornerwave.marks._compare import Repeat, repeated
 from cornerwave.marks._kept import CHANCE, ColumnMarks, Sketch, TableMarks, grown, kept_of
 from cornerwave.marks._learned import Learned
+from cornerwave.marks._relations import Relation, related
 
 __all__ = [
     "CHANCE",
     "Cells",
     "ColumnMarks",
     "Learned",
+    "Relation",
     "Repeat",
     "Sketch",
     "TableMarks",
     "grown",
     "kept_of",
+    "related",
     "repeated",
 ]

@@ -92,6 +92,13 @@ class Cells:
         values = Bottom.of_counted(distinct.hashes, column.counts, distinct.numbers)
         return cls(found, hashes, values)
 
+    @classmethod
+    def of_places(cls, places: Ints, secret: bytes) -> "Cells":
+        """Return the places of rows as cells."""
+        # by their bits, which are no NaN below 2^62, and differ where large floats do not
+        bits = np.ascontiguousarray(places, dtype=np.int64).view(np.float64)
+        return cls(places.astype(np.float64), _hashes(bits, HashKey.of(secret, exact=True)))
+
     @cached_property
     def hashes(self) -> Words:
         """The hash of each cell."""

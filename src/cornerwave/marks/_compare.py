@@ -2,14 +2,20 @@
 
 By values, windows and rows. Suppose that the tables are independent, and look at the values
 that exactly two rows hold, of both tables together. Such a value has a row in either table
-with probability q = 2 t (1 - t) <= 1/2, where t is one table's share of all rows, whatever the
-distribution: given the values, which rows are whose is a shuffle. The same table twice has all
-of them in both. With `pairs` such values, `crossing` of which are in both, Chernoff's bound
+with probability 2 t (1 - t) <= q = 1/2, where t is one table's share of the rows that lie there,
+whatever that is: given the values, which rows are whose is a shuffle. (The share of all rows
+says nothing: of 3,000 delays above five hours among 300,000, few share a value, and they meet the
+values of a column of 1,000 that all lie there.) The same table twice has all of them in both.
+With `pairs` such values, `crossing` of which are in both, Chernoff's bound
 
     P(crossing or more) <= exp(-pairs D(crossing / pairs || q)),   D: Kullback and Leibler's
 
 must be below CHANCE. So ages and categories are never matched by values, since more than two
 rows hold each; wages in cents only beyond what their repeats within a table explain.
+
+Values that a table holds once by design (numbers of members, of years) have no repeats that
+would explain anything. So the single values of either table must be met in the other more often
+than the share of places explains that this one's fill, where they lie: by the same bound.
 
 By key. In the rows that both tables have, independent columns agree with probability
 sum_v a_v b_v, with the shares of each value in these rows. The agreement must be beyond that by
@@ -32,6 +38,9 @@ SHARE = 0.25
 
 SHARE_OF_ROWS = 0.8
 """Of the smaller table's rows: a calendar and the weather have rows in common by chance."""
+
+ANYWHERE = 0.5
+"""The chance that a value of two rows is in both tables is not larger, wherever it lies."""
 
 KAPPA = 0.8
 """Agreement by key beyond chance, of what there could be: 5 % of changed cells leave 0.95."""
@@ -72,7 +81,7 @@ def _same_values(one: ColumnMarks, two: ColumnMarks) -> float | None:
     """Return which share of the smaller column the larger has, by values or by their order."""
     if one.total is not None and (one.total, one.rows) == (two.total, two.rows):
         return 1.0
-    by_value = _crossing(one.values, two.values, least=SHARE)
+    by_value = _crossing(one.values, two.values, least=SHARE, met=_chances(one, two))
     if by_value is not None:
         return by_value
     # chance matches come in clumps: a window's neighbour matches with the chance of one cell
@@ -80,10 +89,25 @@ def _same_values(one: ColumnMarks, two: ColumnMarks) -> float | None:
     return _crossing(one.windows, two.windows, least=SHARE, clump=clump)
 
 
+def _chances(one: ColumnMarks, two: ColumnMarks) -> tuple[float, float]:
+    """Return the chance that a single value of each column is one of the other's, too."""
+    if one.density is None or two.density is None:
+        return 0.0, 0.0
+    return two.density.met_by(one.density), one.density.met_by(two.density)
+
+
 def _crossing(
-    one: Sketch | None, two: Sketch | None, *, least: float, clump: float = 0.0
+    one: Sketch | None,
+    two: Sketch | None,
+    *,
+    least: float,
+    clump: float = 0.0,
+    met: tuple[float, float] = (0.0, 0.0),
 ) -> float | None:
-    """Return the share of single values of the smaller that are single in both; or None."""
+    """Return the share of single values of the smaller that are single in both; or None.
+
+    `met` is with which chance a single value of each is one of the other's.
+    """
     if one is None or two is None:
         return None
     below = min(one.below, two.below)
@@ -97,9 +121,8 @@ def _crossing(
         len(np.setdiff1d(mine, np.concatenate([other.ones, other.twos])))
         for mine, other in ((doubles[0], two), (doubles[1], one))
     )
-    part = one.rows / (one.rows + two.rows)
-    q = max(2 * part * (1 - part), clump)
-    beyond = _log_tail(crossing, crossing + within, q) < LOG_CHANCE
+    chances = [(crossing + within, max(ANYWHERE, clump)), *zip(map(len, singles), met, strict=True)]
+    beyond = all(_log_tail(crossing, trials, q) < LOG_CHANCE for trials, q in chances)
     return share if beyond else None
 
 
@@ -138,6 +161,6 @@ def _log_tail(hits: int, trials: int, q: float) -> float:
     """Return a bound on log P(Binomial(trials, q) >= hits)."""
     if not trials or hits <= q * trials:
         return 0.0
-    found = hits / trials
+    found, q = hits / trials, max(q, 1e-300)
     missed = 0.0 if hits == trials else (1 - found) * math.log((1 - found) / (1 - q))
     return -trials * (found * math.log(found / q) + missed)

@@ -1,4 +1,4 @@
-"""The marks of a table, as a ledger keeps them: keyed hashes, about 2 KB a column.
+"""The marks of a table, as a ledger keeps them: keyed hashes, about 4 KB a column.
 
 What is kept of a sketch are the values with the smallest hashes: those that one row holds, or two.
 A value that more rows share is evidence of nothing; it is kept so that marks can grow.
@@ -8,14 +8,16 @@ import base64
 import json
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.marks._bottom import SIZE, WIDTH, Bottom
-from cornerwave.marks._learned import Learned
+from cornerwave.marks._density import Density, lattice
+from cornerwave.marks._learned import ChosenRows, Learned
+from cornerwave.marks._numbers import Numbers
 from cornerwave.marks._order import FEW_STEPS
 
 BYTES = 6
@@ -68,8 +70,9 @@ class ColumnMarks:
     """How a column is recognised. None where it cannot be: in that way it is like any other.
 
     `shown` if copies show it unchanged. `total` is the sum of all its hashes, for a column
-    that no other has by chance; `repeats` the chance that two of its cells are equal; `codes`
-    its cells in the rows of `TableMarks.keys`.
+    that no other has by chance; `repeats` the chance that two of its cells are equal; `density`
+    how its numbers fill the places there are; `codes` its cells in the rows of
+    `TableMarks.keys`, `numbers` what they are there and in the rows of `TableMarks.places`.
     """
 
     name: str
@@ -80,16 +83,25 @@ class ColumnMarks:
     values: Sketch | None
     windows: Sketch | None
     codes: Words | None
+    density: Density | None = None
+    numbers: Numbers | None = None
 
 
 @dataclass(frozen=True)
 class TableMarks:
-    """How a table is recognised: by its columns, by its rows, by its keys."""
+    """How a table is recognised: by its columns, by its rows, by its keys.
+
+    `keys` and `places` are the smallest hashes of either, those of the sampled rows; `keyed_at`
+    and `placed_at` say where these rows stand.
+    """
 
     columns: tuple[ColumnMarks, ...]
     total: str | None
     rows: Sketch | None
     keys: Words | None
+    keyed_at: Floats | None = None
+    places: Words = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    placed_at: Floats = field(default_factory=lambda: np.empty(0))
 
     def to_json(self) -> str:
         """Return the text that a ledger keeps."""
@@ -104,25 +116,39 @@ class TableMarks:
                 **{
                     **column,
                     "values": _sketch(column["values"]),
+                    "density": _density(column["density"]),
                     "windows": _sketch(column["windows"]),
                     "codes": _words(column["codes"]),
+                    "numbers": _numbers(column["numbers"]),
                 }
             )
             for column in kept["columns"]
         )
-        return cls(columns, kept["total"], _sketch(kept["rows"]), _words(kept["keys"]))
+        return cls(
+            columns=columns,
+            total=kept["total"],
+            rows=_sketch(kept["rows"]),
+            keys=_words(kept["keys"]),
+            keyed_at=None if kept["keyed_at"] is None else _floats(kept["keyed_at"]),
+            places=_known_words(kept["places"]),
+            placed_at=_floats(kept["placed_at"]),
+        )
 
 
-def _encoded(words: Words) -> str:
-    """Return words as text, with no more bytes each than are needed."""
+def _encoded(words: Words | Floats) -> str:
+    """Return words as text, with no more bytes each than are needed; or numbers, single ones."""
+    if words.dtype == np.float64:
+        return base64.b64encode(words.astype("<f4").tobytes()).decode()
     size = 2 if not len(words) or words.max() < 1 << 16 else BYTES
     content = words.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :size]
     return f"{size}:{base64.b64encode(content.tobytes()).decode()}"
 
 
 def _words(kept: str | None) -> Words | None:
-    if kept is None:
-        return None
+    return None if kept is None else _known_words(kept)
+
+
+def _known_words(kept: str) -> Words:
     size, text = kept.split(":", 1)
     content = np.frombuffer(base64.b64decode(text), dtype=np.uint8).reshape(-1, int(size))
     whole = np.zeros((len(content), 8), dtype=np.uint8)
@@ -130,13 +156,25 @@ def _words(kept: str | None) -> Words | None:
     return whole.view("<u8").ravel().astype(np.uint64)
 
 
+def _floats(kept: str) -> Floats:
+    return np.frombuffer(base64.b64decode(kept), dtype="<f4").astype(np.float64)
+
+
+def _density(kept: dict[str, str] | None) -> Density | None:
+    return Density(_floats(kept["edges"]), _floats(kept["shares"])) if kept else None
+
+
+def _numbers(kept: dict[str, Any] | None) -> Numbers | None:
+    if kept is None:
+        return None
+    keyed = None if kept["keyed"] is None else _floats(kept["keyed"])
+    return Numbers(**{**kept, "placed": _floats(kept["placed"]), "keyed": keyed})
+
+
 def _sketch(kept: dict[str, Any] | None) -> Sketch | None:
     if kept is None:
         return None
-    ones, twos, more = (_words(kept[name]) for name in ("ones", "twos", "more"))
-    assert ones is not None
-    assert twos is not None
-    assert more is not None
+    ones, twos, more = (_known_words(kept[name]) for name in ("ones", "twos", "more"))
     return Sketch(kept["rows"], kept["below"], ones, twos, more)
 
 
@@ -146,16 +184,19 @@ def _sketch(kept: dict[str, Any] | None) -> Sketch | None:
 def kept_of(learned: Learned, names: Sequence[str], shown: Collection[str]) -> TableMarks:
     """Return the marks of a table, given its columns and which of them copies show."""
     known = [_Known(learned, place) for place in range(len(names))]
-    enumerated = any(
-        k.enumerated for k, name in zip(known, names, strict=True) if name not in shown
-    )
+    hidden = [k for k, name in zip(known, names, strict=True) if name not in shown]
+    enumerated = any(k.enumerated for k in hidden)
     row_sum = f"{int(learned.row_sum[0]):016x}"
     keyed = learned.keyed
     return TableMarks(
         columns=tuple(k.marks(name, name in shown) for k, name in zip(known, names, strict=True)),
         total=row_sum if _log_chance_of_counts(learned.rows) < LOG_CHANCE else None,
-        rows=None if enumerated else Sketch.of(learned.rows, known[0].all),
-        keys=None if keyed is None else keyed.keys >> _DROP,
+        # rows of one column are its values, which are compared by more than that
+        rows=None if enumerated or len(hidden) < 2 else Sketch.of(learned.rows, known[0].all),
+        keys=None if keyed is None else keyed.hashes >> _DROP,
+        keyed_at=None if keyed is None else keyed.numbers[-1],
+        places=learned.placed.hashes >> _DROP,
+        placed_at=learned.placed.numbers[-1],
     )
 
 
@@ -164,40 +205,63 @@ def grown(marks: TableMarks, learned: Learned) -> TableMarks:
 
     By what a column is recognised stays decided: only what is kept of it grows.
     """
-    keys, order, keyed = None, None, learned.keyed
-    if marks.keys is not None and keyed is not None:
-        keys, order = np.unique(
-            np.concatenate([marks.keys, keyed.keys >> _DROP]), return_index=True
-        )
-        keys, order = keys[:SIZE], order[:SIZE]
+    keys, keyed_at, by_key, keyed = None, None, None, learned.keyed
+    if marks.keys is not None and marks.keyed_at is not None and keyed is not None:
+        keys, by_key = _merged(marks.keys, keyed)
+        keyed_at = np.concatenate([marks.keyed_at, keyed.numbers[-1]])[by_key]
+    places, by_place = _merged(marks.places, learned.placed)
     rows = int(sum(run.stop - run.start for run in learned.order.runs))
     return TableMarks(
         columns=tuple(
-            _grown_column(column, learned, place, rows, order)
+            _grown_column(column, learned, place, rows, by_key, by_place)
             for place, column in enumerate(marks.columns)
         ),
         total=_added(marks.total, int(learned.row_sum[0])),
         rows=marks.rows and marks.rows + Sketch.of(learned.rows, rows),
         keys=keys,
+        keyed_at=keyed_at,
+        places=places,
+        placed_at=np.concatenate([marks.placed_at, learned.placed.numbers[-1]])[by_place],
     )
 
 
+def _merged(known: Words, more: ChosenRows) -> tuple[Words, Ints]:
+    """Return the smallest hashes of both, and where each is among those known, then the others."""
+    both = np.concatenate([known, more.hashes >> _DROP])
+    hashes, order = np.unique(both, return_index=True)
+    return hashes[:SIZE], order[:SIZE]
+
+
 def _grown_column(
-    column: ColumnMarks, learned: Learned, place: int, rows: int, order: Ints | None
+    column: ColumnMarks,
+    learned: Learned,
+    place: int,
+    rows: int,
+    by_key: Ints | None,
+    by_place: Ints,
 ) -> ColumnMarks:
-    present, codes = int(learned.present[place]), None
-    if column.codes is not None and order is not None and learned.keyed is not None:
-        new = learned.keyed.cells[place] & np.uint64(0xFFFF)
-        codes = np.concatenate([column.codes, new])[order]
+    present, codes, numbers, keyed = int(learned.present[place]), None, None, learned.keyed
+    if column.codes is not None and by_key is not None and keyed is not None:
+        new = keyed.cells[place] & np.uint64(0xFFFF)
+        codes = np.concatenate([column.codes, new])[by_key]
+    if column.numbers is not None:
+        more = None if keyed is None else keyed.numbers[place]
+        numbers = column.numbers.with_rows(more, learned.placed.numbers[place], by_key, by_place)
     values, windows = learned.values[place], learned.order.windows[place]
     return replace(
         column,
         rows=column.rows + present,
         total=_added(column.total, int(learned.sums[place])),
         values=column.values and column.values + Sketch.of(values, present),
+        density=_denser(column.density, Density.of(values)),
         windows=column.windows and column.windows + Sketch.of(windows, rows),
         codes=codes,
+        numbers=numbers,
     )
+
+
+def _denser(density: Density | None, more: Density | None) -> Density | None:
+    return density + more if density and more else density
 
 
 def _added(total: str | None, more: int) -> str | None:
@@ -222,6 +286,8 @@ class _Known:
         self.alike = int(learned.order.alike[place]) / max(self.all - 1, 1)
         self.total = f"{int(learned.sums[place]):016x}"
         self.codes = None if learned.keyed is None else learned.keyed.cells[place]
+        self.numbers = None if learned.keyed is None else learned.keyed.numbers[place]
+        self.placed = learned.placed.numbers[place]
         share = self.values.counts / max(self.all, 1)
         seen = float((share**2).sum() * self.values.distinct / max(len(share), 1))
         self.repeats = min(seen + (1 - self.rows / max(self.all, 1)) ** 2, 1.0)
@@ -265,8 +331,10 @@ class _Known:
             repeats=self.repeats,
             total=self.total if sure else None,
             values=Sketch.of(self.values, self.rows) if by_value else None,
+            density=Density.of(self.values) if by_value else None,
             windows=Sketch.of(self.windows, self.all) if by_order and not enough else None,
             codes=codes,
+            numbers=Numbers.of(self.numbers, self.placed) if by_order else None,
         )
 
     def _log_chance_of_values(self) -> float:
@@ -277,30 +345,6 @@ class _Known:
         if math.isinf(self.places):
             return -20.0 * distinct
         return -_log_choices(self.places, distinct)
-
-
-@np.errstate(over="ignore")  # values that far apart have no step
-def lattice(numbers: Floats, *, whole: bool) -> float:
-    """Return how many values fit between the ends of a column at its own step; NaN for text.
-
-    The step is the largest that divides all differences of a sample of the values; infinite
-    if they have more than six decimals. Infinite numbers, which texts may spell, do not count.
-    """
-    numbers = numbers[np.isfinite(numbers)]
-    if len(numbers) < 2:
-        return math.nan
-    span = (numbers.max() - numbers.min()) * (1.0 if whole else (SIZE + 1) / (SIZE - 1))
-    for decimals in range(7):
-        scaled = (numbers - numbers[0]) * 10.0**decimals
-        whole_numbers = np.rint(scaled)
-        if np.abs(scaled).max() > 2.0**53:
-            break
-        # differences of decimals are decimals but for rounding
-        close = np.abs(scaled - whole_numbers) <= 1e-6 + 1e-12 * np.abs(scaled)
-        if close.all() and len(np.unique(whole_numbers)) == len(numbers):
-            step = float(np.gcd.reduce(whole_numbers.astype(np.int64))) / 10.0**decimals
-            return float(np.rint(span / step)) + 1.0
-    return math.inf
 
 
 def _log_choices(places: float, chosen: float) -> float:

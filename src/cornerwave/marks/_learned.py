@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cornerwave.arrays import Ints, Words
+from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.keyed import strict
 from cornerwave.marks._bottom import SIZE, Bottom, mixed
 from cornerwave.marks._cells import NONE, Cells, SeenCells
@@ -15,31 +15,43 @@ _U = np.uint64
 
 
 @dataclass(frozen=True)
-class KeyedRows:
-    """The cells (columns, rows) of the rows whose key has the smallest hashes."""
+class ChosenRows:
+    """The cells (columns, rows) of the rows whose key, or place, has the smallest hashes."""
 
-    keys: Words
+    hashes: Words
     cells: Words
+    numbers: Floats
 
     @classmethod
     def of(
-        cls, keys: Cells, columns: Sequence[Cells], known: "KeyedRows | None" = None
-    ) -> "KeyedRows":
-        """Sample some rows by the hash of their key, none of them above those that are known."""
-        hashes, rows = keys.hashes, np.arange(len(keys.numbers))
-        if known is not None and len(known.keys) == SIZE:
-            rows = np.flatnonzero(hashes <= known.keys[-1])
+        cls, by: Cells, columns: Sequence[Cells], known: "ChosenRows | None" = None
+    ) -> "ChosenRows":
+        """Sample some rows by the hash of their key or place, none above those that are known."""
+        hashes, rows = by.hashes, np.arange(len(by.numbers))
+        if known is not None and len(known.hashes) == SIZE:
+            rows = np.flatnonzero(hashes <= known.hashes[-1])
         if len(rows) > SIZE:
             rows = rows[np.argpartition(hashes[rows], SIZE)[:SIZE]]
-        return cls(hashes[rows], _stacked([c.take(rows).hashes for c in columns]))._smallest()
+        taken = [column.take(rows) for column in columns]
+        cells, numbers = np.stack([t.hashes for t in taken]), np.stack([t.numbers for t in taken])
+        return cls(hashes[rows], cells, numbers)._smallest()
 
-    def __add__(self, other: "KeyedRows") -> "KeyedRows":
-        keys = np.concatenate([self.keys, other.keys])
-        return KeyedRows(keys, np.concatenate([self.cells, other.cells], axis=1))._smallest()
+    @classmethod
+    def nothing(cls, columns: int) -> "ChosenRows":
+        """Return the sample of no rows."""
+        none = np.zeros((columns, 0), dtype=np.uint64)
+        return cls(np.empty(0, dtype=np.uint64), none, none.astype(np.float64))
 
-    def _smallest(self) -> "KeyedRows":
-        order = np.argsort(self.keys)[:SIZE]
-        return KeyedRows(self.keys[order], self.cells[:, order])
+    def __add__(self, other: "ChosenRows") -> "ChosenRows":
+        return ChosenRows(
+            np.concatenate([self.hashes, other.hashes]),
+            np.concatenate([self.cells, other.cells], axis=1),
+            np.concatenate([self.numbers, other.numbers], axis=1),
+        )._smallest()
+
+    def _smallest(self) -> "ChosenRows":
+        order = np.argsort(self.hashes)[:SIZE]
+        return ChosenRows(self.hashes[order], self.cells[:, order], self.numbers[:, order])
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,8 @@ class Learned:
     """What is known of some rows; `a + b` is what is known of both parts.
 
     `values` and `sums` are those of each used column, `rows` and `row_sum` those of the cells
-    of a row that get noise, together; `keyed` is None without a key.
+    of a row that get noise, together; `keyed` is None without a key. Sampled rows have one
+    column more, their place.
     """
 
     present: Ints
@@ -56,7 +69,8 @@ class Learned:
     order: Order
     rows: Bottom
     row_sum: Words
-    keyed: KeyedRows | None
+    keyed: ChosenRows | None
+    placed: ChosenRows
 
     @classmethod
     def of(
@@ -65,13 +79,16 @@ class Learned:
         columns: Mapping[str, Cells],
         hidden: Sequence[str],
         keys: Cells | None,
+        by_place: Cells,
         known: "Learned | None" = None,
     ) -> "Learned":
         """Learn from some rows, given their places, their cells and which columns get noise.
 
-        What cannot matter beside rows that are `known` already may be left out.
+        `by_place` are the places as cells. What cannot matter beside rows that are `known` already
+        may be left out.
         """
         cells = list(columns.values())
+        placed = [*cells, by_place]
         known = known or cls.nothing(len(cells), keyed=keys is not None)
         # a hash of each row's cells, whatever the order of the columns
         whole = np.zeros(len(places), dtype=np.uint64)
@@ -90,13 +107,13 @@ class Learned:
             order=Order.of(places, cells, seen),
             rows=Bottom.of(whole, below=known.rows.below),
             row_sum=whole.sum(dtype=np.uint64, keepdims=True),
-            keyed=None if keys is None else KeyedRows.of(keys, cells, known.keyed),
+            keyed=None if keys is None else ChosenRows.of(keys, placed, known.keyed),
+            placed=ChosenRows.of(by_place, placed, known.placed),
         )
 
     @classmethod
     def nothing(cls, columns: int, *, keyed: bool) -> "Learned":
         """Return what is known of no rows."""
-        none = np.zeros((columns, 0), dtype=np.uint64)
         return cls(
             present=np.zeros(columns, dtype=np.int64),
             values=(Bottom.nothing(),) * columns,
@@ -104,7 +121,8 @@ class Learned:
             order=Order.nothing(columns),
             rows=Bottom.nothing(),
             row_sum=np.zeros(1, dtype=np.uint64),
-            keyed=KeyedRows(np.empty(0, dtype=np.uint64), none) if keyed else None,
+            keyed=ChosenRows.nothing(columns + 1) if keyed else None,
+            placed=ChosenRows.nothing(columns + 1),
         )
 
     def __add__(self, other: "Learned") -> "Learned":
@@ -117,11 +135,8 @@ class Learned:
             rows=self.rows + other.rows,
             row_sum=self.row_sum + other.row_sum,
             keyed=self.keyed + other.keyed if both else None,  # type: ignore[operator]
+            placed=self.placed + other.placed,
         )
-
-
-def _stacked(columns: Sequence[Words]) -> Words:
-    return np.stack(columns)
 
 
 @strict
