@@ -141,6 +141,66 @@ def some_steps_without_noise(rows: int, seed: int) -> Copies:
     return tables(X, [X + first, X + first + step])
 
 
+def turned_noise(rows: int, seed: int) -> Copies:
+    """Half of the rows have the noise of the others, turned: its length is the same."""
+    X, _, rng = numbers(rows, seed)
+    z, half = rng.normal(size=X.shape), rows // 2
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    z[half : 2 * half] = z[rng.permutation(half)] @ turn
+    return tables(X, [X + shaped(X, z)])
+
+
+def turned_step(rows: int, seed: int) -> Copies:
+    """The same in the step to the next copy, of rows far apart."""
+    X, first, rng = numbers(rows, seed)
+    z, half = rng.normal(size=X.shape), rows // 2
+    z[half : 2 * half] = z[:half] @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    return tables(X, [X + first, X + first + shaped(X, z)])
+
+
+def sums_of_two_rows(rows: int, seed: int) -> Copies:
+    """A third of the rows have the noise of two others, added."""
+    X, _, rng = numbers(rows, seed)
+    z, (one, two, both) = rng.normal(size=X.shape), np.array_split(rng.permutation(rows), 3)
+    least = min(len(one), len(two), len(both))
+    sign = rng.choice([-1.0, 1.0], (least, 1))
+    z[both[:least]] = (z[one[:least]] + sign * z[two[:least]]) / np.sqrt(2)
+    return tables(X, [X + shaped(X, z)])
+
+
+def some_rows_with_little_noise(rows: int, seed: int) -> Copies:
+    X, first, rng = numbers(rows, seed)
+    first[rng.permutation(rows)[: rows * 3 // 1000]] *= 0.1
+    return tables(X, [X + first])
+
+
+def path_of(X: np.ndarray, levels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """White noise of honest copies, (levels, n, N)."""
+    steps = (
+        rng.normal(size=(len(levels), *X.shape))
+        * np.sqrt(np.diff(levels, prepend=0))[:, None, None]
+    )
+    return steps.cumsum(axis=0)
+
+
+def some_rows_without_a_path(rows: int, seed: int) -> Copies:
+    """One row in a hundred has independent noise in each copy."""
+    X, _, rng = numbers(rows, seed)
+    levels = np.array([0.5, 1.0, 3.0])
+    z, some = path_of(X, levels, rng), rng.permutation(rows)[: rows // 100]
+    z[:, some] = np.sqrt(levels)[:, None, None] * rng.normal(size=(3, len(some), 3))
+    return tables(X, [X + shaped(X, own) for own in z])
+
+
+def some_rows_with_scaled_noise(rows: int, seed: int) -> Copies:
+    """One row in a hundred has one noise in all copies, scaled: two of them show the row."""
+    X, _, rng = numbers(rows, seed)
+    levels = np.array([0.5, 1.0, 3.0])
+    z, some = path_of(X, levels, rng), rng.permutation(rows)[: rows // 100]
+    z[:, some] = np.sqrt(levels)[:, None, None] * rng.normal(size=(len(some), 3))
+    return tables(X, [X + shaped(X, own) for own in z])
+
+
 def categories(x: np.ndarray, shown: np.ndarray) -> Copies:
     return pa.table({"kind": texts(x)}), [pa.table({"kind": texts(shown)})]
 
@@ -214,6 +274,12 @@ LEAKS: dict[Callable[[int, int], Copies], str] = {
     some_rows_without_noise: "untouched",
     some_cells_without_noise: "untouched",
     some_steps_without_noise: "untouched",
+    turned_noise: "lengths",
+    turned_step: "lengths",
+    sums_of_two_rows: "sums",
+    some_rows_with_little_noise: "inliers",
+    some_rows_without_a_path: "row wave",
+    some_rows_with_scaled_noise: "row wave",
     next_value: "replacements",
     next_of_many_values: "replacements",
     cipher: "replacements",

@@ -161,7 +161,7 @@ def test_a_table_wider_than_it_has_rows_to_fit_is_tested(tmp_path: Path) -> None
     papq.write_table(frame(X), tmp_path / "s.parquet")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CornerwaveWarning)
-        dataset = known_dataset(tmp_path, tmp_path / "s.parquet")
+        dataset = known_dataset(tmp_path, tmp_path / "s.parquet", few_rows=True)
         paths = [
             dataset.release(to="r", privacy=p).write(tmp_path / f"{p}.parquet") for p in (0.3, 0.7)
         ]
@@ -171,7 +171,7 @@ def test_a_table_wider_than_it_has_rows_to_fit_is_tested(tmp_path: Path) -> None
     [gain], noise = found.numbers.gains, found.numbers.found.noise.min()
     # one weight for all columns: its error is that of 150 x 40 cells, 0.02
     assert gain.alone.mean() == pytest.approx(noise / (1 + noise), abs=0.05)
-    fresh = known_dataset(tmp_path / "other", tmp_path / "s.parquet", number=2)
+    fresh = known_dataset(tmp_path / "other", tmp_path / "s.parquet", number=2, few_rows=True)
     other = fresh.release(to="r", privacy=0.7).write(tmp_path / "fresh.parquet")
     assert not audit(tmp_path / "s.parquet", [paths[0], other]).sound
 

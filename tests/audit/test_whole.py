@@ -154,10 +154,12 @@ def test_what_stands_in_for_hidden_gaps_far_from_the_values_gets_its_noise(
 
     If noise has the size of the values alone, as before, it shows where the gaps are.
     """
-    table, of = logarithms(ROWS, np.random.default_rng(4)), frozen._Shown.of
+    table, of = logarithms(ROWS, np.random.default_rng(4)), frozen.NoisyNumbers.of
     for measured in (True, False):
         if not measured:
-            monkeypatch.setattr(frozen._Shown, "of", lambda s, survey, law: of(s, survey, None))
+            monkeypatch.setattr(
+                frozen.NoisyNumbers, "of", lambda s, survey, law: of(s, survey, None)
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CornerwaveWarning)
             dataset = known_dataset(tmp_path / str(measured), table, hide_missing=["size"])
@@ -170,6 +172,7 @@ def test_what_stands_in_for_hidden_gaps_far_from_the_values_gets_its_noise(
         assert measured or shares(found)["any"] < 0.2
 
 
+@pytest.mark.filterwarnings("ignore:privacy 0.5 is close:cornerwave.errors.CornerwaveWarning")
 @pytest.mark.parametrize("teller", TELLS)
 def test_what_tells_a_number_breaks_the_promise_of_the_old_scheme_not_ours(
     tmp_path: Path, teller: str
@@ -182,7 +185,8 @@ def test_what_tells_a_number_breaks_the_promise_of_the_old_scheme_not_ours(
     assert faults(found) == {"whole copy"}  # no other check sees it
     assert shares(found)["wage"] == pytest.approx(hides, abs=4 / np.sqrt(ROWS))
     assert "old hides less than it states" in verdict(found)
-    assert "of wage stays hidden from all that it shows, and it states 0.500" in verdict(found)
+    assert "of wage stays hidden from" in verdict(found)
+    assert "and it states 0.500" in verdict(found)
     # A foreign copy states nothing: it is measured, and tested as soon as somebody says more.
     assert audit(table, [copy]).clean
     assert faults(audit(table, [copy], privacy=[STATED])) == {"whole copy"}
@@ -201,7 +205,7 @@ def test_a_category_is_hidden_from_numbers_too(tmp_path: Path) -> None:
     table = told_by_category(4 * ROWS, rng, spread=250)
     found = audit(table, [old_scheme(table, rng)], privacy=[STATED])
     left = {each.column: each for each in found.whole[0]}
-    assert left["grade"].short
+    assert left["grade"].hidden < STATED - left["grade"].margin  # within the tolerance
     assert left["wage"].short
     assert not left["age"].short
     assert left["age"].hidden == pytest.approx(STATED, abs=left["age"].margin)
@@ -233,14 +237,14 @@ def test_what_was_not_tested_is_said(tmp_path: Path) -> None:
         notes(found)
     )
     assert found.untested == {"more": "more is not in every file"}
-    words = pa.array([f"word {n // 2}" for n in range(ROWS)])
-    named = [each.append_column("word", words) for each in (table, copy)]
-    named[1] = named[1].set_column(4, "word", words.take(pa.array(rng.permutation(ROWS))))
+    gone = rng.random(ROWS) > 0.01
+    rare = [pa.array(rng.normal(size=ROWS), mask=gone) for _ in range(2)]
+    named = [t.append_column("rare", own) for t, own in zip((table, copy), rare, strict=True)]
     [line] = [line for line in notes(audit(*named[:1], named[1:])) if "too few rows hold" in line]
-    assert line.endswith(": word")
+    assert line.endswith(": rare")
     wide = pa.table({f"c{n}": rng.normal(size=100) for n in range(60)})
     few = audit(wide, [old_scheme(wide, rng)], privacy=[STATED])
-    assert len(few.whole[0]) == 60  # each by the columns that are closest to it
+    assert len(few.whole[0]) == 60
 
 
 def test_a_privacy_is_given_for_each_copy() -> None:
@@ -290,7 +294,7 @@ HONEST: dict[str, tuple[Callable[..., pa.Table], int, dict[str, Any]]] = {
     "together": (many, 2000, {"together": [["place", "region"]], "keep": ["year", "group"]}),
     "even": (many, 2000, {"uniform": ["region", "group"], "hide_missing": ["wage", "note"]}),
     "pooled": (many, 2000, {"min_count": 40, "transform": {"wage": "log1p", "tax": "log1p"}}),
-    "small": (many, 200, {}),
+    "small": (many, 200, {"few_rows": True, "independent_rows": True}),
     "categories": (categories, 2000, {}),
     "rounded": (told_by_category, 2000, {"round": ["age", "wage"]}),
 }
@@ -317,7 +321,7 @@ def score_of(found: Audit) -> float:
     """The worst share, in units of the limit that one audit in twenty would exceed."""
     tested = [left for own in found.whole for left in own if left.stated is not None]
     ratio = z_limit(2 * SHARE / len(tested)) / z_limit(2 * 0.05 / len(tested))
-    return max(((left.stated or 0) - left.hidden) / left.margin for left in tested) * ratio
+    return max(left.off for left in tested) * ratio
 
 
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
@@ -331,11 +335,11 @@ def test_honest_releases_pass(tmp_path: Path, kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
 @pytest.mark.parametrize("kind", HONEST)
-def test_false_alarms_over_200_honest_releases_are_within_alpha(tmp_path: Path, kind: str) -> None:
-    found = [audit(*released(tmp_path / str(seed), kind, seed)) for seed in range(1000, 1200)]
+def test_false_alarms_over_60_honest_releases_are_within_alpha(tmp_path: Path, kind: str) -> None:
+    found = [audit(*released(tmp_path / str(seed), kind, seed)) for seed in range(1000, 1060)]
     # with these rates more than so many have probability below 0.001
-    assert sum(not each.clean for each in found) <= binomial_limit(200, ALPHA, 0.001)
-    assert sum(score_of(each) > 1 for each in found) <= binomial_limit(200, 0.05, 0.001)
+    assert sum(not each.clean for each in found) <= binomial_limit(60, ALPHA, 0.001)
+    assert sum(score_of(each) > 1 for each in found) <= binomial_limit(60, 0.05, 0.001)
 
 
 def test_wide_tables_are_printed_in_parts_that_fit() -> None:

@@ -7,7 +7,8 @@
     the linear estimate   Knowledge, Llse, Combination, combination, whitening;
                           sample_rows, sample_size, PAPER_SAMPLES (measured knowledge)
     other estimates       posterior_mean (the best there is), left_by_posterior (what it leaves of
-                          a column), learned (from leaked rows),
+                          a column), learned (from leaked rows), JointPosterior (from rows of
+                          others, all columns), measure_joint, attack_rows (what it leaves),
                           spectral, pca, bayes (filters for noise of the wrong shape)
     mistakes of an owner  average (fresh noise for each request), solve_scaled (one noise,
                           scaled), undo_resort (noise by position), read_float_bits,
@@ -27,6 +28,14 @@ from cornerwave.attack._estimators import (
     pca,
     posterior_mean,
     spectral,
+)
+from cornerwave.attack._joint_posterior import (
+    LEAST_KNOWN,
+    JointPosterior,
+    KnownCells,
+    KnownRows,
+    attack_rows,
+    measure_joint,
 )
 from cornerwave.attack._llse import (
     PAPER_SAMPLES,
@@ -53,12 +62,16 @@ from cornerwave.attack._slips import average, read_float_bits, solve_scaled, und
 from cornerwave.attack._twister import strip_twister
 
 __all__ = [
+    "LEAST_KNOWN",
     "NEGLIGIBLE",
     "PAPER_SAMPLES",
     "SCHEMES",
     "Combination",
     "Independent",
+    "JointPosterior",
     "Knowledge",
+    "KnownCells",
+    "KnownRows",
     "Llse",
     "Measured",
     "MersenneTwister",
@@ -67,6 +80,7 @@ __all__ = [
     "Scaled",
     "Scheme",
     "SinglePrecision",
+    "attack_rows",
     "average",
     "bayes",
     "column_errors",
@@ -75,6 +89,7 @@ __all__ = [
     "gain",
     "learned",
     "left_by_posterior",
+    "measure_joint",
     "pca",
     "posterior_mean",
     "read_float_bits",

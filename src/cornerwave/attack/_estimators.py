@@ -7,10 +7,9 @@ its rows x_r: no estimate of any kind has a smaller squared error. s is the one 
 that all copies are worth and t its noise (`combination`; sufficient for Gaussian noise
 of covariance Sigma (x) S), both measured along the axes of S.
 
-`learned` knows no distribution, only rows whose truth leaked; it needs scikit-learn,
-from the extra `cornerwave[attack]`. With few leaked rows it is far from the posterior
-mean, and another training run gives another model: an interval over rows (`Measured`)
-covers this model only.
+`learned` knows no distribution, only rows whose truth leaked; with few of them it is far
+from the posterior mean, and another training run gives another model: an interval over
+rows (`Measured`) covers this model only.
 
 Filters scale the noise of each column to 1. Noise that is white across columns then has
 a spectrum between (1 - sqrt(N/T))^2 and (1 + sqrt(N/T))^2, while correlated data put
@@ -77,7 +76,7 @@ PIECES = 256
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 
 
-def left_by_posterior(values: Any, noise: Sequence[float]) -> Floats:
+def left_by_posterior(values: Any, noise: Sequence[float], *, pieces: int = PIECES) -> Floats:
     """Return the share of a column's variance that its posterior mean leaves, at each noise.
 
     The adversary has the column of one copy and knows how its values are distributed. The
@@ -89,7 +88,7 @@ def left_by_posterior(values: Any, noise: Sequence[float]) -> Floats:
     >>> coin.round(2).tolist()
     [0.0, 0.99]
     """
-    share, mean, spread = _pieces(np.asarray(values, dtype=np.float64))
+    share, mean, spread = _pieces(np.asarray(values, dtype=np.float64), pieces)
     centre = share @ mean
     variance = float(share @ (spread + (mean - centre) ** 2))
     if variance == 0:
@@ -112,7 +111,7 @@ def _left(share: Floats, mean: Floats, spread: Floats, noise: float, variance: f
     return float(np.clip(1 - chance @ estimate**2 / variance, 0.0, 1.0))
 
 
-def _pieces(values: Floats) -> tuple[Floats, Floats, Floats]:
+def _pieces(values: Floats, pieces: int) -> tuple[Floats, Floats, Floats]:
     """Return the shares, means and variances of the pieces of a distribution.
 
     A value that many rows hold is a piece of its own.
@@ -121,7 +120,7 @@ def _pieces(values: Floats) -> tuple[Floats, Floats, Floats]:
     share = counts / counts.sum()
     size = (distinct - share @ distinct) ** 2 * share
     weight = (share + size / size.sum()) / 2 if size.any() else share
-    place = ((np.cumsum(weight) - weight / 2) * PIECES).astype(np.int64)
+    place = ((np.cumsum(weight) - weight / 2) * pieces).astype(np.int64)
     _, place = np.unique(place, return_inverse=True)
     total: Floats = np.bincount(place, share).astype(np.float64)
     mean = np.bincount(place, share * distinct) / total
@@ -142,14 +141,10 @@ def learned(
     """Return what gradient boosting makes of all copies after training on leaked rows.
 
     copies: M times (T, N); leaked: (n,) positions; truth: (n, N) rows of X. Returns
-    (T, N). Raises SourceError if scikit-learn is missing or fewer than 20 rows leaked.
+    (T, N). Raises SourceError if fewer than 20 rows leaked.
     """
-    try:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-    except ImportError:
-        raise SourceError(
-            "the learned attack needs scikit-learn; install cornerwave[attack]"
-        ) from None
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
     if len(leaked) < LEAST_LEAKED:
         raise SourceError(f"got {len(leaked)} leaked rows; learning needs at least {LEAST_LEAKED}")
     features = np.hstack([np.asarray(copy, dtype=np.float64) for copy in copies])

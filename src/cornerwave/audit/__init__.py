@@ -23,6 +23,9 @@
                  _guesses                  what stays hidden, alone and together
     both:        _kinds                    do noise and draws have nothing in common?
                  _whole                    does everything in a copy hide what it states?
+                 _everything, _strips      the rows in which this is measured
+                 _noise_free               what stands without noise, and the copy smoothed over it
+                 _attacks, _fits           the attacks, and the estimators that they use
 
 The audit imports no key and no ledger: an auditor has neither.
 """

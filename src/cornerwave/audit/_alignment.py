@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.arrays import Floats
+from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._stated import Stated, by_source_names
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.table import (
@@ -49,7 +49,7 @@ class Aligned:
     `names` are the shortest distinct ends of the copies' paths, `stated` is their metadata,
     `sorted_copies` names those whose rows were reordered. `logarithmic` columns are compared
     on the scale log(1+x); numbers `apart` are judged each by itself, for the reason given;
-    `left_out` says why a column cannot be compared.
+    `left_out` says why a column cannot be compared. Rows are matched by the `key`, if there is one.
     """
 
     source: Source
@@ -61,6 +61,7 @@ class Aligned:
     apart: Mapping[str, str] = field(default_factory=dict)
     sorted_copies: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
 
     @classmethod
     def of(
@@ -77,6 +78,9 @@ class Aligned:
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
         stated, shared = Stated.of(opened, privacy), _shared_columns([truth, *opened], key)
         _check_shuffled(truth, opened, stated, key)
+        _check_pseudonyms(truth, opened, stated, key)
+        pseudonyms = [name for name in shared if any(stated.told(name, "pseudonym"))]
+        shared = [name for name in shared if name not in pseudonyms]
         categories = stated.categories(shared, [truth, *opened])
         refreshed = [name for group in categories for name in group]
         numbers = [
@@ -90,6 +94,7 @@ class Aligned:
             for name in numbers
             if name not in apart and (why := stated.not_comparable(name))
         }
+        left_out |= {name: f"{name} has pseudonyms in copies" for name in pseudonyms}
         left_out |= {
             name: f"{name} is not a number, or not a category, in every file"
             for name in shared
@@ -116,6 +121,7 @@ class Aligned:
             apart=apart,
             sorted_copies=tuple(changed),
             left_out=left_out,
+            key=key,
         )
 
     @property
@@ -167,6 +173,19 @@ class Aligned:
             lambda encodings: len(encodings[names[0]].codes),
         )
 
+    def values_at(self, name: str, places: Ints) -> tuple[list[Any], Ints]:
+        """Return the distinct values of a column of the source in some rows, and their codes."""
+        parts, start = [], 0
+        for group in self.source.groups([name], BLOCK_ROWS):
+            end = start + group.num_rows
+            inside = places[(places >= start) & (places < end)] - start
+            parts.append(group.column(name).take(pa.array(inside)))
+            start = end
+        found = one_chunk(pa.chunked_array([c for part in parts for c in part.chunks]))
+        encoded = found if pa.types.is_dictionary(found.type) else found.dictionary_encode()
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return encoded.dictionary.to_pylist(), codes.astype(np.int64)
+
     def unscaled(self, rows: Floats) -> Floats:
         """Return rows (n, N) as the tables have them, off the logarithmic scale."""
         if not self.logarithmic:
@@ -205,6 +224,22 @@ def _check_shuffled(
             "that shuffled them",
             use=("key", "vault"),
         )
+
+
+def _check_pseudonyms(
+    truth: Source, copies: Sequence[Source], stated: Stated, key: str | None
+) -> None:
+    """Raise SourceError if rows are to be matched by a key that copies have pseudonyms of."""
+    if key is None or Stated.of([truth]).is_pseudonym(0, key):
+        return
+    for i, copy in enumerate(copies):
+        if stated.is_pseudonym(i, key):
+            raise SourceError(
+                f"{copy.name} has pseudonyms in place of {key!r}, which match no key of "
+                f"{truth.name}; give the vault that made them, or match rows that were not "
+                "shuffled by position",
+                use=("vault",),
+            )
 
 
 def _side_by_side(

@@ -2,9 +2,10 @@
 
 A clipped cell at a bound says that the noise W reached at least that far, a rounded one that it lay
 within half a step. On the scale of ranks both values are first taken to their normal scores, by
-the quantiles of the source; a value that many rows hold has a score T that only the owner knows,
-drawn evenly from the ranks that it spans. Given X, honest noise is N(0, v S), so what a cell shows
-lies in its interval I with a known probability, and with U uniform on (0, 1)
+the knots that copies state or else by the quantiles of the source; a value that many rows hold has
+a score T that only the owner knows, drawn evenly from the ranks that it spans. Given X, honest
+noise is N(0, v S), so what a cell shows lies in its interval I with a known probability, and with U
+uniform on (0, 1)
 
     z = Phi^-1(F(I_low) + U (F(I_high) - F(I_low))),    F(y) = E[ Phi((y - T) / sqrt(v S)) | X ]
 
@@ -15,7 +16,7 @@ is about estimates that are linear in what was perturbed.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,13 +30,16 @@ from cornerwave.audit._kept_rows import RowKeeper
 from cornerwave.audit._ranks import Ranks
 from cornerwave.audit._row_checks import normal_fit
 from cornerwave.errors import ColumnError
-from cornerwave.table import Scale, Thinned, rank_scale
+from cornerwave.table import Scale, Thinned, knot_scores, rank_scale, share_ends, share_means
 
 LAST_BITS = 2.0**-50
 """A value that is closer to a bound, as a share of it, is at the bound."""
 
 RANKS_TRIED = 64
 """Ranks, evenly spread over those that a value spans, that stand for all of them."""
+
+EXACT = 1e-6
+"""A stated knot is the exact average of its rows if it is this close, as a share of their range."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,14 @@ class Noise:
 @dataclass(frozen=True)
 class ApartEvidence:
     """The columns apart of some rows; of the whole source each one's `deviation` (N,), and the
-    rank scale of those on it.
+    rank scale of those on it, with the exact means and ranges of its shares.
     """
 
     aligned: Aligned
     keeper: RowKeeper
     deviation: Floats
     ranked: dict[str, Scale]
+    exact: dict[str, Floats]
 
     @classmethod
     def of(cls, aligned: Aligned) -> "ApartEvidence | None":
@@ -78,12 +83,17 @@ class ApartEvidence:
         count, total, squares = sums
         variance = (squares - total**2 / np.maximum(count, 1)) / np.maximum(count - 1, 1)
         excess = np.diag(side.stated.excess(side.columns)).copy()
-        ranked = {}
+        ranked, exact = {}, {}
         for n, name in enumerate(side.columns):
             if side.stated.on_ranks(name):
-                ranked[name], variance[n] = _by_ranks(some.column(n), name)
+                values = some.column(n)
+                stated: list[float] = next(filter(None, side.stated.told(name, "knots")), [])
+                ranked[name], variance[n] = _by_ranks(values, name, stated)
+                known = np.sort(values[~np.isnan(values)])
+                if 1 < len(stated) <= len(known):
+                    exact[name] = _exact_means(known, len(stated))
                 excess[n] *= variance[n] > 0
-        return cls(side, keeper, np.sqrt(np.maximum(variance + excess, 0.0)), ranked)
+        return cls(side, keeper, np.sqrt(np.maximum(variance + excess, 0.0)), ranked, exact)
 
     @property
     def noise(self) -> Iterator[Noise]:
@@ -147,15 +157,24 @@ class ApartEvidence:
         return low, high
 
 
-def _by_ranks(values: Floats, name: str) -> tuple[Scale, float]:
+def _by_ranks(values: Floats, name: str, stated: Sequence[float]) -> tuple[Scale, float]:
     """Return the rank scale of a column of the source, and the variance of its scores."""
+    known = values[~np.isnan(values)]
     try:
         scale = rank_scale(values, name)
     except ColumnError:  # constant, or too short: it has no scores
         return Scale(), 0.0
-    known = values[~np.isnan(values)]
+    if 1 < len(stated) <= len(known):
+        knots = tuple(zip(stated, knot_scores(len(stated)), strict=True))
+        scale = Scale("rank", knots, share_ends(known, len(stated)))
     tried = [scale.forward(known, name, _all((k + 0.5) / 16, known)) for k in range(16)]
     return scale, float(np.var(tried))
+
+
+def _exact_means(ascending: Floats, count: int) -> Floats:
+    """Return the means of equal shares, and the distance from the first to the last of each."""
+    parts = np.array_split(ascending, count)
+    return np.array([share_means(ascending, count), [part[-1] - part[0] for part in parts]])
 
 
 def _all(draw: float, like: Any) -> Any:
@@ -183,6 +202,20 @@ def apart(evidence: ApartEvidence, alpha: float) -> Iterator[Check]:
         yield Check.of(copies, value * bound, bound, note)
 
 
+def knots(evidence: ApartEvidence, alpha: float) -> Iterator[Check]:
+    """Compare the knots that copies state with the averages of the source's rows."""
+    every = tuple(range(len(evidence.aligned.copies)))
+    for name, exact in evidence.exact.items():
+        stated = np.array([value for value, _ in evidence.ranked[name].knots])
+        if len(stated) != exact.shape[1]:
+            continue
+        mean, width = exact
+        found = int(np.count_nonzero((width > 0) & (np.abs(stated - mean) <= EXACT * width)))
+        note = f"{found} knots of {name} are exact averages: they give a row to who knows the rest"
+        yield Check(every, float(found), 0.0, not found, note if found else "")
+
+
 APART_FAMILIES: tuple[Family[ApartEvidence], ...] = (
     Family("apart", "noise that clipping or ranks leave open is normal and unrelated to X", apart),
+    Family("knots", "knots of ranks are not exact averages of rows", knots, by_chance=False),
 )

@@ -25,13 +25,14 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
-from cornerwave.attack import left_by_posterior
+from cornerwave.attack import LEAST_KNOWN, KnownRows, attack_rows, left_by_posterior
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._apart import APART_FAMILIES, ApartEvidence
 from cornerwave.audit._arithmetic import refuse_overflow
 from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
 from cornerwave.audit._chance import ALPHA, Check, names_by_chance, run_all
 from cornerwave.audit._completion import Completion
+from cornerwave.audit._everything import gather_everything
 from cornerwave.audit._evidence import NumberEvidence
 from cornerwave.audit._exposure import Exposed, count_exposed
 from cornerwave.audit._gain import Gain, Posterior, attack_sample, hidden, measure_gains
@@ -45,7 +46,7 @@ from cornerwave.audit._shown import CategoryCodes, Collected
 from cornerwave.audit._sums import NoiseSums, Statistics, means
 from cornerwave.audit._untested import untested
 from cornerwave.audit._watch import Watch, Watched, steps_of, steps_still
-from cornerwave.audit._whole import WHOLE_FAMILIES, Left, WholeEvidence
+from cornerwave.audit._whole import WHOLE_FAMILIES, Left
 from cornerwave.errors import SourceError
 from cornerwave.neighbours import RowOrder
 from cornerwave.table import Progress
@@ -74,8 +75,8 @@ class NumberAudit:
     in every copy and the source. `singles` (M, N) is the share of each column's variance
     that stays hidden from each copy alone; `sets` counts the coalitions that were attacked.
     `found` are the sums over all rows that were tested, `complete` of which miss no number.
-    `bayes` (M, N) is the share that stays hidden from a recipient who knows how a column is
-    distributed and looks at that column of one copy.
+    `bayes` (M, N) is the share that an adversary who knows how rows are distributed left, from the
+    column or from all numbers of one copy together.
     """
 
     columns: tuple[str, ...]
@@ -139,8 +140,9 @@ class Audit:
 
     `numbers` or `categories` is None if the table has none; `mixed` are the checks over both,
     `privacy` is what copies state, `whole` what everything in each copy leaves hidden of each
-    column, in `whole_rows` of the rows, except the `unmeasured` ones. `untested` says what the
-    verdict does not cover, and why.
+    column, in `whole_rows` of the rows, except the `unmeasured` ones; `noise_free` says whether
+    copies show anything without noise, and `learned` what boosting, against which nothing is
+    promised, leaves of numbers. `untested` says what the verdict does not cover, and why.
     """
 
     source: str
@@ -159,6 +161,8 @@ class Audit:
     privacy: tuple[float | None, ...] = ()
     whole: tuple[tuple[Left, ...], ...] = ()
     whole_rows: int = 0
+    noise_free: bool = False
+    learned: tuple[Mapping[str, float], ...] = ()
     unmeasured: tuple[str, ...] = ()
 
     @property
@@ -171,6 +175,17 @@ class Audit:
     def faults(self) -> list[Check]:
         """The checks that failed."""
         return [check for check in self.checks if not check.passed]
+
+    @property
+    def unseen(self) -> dict[str, list[tuple[int, ...]]]:
+        """The leaks that the files are too small or too coarse to show, and in which copies."""
+        found: dict[str, list[tuple[int, ...]]] = {}
+        for check in self.checks:
+            levels = [self.stated[i] for i in check.copies]
+            still = len(levels) == 2 and levels[0] is not None and levels[0] == levels[1]
+            if check.unseen and not still:
+                found.setdefault(check.unseen, []).append(check.copies)
+        return found
 
     @property
     def sound(self) -> bool:
@@ -218,7 +233,14 @@ def audit(
     rows = lone.keeper.seen if lone else rows
     if rows < LEAST_ROWS:
         raise _too_few(rows)
-    whole = _whole_evidence(aligned, seen, collected)
+    shown = collected[1] if collected else None
+    whole = gather_everything(
+        aligned,
+        rows,
+        numbers=(kinds_of(seen.found), seen.keeper) if seen else None,
+        categories=(shown, collected[0].boundless) if collected and shown else None,
+        lone=lone,
+    )
     judged = whole.judge(SHARE)
     scarce = unjudged if seen and seen.found.complete < LEAST_ROWS else {}
     missed = untested(aligned, {**aligned.left_out, **scarce}, numbers, categories, judged)
@@ -246,37 +268,9 @@ def audit(
         privacy=aligned.stated.whole,
         whole=judged,
         whole_rows=whole.rows,
+        noise_free=whole.free,
+        learned=whole.learned,
         unmeasured=whole.unmeasured,
-    )
-
-
-def _whole_evidence(
-    aligned: Aligned,
-    seen: "_Pass | None",
-    collected: tuple[Collected, CategoryEvidence] | None,
-) -> WholeEvidence:
-    """Return everything that the files show in the rows that both kinds kept."""
-    owed = [name for name in aligned.columns if "perturbed" in aligned.stated.told(name, "role")]
-    kinds = _kinds(seen.found) if seen else []
-    perturbed = [
-        kind == "perturbed" or (name in owed and kind != "constant")
-        for name, kind in zip(aligned.columns, kinds, strict=True)
-    ]
-    values, every = np.empty((1 + len(aligned.copies), 0, 0)), 1
-    if seen is not None:
-        values, every = seen.keeper.everything(aligned.scaled), seen.keeper.every
-    shown = collected[1] if collected else None
-    bare = shown.bare if shown else []
-    owed_too = [each for each in bare if "category" in aligned.stated.told(each.columns[0], "role")]
-    return WholeEvidence.of(
-        (aligned.columns, np.array(perturbed, dtype=bool), values, every),
-        (
-            [*(shown.judged if shown else []), *owed_too],
-            [each for each in bare if each not in owed_too],
-            shown.every if shown else 1,
-        ),
-        aligned.stated,
-        seen.found.rows if seen else collected[0].rows if collected else 0,
     )
 
 
@@ -290,7 +284,7 @@ def measure_numbers(
     found = seen.found
     if found.complete < LEAST_ROWS:
         return None, {name: f"{name}: too few rows have a number" for name in aligned.columns}
-    kinds = _kinds(found)
+    kinds = kinds_of(found)
     used = [n for n, kind in enumerate(kinds) if kind == "perturbed"]
     used = used or [n for n, kind in enumerate(kinds) if kind == "bare" and _owed(aligned, n)]
     if not used and not aligned.categories and not aligned.apart:
@@ -305,7 +299,7 @@ def measure_numbers(
 def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
     """Test and attack what was read of the numbers."""
     judged, used = evidence.found, list(evidence.used)
-    kinds = _kinds(evidence.everything)
+    kinds = kinds_of(evidence.everything)
     names = aligned.columns
     cells = [part * len(names) + n for part in range(1 + judged.copies) for n in used]
     with ThreadPoolExecutor(1) as beside:  # which reads the source again
@@ -328,13 +322,28 @@ def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
 
 
 def _left_by_law(evidence: NumberEvidence) -> Floats:
-    """Return what the posterior mean of each column of each copy leaves, (M, N)."""
+    """Return what who knows the distribution leaves of each column of each copy, (M, N).
+
+    By the posterior from that column alone, or from all numbers of the copy together if that is
+    less: attacked in rows of the copy itself, given other rows of the source.
+    """
     noise = evidence.found.noise.tolist()
     shares = [
         left_by_posterior(row, noise) if np.isfinite(row).any() else np.full(len(noise), np.nan)
         for row in evidence.rows.truth
     ]
-    return np.stack(shares, axis=1)
+    return np.asarray(np.fmin(np.stack(shares, axis=1), _left_by_all(evidence)))
+
+
+def _left_by_all(evidence: NumberEvidence) -> Floats:
+    """Return what the joint posterior of all numbers of a copy leaves, (M, N); NaN if unknown."""
+    rows, found = evidence.rows, evidence.found
+    copies = np.where(np.isnan(rows.raw[1:]), np.nan, rows.scaled[1:])
+    left = np.full(copies.shape[:2], np.nan)
+    for i in np.flatnonzero(found.noise > 0) if rows.count >= LEAST_KNOWN else ():
+        known = KnownRows(tuple(evidence.columns), rows.truth, found.mean, found.K, found.shape)
+        left[i] = attack_rows(known, copies[i], float(found.noise[i]))
+    return left
 
 
 @dataclass(frozen=True)
@@ -451,10 +460,10 @@ def _too_few(rows: int) -> SourceError:
 def _owed(aligned: Aligned, n: int) -> bool:
     """Whether a column without noise should have some, by metadata or as all there is."""
     said = aligned.stated.told(aligned.columns[n], "role")
-    return "perturbed" in said or not aligned.categories
+    return "perturbed" in said or not (aligned.categories or aligned.apart)
 
 
-def _kinds(found: Statistics) -> list[str]:
+def kinds_of(found: Statistics) -> list[str]:
     """Return whether each column is constant, bare in every copy, or perturbed."""
     kinds = np.where((found.spread > 0).any(axis=0), "perturbed", "bare")
     return [str(kind) for kind in np.where(found.variance > 0, kinds, "constant")]

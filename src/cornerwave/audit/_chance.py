@@ -28,7 +28,8 @@ class Check:
     """One check of one copy or several: the worst of its comparisons against its limit.
 
     `value` and `limit` are in standard deviations of what chance does; `passed` is False
-    for a fault. `note` says in words what was found. The family gives it its name.
+    for a fault. `note` says in words what was found, `unseen` which leak it could not have
+    found. The family gives it its name.
     """
 
     copies: tuple[int, ...]
@@ -37,12 +38,15 @@ class Check:
     passed: bool
     note: str
     name: str = ""
+    unseen: str = ""
 
     @classmethod
-    def of(cls, copies: tuple[int, ...], value: float, limit: float, note: str) -> "Check":
+    def of(
+        cls, copies: tuple[int, ...], value: float, limit: float, note: str, unseen: str = ""
+    ) -> "Check":
         """Compare a value with its limit; the note is for a failure."""
         passed = bool(value <= limit)
-        return cls(copies, value, limit, passed, "" if passed else note)
+        return cls(copies, value, limit, passed, "" if passed else note, unseen=unseen)
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ def _part(found: Any, expected: Floats) -> Floats:
     return np.where(found > 0, terms, 0.0)
 
 
-def bernstein(t: Floats, variance: Floats) -> Floats:
+def bernstein(t: Any, variance: Any) -> Floats:
     """Return |t| / sqrt(variance + |t| / 3), for `sure_limit`: sums of steps of at most 1."""
     off = np.abs(t)
     return np.asarray(off / np.sqrt(np.maximum(variance + off / 3, 1e-300)))

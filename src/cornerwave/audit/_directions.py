@@ -87,8 +87,8 @@ class Directions:
         if len(columns) > 1:
             copies = list(self.order[max(k - 1, 0) : k + 1])
             blur = (self.found.steps[copies][:, columns] ** 2).sum(axis=0) / 6
-            axes["an axis"] = _sharp(whitening(covariance).T, blur)
-            axes["what other columns leave of a column"] = _sharp(_triangular(covariance), blur)
+            axes["an axis"] = sharp(whitening(covariance).T, blur)
+            axes["what other columns leave of a column"] = sharp(_triangular(covariance), blur)
         return [
             View(name, turn @ step, turn @ X, None if last is None else turn @ last)
             for name, turn in axes.items()
@@ -142,7 +142,7 @@ class Directions:
         return np.asarray(noise + blur * self.found.steps[i][:, None])
 
 
-def _sharp(turn: Floats, blur: Floats) -> Floats:
+def sharp(turn: Floats, blur: Floats) -> Floats:
     """Return those directions of noise 1 in which rounding and blurring, of these variances in
     each column, are no more than in a column that is judged.
     """

@@ -9,6 +9,7 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.audit._directions import Directions
 from cornerwave.audit._kept_rows import KeptRows
+from cornerwave.audit._near_rows import NearRows
 from cornerwave.audit._repeats import Repeated
 from cornerwave.audit._sums import COARSE, Statistics
 from cornerwave.audit._watch import Watched
@@ -47,6 +48,11 @@ class NumberEvidence:
     def directions(self) -> Directions:
         """The noise of the kept rows in several directions."""
         return Directions(self.found, self.rows, self.logarithmic)
+
+    @cached_property
+    def near(self) -> NearRows:
+        """The rows that were kept for the length of their steps, in the judged columns."""
+        return self.watched.near.of_columns(list(self.used))
 
     def step(self, k: int) -> tuple[int, ...]:
         """Return the copies that step k of the path lies between."""

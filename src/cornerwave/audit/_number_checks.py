@@ -19,6 +19,7 @@ from cornerwave.audit._directions import SAME
 from cornerwave.audit._evidence import NumberEvidence
 from cornerwave.audit._promise import promise
 from cornerwave.audit._row_checks import dependence, fit, repeats, untouched
+from cornerwave.audit._single_rows import inliers, lengths, row_wave, sums
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._watch import Watched
 
@@ -169,6 +170,10 @@ NUMBER_FAMILIES: tuple[Family[NumberEvidence], ...] = (
     Family("digits", "digits below the noise are unrelated to X", digits),
     Family("repeats", "no two rows have the same noise", repeats),
     Family("untouched", "no row and no cell is left without noise", untouched),
+    Family("inliers", "no more rows have little noise than Gaussian rows do", inliers),
+    Family("row wave", "in every row a step is unrelated to the noise before it", row_wave),
+    Family("lengths", "no two rows have noise of the same length", lengths),
+    Family("sums", "no row has the sum of two others' noise", sums),
     Family("copies", "copies that agree in most rows agree in all", copies, by_chance=False),
     Family("noise", "the copy has noise", noise, by_chance=False),
 )

@@ -185,14 +185,15 @@ def repeats(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
         covariance = step_covariance(evidence.found, seen.order, k)
         odds = log_odds(seen.cell[k], covariance, 4.0)
         rows = seen.rows * seen.part[k]
+        step = seen.order[max(k - 1, 0) : k + 1]
         # A vector and its negative count as one, so twice as many pairs meet.
         expected = seen.rows * rows * float(np.exp(odds))
         if odds == 0 or expected > CROWDED * rows:
+            yield Check.of(step, 0.0, limit, "", "rows with the noise of others")
             continue
         variance = expected + 16 * expected**2 / max(rows, 1.0)
         over = max(float(seen.pairs[k]) - expected, 0.0)
         note = f"{seen.pairs[k] / seen.part[k]:,.0f} pairs of rows have the same noise"
-        step = seen.order[max(k - 1, 0) : k + 1]
         yield Check.of(step, float(bernstein(over, variance)), limit, note)
 
 

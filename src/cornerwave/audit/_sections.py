@@ -14,8 +14,11 @@ from cornerwave.audit._whole import Left
 SHOWN = 12
 """At most this many coalitions are listed; JSON has them all."""
 
-BAYES = "Hidden from a recipient who knows how the column is distributed (not promised)"
+BAYES = "Left by a joint adversary who knows how rows are distributed (no bound)"
 """The title of the table of what the posterior mean leaves."""
+
+LEARNED = "Hidden from boosting on everything, which is not linear (not promised)"
+"""The title of the table of what a learned estimate leaves."""
 
 Rows = list[tuple[str, ...]]
 Section = tuple[str, tuple[str, ...], Rows]
@@ -31,6 +34,7 @@ def sections(audit: Audit) -> list[Section]:
         parts.append(_singles(audit, categories, guesses))
         parts += [_guesses(audit, categories, guesses)] if guesses.sets else []
     parts += [_whole(audit)] if any(audit.whole) else []
+    parts += [_learned(audit)] if any(audit.learned) else []
     if numbers is not None:
         parts += [_bayes(audit, numbers), _exposed(audit, numbers)]
     return parts
@@ -166,8 +170,18 @@ def _share(left: Left) -> str:
     )
 
 
+def _learned(audit: Audit) -> Section:
+    """Show what boosting on everything in each copy leaves of each number."""
+    names = dict.fromkeys(name for own in audit.learned for name in own)
+    rows = [
+        (name, *(f"{own[name]:.3f}" if name in own else "" for own in audit.learned))
+        for name in names
+    ]
+    return LEARNED, ("column", *audit.copies), rows
+
+
 def _bayes(audit: Audit, numbers: NumberAudit) -> Section:
-    """Show what stays hidden of each number from a recipient who knows its distribution."""
+    """Show what a joint adversary who knows how rows are distributed left of each number."""
     rows = [
         (name, *(f"{share:.3f}" if np.isfinite(share) else "" for share in own))
         for name, own in zip(numbers.columns, numbers.bayes.T, strict=True)

@@ -64,7 +64,7 @@ class CategoryCodes:
         """Whether the source holds a single value."""
         return bool((self.counts > 0).sum() < 2)
 
-    def of_rows(self, rows: slice) -> "CategoryCodes":
+    def of_rows(self, rows: slice | Ints) -> "CategoryCodes":
         """Return the category in some of the kept rows."""
         return replace(self, codes=self.codes[:, rows])
 

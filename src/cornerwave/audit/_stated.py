@@ -90,6 +90,10 @@ class Stated:
         own: Mapping[str, Any] = self.copies[copy].get("columns", {}).get(name, {})
         return own
 
+    def is_pseudonym(self, copy: int, name: str) -> bool:
+        """Whether a copy states that a column holds pseudonyms of the source's keys."""
+        return bool(self.column(copy, name).get("pseudonym"))
+
     def excess(self, names: Sequence[str]) -> Floats:
         """Return by how much the noise of numbers exceeds their covariance, as stated, (N, N)."""
         told: list[Mapping[str, float]]

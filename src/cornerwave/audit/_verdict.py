@@ -15,6 +15,7 @@ from cornerwave.audit._audit import (
     NumberAudit,
 )
 from cornerwave.audit._chance import ALPHA
+from cornerwave.audit._fits import FEW_TO_LEARN
 from cornerwave.audit._gain import Gain
 
 MUCH = 0.2
@@ -28,17 +29,25 @@ _ORDER = (*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS)
 
 
 def verdict(audit: Audit) -> str:
-    """Say in one line whether the copies keep their promise, and what was not tested.
+    """Say in one line whether the copies keep their promise, and what was not tested or seen.
 
     A gain comes first: it is what an owner must act on. If nothing was found, what was left
     untested does.
     """
     if not audit.untested:
-        return _found(audit)
+        return f"{_found(audit)}{_unseen(audit)}"
     missed = count(len(audit.untested), "column or copy", "columns or copies")
     if audit.sound:
-        return f"Not everything was tested: {missed} untested. Otherwise: {_found(audit)}"
+        found = f"{_found(audit)}{_unseen(audit)}"
+        return f"Not everything was tested: {missed} untested. Otherwise: {found}"
     return f"{_found(audit)} Untested: {missed}."
+
+
+def _unseen(audit: Audit) -> str:
+    """Say which leaks would have passed, if nothing was found."""
+    if not (audit.unseen and audit.sound):
+        return ""
+    return f" Would not have been seen here: {'; '.join(audit.unseen)}."
 
 
 def _found(audit: Audit) -> str:
@@ -113,6 +122,10 @@ def notes(audit: Audit) -> list[str]:
     lines += _bayes_notes(audit, audit.numbers) if audit.numbers else []
     lines += _category_notes(audit, audit.categories) if audit.categories else []
     lines += _whole_notes(audit)
+    lines += [
+        f"would not have been seen in {', '.join(named(audit, step) for step in steps)}: {leak}"
+        for leak, steps in audit.unseen.items()
+    ]
     lines += _listed("compared on the scale log(1+x)", audit.logarithmic)
     lines += [f"{name} was {why}, so it is judged by itself" for name, why in audit.apart.items()]
     lines += [
@@ -156,9 +169,10 @@ def _bayes_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
             named_ones = ", ".join(f"{name} {share:.3f}" for name, share in worst[:NAMED])
             rest = f" and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
             lines.append(
-                f"{audit.copies[i]}: less than stated stays hidden from who knows how a column is "
-                f"distributed ({named_ones}{rest}); privacy is promised against linear estimates. "
-                "The scale of ranks, or a higher privacy, hides more"
+                f"{audit.copies[i]}: a joint adversary who knows how rows are distributed left "
+                f"less than stated ({named_ones}{rest}), and others may recover more; privacy is "
+                "promised against linear estimates. More noise hides more, and can be chosen "
+                "against bayes"
             )
     return lines
 
@@ -180,6 +194,11 @@ def _whole_notes(audit: Audit) -> list[str]:
     lines = _listed("no privacy stated, so what the whole copy hides was not tested", silent)
     lines += _listed("too few rows to measure what the whole copy hides", few)
     lines += _listed("too few rows hold each value to measure what stays hidden", audit.unmeasured)
+    if audit.noise_free and 0 < audit.whole_rows < FEW_TO_LEARN:
+        lines.append(
+            f"{audit.whole_rows:,} rows are too few for boosting and for fits inside cells: what "
+            "has no noise was used by linear fits, means and neighbours alone"
+        )
     if len(few) < len(audit.copies) and audit.whole_rows < audit.rows:
         rows = f"{audit.whole_rows:,} rows spread over the table"
         lines.append(f"what whole copies hide was measured in {rows}")
@@ -217,6 +236,10 @@ def as_json(audit: Audit) -> dict[str, Any]:
         "verdict": verdict(audit),
         "clean": audit.clean,
         "untested": dict(audit.untested),
+        "unseen": {
+            leak: [[audit.copies[i] for i in step] for step in steps]
+            for leak, steps in audit.unseen.items()
+        },
         "alpha": ALPHA,
         "source": audit.source,
         "rows": audit.rows,
@@ -266,10 +289,12 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
                 "hidden": left.hidden,
                 "margin": left.margin,
                 "stated": left.stated,
+                "attack": left.attack,
                 "short": left.short,
             }
             for left in audit.whole[i]
         },
+        "hidden_from_boosting": dict(audit.learned[i]) if audit.learned else {},
     }
     if numbers is not None:
         noise, columns = float(numbers.found.noise[i]), numbers.columns

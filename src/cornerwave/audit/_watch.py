@@ -18,6 +18,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.attack import whitening
+from cornerwave.audit._near_rows import NearRowKeeper, NearRows
 from cornerwave.audit._sums import Statistics, covariance_of, without_rounding
 
 CLIPPED = 3.0
@@ -48,7 +49,8 @@ class Watched:
     `reach`: the largest squared distance of a step, in units of its own covariance
     (`rank` dimensions); `sizes` (M, N+1): correlation of a step's size with each column
     of X and with the distance of X from its mean, over `size_rows` rows; `same`: rows
-    in which two copies agree; `sample` (P, n): some rows of [X, D_1 .. D_M].
+    in which two copies agree; `sample` (P, n): some rows of [X, D_1 .. D_M]; `near`: rows
+    that were kept for the length of their steps.
     """
 
     order: tuple[int, ...]
@@ -58,6 +60,7 @@ class Watched:
     size_rows: int
     same: dict[tuple[int, int], int]
     sample: Floats
+    near: NearRows
 
 
 class Watch:
@@ -79,6 +82,8 @@ class Watch:
         self._seen = self._kept = 0
         self._every_group = self._every_row = 1
         self._sample = [np.empty((columns * (1 + self._M), 0))]
+        ranks = [axes.shape[1] for axes in self._axes]
+        self._near = NearRowKeeper(columns=columns, order=self.order, ranks=ranks)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -90,7 +95,10 @@ class Watch:
         white = self._lens @ stacked[:, self._N : -1]
         np.square(white, out=white)
         groups, _, run = stacked.shape
-        squares = white.reshape(groups, self._M, self._N, run).sum(axis=2)
+        along = white.reshape(groups, self._M, self._N, run)
+        squares = along.sum(axis=2)
+        widest = [max(axes.shape[1] - 1, 0) for axes in self._axes]
+        self._near.add(stacked, squares, along[:, np.arange(self._M), widest])
         np.maximum(self._reach, squares.max(axis=(0, 2), initial=0.0), out=self._reach)
         thinned = 1 if self._seen < DENSE_ROWS else THINNED
         self._add_sizes(stacked[::thinned], squares[::thinned])
@@ -119,6 +127,7 @@ class Watch:
             size_rows=round(float(self._sizes[-1, -1])),
             same=self._same,
             sample=np.hstack(self._sample),
+            near=self._near.near(),
         )
 
     def _noise(self, stacked: Floats, i: int) -> Floats:

@@ -1,0 +1,241 @@
+"""How much of a column one copy reveals, measured by attacks on the files alone.
+
+The promise is about the best estimate that is linear in what a copy shows with noise (N) and
+arbitrary in what it shows without (F). No formula of the noise is used: truth T is estimated, and
+every estimate is fitted to other rows than it is scored in (_fits).
+
+    linear     T from N and the straight part of F
+    cells      the same once more inside cells of F: weights may depend on F
+    fitted     beside N, what F reveals: boosting, and means of T among rows that show the same
+    smoothed   beside N, the copy's own columns smoothed over F: a recipient needs no truth for it
+    together   everything, inside cells of F
+
+Without F there is only the first. A category enters by one coordinate for each of its frequent
+values, and a few random ones that stand for the rest: with r_v = +-1,
+
+    E [sum over v of r_v (1[X = v] - estimate)]^2  =  sum over v of (1[X = v] - estimate)^2
+
+Whatever T is, a category of many values that is shown with noise is encoded once more by the mean
+of T among rows that show the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.audit._fits import boost, encode, grow, leaves, refine, ridge, split, standard
+from cornerwave.audit._noise_free import GAPS, NoiseFree
+
+ATTACKS = {
+    "linear": "a linear estimate from all that it shows",
+    "cells": "linear estimates inside cells of what has no noise",
+    "fitted": "what the columns without noise reveal",
+    "smoothed": "its own values smoothed over what has no noise",
+    "together": "all attacks together",
+}
+"""The attacks, and who they stand for in words."""
+
+ALWAYS_BOOSTED, BOOSTED_COORDINATES, WORTH = 32, 6, 0.005
+"""So many numbers are boosted. Others, and so many coordinates of a category, its most frequent
+values, are boosted if simpler estimates reveal this share of their variance."""
+
+LEARNED_NUMBERS, LEARNED_ROWS, FEWEST_LEARNED = 8, 8192, 800
+"""Boosting on everything estimates so many numbers, in so many rows, and not in fewer."""
+
+CLOSE_NUMBERS = 8
+"""What F reveals of so many other numbers, those closest to a column in the copy, is used."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A column to be estimated: its numbers or coordinates (k, n), NaN where it is missing."""
+
+    name: str
+    columns: tuple[str, ...]
+    values: Floats
+    category: bool
+
+    @cached_property
+    def present(self) -> Flags:
+        """The rows that hold a value."""
+        return np.asarray(~np.isnan(self.values[0]))
+
+
+class Revealed:
+    """What F reveals of each target without any copy: learned from the truth of other rows."""
+
+    def __init__(self, free: NoiseFree) -> None:
+        self.free = free
+        self._part = split(free.rows)
+        self._known: dict[str, Floats] = {}
+
+    def of(self, target: Target) -> Floats:
+        """Return estimates (k, n) of a target's coordinates, in all rows."""
+        if target.name not in self._known:
+            self._known[target.name] = self._estimate(target)
+        return self._known[target.name]
+
+    def _estimate(self, target: Target) -> Floats:
+        free, part, present = self.free, self._part, target.present
+        centre = target.values[:, present].mean(axis=1, keepdims=True)
+        T = np.where(present, target.values, centre)
+        means = [encode(code, T, part, present) for code in free.groups]
+        grown = grow(free.features, T, present, part)
+        found = np.array([self._put(t, c, present, [*means, grown]) for c, t in enumerate(T)])
+        told = ((T - centre) ** 2 - (T - found) ** 2)[:, present].mean(axis=1)
+        worth = told > WORTH * ((T - centre) ** 2)[:, present].mean(axis=1)
+        if not target.category and len(self._known) < ALWAYS_BOOSTED:
+            worth[:] = True
+        worth &= bool(free.numbers or free.orders or free.codes.keys() - {GAPS})
+        codes = list(free.codes.values())
+        for c in np.flatnonzero(worth)[:BOOSTED_COORDINATES].tolist():
+            boosted = boost(free.features, codes, T[c], present, part)
+            found[c] = self._put(T[c], c, present, [*means, grown], boosted[None])
+        return found
+
+    def _put(
+        self, t: Floats, c: int, present: Flags, means: Sequence[Floats], *more: Floats
+    ) -> Floats:
+        """Return one estimate (n,) from several: row c of each mean, and more."""
+        D = standard(np.vstack([self.free.straight, *(own[c] for own in means), *more]))
+        found = t.copy()
+        found[present] = ridge(D[:, present], t[None, present], self._part[present])[0]
+        return found
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Everything that one copy shows: coordinates (k, n) with noise by column, those of `numbers`
+    NaN where they are missing, the `codes` of categories of many values, and F.
+    """
+
+    shown: Mapping[str, Floats]
+    numbers: Sequence[str]
+    codes: Mapping[str, Ints]
+    revealed: Revealed
+
+    @cached_property
+    def part(self) -> Ints:
+        """The part that each row is in."""
+        return split(self.free.rows)
+
+    @property
+    def free(self) -> NoiseFree:
+        """What the copy shows without noise."""
+        return self.revealed.free
+
+    @cached_property
+    def noisy(self) -> Floats:
+        """All coordinates that have noise, standard, (d, n)."""
+        return standard(np.vstack([np.empty((0, self.free.rows)), *self.shown.values()]))
+
+    def losses(self, targets: Sequence[Target]) -> dict[str, dict[str, Floats]]:
+        """Return the squared errors of each attack on each target, in the rows that hold it."""
+        alike: dict[bytes, list[Target]] = {}
+        for target in targets:
+            alike.setdefault(target.present.tobytes(), []).append(target)
+        return {
+            target.name: self._attack(target, E, targets)
+            for group in alike.values()
+            for target, E in zip(group, self._linear(group), strict=True)
+        }
+
+    def learned(self, targets: Sequence[Target]) -> dict[str, float]:
+        """Return the share that boosting on everything leaves of some numbers. It is not linear in
+        the noisy part, so nothing is promised against it.
+        """
+        found, rows = {}, slice(None, None, -(-self.free.rows // LEARNED_ROWS))
+        numbers = np.vstack([self.free.features, self.noisy])[:, rows]
+        codes = [code[rows] for code in (*self.free.codes.values(), *self.codes.values())]
+        for target in [t for t in targets if not t.category][:LEARNED_NUMBERS]:
+            t, present = target.values[0, rows], target.present[rows]
+            if present.sum() >= FEWEST_LEARNED and np.ptp(t[present]) > 0:
+                t = np.where(present, t, float(t[present].mean()))
+                estimate = boost(numbers, codes, t, present, self.part[rows] % 2)
+                found[target.name] = float(np.var((t - estimate)[present]) / np.var(t[present]))
+        return found
+
+    def _linear(self, alike: Sequence[Target]) -> list[Floats]:
+        """Return linear estimates of targets that the same rows hold."""
+        present = alike[0].present
+        T = np.vstack([target.values[:, present] for target in alike])
+        D = standard(np.vstack([self.noisy, self.free.straight])[:, present])
+        ends = np.cumsum([len(target.values) for target in alike])[:-1]
+        return list(np.split(ridge(D, T, self.part[present]), ends))
+
+    def _attack(self, target: Target, E: Floats, targets: Sequence[Target]) -> dict[str, Floats]:
+        present = target.present
+        T, part, N = target.values[:, present], self.part[present], self.noisy[:, present]
+        means = [encode(code[present], T, part) for code in self.codes.values()]
+        own = standard(self.shown[target.name][:, present])
+
+        def fit(*more: Floats) -> Floats:
+            return ridge(standard(np.vstack([E, own, *means, *more])), T, part)
+
+        found = {"linear": fit() if means else E}
+        if self.free:
+            close = self._closest(target)
+            near = [other for other in targets if other.name in close]
+            known = np.vstack([self.revealed.of(each) for each in (target, *near)])[:, present]
+            names = (target.name, *(each.name for each in near))
+            smooth = np.vstack([self._smoothed(name) for name in names])[:, present]
+            straight = self.free.straight[:, present]
+            cells = self._cells(target, (T - found["linear"]) ** 2)
+            found["cells"] = refine(found["linear"], N, T, part, cells)
+            found["fitted"] = fit(straight, known)
+            found["smoothed"] = fit(straight, smooth)
+            every = fit(straight, known, smooth)
+            found["together"] = refine(every, N, T, part, cells)
+        return {attack: ((T - each) ** 2).sum(axis=0) for attack, each in found.items()}
+
+    def _cells(self, target: Target, squares: Floats) -> list[list[Ints]]:
+        """Return how F divides the rows that hold a target, for the estimates of each part."""
+        present = target.present
+        free = np.vstack([self.free.features, self.revealed.of(target)])[:, present]
+        grown = leaves(free, squares.sum(axis=0), self.part[present])
+        return [[tree, *(code[present] for code in self.free.few)] for tree in grown]
+
+    def _closest(self, target: Target) -> list[str]:
+        """Return the other numbers that are closest to a column in the copy itself."""
+        names = [name for name, row in self._standards.items() if name != target.name and row.size]
+        own = standard(self.shown[target.name])
+        if not names or not own.size:
+            return []
+        close = np.abs(np.vstack([self._standards[name] for name in names]) @ own.T).max(axis=1)
+        return [names[k] for k in np.argsort(-close, kind="stable")[:CLOSE_NUMBERS]]
+
+    @cached_property
+    def _standards(self) -> dict[str, Floats]:
+        return {name: standard(self.shown[name]) for name in self.numbers}
+
+    def _smoothed(self, name: str) -> Floats:
+        if name not in self._smooths:
+            self._smooths[name] = self.free.smooth(standard(self.shown[name]))
+        return self._smooths[name]
+
+    @cached_property
+    def _smooths(self) -> dict[str, Floats]:
+        return {}
+
+
+def coordinates(codes: Any, counts: Ints, most: int) -> Floats:
+    """Return a category's coordinates (k, n): its frequent values, and random ones of the rest.
+
+    A negative code is missing, NaN. If there are no more than `most` values, each has its own.
+    """
+    held = np.flatnonzero(counts > 0)
+    order = held[np.argsort(-counts[held], kind="stable")]
+    single = len(order) if len(order) <= most else max(2 * most // 3, 1)
+    rest = most - single if len(order) > single else 0
+    table = np.zeros((single + rest, max(len(counts), int(codes.max(initial=0)) + 1) + 1))
+    table[np.arange(single), order[:single]] = 1.0
+    if rest:
+        random = np.random.default_rng(len(counts))
+        signs = random.choice([-1.0, 1.0], size=(rest, len(order) - single))
+        table[single:, order[single:]] = signs / np.sqrt(rest)
+    table[:, -1] = np.nan
+    return np.asarray(table[:, codes])

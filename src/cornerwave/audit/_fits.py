@@ -1,0 +1,231 @@
+"""Estimates that are fitted to some rows and scored in others, so that chance recovers nothing.
+
+    ridge     a linear estimate; its penalty by generalised cross-validation in the rows fitted
+    encode    the mean of the target among rows that show the same value, shrunk (Robbins 1956)
+    boost     gradient boosting of trees
+    refine    a linear estimate once more inside cells: of a tree over squared errors, or of the
+              values of a column, whichever promises most in the rows fitted
+
+Rows are split at random into FOLDS parts: the estimates of one part rest on the others. Matrices
+are (coordinates, rows).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats, Ints
+
+FOLDS = 4
+PENALTIES = 10.0 ** np.arange(-9, 3)
+"""Penalties that are tried, as shares of the rows fitted."""
+
+MOST_LEAVES, LEAST_LEAF, LEAVES_PER_TABLE = 16, 100, 30
+"""A tree has at most so many leaves, of so many rows, and of one in so many of all rows."""
+
+FEW_TO_LEARN = FOLDS * LEAST_LEAF
+"""With fewer rows there are neither trees nor cells."""
+
+LOCAL_COORDINATES = 16
+"""So many coordinates, those closest to the target, are fitted once more inside cells."""
+
+FEWEST_BOOSTED, BOOSTED_ROWS = 300, 20_000
+"""Boosting learns from at least so many rows, and at most."""
+
+
+def split(rows: int) -> Ints:
+    """Return the part, 0 to FOLDS - 1, that each row is in: at random, the same every time."""
+    return np.random.default_rng([rows, FOLDS]).permutation(np.arange(rows) % FOLDS)
+
+
+def standard(rows: Floats) -> Floats:
+    """Return rows (d, n) that vary, centred and of variance 1, missing values at the mean."""
+    missing = np.isnan(rows)
+    # first as distances from the least: those of a constant are 0, and its mean may be rounded
+    least = np.where(missing, np.inf, rows).min(axis=1, keepdims=True, initial=np.inf)
+    above = np.where(missing, 0.0, rows - np.where(np.isinf(least), 0.0, least))
+    count = np.maximum((~missing).sum(axis=1, keepdims=True), 1)
+    away = np.where(missing, 0.0, above - above.sum(axis=1, keepdims=True) / count)
+    size = np.sqrt((away**2).mean(axis=1, keepdims=True))
+    vary = size[:, 0] > 0
+    return np.asarray(away[vary] / size[vary])
+
+
+def ridge(D: Floats, T: Floats, part: Ints) -> Floats:
+    """Return linear estimates (k, n) of T from D, which is standard."""
+    found = np.empty_like(T)
+    sums = [_Sums.of(D[:, part == f], T[:, part == f]) for f in range(FOLDS)]
+    for f in range(FOLDS):
+        others = [sums[g] for g in range(FOLDS) if g != f]
+        W, start, _ = _Sums(*(sum(each) for each in zip(*others, strict=True))).solve()
+        found[:, part == f] = W @ D[:, part == f] + start[:, None]
+    return found
+
+
+class _Sums(tuple[Any, ...]):
+    """Sums of products of some rows: n, of D, of T, of DD', of DT', of TT by coordinate."""
+
+    def __new__(cls, *sums: Any) -> "_Sums":
+        return super().__new__(cls, sums)
+
+    @classmethod
+    def of(cls, D: Floats, T: Floats) -> "_Sums":
+        return cls(
+            float(D.shape[1]), D.sum(axis=1), T.sum(axis=1), D @ D.T, D @ T.T, (T**2).sum(axis=1)
+        )
+
+    def solve(self) -> tuple[Floats, Floats, Floats]:
+        """Return weights (k, d), constants (k,) and the error (k,) that they promise."""
+        n, d, t, DD, DT, TT = self
+        values, U = np.linalg.eigh(DD - np.outer(d, d) / n)
+        b = U.T @ (DT - np.outer(d, t) / n)
+        values = np.maximum(values, 0.0)
+        squares = np.maximum(TT - t**2 / n, 0.0)
+        penalties = PENALTIES * n
+        shrink = 1 / (values + penalties[:, None])  # (penalties, d)
+        spent = 1 + (values * shrink).sum(axis=1)
+        explained = (shrink * (2 - values * shrink)) @ b**2  # (penalties, k)
+        left = np.maximum(squares - explained, 0.0) / n
+        promised = left / np.maximum(1 - spent / n, 1e-3)[:, None] ** 2
+        best = promised.argmin(axis=0)
+        W = (U @ (shrink[best].T * b)).T
+        return W, (t - W @ d) / n, promised[best, np.arange(len(best))]
+
+
+def encode(codes: Any, T: Floats, part: Ints, inner: Flags | None = None) -> Floats:
+    """Return the shrunken mean (k, n) of T among the rows of other parts with the same code.
+
+    With `inner`, only these rows are learned from, those outside from all of them.
+    """
+    used = np.ones(len(codes), dtype=bool) if inner is None else inner
+    count = int(codes.max(initial=0)) + 1
+    place = np.where(used, part, FOLDS) * count + codes
+    room = (FOLDS + 1) * count
+    n = np.bincount(place, minlength=room).reshape(-1, count)
+    n[FOLDS] = 0
+    found = np.empty_like(T)
+    for c, row in enumerate(T):
+        centre = float(row[used].mean()) if used.any() else 0.0
+        away = row - centre
+        sums = np.bincount(place, away, room).reshape(-1, count)
+        sums[FOLDS] = 0.0  # rows outside are told by all that is learned
+        weight = _weight(n.sum(axis=0), sums.sum(axis=0), float((away[used] ** 2).sum()))
+        means = (sums.sum(axis=0) - sums) / np.maximum(n.sum(axis=0) - n + weight, 1e-12)
+        found[c] = centre + means.ravel()[place]
+    return found
+
+
+def _weight(n: Ints, sums: Floats, squares: float) -> float:
+    """Return how many rows the mean of all counts for: variance within over between groups."""
+    used = n > 0
+    n, sums = n[used].astype(np.float64), sums[used]
+    rows, groups = float(n.sum()), len(n)
+    if rows <= groups or groups < 2:
+        return rows
+    between = float((sums**2 / n).sum())
+    within = max(squares - between, 0.0) / (rows - groups)
+    size = (rows - float((n**2).sum()) / rows) / (groups - 1)
+    spread = (between / (groups - 1) - within) / size
+    return min(within / spread, rows) if spread > 0 else rows
+
+
+def boost(numbers: Floats, codes: Sequence[Any], t: Floats, present: Flags, part: Ints) -> Floats:
+    """Return an estimate (n,) of t by boosting on numbers (m, n) and on the values of `codes`.
+
+    Each code enters by the mean of t among the rows learned from that show it, and these rows by
+    the mean among others of them: a mean that knows the row itself would give it away. Rows that
+    `t` is not `present` in are estimated too.
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
+
+    found = np.full(len(t), float(t[present].mean()))
+    for f in np.unique(part):
+        learned, wanted = (part != f) & present, part == f
+        if learned.sum() < FEWEST_BOOSTED:
+            continue
+        means = [encode(code, t[None], part, learned) for code in codes]
+        features = np.vstack([numbers, *means]).T
+        rows = np.flatnonzero(learned)
+        rows = rows[:: -(-len(rows) // BOOSTED_ROWS)]
+        model = HistGradientBoostingRegressor(
+            max_iter=40, learning_rate=0.25, max_leaf_nodes=16, early_stopping=False
+        )
+        with threadpool_limits(1):  # small trees: several threads wait for each other
+            found[wanted] = model.fit(features[rows], t[rows]).predict(features[wanted])
+    return found
+
+
+def grow(numbers: Floats, T: Floats, present: Flags, part: Ints) -> Floats:
+    """Return estimates (k, n) of T by one tree on numbers (m, n) for all coordinates."""
+    from sklearn.tree import DecisionTreeRegressor
+
+    found = np.repeat(T[:, present].mean(axis=1, keepdims=True), T.shape[1], axis=1)
+    if not len(numbers):
+        return found
+    points = np.ascontiguousarray(numbers.T, dtype=np.float32)
+    for f in range(FOLDS):
+        learned = (part != f) & present
+        tree = DecisionTreeRegressor(
+            min_samples_leaf=max(int(learned.sum()) // LEAST_LEAF, 10), random_state=0
+        )
+        fitted = tree.fit(points[learned], T.T[learned]).predict(points[part == f])
+        found[:, part == f] = fitted.reshape(-1, len(T)).T
+    return found
+
+
+def refine(E: Floats, D: Floats, T: Floats, part: Ints, cells: Sequence[Sequence[Ints]]) -> Floats:
+    """Return estimates (k, n) of T, fitted to E and D once more inside cells.
+
+    `cells[f]` are ways to divide the rows, for the estimates of part f. Where none of them
+    promises a smaller error than E, it remains as it is.
+    """
+    found, rest, again = E.copy(), T - E, standard(E)
+    for f in range(FOLDS):
+        learned = part != f
+        close = np.abs(D[:, learned] @ rest[:, learned].T).max(axis=1, initial=0.0)
+        chosen = np.argsort(-close, kind="stable")[:LOCAL_COORDINATES]
+        local = np.vstack([again, D[chosen]])
+        best = float((rest[:, learned] ** 2).sum())
+        for way in cells[f]:
+            fitted = list(_in_cells(local, rest, way, learned))
+            promised = sum(error for _, _, _, error in fitted)
+            if promised < best:
+                best = promised
+                found[:, ~learned] = E[:, ~learned]
+                for inside, W, start, _ in fitted:
+                    rows = inside & ~learned
+                    found[:, rows] += W @ local[:, rows] + start[:, None]
+    return found
+
+
+def _in_cells(
+    local: Floats, rest: Floats, cells: Ints, learned: Flags
+) -> Iterator[tuple[Flags, Floats, Floats, float]]:
+    """Yield the rows of each cell, weights and constants, and the sum of squares they promise."""
+    for cell in np.unique(cells):
+        inside = cells == cell
+        rows = inside & learned
+        before = float((rest[:, rows] ** 2).sum())
+        fitted = np.zeros((len(rest), len(local))), np.zeros(len(rest)), before
+        if (n := int(rows.sum())) >= LEAST_LEAF // 2:
+            W, start, error = _Sums.of(local[:, rows], rest[:, rows]).solve()
+            if (after := float(error.sum()) * n) < before:
+                fitted = W, start, after
+        yield (inside, *fitted)
+
+
+def leaves(free: Floats, squares: Floats, part: Ints) -> list[Ints]:
+    """Return the leaf of a tree over squared errors that each row is in, for each part."""
+    from sklearn.tree import DecisionTreeRegressor
+
+    if not len(free) or len(squares) < FEW_TO_LEARN:
+        return [np.zeros(len(squares), dtype=np.int64)] * FOLDS
+    least = max(LEAST_LEAF, len(squares) // LEAVES_PER_TABLE)
+    tree = DecisionTreeRegressor(max_leaf_nodes=MOST_LEAVES, min_samples_leaf=least, random_state=0)
+    points = np.ascontiguousarray(free.T, dtype=np.float32)
+    return [
+        np.asarray(tree.fit(points[part != f], squares[part != f]).apply(points), dtype=np.int64)
+        for f in range(FOLDS)
+    ]

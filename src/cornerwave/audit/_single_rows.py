@@ -1,0 +1,300 @@
+"""Checks that find a leak in few rows, or noise that some rows have from others.
+
+    inliers    a step e is N(0, I) in each row; in a row with the share w of the noise N(0, w^2 I)
+    row wave   given the noise b ~ N(0, c I) before a step, e is N(0, I). In a row whose copies are
+               independent it is N(-b, (1 + c) I). In a row with one noise, scaled, e = r b: about
+               any point there is at most as much probability as about 0 (Anderson 1955), so
+               |e - r b|^2 is below a quantile of a chi-square in no more rows than it should be
+    lengths    turning a vector keeps its length: there are no more pairs of rows whose lengths
+               differ by less than d than pairs that differ by d to 2 d, for any smooth density
+    sums       no row's noise is (E_i +- E_j) / sqrt 2 of two others (_row_sums)
+
+With L_i the likelihood of row i if it is such a row, over that if it is honest, the likelihood
+that a share t of the rows is, over that none is,
+
+    prod_i (1 - t + t L_i)
+
+has the mean 1 if none is, so it exceeds 1 / alpha with probability alpha at most (Markov).
+
+Rows come from all rows of the table (_near_rows), those of several copies from the kept rows.
+Steps are whitened by K, not by their own covariance: then a turned row has the length of the
+other one to the last digits. A rounded copy is blurred by one step.
+
+What a check could not have found is measured by a leak of standard size, and said with it.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cornerwave.arrays import Floats
+from cornerwave.attack import whitening
+from cornerwave.audit._chance import (
+    Check,
+    bernstein,
+    chi_square_limit,
+    chi_square_score,
+    divergences,
+    sure_limit,
+)
+from cornerwave.audit._directions import View, sharp
+from cornerwave.audit._evidence import NumberEvidence
+from cornerwave.audit._row_sums import Sums, find_sums
+
+LOW = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+"""Rows that are near what scaled noise would be are counted below these quantiles."""
+
+SHARES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+"""The shares of the rows that may be of another kind, as likely as each other."""
+
+GAPS = tuple(2.0**-bits for bits in range(6, 28, 2))
+"""The differences of lengths that pairs are counted by, in deviations of the length."""
+
+WEAKER = (0.3, 0.1, 0.03, 0.01)
+"""The shares of the noise that some rows may have, as likely as each other."""
+
+WEAK_ROWS, WEAK = 0.003, 0.1
+LOOSE_ROWS = 0.01
+TURNED_ROWS, SUMMED_ROWS = 1 / 2, 1 / 3
+"""What a check should find: these shares of the rows, with this share of the noise."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The axes (r, N) along which a step is white by K, and what rounding adds to each, (r,)."""
+
+    columns: list[int]
+    turn: Floats
+    rough: Floats
+    steps: Floats
+
+    def white(self, E: Floats, seed: int) -> Floats:
+        """Return steps (N, m) along the axes, (r, m), with the grids of copies hidden."""
+        own = E[self.columns]
+        if self.steps.any():
+            random = np.random.default_rng([E.shape[1], seed])
+            for grid in self.steps:
+                own = own + random.uniform(-0.5, 0.5, own.shape) * grid[:, None]
+        return np.asarray(self.turn @ own)
+
+
+def frame_of(evidence: NumberEvidence, k: int) -> Frame | None:
+    """Return the frame of step k; None if it cannot be judged."""
+    found, copies = evidence.found, list(evidence.step(k))
+    if tuple(copies) != evidence.watched.order[max(k - 1, 0) : k + 1]:
+        return None
+    columns = evidence.directions.columns_of_step(k).tolist()
+    size = found.noise[copies[-1]] - (found.noise[copies[0]] if k > 0 else 0.0)
+    if not columns or size <= 0:
+        return None
+    steps = found.steps[copies][:, columns]
+    blur = (steps**2).sum(axis=0) / 6
+    shape = found.definite[np.ix_(columns, columns)]
+    turn = sharp(whitening(size * shape + np.diag(blur)).T, blur)
+    return Frame(columns, turn, np.sqrt(turn**2 @ blur), steps) if len(turn) else None
+
+
+def inliers(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Look for rows with less noise than others, in each step and in all of them together."""
+    limit = _ratio_limit(alpha / (evidence.found.copies + 1))
+    seen = [*_smallest(evidence), *_in_all_copies(evidence)]
+    would = any(_weak_seen(*rows) > limit for _, rows in seen)
+    unseen = "" if would else f"{WEAK_ROWS:.1%} of the rows with {WEAK:g} of the noise"
+    note = "some rows have far less noise than others"
+    for copies, rows in seen:
+        yield Check.of(copies, _weak(*rows), limit, note)
+    if unseen:
+        yield Check.of(evidence.directions.order, 0.0, limit, "", unseen)
+
+
+Lengths = tuple[Floats, int, int]
+"""Squared lengths of some rows, their degrees of freedom, and of how many they are the shortest."""
+
+
+def _smallest(evidence: NumberEvidence) -> Iterator[tuple[tuple[int, ...], Lengths]]:
+    for k, E in enumerate(evidence.near.smallest):
+        if (frame := frame_of(evidence, k)) is not None:
+            squares = (frame.white(E, k) ** 2).sum(axis=0)
+            yield evidence.step(k), (squares, len(frame.turn), evidence.near.rows)
+
+
+def _in_all_copies(evidence: NumberEvidence) -> Iterator[tuple[tuple[int, ...], Lengths]]:
+    views = [view for k in range(evidence.found.copies) if (view := _whole(evidence, k))]
+    if len(views) > 1:
+        squares = np.sum([(view.step**2).sum(axis=0) for view in views], axis=0)
+        freedom = sum(len(view.step) for view in views)
+        yield evidence.directions.order, (squares, freedom, evidence.rows.count)
+
+
+def _weak(squares: Floats, freedom: int, rows: int) -> float:
+    """Return the evidence that some rows have less noise, from the shortest of all."""
+    return _evidence_of(
+        [-freedom * math.log(t) - squares * (t**-2 - 1) / 2 for t in WEAKER],
+        rows - len(squares),
+    )
+
+
+def _weak_seen(squares: Floats, freedom: int, rows: int) -> float:
+    """Return the same if there were as many such rows as should be found."""
+    drawn = np.random.default_rng(rows).chisquare(freedom, round(WEAK_ROWS * rows))
+    return _weak(np.concatenate([squares[len(drawn) :], WEAK**2 * drawn]), freedom, rows)
+
+
+def row_wave(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Look for rows whose steps do not follow the noise before them."""
+    if evidence.found.copies < 2:
+        return
+    steps = {k: v for k in range(1, evidence.found.copies) if (v := _whole(evidence, k))}
+    limit = _ratio_limit(alpha / 2 / (len(steps) + 1))
+    apart = sure_limit(alpha / 2 / max(len(steps) * len(LOW), 1))
+    loose = {k: _loose(view, _ratio(evidence, k)) for k, view in steps.items()}
+    for k, view in steps.items():
+        value, other = _evidence_of([loose[k]]), _scaled(evidence, k, view) * limit / apart
+        note = "in some rows the noise of the two is independent: together they reveal more there"
+        if other > value:
+            note = "in some rows the noise of the two is one noise, scaled: together they reveal X"
+        yield Check.of(evidence.step(k), max(value, other), limit, note)
+    rows = np.sum([np.zeros(evidence.rows.count), *loose.values()], axis=0)
+    planted = [_planted(view, _ratio(evidence, k), k) for k, view in steps.items()]
+    drawn = np.sum(planted, axis=0) if planted else rows[:0]
+    would = _evidence_of([np.concatenate([rows[len(drawn) :], drawn])]) > limit
+    note = "in some rows the noise of the copies is independent: together they reveal more there"
+    unseen = f"{LOOSE_ROWS:.0%} of the rows with independent noise in each copy"
+    every = evidence.directions.order
+    yield Check.of(every, _evidence_of([rows]), limit, note, "" if would else unseen)
+
+
+def _whole(evidence: NumberEvidence, k: int) -> View | None:
+    """Return the view of a step along the axes of its covariance."""
+    views = evidence.directions.of_step(k)
+    return next((view for view in views if view.name == "an axis" or len(view.step) == 1), None)
+
+
+def _ratio(evidence: NumberEvidence, k: int) -> float:
+    """Return c, the noise before a step over that of the step."""
+    before, after = evidence.found.noise[list(evidence.step(k))]
+    return float(before / max(after - before, 1e-300))
+
+
+def _loose(view: View, c: float) -> Floats:
+    """Return log L of each row: that its two copies are independent, over that they are not."""
+    assert view.before is not None, "the first step has no noise before it"
+    e, b = view.step, view.before
+    squares = (e**2).sum(axis=0) - ((e + b) ** 2).sum(axis=0) / (1 + c)
+    return np.asarray((squares - len(e) * math.log1p(c)) / 2)
+
+
+def _evidence_of(log_ratios: Sequence[Floats], others: int = 0) -> float:
+    """Return sqrt(2 log) of the likelihood ratio, 0 if it is below 1.
+
+    It is the mean over SHARES, and over all kinds of leaks. Of `others` nothing is known: a
+    ratio is at least 0.
+    """
+    sums = [
+        np.logaddexp(math.log1p(-t), math.log(t) + rows).sum() + others * math.log1p(-t)
+        for t in SHARES
+        for rows in log_ratios
+    ]
+    return math.sqrt(2 * max(float(np.logaddexp.reduce(sums)) - math.log(len(sums)), 0.0))
+
+
+def _ratio_limit(alpha: float) -> float:
+    """Return the limit of what `_evidence_of` gives: a ratio of 1 / alpha."""
+    return math.sqrt(2 * math.log(1 / alpha))
+
+
+def _planted(view: View, c: float, k: int) -> Floats:
+    """Return log L of as many rows as should be found, if their copies were independent."""
+    r, n = view.step.shape
+    random = np.random.default_rng([n, k])
+    b, own = random.standard_normal((2, r, round(LOOSE_ROWS * n))) * math.sqrt(c)
+    e = own * math.sqrt((1 + c) / c) - b if c > 0 else own
+    return _loose(View("", e, e, b), c)
+
+
+def _scaled(evidence: NumberEvidence, k: int, view: View) -> float:
+    """Return the score of how many rows have one noise in both copies, scaled to each level."""
+    before, after = evidence.found.noise[list(evidence.step(k))]
+    if not 0 < before < after or view.before is None:
+        return 0.0
+    away = view.step - (math.sqrt(after / before) - 1) * view.before
+    lengths = np.sort((away**2).sum(axis=0))
+    edges = [chi_square_limit(1 - share, len(away)) for share in LOW]
+    below = np.searchsorted(lengths, edges)
+    shares, rows = np.array(LOW), len(lengths)
+    return float(np.where(below > rows * shares, divergences(below, rows, shares), 0.0).max())
+
+
+def lengths(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Compare how many pairs of rows have noise of nearly one length with how many should."""
+    limit = sure_limit(alpha / (evidence.found.copies * len(GAPS)))
+    unseen = "half of the rows with the noise of the other half, turned"
+    if evidence.found.columns == 1:
+        return  # turned is as it is or the other way round: repeats
+    for k, E in enumerate(evidence.near.middle):
+        frame = frame_of(evidence, k)
+        if frame is None or len(frame.turn) < 2:
+            yield Check.of(evidence.step(k), 0.0, limit, "", unseen)
+            continue
+        squares = (frame.white(E, k) ** 2).sum(axis=0)
+        score = np.sort(chi_square_score(squares, len(frame.turn)))
+        margin = 0 if len(score) == evidence.near.rows else len(score) // 5
+        close, apart = np.array([_pairs(score, gap, margin) for gap in GAPS]).T
+        over = 2 * close - apart
+        scores = np.where(over > 0, bernstein(over, apart), 0.0)
+        at = int(scores.argmax())
+        note = (
+            f"{over[at]:,.0f} pairs of rows have noise of the same length: turned, not drawn anew"
+        )
+        # rounding changes a length by about as much as a coordinate, and its score by more
+        blur = 4 * math.sqrt(float(np.mean(frame.rough**2)))
+        planted = _turned_pairs(evidence, E.shape[1] - 2 * margin) * (np.array(GAPS) > blur)
+        would = bernstein(planted, apart + planted).max() > limit
+        yield Check.of(evidence.step(k), float(scores[at]), limit, note, "" if would else unseen)
+
+
+def _pairs(ascending: Floats, gap: float, margin: int) -> tuple[float, float]:
+    """Return how many pairs of values are closer than a gap, and than two gaps.
+
+    Counted from both sides, and from values that have two gaps of room on either side and lie
+    within a margin: where rows begin and end to be kept, their density is not smooth.
+    """
+    inside = ascending[margin : len(ascending) - margin]
+    low, high = np.searchsorted(inside, [ascending[0] + 2 * gap, ascending[-1] - 2 * gap])
+    inner = inside[low:high]
+    near, far = (
+        np.searchsorted(ascending, inner + width) - np.searchsorted(ascending, inner - width) - 1
+        for width in (gap, 2 * gap)
+    )
+    return near.sum() / 2, far.sum() / 2
+
+
+def _turned_pairs(evidence: NumberEvidence, kept: int) -> float:
+    """Return how many pairs of turned rows would be among those kept; rows that were completed
+    have another length.
+    """
+    return kept * TURNED_ROWS * _whole_rows(evidence) ** 2
+
+
+def _whole_rows(evidence: NumberEvidence) -> float:
+    """Return the share of the rows that miss no value."""
+    return evidence.complete / max(evidence.found.complete, 1)
+
+
+def sums(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
+    """Compare how many rows have the sum of two others' noise with how many meet it by chance."""
+    limit = sure_limit(alpha / evidence.found.copies)
+    unseen = "a third of the rows with the sum of two others' noise"
+    for k, E in enumerate(evidence.near.flat):
+        frame = frame_of(evidence, k)
+        found = Sums()
+        if frame is not None:
+            found = find_sums(frame.white(E, k), frame.rough, rows=evidence.near.rows)
+        over = max(found.matches - found.by_chance, 0.0)
+        value = float(bernstein(over, found.by_chance))
+        note = f"{found.matches:,} of {found.tried:,} rows have the sum of two others' noise"
+        planted = SUMMED_ROWS * _whole_rows(evidence) ** 3 * found.would_meet
+        would = bernstein(planted, found.by_chance) > limit
+        yield Check.of(evidence.step(k), value, limit, note, "" if would else unseen)

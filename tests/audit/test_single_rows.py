@@ -1,0 +1,124 @@
+"""Leaks in few rows, and noise that some rows have from others: what is seen, and what is not."""
+
+import itertools
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cornerwave.audit import as_json, audit, notes, verdict
+from cornerwave.audit._near_rows import NearRowKeeper
+from cornerwave.audit._row_sums import find_sums
+from cornerwave.audit._single_rows import _evidence_of, _pairs, _ratio_limit, _weak
+from tests.audit.leaks import shaped, tables
+from tests.audit.releases import gaussian
+from tests.scores import z_bound
+
+RNG = np.random.default_rng
+
+
+def test_sums_of_two_rows_are_counted_as_a_naive_search_counts_them():
+    z = RNG(1).normal(size=(2, 60))
+    z[:, 50:] = (z[:, :10] + z[:, 20:30] * RNG(2).choice([-1, 1], 10)) / math.sqrt(2)
+    pairs = itertools.combinations(range(60), 2)
+    sums = [z[:, i] + sign * z[:, j] for i, j in pairs for sign in (1, -1)]
+    away = [
+        np.abs(s[:, None] + sign * math.sqrt(2) * z).max(axis=0).min()
+        for s in sums
+        for sign in (1, -1)
+    ]
+    expected = int((np.array(away) < 1e-9).sum())
+    found = find_sums(z, np.zeros(2), rows=60)
+    assert found.matches == expected == 10
+    assert found.by_chance < 0.01
+
+
+def test_sums_by_chance_stay_below_the_bound():
+    """One column in wide cells: as many as expected, within chance."""
+    z = RNG(3).normal(size=(1, 150))
+    found = find_sums(z, np.full(1, 2.0**-19), rows=150)
+    assert 20 < found.matches < found.by_chance + z_bound(1) * math.sqrt(3 * found.by_chance)
+
+
+def test_rows_next_to_a_plane_are_closed_under_sums():
+    """Of the triples of a long table many more are kept than of rows chosen at random."""
+    n, room = 40_000, 400
+    z = RNG(4).normal(size=(n, 3))
+    z[20_000:30_000] = (z[:10_000] + z[10_000:20_000]) / math.sqrt(2)
+    stacked = np.vstack([np.zeros((3, n)), z.T, np.ones(n)])[None]
+    keeper = NearRowKeeper(columns=3, order=(0,), ranks=[3])
+    for nearest in keeper._kept[0]:
+        nearest._room = room
+    keeper.add(stacked, (z**2).sum(axis=1)[None, None], z[None, None, :, 2] ** 2)
+    [flat] = keeper.near().flat
+    assert flat.shape == (3, room)
+    assert set(flat[2]) == set(z[np.argsort(np.abs(z[:, 2]))[:room], 2])
+    found = find_sums(flat, np.zeros(3), rows=n)
+    # m^2 / (4 n) and what leaves the band; at random it would be m^3 / (4 n^2) = 0.01
+    expected = 0.25 * found.would_meet
+    assert abs(found.matches - expected) < z_bound(1) * math.sqrt(expected)
+
+
+def test_pairs_of_one_length_are_those_too_many():
+    """From both sides, the density cancels; twins remain."""
+    x = np.sort(RNG(5).normal(size=4000))
+    close, apart = _pairs(x, 2.0**-7, 0)
+    assert abs(2 * close - apart) < z_bound(1) * math.sqrt(apart)
+    twins = np.sort(np.concatenate([x, x[:2000:2] + 1e-6]))
+    close, apart = _pairs(twins, 2.0**-16, 0)
+    assert 2 * close - apart == pytest.approx(1000, abs=z_bound(1) * math.sqrt(apart))
+
+
+def test_likelihood_ratios_exceed_their_limit_as_rarely_as_markov_says():
+    """Over 500 honest tables of 100 rows, at a limit that a twentieth may exceed."""
+    tables_, limit = 500, _ratio_limit(0.05)
+    squares = RNG(6).chisquare(3, (tables_, 100))
+    over = sum(_weak(own, 3, 100) > limit for own in squares)
+    assert over <= 0.05 * tables_
+    assert _weak(np.concatenate([squares[0, :97], [0.01, 0.02, 0.01]]), 3, 100) > limit
+
+
+def test_rows_that_were_not_kept_count_against_a_leak():
+    """Of them nothing is known but that their ratio is not below 0."""
+    rows = np.array([3.0, 5.0, -1.0])
+    known = _evidence_of([np.append(rows, -1e9)])
+    assert _evidence_of([rows], 1) == pytest.approx(known)
+    assert _evidence_of([rows], 0) > known
+
+
+def summed(rows, seed, columns):
+    rng = RNG([seed, 4])
+    X, z = gaussian(rows, seed)[:, :columns], rng.normal(size=(rows, columns))
+    third = rows // 3
+    z[2 * third : 3 * third] = (z[:third] + z[third : 2 * third]) / math.sqrt(2)
+    noise = z * X.std() if columns == 1 else shaped(X, z)
+    return pa.table({"a": X[:, 0]} | ({"b": X[:, 1]} if columns > 1 else {})), X + noise
+
+
+def test_what_cannot_be_seen_is_said_in_the_verdict():
+    """Sums in one column meet by chance; in two they are seen, unless copies are rounded."""
+    leak = "a third of the rows with the sum of two others' noise"
+    source, copy = summed(6000, 1, 1)
+    found = audit(source, [pa.table({"a": copy[:, 0]})])
+    assert found.clean
+    assert leak in verdict(found)
+    assert list(as_json(found)["unseen"]) == list(found.unseen)
+    assert any(leak in line for line in notes(found))
+    source, copy = summed(6000, 1, 2)
+    fine = audit(source, [pa.table({"a": copy[:, 0], "b": copy[:, 1]})])
+    assert {check.name for check in fine.faults} == {"sums"}
+    assert leak not in fine.unseen
+    coarse = audit(source, [pa.table({"a": np.rint(copy[:, 0]), "b": np.rint(copy[:, 1])})])
+    assert leak in coarse.unseen
+
+
+def test_turned_noise_is_seen_through_some_rounding():
+    rng, rows = RNG(7), 20_000
+    X = gaussian(rows, 7)
+    z, half = rng.normal(size=X.shape), rows // 2
+    z[half:] = z[:half] @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    for digits, seen in ((2, True), (0, False)):
+        found = audit(*tables(X, [np.round(X + shaped(X, z), digits)]))
+        assert ("lengths" in {check.name for check in found.faults}) is seen
+        assert seen or any("turned" in leak for leak in found.unseen)
