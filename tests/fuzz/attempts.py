@@ -36,13 +36,14 @@ CLEAN = "{file}"
 
 OTHER = "other.csv"
 _REGISTER = ("register", "new", CLEAN, "--vault", "empty")
+_FEW = (*_REGISTER, "--few-rows")
 SOURCE = (
     ("inspect", CLEAN),
     ("inspect", CLEAN, "--out", "draft.toml"),
-    (*_REGISTER, "--drop", "id", "--drop", "note"),
-    (*_REGISTER, "--key", "id", "--drop", "note", "--transform", "wage=log1p"),
-    (*_REGISTER, "--drop", "id", "--keep", "note", "--transform", "wage=rank"),
-    (*_REGISTER, "--drop", "id", "--keep", "note", "--together", "city,team", "--uniform", "flag",
+    (*_FEW, "--drop", "id", "--drop", "note"),
+    (*_FEW, "--key", "id", "--drop", "note", "--transform", "wage=log1p"),
+    (*_FEW, "--drop", "id", "--keep", "note", "--transform", "wage=rank"),
+    (*_FEW, "--drop", "id", "--keep", "note", "--together", "city,team", "--uniform", "flag",
      "--categorical", "age", "--hide-missing", "height", "--min-count", "3"),
     (*_REGISTER, "--schema", "schema.toml"),
     ("release", "people", "--to", "eve", "--privacy", "0.5", "--source", CLEAN),
@@ -144,7 +145,7 @@ KINDS: dict[str, Kind] = {
     "arrow copy": ("ann0.3.arrow", (*_BINARY, mutants.inner_json), COPY),
     "metadata": (
         "ann0.3.csv.meta.json",
-        (mutants.json_of, mutants.json_of, mutants.json_of, mutants.bytes_of),
+        (mutants.json_of, mutants.json_of, mutants.field_of, mutants.field_of, mutants.bytes_of),
         [[{CLEAN: "ann0.3.csv"}.get(word, word) for word in command] for command in COPY],
     ),
     "schema": (

@@ -6,7 +6,7 @@ import json
 import random
 import sqlite3
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.table import METADATA_KEY, open_source, read_metadata
+from cornerwave.table._told import COLUMN_FIELDS, FIELDS
 from tests.fuzz.world import ROWS, people, write_table
 
 Mutation = Callable[[Path, random.Random], str]
@@ -220,7 +221,7 @@ def toml_of(path: Path, chance: random.Random) -> str:
 
 # --- JSON -------------------------------------------------------------------------------
 
-_JSON: tuple[Any, ...] = (
+ODD_VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2.5, 1e308, -1e308, 1e-320, 10**400, float("nan"), float("inf"),
     "", "x", "log1p", "rank", "perturbed", "category", "kept", "key", "int64", "double", "null",
     "timestamp[us, tz=Nowhere]", "decimal128(99, 2)", "decimal128(5, -99)", "list<item: int64>",
@@ -256,8 +257,31 @@ def _replace(content: Any, chance: random.Random) -> str:
     if isinstance(node, dict) and chance.random() < 0.15:
         del node[name]
         return f"without {name}"
-    node[name] = chance.choice(_JSON)
+    node[name] = chance.choice(ODD_VALUES)
     return f"{name} = {str(node[name])[:40]!r}"
+
+
+def field_of(path: Path, chance: random.Random) -> str:
+    """Give any field that a copy can state, whether it does or not, a value of any type."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    columns = chance.random() < 0.7
+    node = chance.choice(list(content["columns"].values())) if columns else content
+    name = chance.choice(sorted(COLUMN_FIELDS if columns else FIELDS))
+    node[name] = chance.choice(ODD_VALUES)
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return f"{name} = {str(node[name])[:40]!r}"
+
+
+def odd_fields(told: dict[str, Any], *columns: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield metadata in which one field, of all that there are, has a value of each type."""
+    for value in ODD_VALUES:
+        for name in FIELDS:
+            yield f"{name} = {str(value)[:40]!r}", {**told, name: value}
+        for column in columns:
+            for name in COLUMN_FIELDS:
+                own = {**told["columns"][column], name: value}
+                changed = {**told, "columns": {**told["columns"], column: own}}
+                yield f"{column}.{name} = {str(value)[:40]!r}", changed
 
 
 def inner_json(path: Path, chance: random.Random) -> str:
@@ -265,7 +289,7 @@ def inner_json(path: Path, chance: random.Random) -> str:
     source, told = open_source(path), read_metadata(path)
     beside = path.with_name("told.json")
     beside.write_text(json.dumps(told))
-    done = json_of(beside, chance)
+    done = chance.choice((json_of, field_of))(beside, chance)
     table = pa.Table.from_batches(list(source.batches(source.schema.names)))
     write_table(table.replace_schema_metadata({METADATA_KEY: beside.read_bytes()}), path)
     beside.unlink()

@@ -6,18 +6,24 @@ beginning at CORNERWAVE_FUZZ_FIRST (0 by default), and prints how many. To see o
     python -m tests.fuzz.child WORLD 'arrow copy:17'
 """
 
+import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as papq
 import pytest
 import typer
 
 from cornerwave import cli
+from cornerwave.errors import CornerwaveError
+from cornerwave.miner import Copy
+from cornerwave.table import check_metadata, read_metadata
 from tests.fuzz import batches
 from tests.fuzz.attempts import CLEAN, COMPILED, KINDS, Answer, Tried, fault_of, run
+from tests.fuzz.mutants import odd_fields
 from tests.fuzz.world import make_world
 
 FEW, MANY = 4, 400
@@ -49,6 +55,43 @@ def test_files_that_could_crash_the_interpreter(world: Path) -> None:
     """One process for all kinds: loading it takes longer than its attempts."""
     tried = batches.in_children(world, COMPILED, range(FEW_COMPILED))
     report(", ".join(COMPILED), tried)
+
+
+def test_every_field_of_the_metadata_with_values_of_every_type(world: Path) -> None:
+    """It is usable or refused in words, whoever reads it, before anything is computed with it."""
+    frame, told = papq.read_table(world / "ann0.3.parquet"), read_metadata(world / "ann0.3.parquet")
+    assert told is not None
+    refused = 0
+    for what, changed in odd_fields(told, "age", "height", "city"):
+        try:
+            Copy.open(frame, metadata=changed)
+        except CornerwaveError:
+            refused += 1
+        except Exception as error:
+            pytest.fail(f"{what}: {error!r}")
+    assert refused > 2000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["audit", "attack", "miner"])
+def test_every_field_that_is_accepted_can_be_worked_with(
+    world: Path, tmp_path: Path, command: str
+) -> None:
+    folder = batches.fresh(world, tmp_path / "world")
+    told, beside = read_metadata(folder / "ann0.3.csv"), folder / "ann0.3.csv.meta.json"
+    assert told is not None
+    words = {"audit": ("audit", "people.csv", "ann0.3.csv")}.get(command, (command, "ann0.3.csv"))
+    secret = (folder / ".cornerwave/key").read_text().split(":")[1].strip()
+    failed = []
+    for what, changed in odd_fields(told, "age", "height", "city"):
+        try:
+            check_metadata(changed, "x")
+        except CornerwaveError:
+            continue
+        beside.write_text(json.dumps(changed))
+        if fault := fault_of(run(words, folder=folder), secret=secret):
+            failed.append(f"{what}: {fault}")
+    assert not failed, f"{len(failed)}:\n" + "\n\n".join(failed[:10])
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ import pytest
 
 from cornerwave import cli
 
+pytestmark = pytest.mark.few_rows
+
 RESULT, FINDING, REFUSED = 0, 1, 2
 
 

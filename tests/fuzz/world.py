@@ -20,7 +20,7 @@ from cornerwave.levels import Level
 from cornerwave.owner import Vault
 from cornerwave.table import Choices
 
-ROWS = 160
+ROWS = 200
 MARKED = 77
 """The row whose cells must never be shown."""
 CELLS = ("qanary", "48213.06", "48213,06", "48,213")
@@ -29,6 +29,7 @@ FORMATS = ("csv", "csv.gz", "parquet", "arrow")
 SCHEMA = """\
 min_count = 2
 together = [["city", "team"]]
+few_rows = true
 
 [[column]]
 name = "id"
@@ -177,7 +178,10 @@ def make_world(folder: Path) -> None:
         Vault.create("empty")
         vault = Vault.create()
         plain = Choices(
-            key="id", drop=("note", "born"), transform={"wage": "log1p", "height": "rank"}
+            key="id",
+            drop=("note", "born"),
+            transform={"wage": "log1p", "height": "rank"},
+            few_rows=True,
         )
         vault.register_as("people", "people.parquet", plain)
         dataset = vault.dataset("people")

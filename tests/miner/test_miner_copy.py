@@ -51,11 +51,11 @@ def test_a_released_copy_says_all_that_is_needed(released: Path, ending: str) ->
 def test_a_copy_without_metadata_needs_its_noise(tmp_path: Path) -> None:
     path = tmp_path / "plain.parquet"
     papq.write_table(pa.table({"x": [1.0, 2.0, 3.0]}), path)
-    with pytest.raises(SourceError, match="pass noise= or privacy="):
+    with pytest.raises(SourceError, match="pass noise="):
         Copy.open(path)
     with pytest.raises(CornerwaveError):
         Copy.open(np.ones((3, 1)))
-    assert Copy.open(path, privacy=0.5).level.noise == 1.0
+    assert Copy.open(path, noise=1.0).level.privacy == 0.5
 
 
 def test_the_copy_and_its_reader_must_agree(released: Path) -> None:

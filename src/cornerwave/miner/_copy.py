@@ -76,19 +76,25 @@ class Copy:
         privacy: float | None = None,
         metadata: Mapping[str, Any] | None = None,
         names: Sequence[str] | None = None,
+        subset: bool = False,
     ) -> "Copy":
         """Open a path, a frame, an Arrow table, or an array (rows, columns) with `names`.
 
-        A released copy carries its metadata. Otherwise give `noise`, `privacy`, or
-        `metadata` as a release writes it. Raises SourceError if the noise is unknown, and
-        LevelError if it is not what the metadata states.
+        A released copy carries its metadata. Otherwise give `noise`, or `metadata` as a release
+        writes it; `privacy` is only compared with the metadata, since it does not say the noise.
+        Raises SourceError if the noise is unknown, and LevelError if it is not what the metadata
+        states.
+
+        A copy with other than the stated number of rows is refused, unless it is a `subset` that
+        was chosen at random. If it was chosen by kept columns, only means hold, because the noise
+        is shaped like the whole table; if by noisy values, every estimate is biased.
         """
         source, stated = open_copy(
-            table_of(what, names) if isinstance(what, np.ndarray) else what, metadata
+            table_of(what, names) if isinstance(what, np.ndarray) else what,
+            metadata,
+            subset=subset,
         )
-        is_given = noise is not None or privacy is not None
-        given = Level.of(noise=noise, privacy=privacy) if is_given else None
-        level = level_of(source, stated, given)
+        level = level_of(source, stated, noise=noise, privacy=privacy)
         columns = columns_of(source.schema, level.noise, stated)
         return cls(source, level, columns, (stated or {}).get("edition"))
 
@@ -194,10 +200,7 @@ class Copy:
 
     def _column(self, name: str) -> CopyColumn:
         if name not in self.columns:
-            raise ColumnError(
-                f"no column {name!r}; the copy has {quoted(self.columns)}"
-                f"{nearest(name, self.columns)}"
-            )
+            raise _unknown(name, self.source, self.columns)
         if self.columns[name].transform == RANK:
             raise ColumnError(
                 f"{name!r}: perturbed on the rank scale, where original_mean() and distribution() "
@@ -252,3 +255,16 @@ class Copy:
         if asked not in self._paired:
             self._paired[asked] = Pairs.of(number_blocks(self.source, chosen), moments)
         return moments, self._paired[asked], chosen, of
+
+
+def _unknown(name: str, source: Source, columns: Mapping[str, CopyColumn]) -> ColumnError:
+    """Return what is said of a column that cannot be asked about."""
+    have = f"the copy has {quoted(columns)}{nearest(name, columns)}"
+    if name not in source.schema.names:
+        return ColumnError(f"no column {name!r}; {have}")
+    return ColumnError(
+        f"{name!r} is a key, or was added to the copy, whose metadata does not state its noise. A "
+        "function of noisy values has a noise of its own: estimate first, then compute. For a sum "
+        "or a multiple of perturbed columns, add its name to the columns of metadata= with the "
+        f"role perturbed; {have}"
+    )

@@ -9,10 +9,9 @@ The metadata is inside a Parquet or Arrow file, beside a CSV, or given by the re
 A field that it lacks has its default value.
 """
 
-import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
-from cornerwave.levels import Level
+from cornerwave.levels import THOUSANDTHS, Level
 from cornerwave.table import (
     CATEGORY,
     KEPT,
@@ -54,7 +53,7 @@ class CopyColumn:
     from `base`: "marginal" (the column's own frequencies) or "uniform" over `categories`
     values. Columns in `together` are one category whose values are their combinations.
     `excess` is by how much the noise exceeds the table's covariances, per unit of noise,
-    `scores` the number of scores of a column that was perturbed on ranks.
+    `scores` the number of scores of a column that was perturbed on ranks, `knots` their values.
     """
 
     name: str
@@ -70,6 +69,7 @@ class CopyColumn:
     hides_missing: bool = False
     excess: Mapping[str, float] = field(default_factory=dict)
     scores: int = KNOTS
+    knots: tuple[float, ...] = ()
 
     @property
     def step(self) -> float:
@@ -77,8 +77,13 @@ class CopyColumn:
         return 0.0 if self.transform else self.rounded
 
 
-def open_copy(what: Any, metadata: Metadata | None) -> tuple[Source, Metadata | None]:
-    """Open a place or a frame; return it with its metadata, None if it has none."""
+def open_copy(
+    what: Any, metadata: Metadata | None, *, subset: bool = False
+) -> tuple[Source, Metadata | None]:
+    """Open a place or a frame; return it with its metadata, None if it has none.
+
+    It has as many rows as the metadata states, unless it is a `subset`.
+    """
     path = place_of(what) if isinstance(what, str | Path | Address) else None
     if metadata is not None:
         metadata = check_metadata(metadata, "the copy")
@@ -87,7 +92,29 @@ def open_copy(what: Any, metadata: Metadata | None) -> tuple[Source, Metadata | 
     is_csv = path is not None and path.name.lower().endswith((".csv", ".csv.gz"))
     source = open_source(what, _csv_types(metadata or {}) if is_csv else None)
     inside = (source.schema.metadata or {}).get(METADATA_KEY)
-    return source, metadata or (parse_metadata(inside, source.name) if inside else None)
+    metadata = metadata or (parse_metadata(inside, source.name) if inside else None)
+    if metadata is not None and "rows" in metadata and not subset:
+        source = _whole(source, metadata["rows"])
+    return source, metadata
+
+
+def _whole(source: Source, rows: int) -> Source:
+    """Return a source that raises SourceError at the end of a pass over another number of rows."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        found = 0
+        for batch in source.open(columns):
+            found += batch.num_rows
+            yield batch
+        if found != rows:
+            raise SourceError(
+                f"{source.name} has {found:,} rows, but its metadata states {rows:,}. Rows chosen "
+                "by noisy values give biased estimates: open the whole copy and ask for "
+                "group_means() or a regression on the column that you selected by. For rows "
+                "chosen at random pass subset=True; chosen by a kept column, only means hold then"
+            )
+
+    return replace(source, open=read)
 
 
 def table_of(array: NDArray[Any], names: Sequence[str] | None) -> pa.Table:
@@ -101,24 +128,40 @@ def table_of(array: NDArray[Any], names: Sequence[str] | None) -> pa.Table:
     return pa.table([pa.array(column) for column in array.T], names=names)
 
 
-def level_of(source: Source, metadata: Metadata | None, given: Level | None) -> Level:
-    """Return the level of a copy, from its metadata or as given.
+def level_of(
+    source: Source, metadata: Metadata | None, *, noise: float | None, privacy: float | None
+) -> Level:
+    """Return the level of a copy, from its metadata or by its noise.
 
-    Raises SourceError if neither says it, LevelError if they disagree.
+    A privacy is that of the whole copy, which depends on the table: it does not say the noise.
+    Raises SourceError if nothing does, LevelError if what is given is not what is stated.
     """
-    if metadata is None or "noise" not in metadata:
-        if given is None:
+    stated = metadata or {}
+    if "noise" not in stated:
+        if privacy is not None:
+            raise LevelError(
+                f"privacy {privacy:g} does not say how noisy {source.name} is: it is the privacy "
+                "of the whole copy, which depends on how its columns are related. Pass noise=, as "
+                "its .meta.json or its owner states it; a table of numbers alone has noise "
+                f"p / (1 - p) = {Level.of(privacy=privacy).noise:.6g}"
+            )
+        if noise is None:
             raise SourceError(
                 f"{source.name} has no metadata that states its noise: it is not a released copy, "
-                "or its .meta.json is missing; pass noise= or privacy="
+                "or its .meta.json is missing; pass noise="
             )
-        return given
-    level = Level.of(noise=metadata["noise"])
-    if given is not None and not math.isclose(given.noise, level.noise, rel_tol=1e-9):
-        raise LevelError(
-            f"the copy's metadata states noise {level.noise!r}, but noise {given.noise!r} was "
-            "given; leave it out to use the metadata"
-        )
+        return Level(noise)
+    level = Level.of(noise=stated["noise"])
+    promised = stated.get("privacy", level.privacy)
+    for unit, given, known, close in (
+        ("noise", noise, level.noise, 1e-9 * level.noise),
+        ("privacy", privacy, promised, 0.5 / THOUSANDTHS),
+    ):
+        if given is not None and not abs(given - known) <= close:
+            raise LevelError(
+                f"the copy's metadata states {unit} {known!r}, but {unit} {given!r} was "
+                "given; leave it out to use the metadata"
+            )
     return level
 
 
@@ -126,13 +169,17 @@ def columns_of(schema: pa.Schema, noise: float, metadata: Metadata | None) -> di
     """Return the columns that can be asked about, in the copy's order.
 
     Without metadata, numeric columns count as perturbed and all others as categories
-    with the base "marginal", which is how a release treats them by default.
+    with the base "marginal", which is how a release treats them by default. A release states all
+    of its columns: what was added to them later has a noise that nobody states, and is left out.
     """
     metadata = metadata or {}
     stated = metadata.get("columns", {})
+    names = stated if "dataset" in metadata else schema.names
     retention = float(metadata.get("retention", (1 + noise) ** -0.5))
     columns = {}
     for part in schema:
+        if part.name not in names:
+            continue
         known = stated.get(part.name, {})
         role = known.get("role", PERTURBED if is_number(part.type) else CATEGORY)
         if role == KEY:
@@ -153,6 +200,7 @@ def columns_of(schema: pa.Schema, noise: float, metadata: Metadata | None) -> di
             hides_missing=known.get("missing") == "hidden" or bool(together),
             excess=known.get("excess") or {},
             scores=int(known.get("scores") or KNOTS),
+            knots=tuple(known.get("knots") or ()),
         )
     return columns
 

@@ -8,7 +8,10 @@ But how often scores occur is known before any row is seen, so the copy tells Q 
 
 The mean of X is that of Y with rows weighted by C' at their rank: a sum over the sorted copy, with
 the influence of a row h(y) = -integral (1{y <= u} - F_Y(u)) C'(F_Y(u)) du. T is fixed by the table,
-so given the table Var(mean) = E[Var(h | T)] / n, and a population adds Var(X) / n.
+so given Q the mean has the variance E[Var(h | T)] / n. Q is that of the table but for a standard
+error (table/_scale), so that scores do not occur quite as often as they should: where the noise
+leaves g = E[h | T] of X, that adds Var(X - g) / n, n at most the rows that Q is taken from. A
+population adds Var(X) / n.
 
 F_T puts the outermost share of the rows at each end on one score, e. Beyond e the function Q hardly
 rises, so that this share may be spread over scores beyond e, and C has a slope everywhere.
@@ -25,7 +28,7 @@ from cornerwave.errors import ColumnError
 from cornerwave.miner._distribution import Distribution, normal_shares
 from cornerwave.miner._estimates import Estimate, Of
 from cornerwave.miner._metadata import CopyColumn
-from cornerwave.table import Thinned, knot_scores
+from cornerwave.table import SAMPLE, Thinned, knot_scores
 
 BINS = 1024
 """The sorted copy is summed up in so many parts."""
@@ -48,11 +51,15 @@ class RankLaw:
         count = column.scores
         scores = np.array(knot_scores(count))
         ranks = (np.arange(count) + 0.5) / count
-        # the outermost shares lie on the outermost scores: spread beyond them
-        edge = float(scores[-1] - scores[-2])
-        at = np.array([scores[0] - edge, *scores, scores[-1] + edge])
-        below = np.array([0.0, 1 / count, *ranks[1:-1], 1 - 1 / count, 1.0])
-        middle = np.array([scores[0], *((at[1:-2] + at[2:-1]) / 2), scores[-1]])
+        # the outermost shares lie on the outermost scores: spread beyond them; the rows next to
+        # them reach a part of the way there
+        first, last = float(scores[0]), float(scores[-1])
+        (low, edge), share = np.diff(scores)[[0, -1]], 1 / count
+        near = _reach(np.array(column.knots)) if len(column.knots) == count else np.ones(2)
+        inner = [scores[1] - near[0] * low, *scores[1:-1], scores[-2] + near[1] * edge]
+        at = np.array([first - edge, first, *inner, last, last + edge])
+        below = np.array([0.0, share, share, *ranks[1:-1], 1 - share, 1 - share, 1.0])
+        middle = np.array([first, *((at[1:-2] + at[2:-1]) / 2), last])
         k = float(np.diff(below) @ middle**2) + column.excess.get(column.name, 0.0)
         return cls(at, below, math.sqrt(column.noise * k))
 
@@ -73,6 +80,19 @@ class RankLaw:
     def undone(self, scores: Floats) -> Floats:
         """Return F_T of scores."""
         return np.asarray(np.interp(scores, self.at, self.below))
+
+
+def _reach(knots: Floats) -> Floats:
+    """Return how far towards the first and the last knot the rows of the shares beside them reach.
+
+    Half a share further on, if the distances of knots go on to grow or shrink as they do before.
+    """
+    found = []
+    for gaps in (np.diff(knots)[::-1], np.diff(knots)):
+        before, last, beyond = (0.0, 0.0, *gaps)[-3:]
+        growth = (last / before) ** 0.75 if before > 0 else 1.0
+        found.append(min(last * growth / 2 / beyond, 1.0) if beyond > 0 and last > 0 else 1.0)
+    return np.array(found)
 
 
 @dataclass(frozen=True)
@@ -115,20 +135,25 @@ def original_mean(copy: SortedCopy, law: RankLaw, of: Of) -> Estimate:
     weight = np.diff(law.undone(scores), prepend=0.0)
     mean = float(copy.mean @ weight)
     spread = float(((copy.mean - mean) ** 2) @ weight)
-    noise = _noise(copy, law, weight, scores)
-    return Estimate(mean, math.sqrt(max(noise + (0.0 if of == "table" else spread), 0.0) / rows))
+    noise, unlike = _variances(copy, law, weight, scores)
+    knots, sampled = unlike / min(rows, SAMPLE), 0.0 if of == "table" else spread / rows
+    return Estimate(mean, math.sqrt(max(noise / rows + knots + sampled, 0.0)))
 
 
-def _noise(copy: SortedCopy, law: RankLaw, weight: Floats, scores: Floats) -> float:
-    """Return E[Var(h | T)], with h and T in parts."""
+def _variances(
+    copy: SortedCopy, law: RankLaw, weight: Floats, scores: Floats
+) -> tuple[float, float]:
+    """Return E[Var(h | T)] and Var(X - E[h | T]), with h and T in parts."""
     share = np.diff(copy.below, prepend=0.0)
     # h falls by C' times the distance to the next value: between parts C' is that of both
     slope = weight / share
     between = (slope[1:] + slope[:-1]) / 2
     h = np.concatenate([[0.0], np.cumsum(between * np.diff(copy.mean))])
     parts = np.diff(law.kernel(scores[:-1]), axis=0, prepend=0.0, append=1.0)
-    first, second = h @ parts, (h**2) @ parts
-    return float((second - first**2) @ np.diff(law.below))
+    first, second, often = h @ parts, (h**2) @ parts, np.diff(law.below)
+    middle = (law.below[:-1] + law.below[1:]) / 2
+    lost = np.interp(middle, np.cumsum(weight) - weight / 2, copy.mean) - first
+    return float((second - first**2) @ often), float((lost - lost @ often) ** 2 @ often)
 
 
 def distribution_of(copy: SortedCopy, law: RankLaw, cells: int) -> Distribution:

@@ -1,12 +1,13 @@
 """What a copy says about itself: inside a Parquet or Arrow file, beside a CSV, or given.
 
-It came with a file from outside, so nobody relies on it before every field that anybody
-reads has the type and the range that a release writes. Fields that nobody knows are left alone.
+It came with a file from outside, so nobody relies on it before every field has the type and the
+range that a release writes: `FIELDS` and `COLUMN_FIELDS` are the one place where they are checked,
+and a field that a release writes is listed there. Fields that nobody knows are left alone.
 """
 
 import json
-import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +16,17 @@ import pyarrow.parquet as papq
 
 from cornerwave.errors import SourceError
 from cornerwave.table._places import Address
-from cornerwave.table._schema import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED, TRANSFORMS, UNIFORM
-from cornerwave.table._sources import arrow_schema, format_of, kind_of
+from cornerwave.table._schema import (
+    CATEGORY,
+    KEPT,
+    KEY,
+    MARGINAL,
+    ORDERS,
+    PERTURBED,
+    TRANSFORMS,
+    UNIFORM,
+)
+from cornerwave.table._sources import arrow_schema, files_of, format_of, kind_of
 from cornerwave.table._stores import File, opened, readable, stored_files
 
 METADATA_KEY = b"cornerwave"
@@ -33,16 +43,44 @@ def metadata_path(path: Located) -> Located:
 def read_metadata(path: Path | Address) -> dict[str, Any] | None:
     """Return what a copy says about itself; None if it says nothing.
 
-    Raises SourceError if the copy, or what it says, cannot be read.
+    The files of a folder say the same, or are different batches of one dataset at one level.
+    Raises SourceError if they are not, or if the copy or what it says cannot be read.
     """
     try:
-        text = _metadata_text(path)
+        texts = dict.fromkeys(_metadata_text(file) for file in files_of(path)[0])
+    except SourceError:
+        raise
     except OSError as error:
         reason = error.strerror or "it is damaged"
         raise SourceError(f"{path.name} cannot be read: {reason}") from None
     except (pa.ArrowException, ValueError):
         raise SourceError(f"{path.name} or its metadata is damaged") from None
-    return parse_metadata(text, path.name) if text else None
+    told = [parse_metadata(text, path.name) if text else None for text in texts]
+    return told[0] if len(told) == 1 else _of_batches(told, path.name)
+
+
+def _of_batches(told: Sequence[dict[str, Any] | None], name: str) -> dict[str, Any]:
+    """Return what batches of one dataset at one level say together. Raises SourceError."""
+    stated = [own for own in told if own is not None]
+    alike = [{f: v for f, v in own.items() if f not in _OF_BATCH} for own in stated]
+    batches = {own.get("batch") for own in stated}
+    if any(own != alike[0] for own in alike) or len(batches - {None}) < len(told):
+        fields = ("dataset", "noise", "edition", "batch")
+        differ = [f for f in fields if len({own.get(f) for own in stated}) > 1]
+        what = f"differ in their {' and '.join(differ)}" if differ else "have different metadata"
+        raise SourceError(
+            f"the files of {name} {what}: they are not one copy. Open each copy by itself, "
+            "or put the files of each into a folder of their own"
+        )
+    return {
+        **alike[0],
+        "rows": sum(own.get("rows", 0) for own in stated),
+        "edition": max(own.get("edition", 1) for own in stated),
+    }
+
+
+_OF_BATCH = ("batch", "edition", "rows")
+"""Fields in which the batches of a dataset differ."""
 
 
 def parse_metadata(text: bytes, name: str) -> dict[str, Any]:
@@ -58,12 +96,12 @@ def check_metadata(told: Any, name: str) -> dict[str, Any]:
     """Return metadata as given if its known fields are usable. Raises SourceError if not."""
     if not isinstance(told, Mapping):
         raise SourceError(f"the metadata of {name} is damaged: it is not a list of fields")
-    _check(told, _FIELDS, f"the metadata of {name} is damaged")
+    _check(told, FIELDS, f"the metadata of {name} is damaged")
     for column, own in told.get("columns", {}).items():
         where = f"the metadata of {name} is damaged: column {column!r}"
         if not isinstance(column, str) or not isinstance(own, Mapping):
             raise SourceError(f"{where} is not described by fields")
-        _check(own, _COLUMN_FIELDS, where)
+        _check(own, COLUMN_FIELDS, where)
     return dict(told)
 
 
@@ -73,29 +111,21 @@ def _check(told: Mapping[Any, Any], fields: Mapping[str, tuple[Test, str]], wher
             raise SourceError(f"{where}: {field!r} must be {allowed}")
 
 
-def _metadata_text(path: Path | Address) -> bytes | None:
-    file = _one_file(path)
+def _metadata_text(file: File) -> bytes | None:
     format_ = format_of(file.name) if kind_of(file) == "typed" else "csv"
     if format_ == "parquet":
         return (papq.read_schema(readable(file)).metadata or {}).get(METADATA_KEY)
     if format_ == "arrow":
         return (arrow_schema(file).metadata or {}).get(METADATA_KEY)
-    if isinstance(path, Address):
-        return _stored_text(metadata_path(path))
-    path.stat()  # a CSV's metadata lies beside it, but the copy must be there
-    beside = metadata_path(path)
+    if not isinstance(file, Path):
+        return _stored_text(metadata_path(file.address))
+    beside = metadata_path(file)  # a CSV's metadata lies beside it
     return beside.read_bytes() if beside.is_file() else None
-
-
-def _one_file(path: Path | Address) -> File:
-    if isinstance(path, Path):  # each file of a directory says the same
-        return next(iter(sorted(path.glob("*.parquet"))), path) if path.is_dir() else path
-    return stored_files(path)[0][0]
 
 
 def _stored_text(address: Address) -> bytes | None:
     try:
-        return opened(_one_file(address)).read()
+        return opened(stored_files(address)[0][0]).read()
     except SourceError:  # there is none
         return None
 
@@ -112,12 +142,12 @@ def _number(least: float, most: float) -> Test:
     return is_number
 
 
-def _whole(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**63
+def _whole(least: int = 0, most: int = 2**63 - 1) -> Test:
+    return lambda value: type(value) is int and least <= value <= most
 
 
 def _one_of(*values: Any) -> Test:
-    return lambda value: any(value is None if v is None else value == v for v in values)
+    return lambda value: any(type(value) is type(v) and value == v for v in values)
 
 
 def _or_none(test: Test) -> Test:
@@ -129,8 +159,11 @@ def _are_texts(value: Any) -> bool:
 
 
 def _are_bounds(value: Any) -> bool:
-    is_bound = _or_none(_number(-math.inf, math.inf))
-    return isinstance(value, list | tuple) and len(value) == 2 and all(map(is_bound, value))
+    is_bound = _or_none(_number(-sys.float_info.max, sys.float_info.max))
+    if not (isinstance(value, list | tuple) and len(value) == 2 and all(map(is_bound, value))):
+        return False
+    low, high = value
+    return low is None or high is None or bool(low <= high)
 
 
 def _are_numbers(value: Any) -> bool:
@@ -138,33 +171,51 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, Mapping) and all(map(is_one, value.values()))
 
 
+def _are_knots(value: Any) -> bool:
+    is_one = _number(-_MOST, _MOST)
+    is_list = isinstance(value, list | tuple) and len(value) > 1 and all(map(is_one, value))
+    return is_list and list(value) == sorted(value) and value[0] < value[-1]
+
+
 _LEAST, _MOST = 1e-300, 1e300
+_TINY = 1e-150
+"""What is divided by is larger, so that nothing overflows, not even by its square."""
+_MOST_SCORES = 1 << 16
 _SHARE = _number(0.0, 1.0), "a number from 0 to 1"
-_FIELDS: dict[str, tuple[Test, str]] = {
+FIELDS: dict[str, tuple[Test, str]] = {
     "dataset": (_is_text, "text"),
     "noise": (_number(_LEAST, _MOST), "a finite number greater than 0"),
     "privacy": _SHARE,
-    "retention": _SHARE,
-    "rows": (_whole, "a number of rows"),
-    "edition": (_whole, "the number of an edition"),
-    "batch": (_whole, "the number of a batch"),
+    "retention": (_number(_TINY, 1.0), "a number greater than 0, at most 1"),
+    "rows": (_whole(), "a number of rows"),
+    "edition": (_whole(1), "the number of an edition"),
+    "batch": (_whole(1), "the number of a batch"),
+    "order": (_one_of(None, *ORDERS), f"{', '.join(ORDERS)} or null"),
+    "noise_format": (_whole(1), "the number of a format"),
     "missing": (_are_texts, "a list of marks for missing values in the source"),
     "columns": (lambda value: isinstance(value, Mapping), "a table of columns"),
 }
+"""Every field of a copy: whether a value is allowed, and which are."""
 _ROLES = (PERTURBED, CATEGORY, KEPT, KEY)
-_COLUMN_FIELDS: dict[str, tuple[Test, str]] = {
+COLUMN_FIELDS: dict[str, tuple[Test, str]] = {
     "hidden": _SHARE,
     "excess": (_or_none(_are_numbers), "a number for each column, or null"),
     "role": (_one_of(*_ROLES), f"one of {', '.join(_ROLES)}"),
+    "pseudonym": (_one_of(None, False, True), "true, false or null"),
     "type": (_is_text, "the name of a type"),
     "source": (_is_text, "the name of a column"),
+    "marks": (_are_texts, "a list of marks for missing values in the source"),
     "unit": (_or_none(_is_text), "text, or null"),
     "transform": (_one_of(None, *TRANSFORMS), f"{', '.join(TRANSFORMS)} or null"),
+    "scores": (_or_none(_whole(2, _MOST_SCORES)), "a number of scores of at least 2, or null"),
+    "knots": (_or_none(_are_knots), "ascending numbers, or null"),
     "base": (_one_of(None, MARGINAL, UNIFORM), f"{MARGINAL}, {UNIFORM} or null"),
-    "categories": (_or_none(_whole), "a number of values, or null"),
+    "categories": (_or_none(_whole()), "a number of values, or null"),
     "together": (_or_none(_are_texts), "a list of columns, or null"),
-    "rounded": (_or_none(_number(0.0, _MOST)), "a step, or null"),
-    "clipped": (_or_none(_are_bounds), "two bounds, or null"),
+    "rounded": (_or_none(_number(_TINY, _MOST)), "a step greater than 0, or null"),
+    "clipped": (_or_none(_are_bounds), "two bounds, the lower one first, or null"),
     "missing": (_one_of(None, "hidden", "shown"), "hidden or shown"),
     "pooled": (_one_of(None, False, True), "true, false or null"),
+    "about": (lambda value: isinstance(value, str), "text"),
 }
+"""Every field of a column of a copy."""
