@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 
+from cornerwave import owner
 from cornerwave import table as tables
 from cornerwave.engines.local import survey_table
 from cornerwave.frozen import Frozen, freeze
@@ -78,6 +79,22 @@ def _order_is_asked_about_where_it_matters(
     """A few tests, marked `in_order`, write tables down in order and are about something else."""
     if request.node.get_closest_marker("in_order") is not None:
         monkeypatch.setattr(RowOrder, "told", lambda *_, **__: [])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_rows_are_accepted_in_modules_that_say_so(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Some modules, marked `few_rows`, register small tables and are about something else.
+
+    Their owner makes the choice `few_rows` in all of them; what runs in another process says it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("few_rows") is not None:
+            patch.setattr(owner, "decide", _decide_accepting_few_rows)
+        yield
+
+
+def _decide_accepting_few_rows(types: pa.Schema, choices: tables.Choices) -> tables.Schema:
+    return tables.decide(types, replace(choices, few_rows=True))
 
 
 LONG_ON_POSTGRESQL = {"test_crash", "test_concurrency", "test_processes", "test_tampering"}

@@ -56,3 +56,7 @@ def adult(rows=400, seed=0):
         "hours-per-week": pa.array(rng.integers(1, 100, rows)),
     }
     return pa.table({name: columns[name] for name in _ORDER.split()})
+
+
+KEY_AS_IS = {"key": "id", "key_as_is": True}
+"""The choices of a table whose rows a test finds in copies by their key."""

@@ -46,7 +46,7 @@ SEAMS = [
     (write.CopyFile, "__init__"), (write.CopyFile, "append"), (write.CopyFile, "finish"),
     (write.CopyFile, "publish"), (write.CopyFile, "discard"),
     (write, "_write_beside"), (write, "_create_hidden"), (write, "_remove_leftovers"),
-    (write, "_sync_directory"), (_release, "make_copies"),
+    (write, "sync_directory"), (_release, "make_copies"),
     (os, "fsync"), (fcntl, "flock"), (sqlalchemy.Connection, "commit"),
     (pathlib.Path, "replace"), (pathlib.Path, "chmod"), (pathlib.Path, "unlink"),
 ]
@@ -136,7 +136,7 @@ def backup(tmp_path, ledger_place):
     pyarrow.parquet.write_table(make_people(50), source)
     url = ledger_place if isinstance(ledger_place, str) else None
     vault = Vault.create(folder / ".cornerwave", ledger=url)
-    dataset = vault.register("people", source, drop=["id"])
+    dataset = vault.register("people", source, drop=["id"], few_rows=True)
     dataset.release(to="zoe", noise=1.0).to_arrow()
     return folder
 

@@ -27,6 +27,8 @@ from cornerwave.table import ReadingSettings, _read_postgresql, _table_copies, o
 from tests.conftest import ledger_lines, make_people
 from tests.postgresql import run
 
+pytestmark = pytest.mark.few_rows
+
 PEOPLE = make_people(400)
 COLUMNS = ["id", "age", "wage", "height"]
 KINDS = ["postgresql", "duckdb", "sqlite"]

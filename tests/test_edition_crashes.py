@@ -15,6 +15,8 @@ from tests.postgresql import copy_tree
 from tests.test_editions import people
 from tests.test_updates import changed
 
+pytestmark = pytest.mark.few_rows
+
 SEAMS = """
 SEAMS = [
     (Ledger, "add_edition"), (SeenKeys, "write"), (SeenKeys, "publish"),

@@ -12,6 +12,8 @@ from cornerwave.owner import Vault
 from tests.test_editions import people
 from tests.test_updates import changed
 
+pytestmark = pytest.mark.few_rows
+
 FIRST = people(300, 1)
 RIVALS = 4
 

@@ -26,6 +26,8 @@ from cornerwave.marks import TableMarks, grown
 from cornerwave.owner import Vault
 from tests.conftest import make_people, survey_of
 
+pytestmark = pytest.mark.few_rows
+
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 KEYS = {"by position": {"drop": ["id"]}, "by key": {"key": "id"}}
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cornerwave.frozen import Frozen
-from cornerwave.joint import Hidden
+from cornerwave.hidden import Hidden
 from cornerwave.missing import Draws
 from cornerwave.moments import Moments, factor
 from cornerwave.noise import grid_of

@@ -18,7 +18,7 @@ from cornerwave.frozen import Frozen
 from cornerwave.moments import Moments, _exact
 from cornerwave.owner import Vault
 
-ROWS = 400
+ROWS = 600
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ class TestRegistration:
             "cells = ['z'] * 2 + ['None'] * 6 + [None] * 6 + ['b'] * 30\n"
             "table = pa.table({'c': cells, 'x': [float(i) for i in range(44)]})\n"
             "choices = {'hide_missing': ['c'], 'min_count': 5, 'keep_order': True}\n"
-            "print(vault.register('t', table, **choices).id)\n"
+            "print(vault.register('t', table, few_rows=True, **choices).id)\n"
         )
         ids = {
             subprocess.run(

@@ -11,6 +11,8 @@ from cornerwave.inspection._telling import Telling
 from cornerwave.table import open_source, open_to_inspect
 from tests.tables import STRANGE_NAMES
 
+pytestmark = pytest.mark.few_rows
+
 ROWS = 200
 IDENTIFIER, NEARLY, CONSTANT = "looks like an identifier", "nearly unique", "constant"
 COLLINEAR, LONG_TAILED, RARE = "a linear function", "long-tailed", "fewer than 5 rows"

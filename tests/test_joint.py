@@ -3,12 +3,15 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn import datasets
 
-from cornerwave import Level, Privacy, Vault
+from cornerwave import Coalition, Level, Privacy, Vault
 from cornerwave.errors import LevelError
 from cornerwave.vault import Key
+from tests.conftest import freeze_table
 
 ROWS = 20_000
+SECRET = Key(bytes(range(32)))
 # 3 hundredths: the sampling error of a share at ROWS rows is about 1 / sqrt(ROWS) = 0.007,
 # the estimate is fitted on half of them, and the shares are 3 or 4 such errors wide at most
 TOLERANCE = 0.03
@@ -16,7 +19,7 @@ TOLERANCE = 0.03
 
 def vault_in(folder):
     """A vault whose copies are the same in every run: what is measured draws its chance once."""
-    return Vault.create(folder, key=Key(bytes(range(32))))
+    return Vault.create(folder, key=SECRET)
 
 
 def table(rows=ROWS, seed=1):
@@ -55,11 +58,10 @@ def coordinates(found):
     return np.array(values).T, np.array(owners)
 
 
-def measured(truth, copy):
-    """The share of each column that a regression on the whole copy leaves, on other rows."""
+def measured(truth, *copies):
+    """The share of each column that a regression on whole copies leaves, on other rows."""
     X, owners = coordinates(truth)
-    Y, _ = coordinates(copy)
-    Y = np.column_stack([np.ones(len(Y)), Y])
+    Y = np.column_stack([np.ones(len(X)), *(coordinates(copy)[0] for copy in copies)])
     half = len(X) // 2
     weights, *_ = np.linalg.lstsq(Y[:half], X[:half], rcond=1e-9)
     left = ((X[half:] - Y[half:] @ weights) ** 2).mean(axis=0)
@@ -112,7 +114,7 @@ def test_a_kept_column_makes_a_privacy_impossible_and_is_named(tmp_path, source)
     dataset = vault_in(tmp_path / "v").register("t", source, keep=["grade"])
     highest = dataset.frozen.hidden.highest
     assert highest < 0.1  # the grade tells nearly all of the wage
-    with pytest.raises(LevelError, match=r"grade tells 9\d% of wage whatever the noise") as e:
+    with pytest.raises(LevelError, match=r"grade alone reveals 9\d%") as e:
         dataset.release(to="a", privacy=0.5)
     assert f"the highest privacy is {highest:g}" in str(e.value)
     dataset.release(to="a", noise=1.0)  # raw noise stays possible
@@ -164,6 +166,74 @@ def test_a_coalition_has_the_privacy_of_its_best_copy(tmp_path, source):
     assert dataset.level_of(Privacy(0.4)) == min(dataset.levels)
 
 
+@pytest.mark.parametrize("choices", [{}, {"uniform": ["grade"]}])
+def test_independent_noise_hides_what_an_adversary_measures(tmp_path, source, choices):
+    """Vaults of other keys have independent noise: what their copies hide is what is said."""
+    held = {"a": Level.of(privacy=0.5), "b": Level.of(privacy=0.5), "c": Level.of(privacy=0.7)}
+    vaults = [Vault.create(tmp_path / to, key=Key(bytes([i]) * 32)) for i, to in enumerate(held)]
+    registered = [vault.register("t", source, **choices) for vault in vaults]
+    copies = [
+        dataset.release(to=to, noise=level.noise).to_arrow()
+        for dataset, (to, level) in zip(registered, held.items(), strict=True)
+    ]
+    ours = [registered[0].release(to=to, noise=v.noise).to_arrow() for to, v in held.items()]
+    found = registered[0].coalition(list(held))
+    assert min(measured(source, *ours).values()) == pytest.approx(
+        found.joint_privacy, abs=TOLERANCE
+    )
+    independent = min(measured(source, *copies).values())
+    assert independent == pytest.approx(found.independent_privacy, abs=TOLERANCE)
+    # the negative control: what copies of numbers alone would leave
+    assert Coalition.of(list(held.items())).independent_privacy > independent + 2 * TOLERANCE
+
+
+def real_tables():
+    """Tables that others measured: numbers, and a category that they tell."""
+    for load in (datasets.load_breast_cancer, datasets.load_wine, datasets.load_iris):
+        found = load()
+        names = [str(name) for name in found.feature_names]
+        kind = [str(found.target_names[code]) for code in found.target]
+        yield pa.table([*found.data.T, kind], names=[*names, "kind"])
+
+
+def random_table(seed):
+    """Some numbers and categories, of which some tell others."""
+    rng = np.random.default_rng(seed)
+    rows, common = 600, rng.normal(size=(3, 600))
+    columns = {}
+    for i in range(rng.integers(1, 4)):
+        columns[f"n{i}"] = rng.normal(size=3) @ common + rng.normal(size=rows)
+    for i in range(rng.integers(0, 4)):
+        score = rng.normal(size=3) @ common + rng.normal(size=rows)
+        cuts = np.quantile(score, np.sort(rng.random(rng.integers(1, 5))))
+        columns[f"c{i}"] = [f"v{k}" for k in np.searchsorted(cuts, score)]
+    return pa.table(columns)
+
+
+def test_independent_noise_never_hides_more_than_one_path():
+    """On real and random tables, for one copy and for several; one copy is the same in both."""
+    contradicted = 0
+    for number, found in enumerate([*real_tables(), *map(random_table, range(20))]):
+        rng = np.random.default_rng(number)
+        uniform = [name for name in found.column_names if name == "c0" and number % 2]
+        hidden = freeze_table(found, SECRET, uniform=tuple(uniform), order="keep").hidden
+
+        def privacy_of(level, hidden=hidden):
+            return hidden.promised(level.on_lattice())
+
+        for members in (1, 2, 5, 40):
+            places = rng.integers(1, 1000, members)
+            held = [(f"r{i}", Level.of(privacy=p / 1000)) for i, p in enumerate(places)]
+            together = Coalition.of(held, privacy_of=privacy_of)
+            assert together.joint_privacy == privacy_of(min(level for _, level in held))
+            assert together.independent_privacy <= together.joint_privacy
+            if members == 1:
+                assert together.independent_privacy == together.joint_privacy
+            # the negative control: the figure of numbers alone, beside that of the whole copy
+            contradicted += Coalition.of(held).independent_privacy > together.joint_privacy
+    assert contradicted > 10
+
+
 def test_small_tables_are_not_asked_for_noise_by_chance(tmp_path):
     """Independent columns, 300 rows: what they seem to tell of each other is chance."""
     worst = []
@@ -171,7 +241,8 @@ def test_small_tables_are_not_asked_for_noise_by_chance(tmp_path):
         rng = np.random.default_rng(seed)
         columns = {f"n{i}": rng.normal(size=300) for i in range(3)}
         columns |= {f"c{i}": rng.choice(["a", "b", "c", "d"], 300) for i in range(4)}
-        dataset = vault_in(tmp_path / f"v{seed}").register("t", pa.table(columns))
+        vault = vault_in(tmp_path / f"v{seed}")
+        dataset = vault.register("t", pa.table(columns), few_rows=True)
         worst.append(dataset.frozen.hidden.needed[499])
     assert np.median(worst) == 500
     assert max(worst) <= 550

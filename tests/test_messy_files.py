@@ -12,7 +12,7 @@ from tests import test_cli
 
 run = test_cli.run
 
-ROWS = 300
+ROWS = 600
 rng = np.random.default_rng(7)
 WAGE = np.round(rng.lognormal(8, 1, ROWS), 2)
 AGE = rng.integers(18, 90, ROWS)

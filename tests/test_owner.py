@@ -38,6 +38,8 @@ from cornerwave.table import read_metadata
 from cornerwave.vault import Key
 from tests.conftest import FRAME_KINDS, make_people, state
 
+pytestmark = pytest.mark.few_rows
+
 FORMATS = ["csv", "csv.gz", "parquet", "arrow"]
 
 
@@ -484,10 +486,12 @@ class TestCoalition:
         assert found.joint_privacy == found.best_privacy == 0.5
         assert found.best_member == "a"
         assert found.gain == 0
-        assert found.independent_privacy == pytest.approx(1 / (1 + 1 / 1.0 + 1 / 4.0))
+        assert found.independent_privacy == 0.445  # 1 / (1 + 1/1 + 1/4), on the lattice
         everybody = dataset.coalition(["a", "b", "c"])
         assert everybody.joint_privacy == 0.334
-        assert everybody.independent_privacy == pytest.approx(1 / (1 + 1 + 0.25 + 666 / 334))
+        assert everybody.independent_privacy == pytest.approx(
+            1 / (1 + 1 + 0.25 + 666 / 334), abs=0.001
+        )
 
     def test_all_copies_of_a_member_count(self, dataset):
         for noise in (4.0, 1.0):

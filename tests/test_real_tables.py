@@ -26,6 +26,8 @@ from cornerwave.table import Scale, read_metadata
 from tests.scores import worst_cell_score, z_bound
 from tests.tables import STRANGE_NAMES, adult
 
+pytestmark = pytest.mark.few_rows
+
 ROWS = 3000
 CANARY = "canary83914271"
 
@@ -307,7 +309,7 @@ def test_missing_values_stay_missing_and_are_said_to(run):
     code, _, err = run("register", "t", "t.parquet", "--key", "id")
     assert code == 0
     assert "missing values stay missing: n, c" in err
-    assert run("release", "t", "--to", "bob", "--privacy", "0.9")[0] == 0
+    assert run("release", "t", "--to", "bob", "--privacy", "0.8")[0] == 0
     copy = papq.read_table("t-bob.parquet")
     for name in ("n", "c"):
         assert np.array_equal(copy.column(name).is_null().to_numpy(), gone)
@@ -520,11 +522,11 @@ REFUSED = {
     "infinite": (pa.table({"n": [1.0, np.inf] * 20}), [], "infinite"),
     "log1p below": (pa.table({"n": numbers()}), ["--transform", "n=log1p"], "use rank"),
     "rank of a constant": (
-        pa.table({"n": [0.1] * 45, "m": range(45)}),
+        pa.table({"n": [0.1] * 160, "m": range(160)}),
         ["--transform", "n=rank"],
         "constant",
     ),
-    "rank of a few": (pa.table({"n": [1.0, 2.0]}), ["--transform", "n=rank"], "at least 20"),
+    "rank of a few": (pa.table({"n": [1.0, 2.0]}), ["--transform", "n=rank"], "at least 150"),
     "an unknown transform": (pa.table({"n": numbers()}), ["--transform", "n=exp"], "log1p or rank"),
     "half a transform": (pa.table({"n": numbers()}), ["--transform", "n"], "COLUMN=log1p"),
     "a float category": (
@@ -617,7 +619,8 @@ def test_strange_names_work_in_options(run, name):
     papq.write_table(table, "t.parquet")
     assert run("register", "a", "t.parquet", f"--drop={name}")[0] == 0
     out = ["--privacy", "0.5", "--to", "bob"]
-    papq.write_table(table.set_column(0, "n", pa.array(numbers() + 1)), "u.parquet")
+    other = np.random.default_rng(9).normal(size=table.num_rows)
+    papq.write_table(table.set_column(0, "n", pa.array(other)), "u.parquet")
     assert run("register", "b", "u.parquet", f"--transform={name}=log1p")[0] == 0
     finish = (f"--round={name}", f"--clip={name}=0:5")
     assert run("release", "b", *out, *finish)[0] == 0

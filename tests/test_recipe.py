@@ -11,7 +11,7 @@ from cornerwave import rows as rows_module
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import LevelError, SourceChanged
 from cornerwave.frozen import Frozen
-from cornerwave.joint import Hidden
+from cornerwave.hidden import Hidden
 from cornerwave.levels import Level
 from cornerwave.noise import WhiteStreams, coefficients, lattice_path
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
@@ -21,6 +21,7 @@ from cornerwave.table import open_source
 from cornerwave.table._scale import Scale
 from cornerwave.vault import Key
 from tests.conftest import decide, freeze_table, make_people
+from tests.tables import KEY_AS_IS
 
 KEY = Key.unsafe_from_seed(2)
 GOLDEN = [
@@ -238,7 +239,7 @@ def test_row_groups_of_a_parquet_file_change_no_bit(tmp_path, long_table, long_c
 
 
 def test_with_a_key_column_shuffled_rows_have_the_same_noise(people):
-    frozen = freeze(people, key="id")
+    frozen = freeze(people, **KEY_AS_IS)
     shuffled = people.take(np.random.default_rng(3).permutation(300))
     [straight] = copies(people, frozen, [1.0])
     [mixed] = copies(shuffled, frozen, [1.0])

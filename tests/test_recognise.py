@@ -1,16 +1,24 @@
 """What a first look leaves to the owner, what it takes as codes, and what it leaves alone."""
 
 import datetime
+import re
+import string
 import tomllib
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as papq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cornerwave.inspection import draft, inspect
+from cornerwave.inspection import _recognise, draft, inspect
 from cornerwave.inspection._words import words_of
 from cornerwave.owner import Vault
 from cornerwave.table import open_source
+from tests.fuzz.attempts import run
+
+pytestmark = pytest.mark.few_rows
 
 ROWS = 400
 SYLLABLES = [consonant + vowel for consonant in "bdfglmnprstvwz" for vowel in "aeiou"]
@@ -266,3 +274,39 @@ def test_dates_as_text_are_left_to_the_owner():
     first = datetime.date(1950, 1, 1)
     texts = [(first + datetime.timedelta(97 * i)).strftime("%d.%m.%Y") for i in range(200)]
     assert report("d", picked(texts)).do == "decide"
+
+
+UNBROKEN = {
+    "dna": "ACGT",
+    "base64": string.ascii_letters + string.digits + "+/",
+    "dots": "a.-+",
+    "digits": string.digits,
+    "capitals": "ABC'",
+}
+
+
+def test_long_texts_without_a_space_are_looked_at_in_good_time(tmp_path):
+    """A search that begins anew at each letter takes minutes for these, and fails the limit."""
+    rng, columns = chance(7), {"x": chance(8).normal(size=100)}
+    for name, letters in UNBROKEN.items():
+        columns[name] = ["".join(rng.choice(list(letters), 300)) * 200 for _ in range(100)]
+    papq.write_table(pa.table(columns), tmp_path / "table.parquet")
+    answer = run(["inspect", "table.parquet"], folder=tmp_path)
+    assert answer.code == 0, answer.error
+    assert "To decide: 5 columns" in answer.out
+
+
+def test_no_more_of_a_text_is_looked_at_than_its_beginning(monkeypatch):
+    seen = []
+    monkeypatch.setattr(_recognise, "_SURE", ((lambda text: seen.append(len(text)), "nothing"),))
+    texts = pa.array(["x" * (10 * n) for n in range(1, 300)] + ["é" * 5000])
+    inspect(open_source(pa.table({"cell": texts})))
+    assert max(seen) == _recognise.LETTERS
+
+
+@given(st.text(alphabet="aZ9_.+-@ é,", max_size=14))
+def test_an_address_is_found_wherever_it_begins(text):
+    """A pattern that tries every place finds the same."""
+    anywhere = re.search(r"[\w.+-]+@[\w-]+(\.[\w-]+)+", text)
+    found = _recognise._EMAIL.search(text)
+    assert (found and found.span()) == (anywhere and anywhere.span())

@@ -16,7 +16,7 @@ from cornerwave import Vault
 from cornerwave.errors import AlreadyRegistered
 from tests import twins
 
-ROWS = 200
+ROWS = 600
 
 
 @pytest.fixture

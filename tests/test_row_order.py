@@ -19,6 +19,7 @@ from cornerwave.neighbours import ALPHA, MATTERS, RowOrder, left_hidden
 from cornerwave.table import open_source
 from cornerwave.vault import Key
 from tests.conftest import survey_of
+from tests.tables import KEY_AS_IS
 
 KEY = Key.unsafe_from_seed(5)
 ROWS = 20_000
@@ -187,9 +188,11 @@ def test_the_order_is_part_of_the_identity(by_wage):
 def test_a_released_column_that_gives_the_order_back_is_named(vault, by_wage):
     numbered = by_wage.append_column("id", pa.array([f"p{row:06}" for row in range(ROWS)]))
     with pytest.warns(CornerwaveWarning, match="'id' is released unchanged, and rows sorted by it"):
-        vault.register("people", numbered, key="id", shuffle=True)
+        vault.register("people", numbered, **KEY_AS_IS, shuffle=True)
     other = Vault.create(vault.path.parent / "other")
     other.register("people", numbered, key="id", drop=["id"], shuffle=True)  # no warning
+    third = Vault.create(vault.path.parent / "third")
+    third.register("people", numbered, key="id", shuffle=True)  # no warning: a pseudonym
 
 
 def test_a_draft_says_what_the_order_tells(by_wage):
@@ -377,7 +380,7 @@ def test_many_kinds_of_columns_are_shuffled_whole(vault):
         }
     )
     kept = ["text", "coded", "when", "bytes", ""]
-    dataset = vault.register("t", table, key="key", keep=kept, shuffle=True)
+    dataset = vault.register("t", table, key="key", key_as_is=True, keep=kept, shuffle=True)
     monkey = pytest.MonkeyPatch()
     with monkey.context() as patch:
         patch.setattr(_shuffle, "BUCKET_CELLS", 100)
@@ -409,7 +412,8 @@ def test_the_audit_notes_an_order_that_was_kept_on_purpose_and_matches_shuffled_
     papq.write_table(source, tmp_path / "source.parquet")
     paths = {}
     for order in ("keep_order", "shuffle"):
-        dataset = Vault.create(tmp_path / order).register("t", source, key="id", **{order: True})
+        vault = Vault.create(tmp_path / order)
+        dataset = vault.register("t", source, **KEY_AS_IS, **{order: True})
         paths[order] = dataset.release(to="a", privacy=0.5).write(tmp_path / f"{order}.parquet")
     kept = audit(tmp_path / "source.parquet", [paths["keep_order"]])
     assert kept.clean

@@ -11,7 +11,7 @@ import pytest
 
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError
 
-ROWS = 200
+ROWS = 600
 rng = np.random.default_rng(3)
 
 
@@ -52,7 +52,7 @@ class TestNamesInPython:
 class TestCsv:
     @pytest.mark.in_order
     def test_codes_keep_their_zeros(self, vault, tmp_path):
-        rows = "".join(f"{i}.5,{code}\n" for i in range(50) for code in ("00501", "10115"))
+        rows = "".join(f"{i}.5,{code}\n" for i in range(ROWS) for code in ("00501", "10115"))
         (tmp_path / "t.csv").write_text("wage,zip\n" + rows)
         found = copy_of(vault.register("t", tmp_path / "t.csv"))
         assert set(found["zip"].to_pylist()) == {"00501", "10115"}
@@ -69,7 +69,7 @@ class TestCsv:
     def test_a_stray_cell_is_warned_of_unless_it_was_decided(self, vault, tmp_path):
         rows = "".join(f"{i % 7},{i % 7},{i}\n" for i in range(ROWS))
         (tmp_path / "t.csv").write_text("a,b,n\n" + rows + "?,?,1\n")
-        with pytest.warns(CornerwaveWarning, match="'a': all but 1 of 201 cells") as caught:
+        with pytest.warns(CornerwaveWarning, match="'a': all but 1 of 601 cells") as caught:
             vault.register("t", tmp_path / "t.csv", categorical="b")
         assert len(caught) == 1
 
@@ -92,12 +92,12 @@ class TestCsv:
 
     @pytest.mark.in_order
     def test_blanks_are_missing_and_empty_texts_are_values(self, vault, tmp_path):
-        rows = "".join(f"{i},{('x', '', chr(34) * 2)[i % 3]}\n" for i in range(300))
+        rows = "".join(f"{i},{('x', '', chr(34) * 2)[i % 3]}\n" for i in range(ROWS))
         (tmp_path / "t.csv").write_text("n,t\n" + rows)
         dataset = vault.register("t", tmp_path / "t.csv")
         assert dataset.frozen.missing == ("t",)
         found = copy_of(dataset)["t"].to_pylist()
-        assert [i for i, value in enumerate(found) if value is None] == list(range(1, 300, 3))
+        assert [i for i, value in enumerate(found) if value is None] == list(range(1, ROWS, 3))
         assert set(found) == {"x", "", None}
         dataset.release(to="ann", privacy=0.5).write(tmp_path / "copy.csv")
         lines = (tmp_path / "copy.csv").read_text().splitlines()[1:]

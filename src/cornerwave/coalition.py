@@ -4,11 +4,17 @@ With copies Y_i = X + Z_i and Cov(Z) = Sigma (x) K, the best linear estimate lea
 the share 1 / (1 + 1' Sigma^-1 1) of X's variance hidden, in every column:
 
     corner wave   Sigma = min(u, v)   ->  v / (1 + v) of the least noise v      (Theorem 4)
-    independent   Sigma = diag(v)     ->  1 / (1 + sum 1/v)                     (Theorem 3)
+    independent   Sigma = diag(v)     ->  t / (1 + t),  1/t = sum 1/v           (Theorem 3)
 
-The indicators of a category have the same shares if it is refreshed from its own
-distribution pi. An adversary who knows pi, the retention q and the distribution b of the
-draws guesses right with probability
+So independent copies are worth one copy of noise t, and this holds for the whole copy: with
+q = 1/sqrt(1+v), a category that is refreshed from its own distribution pi has indicators
+Y with Cov(Y, Z) = q C and Cov(Y) = q^2 C + (1 - q^2) D like the numbers (see `joint`), so that
+Y_i / q_i = Z + noise of covariance v_i D, uncorrelated between copies. What the copies of a
+dataset hide of the worst column is known for every noise, and both figures are read from it,
+at the least noise and at t. With even draws D depends a little on the level, and t is close.
+
+An adversary who knows pi, the retention q and the distribution b of the draws of a category
+guesses right with probability
 
     sum over y of max over x of pi_x P(y | x),    P(y | x) = q [x = y] + (1 - q) b_y
 
@@ -23,8 +29,8 @@ function of the history with weights w there stays hidden the share
     1 - w'H_s (H_ss + min(u, v) S_ss)^-1 H_s'w / w'Hw          s: what of x is in the copies held
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -46,15 +52,47 @@ class BestGuess:
 
     `best` is from the least noisy copy, and `joint`, from all copies, equals it;
     `independent` is from copies refreshed independently. `least_hidden` is the hidden share
-    of the most visible value.
+    of the most visible value. If copies of several editions are held between which values
+    changed, nothing bounds what they reveal: then `joint` and both shares are None, and `looks`
+    is what stays hidden if each old value determines the new one.
     """
 
     blind: float
     best: float
-    joint: float
+    joint: float | None
     independent: float
+    hidden: float | None
+    least_hidden: float | None
+    looks: "Looks | None" = None
+
+    def unbounded(self, looks: "Looks") -> "BestGuess":
+        """Return the same for copies of editions between which values changed."""
+        return replace(self, joint=None, hidden=None, least_hidden=None, looks=looks)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What several looks at one value leave, each drawn afresh: a category that moves by a rule."""
+
+    number: int
+    right: float
     hidden: float
-    least_hidden: float
+
+    @classmethod
+    def of(cls, law: "Law", noise: Sequence[float]) -> "Looks":
+        """Return it for one look at each noise.
+
+        A row has as many looks as its category has values: who comes back to a value gives
+        the old answer.
+
+        >>> two = Looks.of(Law([1, 1]), [3.0, 3.0])
+        >>> two.number, two.right, round(two.hidden, 3)
+        (2, 0.75, 0.6)
+        """
+        least = sorted(noise)[: len(law.counts)]
+        right, square = _posterior_of_looks(law, least)
+        variance = 1 - float((law.pi**2).sum())
+        return cls(len(least), right, max(0.0, (1 - square) / variance) if variance > 0 else 0.0)
 
 
 @dataclass(frozen=True)
@@ -77,7 +115,10 @@ class Law:
 
 @dataclass(frozen=True)
 class Coalition:
-    """Shares of variance that stay hidden from a set of recipients."""
+    """Shares of variance that stay hidden from a set of recipients.
+
+    All of them are of the column of which the copies hide least.
+    """
 
     members: tuple[tuple[str, Level], ...]
     joint_privacy: float
@@ -91,11 +132,16 @@ class Coalition:
 
     @classmethod
     def of(
-        cls, members: Sequence[tuple[str, Level]], categories: Mapping[str, Law] | None = None
+        cls,
+        members: Sequence[tuple[str, Level]],
+        categories: Mapping[str, Law] | None = None,
+        *,
+        privacy_of: Callable[[Level], float] = lambda level: level.privacy,
     ) -> "Coalition":
         """Return what recipients can recover together from their copies.
 
-        `categories` gives the law of each category, for the best guess.
+        `categories` gives the law of each category, for the best guess; `privacy_of` is what
+        the whole copy at any level hides, by default that of a table of numbers alone.
 
         >>> pair = Coalition.of([("alice", Level(1.0)), ("bob", Level(4.0))])
         >>> pair.joint_privacy, pair.best_member, round(pair.independent_privacy, 4)
@@ -103,14 +149,21 @@ class Coalition:
         """
         best, level = min(members, key=lambda member: member[1])
         noise = [level.noise for _, level in members]
+        joint = privacy_of(level)
         return cls(
             members=tuple(members),
-            joint_privacy=level.privacy,
+            joint_privacy=joint,
             best_member=best,
-            best_privacy=level.privacy,
-            independent_privacy=1 / (1 + sum(1 / v for v in noise)),
+            best_privacy=joint,
+            # no more than the best of them alone, whatever `privacy_of` rounds
+            independent_privacy=min(joint, privacy_of(independent_level(noise))),
             guesses={name: guess(law, noise) for name, law in (categories or {}).items()},
         )
+
+    @property
+    def unbounded(self) -> list[str]:
+        """The categories that changed between the editions held: no figure bounds them."""
+        return [name for name, each in self.guesses.items() if each.looks is not None]
 
     @property
     def gain(self) -> float:
@@ -121,6 +174,17 @@ class Coalition:
     def independent_gain(self) -> float:
         """What pooling would uncover if each copy had independent noise."""
         return self.best_privacy - self.independent_privacy
+
+
+def independent_level(noise: Iterable[float]) -> Level:
+    """Return the level whose copy is worth copies of these noises, were they independent.
+
+    >>> independent_level([1.0, 4.0]), independent_level([3.0])
+    (Level(noise=0.8), Level(noise=3.0))
+    """
+    known = list(noise)
+    least = min(known)
+    return Level(least / sum(least / v for v in known) or least)  # `or`: half of the least double
 
 
 OF_HISTORY = {
@@ -191,7 +255,7 @@ def guess(law: Law, noise: Sequence[float]) -> BestGuess:
     top, second = np.argsort(-pi, kind="stable")[[0, min(1, len(pi) - 1)]]
     other = np.where(np.arange(len(pi)) == top, pi[second] if second != top else 0.0, pi[top])
     best = float(np.maximum(kept, other * drawn).sum())
-    independent = _guess_independent(law, noise)
+    independent = max(best, _guess_independent(law, noise))  # draws may fall short by chance
     return BestGuess(float(pi.max()), best, best, independent, *_hidden(law, q))
 
 
@@ -217,15 +281,55 @@ def hidden_shares(pi: Floats, base: Floats, q: float) -> tuple[float, float]:
 
 def _guess_independent(law: Law, noise: Sequence[float]) -> float:
     """Return how often the best guess is right if copies are refreshed independently."""
-    pi = law.pi
-    if len(pi) ** (1 + len(noise)) > EXACT_CELLS:
+    if len(law.counts) ** (1 + len(noise)) > EXACT_CELLS:
         return _guess_drawn(law, noise)
+    return float(_chances(law, noise).max(axis=0).sum())
+
+
+def _chances(law: Law, noise: Sequence[float]) -> Floats:
+    """Return the chance of each truth and each case of what is seen: (values, cases)."""
+    pi = law.pi
     joint = pi[:, None]  # of the truth and all that was seen so far
     for level in noise:
         q = retention(level)
         seen = q * np.eye(len(pi)) + (1 - q) * law.drawn
         joint = (joint[:, :, None] * seen[:, None, :]).reshape(len(pi), -1)
-    return float(joint.max(axis=0).sum())
+    return np.asarray(joint)
+
+
+def _posterior_of_looks(law: Law, noise: Sequence[float]) -> tuple[float, float]:
+    """Return the means of the largest chance, and of the sum of squared chances, of a value.
+
+    Given independent looks y: P(x | y) is proportional to pi_x times, for each look at x, the
+    factor 1 + q / ((1 - q) b_x). Over all cases, or over drawn cells if these are too many.
+    """
+    pi, base = law.pi, law.drawn
+    if len(pi) ** (1 + len(noise)) <= EXACT_CELLS:
+        joint = _chances(law, noise)
+        seen_at_all = np.maximum(joint.sum(axis=0), 1e-300)
+        return float(joint.max(axis=0).sum()), float((joint**2 / seen_at_all).sum())
+    rng = np.random.default_rng(0)
+    truth = rng.choice(len(pi), DRAWS, p=pi)
+    seen = []
+    for level in noise:
+        kept = rng.random(DRAWS) < retention(level)
+        seen.append(np.where(kept, truth, rng.choice(len(pi), DRAWS, p=base)))
+    factors = [
+        1 + retention(level) / (1 - retention(level)) / base[shown]
+        for level, shown in zip(noise, seen, strict=True)
+    ]
+    whole, square = np.ones(DRAWS), np.full(DRAWS, float((pi**2).sum()))
+    top = np.full(DRAWS, float(pi.max()))
+    for place, shown in enumerate(seen):
+        first = np.all([earlier != shown for earlier in seen[:place]], axis=0)
+        times = np.prod(
+            [np.where(other == shown, f, 1.0) for other, f in zip(seen, factors, strict=True)],
+            axis=0,
+        )
+        whole += np.where(first, pi[shown] * (times - 1), 0.0)
+        square += np.where(first, pi[shown] ** 2 * (times**2 - 1), 0.0)
+        top = np.maximum(top, pi[shown] * times)
+    return float((top / whole).mean()), float((square / whole**2).mean())
 
 
 def _guess_drawn(law: Law, noise: Sequence[float]) -> float:

@@ -89,8 +89,8 @@ def _about(name: str, told: Told, noise: float) -> Iterator[str]:
 def dictionary_of(path: Path | Address) -> DataDictionary:
     """Return the dictionary of a copy. Raises SourceError if it says nothing about itself."""
     stated = read_metadata(path)
-    if stated is None or "columns" not in stated:
-        raise SourceError(f"{path.name} says nothing about its columns, so it has no dictionary")
+    if stated is None or not stated.keys() >= {"columns", "rows", "privacy", "noise"}:
+        raise SourceError(f"{path.name} says too little about itself to have a dictionary")
     copy = Copy.open(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BiasWarning)
@@ -149,7 +149,11 @@ def what(told: Told) -> str:
         joined = f", drawn together as {' + '.join(partners)}" if partners else ""
         pooled = ", rare values pooled" if told.get("pooled") else ""
         return f"category of {told.get('categories', '?')} values, some redrawn{joined}{pooled}"
-    return "unchanged" if role == KEPT else "identifies the rows, unchanged"
+    if role == KEPT:
+        return "unchanged"
+    if told.get("pseudonym"):
+        return "pseudonym that identifies the row, the same in all copies of this dataset"
+    return "identifies the rows, unchanged"
 
 
 def drawn(told: Told, noise: float) -> str:

@@ -20,7 +20,7 @@
     │   ├── WrongKey        (PermissionError)
     │   ├── UnsafeKey       (ValueError)
     │   ├── LedgerDamaged
-    │   ├── TooManyRequests                      a recipient's wait for an answer already
+    │   ├── TooManyRequests                      of one recipient, or wrong passwords
     │   ├── DatasetReleased                      copies of it are out, so the ledger keeps it
     │   └── DatasetClosed                        no more copies of it are released
     ├── ClusterError        (RuntimeError)       a cluster cannot do the work, or may not
@@ -128,7 +128,7 @@ class LedgerDamaged(VaultError):
 
 
 class TooManyRequests(VaultError):
-    """As many requests of a recipient as may wait for an answer do."""
+    """As many requests of a recipient as may wait do, or wrong passwords were given too often."""
 
 
 class DatasetReleased(VaultError):

@@ -8,36 +8,25 @@ table with the same choices is the same dataset, and anything else has independe
 import base64
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
+from cornerwave.coordinates import NoisyNumbers, sampled_rows
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError, VaultError
-from cornerwave.joint import (
-    KEPT,
-    NUMBERS,
-    Coordinate,
-    Hidden,
-    Remedy,
-    close_pairs,
-    gap,
-    hidden_at,
-    indicators,
-    indicators_each,
-    measure_hidden,
-)
-from cornerwave.levels import Level
-from cornerwave.missing import Draws, fill_missing, has_many_complete_rows
+from cornerwave.hidden import Hidden, Remedy
+from cornerwave.joint import JointSample, close_pairs, hidden_at, measure_hidden
+from cornerwave.levels import LATTICE, LINEAR, Level, Privacy
+from cornerwave.missing import Draws, has_many_complete_rows
 from cornerwave.moments import Moments, factor, noise_shape
 from cornerwave.noise import COARSEST, NOISE_FORMAT, grid_of
+from cornerwave.recovered import JointShares
 from cornerwave.survey import Survey, Surveyor, on_scales
 from cornerwave.table import (
-    MISSING_BITS,
-    UNIFORM,
     Categories,
     Column,
     Knots,
@@ -80,6 +69,8 @@ class Frozen:
     fingerprint: str
     draws: Draws | None
     hidden: Hidden
+    joint: JointShares = field(default_factory=lambda: JointShares({}))
+    """What an adversary who knows how rows are distributed leaves of each column."""
     noise_format: int = NOISE_FORMAT
     reading: ReadingSettings | None = None
     """How the cells of the source are spelled: values do not depend on it, reading them does."""
@@ -94,17 +85,37 @@ class Frozen:
             return numbers
         return np.stack([s.backward(row) for s, row in zip(self.scales, numbers, strict=True)])
 
+    def left_by_joint(self, level: Level) -> dict[str, float]:
+        """Return what the better of the linear and the joint adversary leaves of each column.
+
+        Empty if the joint one was not measured, as of a table of few rows.
+        """
+        linear, joint = self.hidden.at(level), self.joint.at(level)
+        return {name: min(share, joint.get(name, share)) for name, share in linear.items() if joint}
+
+    def level_against(self, asked: Privacy) -> Level | None:
+        """Return the least level that gives a privacy against its adversary, if one does."""
+        level = self.hidden.level_of(asked.thousandths)
+        if level is None or asked.against == LINEAR:
+            return level
+        place = self.joint.place_of(asked.thousandths)
+        return None if place is None else max(level, Level(LATTICE[place - 1]))
+
     def to_json(self) -> str:
         """Return the exact text that is kept."""
         return _exact(self._kept())
 
     def identity(self) -> bytes:
-        """Return all that the noise depends on, in a form that no version of a library changes."""
+        """Return all that the noise depends on, in a form that no version of a library changes.
+
+        Not how copies look: released in another way, a table must have the same noise again.
+        """
         kept = self._kept()
-        del kept["hidden"], kept["reading"]
+        del kept["hidden"], kept["joint"], kept["reading"]
+        del kept["independent_rows"], kept["few_rows"]
         kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
         for column in kept["columns"]:
-            for look in ("declared", "round", "clip", "released_type", "released_as"):
+            for look in ("declared", "round", "clip", "released_type", "released_as", "as_is"):
                 del column[look]
             column["type"] = type_name(self.source_types.field(column["name"]).type)
         for group, categories in zip(kept["categories"], self.categories, strict=True):
@@ -118,6 +129,8 @@ class Frozen:
             "together": self.schema.together,
             "min_count": self.schema.min_count,
             "order": self.schema.order,
+            "independent_rows": self.schema.independent_rows,
+            "few_rows": self.schema.few_rows,
             "types": base64.b64encode(self.source_types.serialize()).decode(),
             "rows": self.rows,
             "scales": [asdict(scale) for scale in self.scales],
@@ -136,6 +149,7 @@ class Frozen:
                 "quantiles": self.draws.quantiles,
             },
             "hidden": asdict(self.hidden),
+            "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
 
@@ -155,6 +169,8 @@ class Frozen:
                 together=tuple(tuple(group) for group in kept["together"]),
                 min_count=kept["min_count"],
                 order=kept["order"],
+                independent_rows=kept["independent_rows"],
+                few_rows=kept["few_rows"],
             ),
             source_types=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept["types"]))),
             rows=kept["rows"],
@@ -169,6 +185,7 @@ class Frozen:
             fingerprint=kept["fingerprint"],
             draws=kept["draws"] and _draws(kept["draws"], columns),
             hidden=_hidden(kept["hidden"]),
+            joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
         )
@@ -211,10 +228,11 @@ def _hidden(kept: Mapping[str, Any]) -> Hidden:
         needed=tuple(kept["needed"]),
         tellers={name: (teller, share) for name, (teller, share) in kept["tellers"].items()},
         remedies=tuple(
-            Remedy(each["action"], tuple(each["columns"]), each["needed"])
+            Remedy(each["action"], tuple(each["columns"]), each["needed"], each["highest"])
             for each in kept["remedies"]
         ),
         bounds={name: (shown, share) for name, (shown, share) in kept["bounds"].items()},
+        ceilings=kept["ceilings"],
     )
 
 
@@ -232,7 +250,7 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     for names, found in survey.tallies.items():
         check_identifying(names, found, schema)
     law = Draws.of(surveyor, survey)
-    shown = _Shown.of(surveyor, survey, law)
+    shown = NoisyNumbers.of(surveyor, survey, law)
     shape = _noise_shape(survey, schema, shown)
     lower = factor(shape)
     lower.warn(schema.perturbed)
@@ -254,9 +272,7 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         missing=_shows_missing(survey, schema, categories),
         fingerprint=str(survey.fingerprint),
         draws=law,
-        hidden=measure_hidden(
-            list(_coordinates(surveyor, survey, categories, shown)), shown.excess(shape)
-        ),
+        hidden=measure_hidden(sampled_rows(surveyor, survey, categories, shown, shape)),
     )
 
 
@@ -264,9 +280,7 @@ def pairs_worth_joining(
     surveyor: Surveyor, survey: Survey, frozen: Frozen
 ) -> list[tuple[str, str]]:
     """Return pairs of categories that are better refreshed together, the closest first."""
-    shown = _Shown.of(surveyor, survey, frozen.draws)
-    coordinates = list(_coordinates(surveyor, survey, frozen.categories, shown))
-    return close_pairs(coordinates, shown.excess(frozen.covariance + frozen.excess))
+    return close_pairs(_sample_of(frozen, surveyor, survey))
 
 
 def hidden_of_rows(
@@ -276,71 +290,16 @@ def hidden_of_rows(
 
     As if categories were drawn from the frequencies of these rows.
     """
-    shown = _Shown.of(surveyor, survey, frozen.draws)
-    coordinates = list(_coordinates(surveyor, survey, frozen.categories, shown))
-    return hidden_at(coordinates, shown.excess(frozen.covariance + frozen.excess), level)
+    return hidden_at(_sample_of(frozen, surveyor, survey), level)
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """The numbers that get noise: with draws where values are missing in secret.
-
-    `numbers` are those of the sampled rows; `covariance` is K of all rows, and what the draws
-    change of it in the sample: they may lie where no value does, as logarithms of 0 would.
-    """
-
-    numbers: Floats
-    covariance: Floats
-    with_draws: bool
-
-    @classmethod
-    def of(cls, surveyor: Surveyor, survey: Survey, law: Draws | None) -> "_Shown":
-        """Return them for a table, given the law of its draws."""
-        sample, schema = survey.joint.ordered, surveyor.schema
-        numbers, K = sample.numbers[: len(schema.perturbed)], survey.moments.covariance
-        if law is None:
-            return cls(numbers, K, with_draws=False)
-        ids = np.column_stack([sample.hashes, np.zeros_like(sample.hashes)])
-        drawn = fill_missing(numbers, ids, schema, law, surveyor.secrets.sample)
-        before, after = (Moments.of_columns(each).covariance for each in (numbers, drawn))
-        return cls(drawn, np.asarray(K + (after - before)), with_draws=True)
-
-    def excess(self, shape: Floats) -> Floats:
-        """Return by how much the shape of the noise exceeds K, on the scale of the deviations."""
-        deviation = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
-        scale = np.where(deviation > 0, deviation, 1.0)
-        return np.asarray((shape - self.covariance) / np.outer(scale, scale))
+def _sample_of(frozen: Frozen, surveyor: Surveyor, survey: Survey) -> JointSample:
+    shown = NoisyNumbers.of(surveyor, survey, frozen.draws)
+    shape = frozen.covariance + frozen.excess
+    return sampled_rows(surveyor, survey, frozen.categories, shown, shape)
 
 
-def _coordinates(
-    surveyor: Surveyor, survey: Survey, categories: Sequence[Categories], shown: _Shown
-) -> Iterator[Coordinate]:
-    """Yield the coordinates of all columns: numbers first, then indicators, kept ones and gaps."""
-    schema, sample = surveyor.schema, survey.joint.ordered
-    cells = dict(zip(schema.encoded, sample.cells, strict=True))
-    numbers, kept = shown.numbers, sample.numbers[len(schema.perturbed) :]
-    for name, values in zip(schema.perturbed, numbers, strict=True):
-        yield Coordinate(name, NUMBERS, values)
-    for name, values in zip(surveyor.kept_numbers, kept, strict=True):
-        yield Coordinate(name, KEPT, values)
-    for name, values in zip(schema.perturbed, numbers, strict=True):
-        if not schema.column(name).hide_missing and np.isnan(values).any():
-            yield gap(name, np.isnan(values))
-    groups = len(categories) + len(schema.kept)
-    most = indicators_each(len(sample.hashes), len(schema.perturbed), groups)
-    for each in categories:
-        name, own = "+".join(each.columns), np.array([cells[column] for column in each.columns])
-        missing = (own == MISSING_BITS).any(axis=0) & (not each.hides_missing)
-        even = len(each.counts) if each.base == UNIFORM else None
-        yield from indicators(name, name, own, missing, most=most, values=even)
-        if missing.any():
-            yield gap(name, missing)
-    for name in schema.kept:
-        nothing = np.zeros(len(sample.hashes), dtype=bool)
-        yield from indicators(name, KEPT, cells[name][None], nothing, most=most)
-
-
-def _noise_shape(survey: Survey, schema: Schema, shown: _Shown) -> Floats:
+def _noise_shape(survey: Survey, schema: Schema, shown: NoisyNumbers) -> Floats:
     """Return the shape of the noise: K, or more where missing values leave K uncertain.
 
     And more where what stands in for them in secret varies more.

@@ -154,21 +154,32 @@ class Level:
         return Level(LATTICE[place])
 
 
+LINEAR, BAYES = ADVERSARIES = ("linear", "bayes")
+"""From whom a privacy is hidden."""
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class Privacy:
     """A share of the variance of every column that a whole copy must hide.
 
     Which level that takes depends on the table: columns that tell about each other need more
-    noise than v = p/(1-p).
+    noise than v = p/(1-p). `against` says from whom: LINEAR, the best linear estimate, which is
+    what a copy promises; or BAYES, also an adversary who knows how rows are distributed, as
+    measured at registration.
 
     >>> Privacy(0.8)
-    Privacy(share=0.8)
+    Privacy(share=0.8, against='linear')
     """
 
     share: float
+    against: str = LINEAR
 
     def __post_init__(self) -> None:
         noise_of(self.share)  # refuses what is no privacy
+        if self.against not in ADVERSARIES:
+            raise LevelError(
+                f"there is no adversary {self.against!r}; choose {' or '.join(ADVERSARIES)}"
+            )
         object.__setattr__(self, "share", float(self.share))
 
     @property
@@ -177,8 +188,15 @@ class Privacy:
         return Level.of(privacy=self.share).on_lattice().thousandths
 
 
-def asked_for(*, noise: float | None, privacy: float | None) -> Level | Privacy:
+def asked_for(
+    *, noise: float | None, privacy: float | None, against: str = LINEAR
+) -> Level | Privacy:
     """Return what exactly one of two units asks for: raw noise, or a privacy of the whole copy."""
     if (noise is None) == (privacy is None):
         raise LevelError("give exactly one of noise and privacy")
-    return Level(noise) if noise is not None else Privacy(privacy)  # type: ignore[arg-type]
+    if privacy is not None:
+        return Privacy(privacy, against)
+    if against != LINEAR:
+        raise LevelError("an adversary chooses the noise of a privacy; give privacy, not noise")
+    assert noise is not None
+    return Level(noise)

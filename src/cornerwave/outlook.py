@@ -13,19 +13,16 @@ from statistics import NormalDist
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.attack import left_by_posterior
 from cornerwave.audit import Exposed, count_exposed
 from cornerwave.coalition import Law, guess
 from cornerwave.frozen import Frozen
-from cornerwave.joint import is_gap, telling, unreachable
-from cornerwave.levels import THOUSANDTHS, Level, Privacy
+from cornerwave.hidden import done, telling, unreachable
+from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
-from cornerwave.table import Source, Thinned
+from cornerwave.table import Source, listed
 from cornerwave.times import seconds_of, span_of
 
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-SAMPLE = 1 << 16
-"""Rows that stand for a column's distribution."""
 _HALF = NormalDist().inv_cdf(0.95)
 
 
@@ -37,8 +34,9 @@ class Outlook:
     value of a number is hidden, in its own units (columns on a scale of their own are left out),
     `right` how often the best guess of a category is right, `blind` how often without a copy;
     `stand_out` is how many records the noise does not hide, None if they were not counted;
-    `bayes` is the share of each number that stays hidden from a recipient who knows how its
-    values are distributed and looks at that column alone, empty if the table was not there.
+    `bayes` is the share of each column that an adversary who knows how rows are distributed left,
+    from all columns of a copy together, as measured at registration: others may recover more.
+    It is empty if it was not measured.
     """
 
     privacy: float
@@ -83,50 +81,38 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Behind:
-    """What only the table itself shows, at some noises.
-
-    `bayes[column]` is the share that the posterior mean from that column of a copy leaves.
-    """
+    """What only the table itself shows, at some noises."""
 
     exposed: Exposed
-    bayes: Mapping[str, Floats]
 
 
 def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Behind:
     """Read a registered table for what copies at each noise do not hide."""
-    names = frozen.schema.perturbed
-    sample = Thinned(len(names), most=SAMPLE)
 
     def blocks() -> Iterator[Floats]:
-        for block in _numbers(source, names):
-            scaled = frozen.scaled(block, partial(_any_draws, block.shape[1]))
-            sample.add(list(scaled))
-            yield scaled
+        for block in _numbers(source, frozen.schema.perturbed):
+            yield frozen.scaled(block, partial(_any_draws, block.shape[1]))
 
-    exposed = count_exposed(
-        blocks(),
-        rows=frozen.rows,
-        mean=frozen.mean,
-        covariance=frozen.covariance,
-        noise=noise,
-    )
-    varies = np.diag(frozen.covariance) > 0  # a constant has nothing to hide
     return Behind(
-        exposed,
-        {
-            name: left_by_posterior(sample.column(i), noise)
-            for i, name in enumerate(names)
-            if varies[i]
-        },
+        count_exposed(
+            blocks(),
+            rows=frozen.rows,
+            mean=frozen.mean,
+            covariance=frozen.covariance,
+            noise=noise,
+        )
     )
 
 
-def outlooks(frozen: Frozen, source: Source | None = None) -> list[Outlook]:
+def outlooks(
+    frozen: Frozen, source: Source | None = None, *, against: str = LINEAR
+) -> list[Outlook]:
     """Return what the privacies SHOWN mean; those that no level reaches are left out.
 
-    The records that stand out are counted in the source, if it is given.
+    Their levels are chosen against an adversary. The records that stand out are counted in the
+    source, if it is given.
     """
-    chosen = {p: frozen.hidden.level_of(Privacy(p).thousandths) for p in SHOWN}
+    chosen = {p: frozen.level_against(Privacy(p, against)) for p in SHOWN}
     levels = {p: level for p, level in chosen.items() if level is not None}
     noise = [level.noise for level in levels.values()]
     seen = None if source is None else see(frozen, source, noise)
@@ -170,7 +156,7 @@ def _outlook(
         blind={name: each.blind for name, each in guesses.items()},
         units={name: frozen.schema.column(name).unit for name in names},
         stand_out=None if seen is None else int(seen.exposed.rows[place]),
-        bayes={} if seen is None else {n: float(left[place]) for n, left in seen.bayes.items()},
+        bayes=frozen.left_by_joint(level),
     )
 
 
@@ -201,7 +187,7 @@ def _numbers(source: Source, names: Sequence[str]) -> Iterator[Floats]:
 
 
 def recognised(found: Sequence[Outlook]) -> Iterator[str]:
-    """Yield a sentence on columns that are far less hidden from who knows their distribution."""
+    """Yield a sentence on columns that are far less hidden from who knows the distribution."""
     half = next((each for each in found if each.privacy == HALF / THOUSANDTHS), None)
     if half is None:
         return
@@ -214,8 +200,9 @@ def recognised(found: Sequence[Outlook]) -> Iterator[str]:
         named = [f"{left:.0%} of {name}" for name, left in least.items()][:MOST_SAID]
         more = f" and little of {len(least) - len(named)} columns more" * (len(least) > len(named))
         yield (
-            "from a recipient who knows how values are distributed, privacy 0.5 hides only "
-            f"{', '.join(named)}{more}; on the scale of ranks (transform) at least 50%"
+            "a joint adversary who knows how rows are distributed left at privacy 0.5 only "
+            f"{', '.join(named)}{more}; others may recover more. The noise can be chosen "
+            "against bayes, so that a share stays hidden from this adversary too"
         )
 
 
@@ -228,20 +215,20 @@ def explained(frozen: Frozen) -> Iterator[str]:
     if more := len(said) - MOST_SAID if len(said) > MOST_SAID + 1 else 0:
         yield f"and {more} columns more are told to {WORTH_SAYING:.0%} or above"
     half = hidden.level_of(HALF)
-    if half is None:
+    if hidden.highest < HIGH:
         yield unreachable(hidden)
     if half is None or half.noise <= NOISE_OF_HALF * (1 + LITTLE):
         return
-    yield f"so privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
+    shown = listed([*dict.fromkeys(name for name, _ in hidden.bounds.values())])
+    given = f", given what copies show without noise ({shown})," if shown else ""
+    yield f"so{given} privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
     for remedy in hidden.remedies:
-        if remedy.needed < half.noise * (1 - LITTLE):
-            what = " and ".join(remedy.columns)
-            doing = f"without {what}" if remedy.action == "drop" else f"with {what} together"
-            if is_gap(what):
-                doing = f"with {what} hidden (hide_missing)"
-            yield f"{doing} it would take {remedy.needed:.3g}"
+        if remedy.needed is not None and remedy.needed < half.noise * (1 - LITTLE):
+            yield f"{done(remedy)} it would take {remedy.needed:.3g}"
 
 
+HIGH = 0.8
+"""If so high a privacy cannot be had, the reason is said before anybody asks for it."""
 MOST_SAID = 8
 """So many columns that are told are named."""
 HALF, NOISE_OF_HALF = 500, 1.0

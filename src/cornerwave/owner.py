@@ -7,14 +7,14 @@ people.release(to="partner", privacy=0.3).write("partner.parquet")
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cornerwave.dataset import WORK, Dataset, KeptKeys, check_name
+from cornerwave.dataset import WORK, Dataset, KeptKeys, check_name, kept_beside
 from cornerwave.engines import opened_frame, survey_source
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -31,7 +31,9 @@ from cornerwave.table import (
     Choices,
     Progress,
     ReadingSettings,
+    check_rows,
     decide,
+    make_directory,
     names_of,
     open_source,
     order_of,
@@ -40,6 +42,7 @@ from cornerwave.table import (
     schema_reading,
     settled,
     silent,
+    sync_directory,
     warn_of,
 )
 from cornerwave.vault import Entry, Key, Ledger, Records, State, check_address, remove_leftovers
@@ -101,7 +104,7 @@ class Vault:
             )
         with ExitStack() as undo:
             try:
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_directory(path, 0o700)
                 if key_file is not None:
                     key = Key.read(Path(key_file))
                 elif not new_ledger:
@@ -112,6 +115,7 @@ class Vault:
                 undo.pop_all()
                 if ledger is not None:
                     _write_secret(path / LEDGER_URL, ledger + "\n")
+                sync_directory(path)  # copies that leave soon depend on what is in it
             except VaultError:
                 raise
             except OSError as error:
@@ -134,6 +138,7 @@ class Vault:
         source: Any,
         *,
         key: str | None = None,
+        key_as_is: bool = False,
         keep: Iterable[str] = (),
         drop: Iterable[str] = (),
         categorical: Iterable[str] = (),
@@ -144,11 +149,14 @@ class Vault:
         min_count: int = 0,
         shuffle: bool = False,
         keep_order: bool = False,
+        independent_rows: bool = False,
+        few_rows: bool = False,
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
         released_as: Mapping[str, str] | None = None,
         schema: str | Path | None = None,
         reading: Mapping[str, Any] | None = None,
+        unrelated: Iterable[str] = (),
         dry_run: bool = False,
         spark: Any = None,
         progress: Progress = silent,
@@ -161,14 +169,27 @@ class Vault:
         values stay so unless the column is in `hide_missing`. `transform` maps columns
         to 'log1p' or 'rank'. `schema` names a file that says all this instead.
 
+        A `key` identifies the rows. Copies have a pseudonym in its place, the same in all of
+        them, unless it is released as it is (`key_as_is`) or also dropped.
+
         If the order of the rows tells a column, copies `shuffle` the rows, all in the same
         way, or `keep_order` for recipients who need it; otherwise neither need be said.
+
+        If rows belong together, as the visits of a patient do, copies hide rows and not people:
+        such a table is refused unless `independent_rows` says that they do not.
+
+        A table of fewer than 100 rows is refused unless `few_rows` accepts it, and one of fewer
+        than 500 warned of: privacy holds on average over rows, and in few each record counts.
 
         `reading` says how the cells of a text file are spelled, such as {"decimal": ","}; what it
         does not say is found, and the same for every release.
 
         Copies look like the table where that costs a miner nothing; columns in `round` always
         do, those in `clip` stay between two bounds, and `released_as` gives them other names.
+
+        A table that holds values of another dataset, or functions of them, is refused. Datasets in
+        `unrelated` are not compared: if they do have values in common, recipients of both can
+        average the noise.
 
         A `dry_run` does everything but record the dataset.
 
@@ -180,6 +201,7 @@ class Vault:
         """
         choices = Choices(
             key=key,
+            key_as_is=key_as_is,
             keep=names_of(keep),
             drop=names_of(drop),
             categorical=names_of(categorical),
@@ -189,6 +211,8 @@ class Vault:
             transform=dict(transform or {}),
             min_count=min_count,
             order=order_of(shuffle=shuffle, keep_order=keep_order),
+            independent_rows=independent_rows,
+            few_rows=few_rows,
             round=dict.fromkeys(names_of(round), True),
             clip=dict(clip or {}),
             released_as=dict(released_as or {}),
@@ -199,6 +223,7 @@ class Vault:
             choices,
             schema=schema,
             reading=None if reading is None else ReadingSettings.of(**reading),
+            unrelated=names_of(unrelated),
             dry_run=dry_run,
             spark=spark,
             progress=progress,
@@ -212,11 +237,14 @@ class Vault:
         *,
         schema: str | Path | None = None,
         reading: ReadingSettings | None = None,
+        unrelated: Sequence[str] = (),
         dry_run: bool = False,
         spark: Any = None,
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table with choices made as one, or with those in a schema file."""
+        from cornerwave.adversary import measure_adversary  # not on import: few commands need it
+
         check_name(name, what="a dataset's name")
         if schema is not None:
             reading = schema_reading(Path(schema), reading)
@@ -228,13 +256,17 @@ class Vault:
         decided = settled(decide(opened.schema, choices))
         warn_of(opened.notes, decided, opened.remarks)
         secrets = RowSecrets.of(self._key.derive)
+        others = tuple(self._ledger.dataset(each).id for each in unrelated)
         with KeptKeys(self.path, self._key) as keys:
             with discreet(), opened.snapshot(decided.key) as rows:
                 surveyor, survey = survey_source(
                     rows, decided, secrets, keep_keys=keys.write, spark=spark, progress=progress
                 )
+                check_rows(survey.moments.rows, decided)
                 frozen = replace(freeze(surveyor, survey, rows.schema), reading=rows.reading)
+                frozen = replace(frozen, joint=measure_adversary(frozen, surveyor, survey))
                 marks = surveyor.marks(survey).to_json()
+                beside = kept_beside(surveyor, survey)
             new = Entry(
                 id=dataset_id(self._key, frozen),
                 name=name,
@@ -243,11 +275,17 @@ class Vault:
                 frozen=frozen.to_json(),
                 marks=marks,
                 keys=keys.said(),
+                unrelated=others,
             )
-            entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new)
-            if entry is new and not dry_run:
+            entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new, beside)
+            if replace(entry, macs={}) == new and not dry_run:
                 keys.publish()
         dataset = self._dataset(entry, opened)
+        if dataset.frozen.schema.pseudonym != frozen.schema.pseudonym:
+            raise AlreadyRegistered(
+                f"{name!r} is registered already, and what its copies have in place of the key is "
+                f"decided for all of them: {_KEYS[dataset.frozen.schema.pseudonym is None]}"
+            )
         if said_in(dataset.frozen.schema) != said_in(frozen.schema):
             raise AlreadyRegistered(
                 f"{name!r} is registered already, with another rounding, clipping, type or name "
@@ -318,6 +356,9 @@ def is_vault(path: str | Path) -> bool:
     return any((Path(path) / name).exists() for name in (LEDGER_FILE, LEDGER_URL))
 
 
+_KEYS = {False: "a pseudonym", True: "the key as it is"}
+
+
 def dataset_id(key: Key, frozen: Frozen) -> str:
     """Return a dataset's id: a keyed hash of all that its noise depends on."""
     return key.derive("identity", hashlib.sha256(frozen.identity()).digest())[:16].hex()
@@ -345,6 +386,8 @@ def _write_secret(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def vault_place(given: str | Path | None = None) -> Path:

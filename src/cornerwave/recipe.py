@@ -2,6 +2,7 @@
 
     ids, rows ──> numbers ── missing in secret? draw ── + noise of the level ── grid ──┐
                   categories ── refresh ─────────────────────────────────────────────┤
+                  key ── pseudonym ──────────────────────────────────────────────────┤
                   kept columns ──────────────────────────────────────────────────────┴──> copy
              └──> fingerprint: is this the registered table?
 
@@ -36,16 +37,17 @@ from cornerwave.noise import (
     lattice_path,
     rows_of_block,
 )
+from cornerwave.pseudonyms import pseudonyms
 from cornerwave.rows import Group, RowSecrets, group_rows
 from cornerwave.survey import rank_draws
 from cornerwave.table import (
     CATEGORY,
     ENCODED_TEXT,
+    KEY,
     PERTURBED,
     Column,
     Fingerprint,
     Finish,
-    knot_count,
     plain_type,
 )
 
@@ -57,11 +59,17 @@ class NoiseSecrets(Secrets):
     noise: bytes
     missing: bytes
     order: bytes
+    pseudonyms: bytes
 
     @classmethod
     def of(cls, derive: Callable[[str], bytes]) -> "NoiseSecrets":
         """Derive them from a dataset's key, each for one purpose."""
-        return cls(noise=derive("noise"), missing=derive("missing"), order=derive("order"))
+        return cls(
+            noise=derive("noise"),
+            missing=derive("missing"),
+            order=derive("order"),
+            pseudonyms=derive("pseudonyms"),
+        )
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,8 @@ class Recipe:
             numbers = [self.frozen.unscaled(made) for made in self.perturbed(group)]
             categories = self.refreshed(group)
             made = dict(zip(self._levels, zip(numbers, categories, strict=True), strict=True))
-            tables = [self._copy(w, group, *made[w.level.noise]) for w in self.wanted]
+            shown = self._without_noise(group)
+            tables = [self._copy(w, shown, *made[w.level.noise]) for w in self.wanted]
             return group.fingerprint(self.row_secrets), tables
         except pa.ArrowException:  # its words may quote a cell
             raise SourceError("a column no longer holds values of its kind") from None
@@ -132,6 +141,10 @@ class Recipe:
         known rows of another dataset must not show the order of this one.
         """
         return BlockFunction(self._noise_secrets.order)(ids, room_for(len(ids))).reshape(-1, 2)
+
+    def pseudonyms(self, ids: Ids) -> pa.Array:
+        """Return what stands for the keys of rows in copies."""
+        return pseudonyms(ids, self._noise_secrets.pseudonyms)
 
     def check(self, found: Fingerprint | None) -> None:
         """Raise SourceChanged unless this is the fingerprint of the registered table."""
@@ -239,8 +252,20 @@ class Recipe:
             for place, each in enumerate(self.frozen.categories)
         ]
 
+    def _without_noise(self, group: Group) -> dict[str, pa.Array]:
+        """Return what is the same in all copies: columns as they are, and pseudonyms."""
+        schema = self.frozen.schema
+        shown = {name: group.unchanged(name) for name in schema.unchanged}
+        if schema.pseudonym is not None:
+            shown[schema.pseudonym] = self.pseudonyms(group.ids)
+        return shown
+
     def _copy(
-        self, wanted: Wanted, group: Group, numbers: Floats, categories: Mapping[str, pa.Array]
+        self,
+        wanted: Wanted,
+        shown: Mapping[str, pa.Array],
+        numbers: Floats,
+        categories: Mapping[str, pa.Array],
     ) -> pa.Table:
         schema, types = self.frozen.schema, self.frozen.source_types
         gaps = self.frozen.missing
@@ -250,9 +275,8 @@ class Recipe:
             )
             for name, values in zip(schema.perturbed, numbers, strict=True)
         }
-        made |= categories
-        names = [column.name for column in schema.shown]
-        arrays = [made[name] if name in made else group.unchanged(name) for name in names]
+        made |= {**shown, **categories}
+        arrays = [made[column.name] for column in schema.shown]
         fields = self.schema(wanted)
         try:
             return pa.table(arrays, names=fields.names).cast(fields)
@@ -265,8 +289,12 @@ def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
     type_ = frozen.source_types.field(column.name).type
     finish, name_of = wanted.finish, wanted.finish.name_of
     released = finish.type_of(column.name, type_) if column.name in finish.round else type_
+    if is_pseudonym := column.name == frozen.schema.pseudonym:
+        released = pa.string()
     plain = str(plain_type(released))
     told: dict[str, Any] = {"role": column.role, "type": plain, "unit": column.unit}
+    if column.role == KEY:
+        told["pseudonym"] = is_pseudonym
     if column.name in finish.names:
         told["source"] = column.name
     if frozen.reading and column.name in (own := dict(frozen.reading.column_missing or ())):
@@ -278,8 +306,8 @@ def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
         place = frozen.schema.perturbed.index(column.name)
         told["transform"] = column.transform
         if knots := frozen.scales[place].knots:
-            # how many values there were says how many are missing
-            told["scores"] = knot_count(frozen.rows) if column.hide_missing else len(knots)
+            # copies reveal them anyway, and they are no exact averages
+            told["scores"], told["knots"] = len(knots), [value for value, _ in knots]
         told["excess"] = _excess(place, frozen, finish)
         told |= finish.describe(
             column.name,
@@ -316,6 +344,8 @@ def _field(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
     if column.role == PERTURBED:
         type_ = finish.type_of(column.name, type_)
         return pa.field(finish.name_of(column.name), type_, nullable=gaps)
+    if column.name == frozen.schema.pseudonym:
+        return pa.field(finish.name_of(column.name), pa.string(), nullable=False)
     plain = plain_type(type_)
     if column.role != CATEGORY:
         return pa.field(finish.name_of(column.name), plain)

@@ -138,11 +138,17 @@ def group_rows(schema: Schema) -> int:
 
 
 def numbered(
-    source: Source, schema: Schema, rows: int | None = None
+    source: Source,
+    schema: Schema,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (first row, table) for all groups of a source, or for so many `rows` each."""
+    """Yield (first row, table) for all groups of a source, or for so many `rows` each.
+
+    They have the used columns, or those that are named.
+    """
     start = source.first
-    for table in source.groups(schema.used, rows or group_rows(schema)):
+    for table in source.groups(columns or schema.used, rows or group_rows(schema)):
         yield start, table
         start += table.num_rows
 

@@ -7,6 +7,7 @@
     fingerprint  keyed sums that recognise the table again
     marks        keyed samples that recognise its values in another table
     sample       the rows whose MAC is smallest
+    units        of some of these rows all columns, to see which rows belong together
 
 So a table can be surveyed by threads, or by the machines of a cluster, and what is frozen
 afterwards does not depend on how.
@@ -21,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ids, Ints, Words
-from cornerwave.errors import ColumnError
 from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.marks import Cells, Learned, TableMarks, kept_of
 from cornerwave.moments import Moments
@@ -34,19 +34,27 @@ from cornerwave.table import (
     Schema,
     Tally,
     check_number,
+    exponentials,
+    hash_texts,
+    heads,
     is_number,
     one_chunk,
     quantiles,
     rank_scale,
+    shown_numbers,
+    taken,
     tally,
     to_floats,
     type_named,
 )
+from cornerwave.units import UnitColumns
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution."""
 JOINT_ROWS, LEAST_JOINT_ROWS, JOINT_CELLS = 1 << 16, 1 << 15, 1 << 22
 """Rows that second moments across all columns are measured on: fewer of a wide table."""
+UNIT_ROWS, LEAST_UNIT_ROWS, UNIT_CELLS = 1 << 16, 1 << 10, 1 << 22
+"""Rows that are looked at to see which belong together: fewer of a wide table."""
 SPARE = 1.25
 """So many times the rows that a sample is to have are kept at most."""
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
@@ -85,8 +93,8 @@ class Sample:
     def of(
         cls,
         hashes: Words,
-        numbers: Sequence[Floats],
-        cells: Sequence[Words],
+        numbers: "Sequence[Floats | _Sized]",
+        cells: "Sequence[Words | _Heads]",
         *,
         most: int,
         below: np.uint64 = ALL,
@@ -158,7 +166,8 @@ class Survey:
 
     `complete` are the moments of the rows that miss no number, None if none is missing;
     `sample` holds many rows of the columns whose distribution must be known, `joint` some rows
-    of all columns: the numbers and those that are kept, and the cells of all others.
+    of all columns: the numbers, those shown as they are as numbers, the cells of all others, and
+    the heads of texts that are shown.
     """
 
     moments: Moments
@@ -168,6 +177,7 @@ class Survey:
     tallies: Mapping[tuple[str, ...], Tally]
     sample: Sample
     joint: Sample
+    units: Sample
 
     @property
     def whole(self) -> Moments:
@@ -184,6 +194,7 @@ class Survey:
             tallies={names: found + other.tallies[names] for names, found in self.tallies.items()},
             sample=self.sample + other.sample,
             joint=self.joint + other.joint,
+            units=self.units + other.units,
         )
 
 
@@ -202,11 +213,10 @@ class Surveyor:
         return [name for name in schema.perturbed if schema.column(name).hide_missing]
 
     @property
-    def kept_numbers(self) -> list[str]:
-        """The kept columns whose values count as numbers, beside being told apart as cells."""
-        kept = [self.schema.column(name) for name in self.schema.kept]
-        types = {column.name: type_named(column.type) for column in kept}
-        return [name for name, type_ in types.items() if type_ is not None and is_number(type_)]
+    def texts(self) -> list[str]:
+        """The columns that copies show as they are and whose values are texts: they have a head."""
+        types = {name: type_named(self.schema.column(name).type) for name in self.schema.unchanged}
+        return [name for name, type_ in types.items() if type_ is None or not is_number(type_)]
 
     @property
     def joint_rows(self) -> int:
@@ -226,8 +236,11 @@ class Surveyor:
         fingerprint, hashes = group.recognised(self.secrets)
         sampled = [schema.perturbed.index(name) for name in self.sampled]
         chosen = hashes if sampled else hashes[:0]  # a sample of no columns needs no rows
-        kept = [_kept_numbers(table, name) for name in self.kept_numbers]
+        shown = {name: one_chunk(table.column(name)) for name in schema.unchanged}
+        kept = [_Sized(column) for column in shown.values()]
+        heads = [_Heads(shown[name], self.secrets.texts) for name in self.texts]
         below = (known.sample.limit, known.joint.limit) if known else (ALL, ALL)
+        unit_limit = known.units.limit if known else ALL
         moments = Moments.of_columns(numbers, schema.perturbed)
         return Survey(
             moments=moments,
@@ -239,9 +252,33 @@ class Surveyor:
                 chosen, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS, below=below[0]
             ),
             joint=Sample.of(
-                hashes, [*numbers, *kept], [*group.cells], most=self.joint_rows, below=below[1]
+                hashes,
+                [*numbers, *kept],
+                [*group.cells, *heads],
+                most=self.joint_rows,
+                below=below[1],
             ),
+            units=self._units(hashes, table, unit_limit),
         )
+
+    @property
+    def unit_columns(self) -> UnitColumns:
+        """The columns that are looked at to see which rows belong together."""
+        return UnitColumns.of(self.schema)
+
+    @property
+    def unit_rows(self) -> int:
+        """How many rows are looked at for that."""
+        return min(UNIT_ROWS, max(LEAST_UNIT_ROWS, UNIT_CELLS // max(1, self.unit_columns.count)))
+
+    def _units(self, hashes: Words, table: pa.Table, below: np.uint64) -> Sample:
+        """Sample rows of all columns: what is not sampled is not even hashed."""
+        columns, most = self.unit_columns, self.unit_rows
+        hashes = hashes if columns.count else hashes[:0]
+        limit = _limit(hashes, most, below)
+        rows = np.flatnonzero(hashes <= limit)
+        numbers, cells = columns.of_rows(table, rows, self.secrets.texts)
+        return Sample.of(hashes[rows], numbers, cells, most=most, below=limit)
 
     def check(self, survey: Survey) -> None:
         """Raise ColumnError as soon as a category is seen to have too many values."""
@@ -254,7 +291,7 @@ class Surveyor:
 
     @property
     def marked(self) -> list[str]:
-        """The columns that have marks: all that are used, but a key that is not shown."""
+        """The columns that have marks: all that are used, but a key that copies do not show."""
         schema = self.schema
         groups = [name for names in schema.categories for name in names]
         return [*schema.perturbed, *groups, *self.shown]
@@ -262,8 +299,7 @@ class Surveyor:
     @property
     def shown(self) -> list[str]:
         """The columns that copies show as they are."""
-        key = [name for name in (self.schema.key,) if name and self.schema.column(name).shown]
-        return [*self.schema.kept, *key]
+        return self.schema.unchanged
 
     def _learned(self, group: Group, places: Ints, known: Learned | None = None) -> Learned:
         numbers, texts = self.secrets.mark_numbers, self.secrets.mark_texts
@@ -279,7 +315,8 @@ class Surveyor:
             cells[key] = keys
         marked = {name: cells[name] for name in self.marked}
         hidden = [name for name in self.marked if name not in self.shown]
-        return Learned.of(places, marked, hidden, keys, known)
+        by_place = Cells.of_places(places, self.secrets.sample)
+        return Learned.of(places, marked, hidden, keys, by_place, known)
 
 
 def _complete(numbers: Floats, moments: Moments, schema: Schema) -> Moments | None:
@@ -310,11 +347,19 @@ class Sampler:
 
     def scales(self, sample: Sample | None) -> tuple[Scale, ...]:
         """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve."""
-        ranked: dict[str, Floats] = {}
-        if sample is not None:
-            ranked = dict(zip(self.columns, sample.ordered.numbers, strict=True))
+        if sample is None:
+            return tuple(
+                Scale(self.schema.column(name).transform) for name in self.schema.perturbed
+            )
+        rows = sample.ordered
+        ranked = dict(zip(self.columns, rows.numbers, strict=True))
         return tuple(
-            rank_scale(ranked[name], name)
+            rank_scale(
+                ranked[name],
+                name,
+                knot_weights(self.secrets, rows.hashes, name),
+                coarse=self.schema.column(name).hide_missing,
+            )
             if name in ranked
             else Scale(self.schema.column(name).transform)
             for name in self.schema.perturbed
@@ -323,8 +368,11 @@ class Sampler:
 
 def laws_of(surveyor: Surveyor, survey: Survey) -> dict[str, Knots]:
     """Return the quantiles of the columns that hide missing values, where they vary."""
-    found = zip(surveyor.sampled, survey.sample.ordered.numbers, strict=True)
-    laws = {name: quantiles(values) for name, values in found}
+    rows, secrets = survey.sample.ordered, surveyor.secrets
+    laws = {
+        name: quantiles(values, knot_weights(secrets, rows.hashes, name))
+        for name, values in zip(surveyor.sampled, rows.numbers, strict=True)
+    }
     return {name: law for name, law in laws.items() if law and law[0][0] < law[-1][0]}
 
 
@@ -332,7 +380,7 @@ def no_rows(surveyor: Surveyor) -> Survey:
     """Return the survey of a table without rows: what others are added to."""
     schema = surveyor.schema
     numbers, cells = len(schema.perturbed), sum(map(len, schema.categories))
-    nothing = Moments.of_columns(np.empty((numbers, 0)))
+    nothing, units = Moments.of_columns(np.empty((numbers, 0))), surveyor.unit_columns
     return Survey(
         moments=nothing,
         complete=None,
@@ -341,8 +389,11 @@ def no_rows(surveyor: Surveyor) -> Survey:
         tallies={names: Counter() for names in schema.categories},
         sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS),
         joint=_no_sample(
-            numbers + len(surveyor.kept_numbers), len(schema.kept) + cells, surveyor.joint_rows
+            numbers + len(schema.unchanged),
+            len(schema.kept) + cells + len(surveyor.texts),
+            surveyor.joint_rows,
         ),
+        units=_no_sample(len(units.numbers), units.count - len(units.numbers), surveyor.unit_rows),
     )
 
 
@@ -351,22 +402,49 @@ def _no_sample(numbers: int, cells: int, most: int) -> Sample:
     return Sample.of(none, [np.empty(0)] * numbers, [none] * cells, most=most)
 
 
-def _kept_numbers(table: pa.Table, name: str) -> Floats:
-    """Return a kept column as numbers; what cannot be one is missing."""
-    try:
-        return to_floats(one_chunk(table.column(name)), name)
-    except ColumnError:
-        return np.full(table.num_rows, np.nan)
+@dataclass(frozen=True)
+class _Sized:
+    """A column that copies show as it is, as numbers: of a text its digits, NaN if there are none.
+
+    Worked out for the sampled rows alone.
+    """
+
+    column: pa.Array
+
+    def __getitem__(self, rows: Ints) -> Floats:
+        return shown_numbers(taken(self.column, rows))
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """The heads of a column of texts, hashed: rows of `P00012-03` have `P00012` in common."""
+
+    column: pa.Array
+    secret: bytes
+
+    def __getitem__(self, rows: Ints) -> Words:
+        return hash_texts(heads(taken(self.column, rows)), self.secret)[:, 0]
 
 
 def rank_draws(secrets: RowSecrets, ids: Ids) -> RankDraws:
     """Return what chooses among the ranks that a value spans, for some rows."""
 
     def draws(column: str) -> Floats:
-        words = row_hashes(ids, expand(secrets.ranks, "column", column.encode()))
-        return np.asarray(((words >> np.uint64(11)) + np.uint64(1)) * 2.0**-53)
+        return _uniforms(ids, expand(secrets.ranks, "column", column.encode()))
 
     return draws
+
+
+def knot_weights(secrets: RowSecrets, hashes: Words, column: str) -> Floats:
+    """Return the weights of sampled rows, by their keyed hashes, in the knots of a column."""
+    ids = np.column_stack([hashes, np.zeros_like(hashes)])
+    return exponentials(_uniforms(ids, expand(secrets.ranks, "knots", column.encode())))
+
+
+def _uniforms(ids: Ids, secret: bytes) -> Floats:
+    """Return a keyed number from (0, 1] for each row."""
+    words = row_hashes(ids, secret)
+    return np.asarray(((words >> np.uint64(11)) + np.uint64(1)) * 2.0**-53)
 
 
 def on_scales(

@@ -1,8 +1,10 @@
 """Spark's engine on Sail, which needs no Java: the same values as the local engine, bit for bit."""
 
 import json
+import sys
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -73,6 +75,7 @@ def test_a_frame_gives_the_dataset_and_the_copies_of_the_local_engine(
     write_all_spark(copies)
     for wanted, (release, folder) in zip(local_copies(here, tmp_path), copies, strict=True):
         assert by_key(read(folder)).equals(by_key(wanted), check_metadata=False)
+        assert not set(wanted["id"].to_pylist()) & set(everyone()["id"].to_pylist())  # pseudonyms
         assert len(list(folder.iterdir())) > 1
         file = tmp_path / f"{release.recipient}.parquet"
         assert read_metadata(folder) == read_metadata(file)
@@ -345,6 +348,25 @@ def test_what_machines_send_cannot_run_code():
     assert json.dumps(unpacked(packed(kept)), default=str) == json.dumps(kept, default=str)
 
 
+@pytest.mark.parametrize(
+    ("master", "named", "runs"),
+    [
+        ("local[2]", None, sys.executable),
+        ("local-cluster[2,1,1024]", None, sys.executable),
+        ("local[2]", "/opt/other/python", "python3"),  # as Spark reads it: the one that is named
+        ("spark://head:7077", None, "python3"),
+        ("yarn", None, "python3"),
+    ],
+)
+def test_a_local_master_runs_the_running_python(monkeypatch, master, named, runs):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if named:
+        monkeypatch.setenv("PYSPARK_PYTHON", named)
+    context = SimpleNamespace(master=master, pythonExec="python3")
+    engine._use_this_python(context)
+    assert context.pythonExec == runs
+
+
 def test_the_command_line_on_a_cluster(url, vault, parquet, tmp_path):
     place = ["--vault", str(vault.path), "--engine", "spark", "--master", url]
     columns = ["--key", "id", "--keep", "seen", "--keep", "code"]
@@ -357,8 +379,42 @@ def test_the_command_line_on_a_cluster(url, vault, parquet, tmp_path):
     wanted = ["--to", "near", "--privacy", "0.5", "--out", str(tmp_path / "near")]
     run("release", "people", *wanted, *place)
     run("again", "people", "near", "--out", str(tmp_path / "again"), *place)
+    before = sorted((tmp_path / "near").rglob("*"))
+    again = CliRunner().invoke(cli.app, ["release", "people", *wanted, *place])
+    assert isinstance(again.exception, OutputExists), again.output  # not a second copy inside it
+    both = ["--to", "a", "--privacy", "0.5", "--to", "b", "--privacy", "0.6", *wanted[-2:]]
+    refused = CliRunner().invoke(cli.app, ["release", "people", *both, *place])
+    assert "one --out DIRECTORY for each --to" in str(refused.exception)
+    assert sorted((tmp_path / "near").rglob("*")) == before
+    run("release", "people", *wanted, "--force", *place)
+    assert sorted((tmp_path / "near").rglob("*")) == before
     dataset = vault.dataset("people")
     release = dataset.release(to="near", privacy=0.5)
     copy = papq.read_table(release.write(tmp_path / "near.parquet"))
     for name in ("near", "again"):
         assert read(tmp_path / name).equals(copy, check_metadata=False)
+
+
+def test_rows_of_a_person_are_refused_as_by_the_local_engine(spark, vault, other, tmp_path):
+    """Dropped columns are looked at where they lie: both say the same, to the bit."""
+    rng, person = np.random.default_rng(2), np.repeat(np.arange(300), 8)
+    rows = {"id": [f"{n:05}" for n in range(len(person))], "person": person}
+    rows |= {name: rng.normal(size=300)[person] for name in ("height", "weight")}
+    rows["weight"] = rows["weight"] + rng.normal(size=len(person))
+    path = written(pa.table(rows).take(pa.array(rng.permutation(len(person)))), tmp_path / "c.pq")
+    said = []
+    for owner, source, session in (
+        (vault, path, None),
+        (other, frame_of(spark, path), None),
+        (other, path, spark),
+    ):
+        choices = {"key": "id", "drop": ["person"], "spark": session}
+        with pytest.raises(ColumnError, match="same 'person' belong together") as refused:
+            owner.register("clinic", source, **choices)
+        said.append(str(refused.value))
+    assert len(set(said)) == 1
+    here = vault.register("clinic", path, key="id", drop=["person"], independent_rows=True)
+    there = other.register(
+        "clinic", frame_of(spark, path), key="id", drop=["person"], independent_rows=True
+    )
+    assert here.id == there.id

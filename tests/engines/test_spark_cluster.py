@@ -1,7 +1,10 @@
 """Spark's engine on a real cluster of two workers: faults, and where the key could get to."""
 
 import base64
+import os
 import shutil
+import subprocess
+import sys
 import threading
 import warnings
 import zlib
@@ -331,3 +334,21 @@ def test_no_cell_is_in_an_error_on_any_page(cluster, spark, vault, dataset, tmp_
     logs = [(name, said) for name, said in files_below(cluster.folder) if name.endswith("log")]
     said = [*logs, *cluster.pages().items()]
     assert [place for place, content in said if cell.encode() in content] == []
+
+
+def test_a_local_master_runs_the_python_that_runs_the_command(vault, parquet, tmp_path):
+    """From an environment that is not activated: the first `python3` knows no Cornerwave."""
+    bare = tmp_path / "bin" / "python3"
+    bare.parent.mkdir()
+    bare.write_text(
+        "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pyarrow'\" >&2; exit 1\n"
+    )
+    bare.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    around = {**kept, "PATH": f"{bare.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    place = ["--vault", vault.path, "--engine", "spark", "--master", "local[2]"]
+    words = ["register", "people", parquet, "--key", "id", "--keep", "seen", "--keep", "code"]
+    command = [sys.executable, "-W", "ignore", "-m", "cornerwave", *words, *place]
+    done = subprocess.run(command, env=around, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert vault.dataset("people").frozen.rows == ROWS

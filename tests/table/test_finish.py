@@ -325,3 +325,4 @@ def test_types_are_known_by_the_names_they_print(type_):
     assert type_named(str(type_)) == type_
     assert type_named(str(pa.dictionary(pa.int8(), type_))) == type_
     assert type_named(str(pa.list_(type_))) is None
+    assert type_named("decimal128(99, 2)") is None

@@ -94,15 +94,15 @@ def test_log1p_needs_values_above_minus_one():
 
 
 def test_the_knots_are_averages_of_equal_shares_at_normal_scores():
-    x = np.random.default_rng(0).permutation(np.arange(2550.0))
+    x = np.random.default_rng(0).permutation(np.arange(255.0 * ROWS_PER_KNOT))
     scale = rank_scale(x, "c")
     assert len(scale.knots) == KNOTS
-    means = np.arange(2550.0).reshape(KNOTS, -1).mean(axis=1)
+    means = np.arange(255.0 * ROWS_PER_KNOT).reshape(KNOTS, -1).mean(axis=1)
     scores = [round(NormalDist().inv_cdf((k + 0.5) / KNOTS), 12) for k in range(KNOTS)]
     assert np.array_equal(scale.knots, np.stack([means, scores], axis=1))
 
 
-@given(st.integers(0, 2**32), st.integers(2 * ROWS_PER_KNOT, 3000))
+@given(st.integers(0, 2**32), st.integers(3 * ROWS_PER_KNOT, 3000))
 @settings(deadline=None, max_examples=40)
 def test_no_cell_stands_in_a_knot(seed, rows):
     x = np.random.default_rng(seed).lognormal(0, 3, rows)
@@ -113,14 +113,16 @@ def test_no_cell_stands_in_a_knot(seed, rows):
 
 
 @given(
-    st.lists(st.sampled_from([0.0, 0.1, 0.3, -7.7, 1e6, np.nan]), min_size=40, max_size=400),
+    st.lists(st.sampled_from([0.0, 0.1, 0.3, -7.7, 1e6, np.nan]), min_size=150, max_size=600),
+    st.booleans(),
 )
 @settings(deadline=None, max_examples=60)
-def test_ties_are_in_order_and_come_back(values):
+def test_ties_are_in_order_and_come_back(values, weighted):
     """Equal values have one knot value: their mean in floating point may be beside them."""
     x = floats(values)
+    weights = np.random.default_rng(1).exponential(size=len(x)) if weighted else None
     try:
-        scale = rank_scale(x, "c")
+        scale = rank_scale(x, "c", weights)
     except ColumnError:
         return
     means = [value for value, _ in scale.knots]
@@ -182,18 +184,18 @@ def test_a_third_of_zeros():
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e300])
-@pytest.mark.parametrize("rows", [20, 1000, 1005, 2551])
+@pytest.mark.parametrize("rows", [150, 1000, 1005, 2551])
 def test_a_constant_column_has_no_ranks(value, rows):
     with pytest.raises(ColumnError, match="'c': constant, or nearly so; rank cannot order it"):
         rank_scale(np.full(rows, value), "c")
 
 
-@pytest.mark.parametrize("rows", [0, 1, 19])
+@pytest.mark.parametrize("rows", [0, 1, 149])
 def test_a_few_values_have_no_ranks(rows):
     sample = np.concatenate([np.arange(float(rows)), np.full(50, np.nan)])
-    with pytest.raises(ColumnError, match="'c': rank needs at least 20 values"):
+    with pytest.raises(ColumnError, match="'c': rank needs at least 150 values"):
         rank_scale(sample, "c")
-    assert len(rank_scale(np.arange(20.0), "c").knots) == 2
+    assert len(rank_scale(np.arange(150.0), "c").knots) == 3
 
 
 def test_rank_goes_both_ways_and_ends_at_the_outermost_knots():
@@ -201,7 +203,7 @@ def test_rank_goes_both_ways_and_ends_at_the_outermost_knots():
     scale = rank_scale(x, "c")
     values, scores = np.array(scale.knots).T
     within = x[(x > scale.ends[0]) & (x < scale.ends[1])]
-    assert len(x) - len(within) == 20 + 19  # the outermost of 255 shares at each end
+    assert len(x) - len(within) == 2 * ROWS_PER_KNOT  # the outermost of 100 shares at each end
     assert np.allclose(scale.backward(scale.forward(within, "c")), within, rtol=1e-9)
     assert scale.forward(floats([-1e9, 1e9]), "c").tolist() == [scores[0], scores[-1]]
     beyond = scale.backward(scores[-1] + np.arange(3.0)) - values[-1]
@@ -235,6 +237,87 @@ def test_on_the_rank_scale_a_column_is_nearly_normal():
     t = rank_scale(x, "c").forward(x, "c")
     assert abs(t.mean()) < 0.02
     assert abs(t.std() - 1) < 0.03
+
+
+# --- knots that are not exact ------------------------------------------------------------------
+
+
+def drawn_knots(x, times):
+    """The knots of a column with other weights each time, and how many there are."""
+    rng = np.random.default_rng(0)
+    scales = [rank_scale(x, "c", rng.exponential(size=len(x))) for _ in range(times)]
+    return [(np.array([value for value, _ in own.knots]), len(own.knots)) for own in scales]
+
+
+def resampled_knots(x, knots, times):
+    """The naive twin: exact knots of as many rows, drawn from them with replacement."""
+    rng = np.random.default_rng(1)
+    drawn = np.sort(rng.choice(x, (times, len(x))), axis=1)
+    return np.stack([part.mean(axis=1) for part in np.array_split(drawn, knots, axis=1)], axis=1)
+
+
+@pytest.mark.parametrize(("rows", "knots"), [(300, 3), (6000, 40)])
+def test_knots_vary_by_their_own_standard_error(rows, knots):
+    """As those of other tables of the same people would, and about the same means."""
+    rng, times = np.random.default_rng(3), 300
+    x = np.sort(rng.lognormal(0, 1, rows))
+    found = np.array(
+        [
+            module._weighted_means(x, rng.exponential(size=rows), knots, coarse=False)
+            for _ in range(times)
+        ]
+    )
+    twin = resampled_knots(x, knots, times)
+    ratio = found.std(axis=0) / twin.std(axis=0)
+    # a deviation of n draws is off by 1 / sqrt(2 n); that of heavy tails by twice as much
+    assert (np.abs(np.log(ratio)) < 6 * 2 / np.sqrt(2 * times)).all()
+    assert (np.abs(found.mean(axis=0) - twin.mean(axis=0)) < 0.5 * twin.std(axis=0)).all()
+
+
+def test_the_mean_of_weighted_knots_has_the_standard_error_of_the_mean():
+    x = np.random.default_rng(4).gamma(2, 1, 2000)
+    means = np.array([knots.mean() for knots, _ in drawn_knots(x, 300)])
+    expected = x.std() / np.sqrt(len(x))
+    assert np.std(means) == pytest.approx(expected, rel=6 / np.sqrt(600))
+    assert means.mean() == pytest.approx(x.mean(), abs=6 * expected / np.sqrt(300))
+
+
+def test_weighted_knots_stay_in_order_and_shared_values_as_they_are():
+    rng = np.random.default_rng(5)
+    x = np.where(
+        rng.random(3000) < 0.4, 0.1, np.where(rng.random(3000) < 0.5, 7.0, 9 + rng.random(3000))
+    )
+    found = [knots for knots, _ in drawn_knots(x, 50)]
+    assert all((np.diff(knots) >= 0).all() for knots in found)
+    shares = [np.mean(knots == 0.1) for knots in found]
+    assert 0.3 < min(shares) < max(shares) < 0.45
+    # how many knots have the value is as uncertain as how many rows do
+    assert len({int((knots == 0.1).sum()) for knots in found}) > 1
+
+
+@pytest.mark.parametrize("rows", [150, 300, 1000, 13_000])
+def test_a_knot_holds_at_least_50_rows(rows):
+    """The rows that move a knot when they move: by the definition, one row after the other."""
+    x, weights = np.arange(float(rows)), np.random.default_rng(rows).exponential(size=rows)
+    knots = np.array([value for value, _ in rank_scale(x, "c", weights).knots])
+    high = np.cumsum(weights) / weights.sum() * len(knots)
+    low = np.append(0.0, high[:-1])
+    inside = [
+        np.clip(np.minimum(high, k + 1) - np.maximum(low, k), 0, 1) for k in range(len(knots))
+    ]
+    assert min(np.count_nonzero(own > 1e-9) for own in inside) >= (50 if rows > 150 else 45)
+    np.testing.assert_allclose(knots, [np.average(x, weights=own) for own in inside], rtol=1e-9)
+
+
+def test_the_number_of_coarse_knots_hardly_says_how_many_values_there_are():
+    x = np.arange(20_000.0)
+    weights = np.random.default_rng(6).exponential(size=20_000)
+
+    def knots(n):
+        return len(rank_scale(x[:n], "c", weights[:n], coarse=True).knots)
+
+    assert {knots(n) for n in range(11_000, 20_000, 1000)} == {128}
+    assert knots(150) == 2
 
 
 # --- a sample of a table of unknown length ----------------------------------------------------
@@ -273,7 +356,7 @@ def test_bit_identical_on_a_plain_processor(tmp_path):
 
 
 def test_the_kernels_are_strict():
-    for kernel in (module._log1p, module._expm1, module._interpolate):
+    for kernel in (module._log1p, module._minus_log, module._expm1, module._interpolate):
         assert not kernel.targetoptions.get("fastmath")
         assert kernel.targetoptions["error_model"] == "numpy"
 

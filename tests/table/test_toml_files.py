@@ -94,6 +94,8 @@ WRONG = {
     "hide_missing in quotes": (entry(do='"perturb"', hide_missing='"true"'), "true or false"),
     "hidden as a number": (entry(do='"key"', hidden="1"), "hidden must be true or false"),
     "a hidden number": (entry(do='"perturb"', hidden="true"), "hidden is for a key"),
+    "as_is in quotes": (entry(do='"key"', as_is='"true"'), "as_is must be true or false"),
+    "a number as it is": (entry(do='"perturb"', as_is="true"), "as_is is for a key"),
     "twice": (PERTURB + entry(do='"keep"'), "more than one decision for 'a'"),
     "missing": ("", "no decision for 'a'"),
     "a count in quotes": ('min_count = "5"\n' + PERTURB, "min_count must be a number"),

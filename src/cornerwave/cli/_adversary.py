@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from cornerwave.cli._screen import print_json, print_table, progress, say, tell
 from cornerwave.errors import SourceError, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cornerwave.audit import Recovered
     from cornerwave.table import ReadingSettings, Source
@@ -56,7 +56,7 @@ def audit(
     from cornerwave.table import open_source, place_of
 
     with progress("Auditing") as advance, ExitStack() as closing:
-        truth = None if key else _in_copies_order(source, copies, vault, closing)
+        truth = _as_copied(source, copies, key, vault, closing)
         truth = truth or open_source(source, reading=_as_read(reading, copies))
         found = run(truth, copies, key=key, privacy=privacy, progress=advance)
         found = replace(found, source=place_of(source).name)  # not that of its rows in order
@@ -96,12 +96,13 @@ def _as_read(
     return replace(own, missing=missing, column_missing=marks or None)
 
 
-def _in_copies_order(
-    source: str, copies: "Sequence[Path]", vault: Path | None, closing: ExitStack
+def _as_copied(
+    source: str, copies: "Sequence[Path]", key: str | None, vault: Path | None, closing: ExitStack
 ) -> "Source | None":
-    """Return the original in the order of its shuffled copies, as the vault that made them knows.
+    """Return the original in the order of its shuffled copies, or with their pseudonyms.
 
-    None if copies are not shuffled, or no vault here knows their dataset.
+    Only the vault that made them knows either. None if rows can be matched without it, by
+    position or by this key, or if no vault here knows their dataset.
     """
     from cornerwave.owner import is_vault, vault_place
     from cornerwave.table import SHUFFLE, open_source, place_of, read_metadata
@@ -110,7 +111,8 @@ def _in_copies_order(
         told = (read_metadata(copies[0]) if copies else None) or {}
     except SourceError:  # said when the copy itself is opened
         return None
-    if told.get("order") != SHUFFLE or not (vault or is_vault(vault_place())):
+    is_matched = told.get("order") != SHUFFLE if key is None else not _is_pseudonym(key, told)
+    if is_matched or not (vault or is_vault(vault_place())):
         return None
     opened = open_vault(vault)
     names = {each.id: each.name for each in opened.datasets()}
@@ -119,8 +121,15 @@ def _in_copies_order(
     dataset = opened.dataset(name, source=source)
     place = closing.enter_context(dataset.work_folder()) / f"{place_of(source).name}.arrow"
     dataset.write_in_copies_order(place, edition=told.get("edition"), batch=told.get("batch"))
-    say(f"The rows of {source} were put into the order of the copies of {name}")
+    done = "put into the order" if key is None else "given the pseudonyms"
+    say(f"The rows of {source} were {done} of the copies of {name}")
     return open_source(place)
+
+
+def _is_pseudonym(key: str, told: "Mapping[str, Any]") -> bool:
+    """Whether a copy states that it has pseudonyms in place of a column of the original."""
+    columns = told.get("columns", {})
+    return any(c.get("pseudonym") and c.get("source", name) == key for name, c in columns.items())
 
 
 def attack(
@@ -152,7 +161,7 @@ def attack(
     with progress("Attacking") as advance, ExitStack() as closing:
         original = None
         if truth is not None:
-            original = None if key else _in_copies_order(truth, copies, vault, closing)
+            original = _as_copied(truth, copies, key, vault, closing)
             original = original or open_source(truth, reading=_as_read(reading, copies))
         found = run(
             copies, noise=noise, truth=original, key=key, method=method, out=out, progress=advance

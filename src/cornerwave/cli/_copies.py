@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cornerwave.cli._options import (
+    AgainstOption,
     ClipOption,
     EngineOption,
     MasterOption,
@@ -79,6 +80,7 @@ def release(
         bool,
         typer.Option("--another", help="Give a recipient a second level without being asked."),
     ] = False,
+    against: AgainstOption = "linear",
     threads: Annotated[
         int | None, typer.Option(min=1, help="Number of threads; default: all cores.")
     ] = None,
@@ -91,7 +93,8 @@ def release(
     from cornerwave.table import Finish
 
     finish = Finish(frozenset(round_ or ()), bounds_of(clip))
-    requests = _requests(name, to, privacy, noise, out, levels)
+    asked_for = _requests(name, to, privacy, noise, out, levels, on_cluster=engine == "spark")
+    requests = [(recipient, _from(against, asked), place) for recipient, asked, place in asked_for]
     if dictionary:
         _check_dictionary([place for _, _, place in requests])
     opened = open_vault(vault)
@@ -117,6 +120,17 @@ def release(
     for made, path, (_, asked, _) in zip(releases, paths, requests, strict=True):
         say(f"{path}: for {made.recipient}, {_described(made, asked)}")
         _write_dictionary(made, path, force=force)
+
+
+def _from(against: str, asked: "Level | Privacy") -> "Level | Privacy":
+    """Return what is asked for, hidden from an adversary. Raises LevelError."""
+    from cornerwave.levels import LINEAR, Level, Privacy
+
+    if isinstance(asked, Privacy):
+        return Privacy(asked.share, against)
+    if against != LINEAR:
+        raise LevelError("--against chooses the noise of a privacy; give --privacy, not --noise")
+    return Level(asked.noise)
 
 
 def _check_dictionary(places: "Sequence[Place]") -> None:
@@ -254,14 +268,16 @@ def _requests(
     noise: list[float] | None,
     out: list[str] | None,
     levels: Path | None,
+    *,
+    on_cluster: bool,
 ) -> list[tuple[str, "Level | Privacy", "Place"]]:
-    """Return (recipient, level, file) for each requested copy."""
+    """Return (recipient, level, file or, on a cluster, directory) for each requested copy."""
     from cornerwave.levels import Level, Privacy
 
     if levels is not None:
         if to or privacy or noise or out:
             raise LevelError("--levels replaces --to, --privacy, --noise and --out; leave them out")
-        return _requests_in(levels, name)
+        return _requests_in(levels, name, on_cluster=on_cluster)
     units, unit = (privacy, "privacy") if privacy else (noise, "noise")
     if not to or not units or (privacy and noise) or len(units) != len(to):
         raise LevelError(
@@ -269,25 +285,36 @@ def _requests(
             "to mix the two, use --levels FILE.toml"
         )
     asked = [Privacy(value) if unit == "privacy" else Level(value) for value in units]
-    return list(zip(to, asked, _outputs(name, to, out), strict=True))
+    places = _outputs(name, to, out, on_cluster=on_cluster)
+    return list(zip(to, asked, places, strict=True))
 
 
-def _requests_in(path: Path, name: str) -> list[tuple[str, "Level | Privacy", "Place"]]:
+def _requests_in(
+    path: Path, name: str, *, on_cluster: bool
+) -> list[tuple[str, "Level | Privacy", "Place"]]:
     from cornerwave.table import read_batch
 
-    return [
-        (recipient, level, _outputs(name, [recipient], [str(out)] if out else None)[0])
-        for recipient, level, out in read_batch(path)
-    ]
+    found = []
+    for recipient, level, out in read_batch(path):
+        given = [str(out)] if out else None
+        [place] = _outputs(name, [recipient], given, on_cluster=on_cluster)
+        found.append((recipient, level, place))
+    return found
 
 
-def _outputs(name: str, to: list[str], out: list[str] | None) -> "list[Place]":
-    """Return one place per recipient: as given, or NAME-RECIPIENT.parquet in a directory."""
+def _outputs(name: str, to: list[str], out: list[str] | None, *, on_cluster: bool) -> "list[Place]":
+    """Return one place per recipient: as given, or NAME-RECIPIENT.parquet in a directory.
+
+    A copy of a cluster is a directory itself: one that is there may be a copy, and is no place
+    for another one, which readers would take for more rows of the first.
+    """
     from cornerwave.table import place_of
 
-    folders = [each for each in out or () if Path(each).is_dir()]
+    folders = [each for each in out or () if Path(each).is_dir() and not on_cluster]
     if out and len(out) == len(to) and not folders:
         return [place_of(each) for each in out]
+    if out and on_cluster:
+        raise OutputError("with Spark, give one --out DIRECTORY for each --to: it becomes the copy")
     if out and (len(out) > 1 or not folders):
         raise OutputError("give one --out FILE for each --to, or one --out that is a directory")
     return [_default(name, recipient, "parquet", *folders) for recipient in to]

@@ -53,6 +53,14 @@ def update(
         Path | None,
         typer.Option(metavar="PATH", help="The last edition; default: where it lies."),
     ] = None,
+    advancing: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Accept a category whose old values tell the new ones: copies of several "
+            "editions uncover it (repeatable).",
+        ),
+    ] = None,
     vault: VaultOption = None,
 ) -> None:
     """Make a changed table the next edition: rows that came, went and changed."""
@@ -60,7 +68,7 @@ def update(
 
     dataset = open_vault(vault).dataset(name)
     with progress("Comparing", 4 * dataset.rows) as advance:
-        made = dataset.update(new, old=old, progress=advance)
+        made = dataset.update(new, old=old, advancing=advancing or (), progress=advance)
     for line in _changes(name, made):
         say(line)
     for line in Drift(**made.drift).sentences():
@@ -83,5 +91,11 @@ def _changes(name: str, made: "Edition") -> Iterator[str]:
             "  the numbers of both editions at privacy 0.5 hide, of rows that changed, at "
             f"least {hides['value']:.3f} of each value, {hides['mean']:.3f} of their mean and "
             f"{hides['change']:.3f} of each change"
+        )
+    for name, moved in changes["moves"].items():
+        yield (
+            f"  {name}: of its {moved['rows']:,} new values the old one and the change tell "
+            f"{moved['told']:.0%}; what copies of several editions reveal of them together is not "
+            "bounded"
         )
     yield "  which rows came, went and changed is visible to holders of copies of both editions"

@@ -64,6 +64,15 @@ MasterOption = Annotated[
     ),
 ]
 
+AgainstOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ADVERSARY",
+        help="From whom the privacy is hidden: linear estimates, or bayes, who knows how rows "
+        "are distributed.",
+    ),
+]
+
 AlignOption = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Match rows by this column; default: by position."),
@@ -214,6 +223,7 @@ SCHEMA_WORDS = {
     "drop": 'do = "drop"',
     "keep": 'do = "keep"',
     "key": 'do = "key"',
+    "key_as_is": "as_is = true",
     "perturb": 'do = "perturb"',
     "categorical": 'do = "category"',
     "uniform": 'base = "uniform"',
@@ -223,6 +233,8 @@ SCHEMA_WORDS = {
     "min_count": "min_count = 5",
     "shuffle": 'order = "shuffle"',
     "keep_order": 'order = "keep"',
+    "independent_rows": "independent_rows = true",
+    "few_rows": "few_rows = true",
 }
 """What the choices are called in a schema file."""
 

@@ -85,8 +85,14 @@ def register(
     ],
     key: Annotated[
         Columns,
-        typer.Option(metavar="COLUMN", help="Identifies the rows, so that their order is free."),
+        typer.Option(
+            metavar="COLUMN", help="Identifies the rows; copies have a pseudonym in its place."
+        ),
     ] = None,
+    key_as_is: Annotated[
+        bool,
+        typer.Option("--key-as-is", help="Release the key unchanged, whatever it reveals."),
+    ] = False,
     drop: Annotated[Columns, columns("Leave a column out")] = None,
     keep: Annotated[Columns, columns("Release a column unchanged")] = None,
     categorical: Annotated[
@@ -117,6 +123,15 @@ def register(
         bool,
         typer.Option("--keep-order", help="Keep the order of the rows even if it tells a column."),
     ] = False,
+    independent_rows: Annotated[
+        bool,
+        typer.Option(
+            "--independent-rows", help="No two rows belong to one person, though they seem to."
+        ),
+    ] = False,
+    few_rows: Annotated[
+        bool, typer.Option("--few-rows", help="Accept a table of fewer than 100 rows.")
+    ] = False,
     round_: RoundOption = None,
     clip: ClipOption = None,
     as_: Annotated[
@@ -127,6 +142,13 @@ def register(
         Path | None,
         typer.Option(
             metavar="FILE.toml", help="Read all choices from a file; `inspect` drafts one."
+        ),
+    ] = None,
+    unrelated: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATASET",
+            help="Do not compare with a dataset whose values agree by chance (repeatable).",
         ),
     ] = None,
     dry_run: Annotated[
@@ -144,6 +166,7 @@ def register(
 
     choices = Choices(
         key=one(key, "--key"),
+        key_as_is=key_as_is,
         keep=tuple(keep or ()),
         drop=tuple(drop or ()),
         categorical=tuple(categorical or ()),
@@ -155,6 +178,8 @@ def register(
         ),
         min_count=min_count,
         order=order_of(shuffle=shuffle, keep_order=keep_order),
+        independent_rows=independent_rows,
+        few_rows=few_rows,
         round=dict.fromkeys(round_ or (), True),
         clip=bounds_of(clip),
         released_as=by_column((pair(text, "--as COLUMN=NAME") for text in as_ or ()), "--as"),
@@ -171,6 +196,7 @@ def register(
             choices,
             schema=schema,
             reading=reading,
+            unrelated=tuple(unrelated or ()),
             dry_run=dry_run,
             spark=session,
             progress=advance,
@@ -191,12 +217,14 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
     from cornerwave.table import listed, said_in
 
     frozen = dataset.frozen
+    key, pseudonym = frozen.schema.key, frozen.schema.pseudonym
     yield f"{done} {dataset.name}: {frozen.rows:,} rows"
     for what, groups in (
         ("perturbed", [(name,) for name in frozen.schema.perturbed]),
         ("refreshed", frozen.schema.categories),
         ("released unchanged", [(name,) for name in frozen.schema.kept]),
-        ("key, released unchanged", [(c.name,) for c in frozen.schema.shown if c.role == "key"]),
+        ("key, a pseudonym in copies", [(pseudonym,)] if pseudonym else []),
+        ("key, released unchanged", [(n,) for n in frozen.schema.unchanged if n == key]),
         ("missing values stay missing", [(name,) for name in frozen.missing]),
     ):
         if groups:
@@ -207,8 +235,13 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
             yield f"  {what} in copies: {', '.join(map(spelled, sorted(columns_)))}"
     for column, called in looks.names.items():
         yield f"  called {spelled(called)} in copies: {spelled(column)}"
+    if dataset.entry.unrelated:
+        yield "  not compared with datasets that you declared unrelated: if they share values,"
+        yield "  recipients of both can average the noise"
     if frozen.schema.order is not None:
         yield f"  {_ORDERS[frozen.schema.order]}"
+    if frozen.schema.independent_rows:
+        yield "  rows: independent, as you said; several rows of one person are not hidden together"
     for each in frozen.categories:
         if each.pooled:
             name = "+".join(map(spelled, each.columns))

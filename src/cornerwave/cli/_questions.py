@@ -1,6 +1,6 @@
 """What the owner asks of a vault: levels, ledger, coalition, report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cornerwave.cli._options import (
+    AgainstOption,
     JsonOption,
     SourceOption,
     VaultOption,
@@ -190,6 +191,7 @@ def levels(
         Path | None, typer.Option(metavar="FILE.html", help="Write a page with pictures too.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    against: AgainstOption = "linear",
     as_json: JsonOption = False,
     source: SourceOption = None,
     vault: VaultOption = None,
@@ -204,7 +206,8 @@ def levels(
 
         check_place(out, force=force or is_page(out, levels_title(name)))
     dataset = open_vault(vault).dataset(name, source=source or None)
-    found = outlooks(replace(dataset.frozen, rows=dataset.rows), _source_if_there(dataset))
+    frozen = replace(dataset.frozen, rows=dataset.rows)
+    found = outlooks(frozen, _source_if_there(dataset), against=against)
     sentences = [*explained(dataset.frozen), *recognised(found)]
     changing = [dataset.changing(each.level) for each in found]
     if out is not None:
@@ -274,6 +277,21 @@ def _print_levels(name: str, found: "Sequence[Outlook]") -> None:
     typer.echo(
         "share hidden; numbers: half a 90 % interval; categories: how often a guess is right"
     )
+    if any(each.bayes for each in shown):
+        _print_joint(shown)
+
+
+def _print_joint(shown: "Sequence[Outlook]") -> None:
+    """Print what the joint adversary left."""
+    print_table(
+        "What a joint adversary who knows how rows are distributed left of each column",
+        ("column", *(f"{each.privacy:g}" for each in shown)),
+        [
+            (spelled(column), *(f"{each.bayes[column]:.0%}" for each in shown))
+            for column in shown[0].bayes
+        ],
+    )
+    typer.echo("measured at registration, from the whole copy; no bound: others may recover more")
 
 
 def coalition(
@@ -295,16 +313,18 @@ def coalition(
                 "independent_privacy": found.independent_privacy,
                 "independent_gain": found.independent_gain,
                 "changing_rows": dict(found.changing),
+                "unbounded": found.unbounded,
                 "best_guess_right": {name: asdict(g) for name, g in found.guesses.items()},
             }
         )
         return
+    only = f", but {', '.join(map(spelled, found.unbounded))}" if found.unbounded else ""
     print_table(
         f"{name}: {', '.join(sorted({recipient for recipient, _ in found.members}))} together",
         ("", "share of variance still hidden"),
         [
             (f"best member alone ({found.best_member})", f"{found.best_privacy:.6g}"),
-            ("all together", f"{found.joint_privacy:.6g}"),
+            (f"all together{only}", f"{found.joint_privacy:.6g}"),
             ("all together, with independent noise", f"{found.independent_privacy:.6g}"),
             *_of_changing(found),
         ],
@@ -316,12 +336,32 @@ def coalition(
             [
                 (
                     name,
-                    *(f"{share:.1%}" for share in (g.blind, g.best, g.joint, g.independent)),
-                    *(f"{share:.4f}" for share in (g.hidden, g.least_hidden)),
+                    *(_or_none(share, ".1%") for share in (g.blind, g.best, g.joint)),
+                    f"{g.independent:.1%}",
+                    *(_or_none(share, ".4f") for share in (g.hidden, g.least_hidden)),
                 )
                 for name, g in found.guesses.items()
             ],
         )
+    for line in _of_moving(found):
+        tell(line)
+
+
+def _or_none(share: float | None, how: str) -> str:
+    return "not bounded" if share is None else format(share, how)
+
+
+def _of_moving(found: "Coalition") -> "Iterator[str]":
+    """Say what is not bounded of categories that changed between editions."""
+    for name, each in found.guesses.items():
+        if each.looks is not None:
+            yield (
+                f"{spelled(name)} changed between the editions held, and each new value of a row "
+                f"is a fresh look: nothing bounds what is revealed of such rows. Where the old "
+                f"value determines the new one, {each.looks.number} looks are guessed right "
+                f"{each.looks.right:.1%} and hide {each.looks.hidden:.4f}; less where the change "
+                "itself tells the value"
+            )
 
 
 def _of_changing(found: "Coalition") -> list[tuple[str, str]]:

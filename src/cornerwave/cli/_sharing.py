@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cornerwave.cli._options import JsonOption, VaultOption, bounds_of, open_vault
+from cornerwave.cli._options import (
+    AgainstOption,
+    JsonOption,
+    VaultOption,
+    bounds_of,
+    open_vault,
+)
 from cornerwave.cli._screen import print_json, print_table, progress, say
 from cornerwave.errors import ExtraMissing, OutputError, VaultError
 
@@ -133,6 +139,7 @@ def grant(
         list[str] | None,
         typer.Option(metavar="COLUMN=LO:HI", help="Clip a column to bounds (repeatable)."),
     ] = None,
+    against: AgainstOption = "linear",
     vault: VaultOption = None,
 ) -> None:
     """Permit a recipient to fetch a dataset at a level."""
@@ -145,6 +152,7 @@ def grant(
         until=until,
         round=round_ or (),
         clip=bounds_of(clip),
+        against=against,
     )
     hides = sharing.vault.dataset(name).privacy_of(made.level)
     ends = f", until {made.until}" if made.until else ""

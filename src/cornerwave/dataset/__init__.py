@@ -10,6 +10,7 @@ write_all  several releases in one pass; write_all_spark on a cluster
 from cornerwave.dataset._dataset import Dataset, check_name
 from cornerwave.dataset._held import Held
 from cornerwave.dataset._keys import WORK, KeptKeys
+from cornerwave.dataset._recording import kept_beside
 from cornerwave.dataset._release import FRAME, Release, write_all
 from cornerwave.dataset._spark_release import FOLDER, write_all_spark
 
@@ -22,6 +23,7 @@ __all__ = [
     "KeptKeys",
     "Release",
     "check_name",
+    "kept_beside",
     "write_all",
     "write_all_spark",
 ]

@@ -1,6 +1,8 @@
 """A registered table: who holds which copy of it, and what may be released next."""
 
 import json
+import warnings
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -10,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cornerwave.coalition import Coalition, Law
+from cornerwave.coalition import Coalition, Law, Looks
 from cornerwave.dataset._growing import grow, keep_batch
 from cornerwave.dataset._held import Held
 from cornerwave.dataset._keys import WORK
@@ -25,29 +27,32 @@ from cornerwave.editions import (
     hidden_of_changing,
     portion,
 )
-from cornerwave.engines.local import shuffled_rows
+from cornerwave.engines.local import rows_as_copied
 from cornerwave.errors import (
+    CornerwaveWarning,
     DatasetClosed,
     LevelError,
     NoSuchRecipient,
     VaultError,
     discreet,
     nearest,
+    spelled,
 )
 from cornerwave.frozen import Frozen
+from cornerwave.hidden import unreachable
 from cornerwave.history import ChangedRows, Past
-from cornerwave.joint import unreachable
-from cornerwave.levels import LATTICE, Level, Privacy, asked_for
+from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.looks import look
 from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
 from cornerwave.rows import RowSecrets
 from cornerwave.table import (
+    KEY,
     METADATA_KEY,
-    SHUFFLE,
     Finish,
     Place,
     Progress,
     Source,
+    listed,
     names_of,
     place_of,
     resolved,
@@ -185,16 +190,30 @@ class Dataset:
         """
         return [self.append(keep_batch(self, batch, folder)) for batch in batches]
 
-    def update(self, new: Any, *, old: Any = None, progress: Progress = silent) -> Edition:
+    def update(
+        self,
+        new: Any,
+        *,
+        old: Any = None,
+        advancing: Iterable[str] = (),
+        progress: Progress = silent,
+    ) -> Edition:
         """Make a new state of the whole table, a file or a frame, the next edition.
 
         Needs a key column. It is compared with the last edition, which lies where it did or is
         given as `old`. Rows that did not change keep their noise; that of the others is renewed
         so that copies of both editions hide the values and the change. Visible is which rows
         came, went and changed.
+
+        A category draws anew for each new value. If old values tell the new ones in many rows (a
+        grade, an age band), copies of several editions uncover it, and Drifted is raised, unless
+        `advancing` names the column: then nothing bounds what they reveal of it together.
         """
         own = dataset_key(self._key, self.id)
-        return update_table(self, new, old, self._ledger, self._key, own, progress=progress)
+        named = names_of(advancing)
+        return update_table(
+            self, new, old, self._ledger, self._key, own, advancing=named, progress=progress
+        )
 
     def _past(self, edition: int) -> Past | None:
         """Return which rows were changed up to an edition. Raises LedgerDamaged if that is lost."""
@@ -238,12 +257,15 @@ class Dataset:
         dictionary: bool = False,
         edition: int | None = None,
         batch: int | None = None,
+        against: str = LINEAR,
     ) -> Release:
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
         `privacy` is the share of the variance of every column that the whole copy hides: the
         noise is the least that does. `noise` is raw. A level between two levels of the
-        lattice becomes the noisier one.
+        lattice becomes the noisier one. The share is hidden from linear estimates; `against`
+        "bayes", the noise is the least that also hid it from an adversary who knows how rows are
+        distributed, as measured at registration.
 
         After the noise, columns in `round` get the source's type back, and those in `clip` are
         kept between two bounds, beside what was said at registration. A `raw` copy has none of
@@ -257,7 +279,7 @@ class Dataset:
         What is returned makes the copy, as often as it is asked to, and always the same
         one. Before anybody can see it, the ledger says who holds it.
         """
-        asked = asked_for(noise=noise, privacy=privacy)
+        asked = asked_for(noise=noise, privacy=privacy, against=against)
         [release] = self.release_many(
             {to: asked},
             finish=Finish(frozenset(names_of(round)), clip or {}),
@@ -292,6 +314,7 @@ class Dataset:
             raise LevelError("no copy was asked for; name a recipient and a level")
         self._check_spelling([recipient for recipient, _ in pairs])
         at = [(to, self.level_of(asked)) for to, asked in pairs]
+        self._warn_near_ceilings([asked for _, asked in pairs])
         rows = self.portion(edition=edition, batch=batch)
         looks = [look(self.frozen, level, asked_for_all, raw=raw) for _, level in at]
         return [
@@ -323,13 +346,41 @@ class Dataset:
         """
         if isinstance(asked, Level):
             return asked.on_lattice()
-        hidden = self.frozen.hidden
-        level = hidden.level_of(asked.thousandths)
+        level = self.frozen.level_against(asked)
         if level is None:
-            raise LevelError(
-                f"privacy {asked.share:g} cannot be reached: {unreachable(self.frozen.hidden)}"
-            )
+            raise LevelError(f"privacy {asked.share:g} cannot be reached: {self._why(asked)}")
         return level
+
+    def _warn_near_ceilings(self, asked: Sequence[Level | Privacy]) -> None:
+        """Warn of noise that explodes, because little more than what is asked for can be hidden."""
+        hidden = self.frozen.hidden
+        for share in sorted({each.share for each in asked if isinstance(each, Privacy)}):
+            if near := hidden.near_ceiling(share):
+                most = min(hidden.ceilings[name] for name in near)
+                warnings.warn(
+                    f"privacy {share:g} is close to the most that can be hidden of "
+                    f"{listed(near)} ({most:.1%} at the least), so it takes noise "
+                    f"{self.level_of(Privacy(share)).noise:.3g}; what is kept reveals the rest",
+                    CornerwaveWarning,
+                    stacklevel=4,
+                )
+
+    def _why(self, asked: Privacy) -> str:
+        """Say why no level gives a privacy."""
+        frozen = self.frozen
+        if frozen.hidden.level_of(asked.thousandths) is None:
+            return unreachable(frozen.hidden)
+        left = frozen.left_by_joint(Level(LATTICE[-1]))
+        if not left:
+            return (
+                "what an adversary who knows how rows are distributed recovers was not measured, "
+                "as the table has too few rows; choose a privacy against linear estimates"
+            )
+        worst = min(left, key=lambda name: left[name])
+        return (
+            "from an adversary who knows how rows are distributed, the noisiest copy hides "
+            f"{left[worst]:.3f} of {spelled(worst)}; drop or coarsen the column, or choose less"
+        )
 
     def privacy_of(self, level: Level) -> float:
         """Return the share of the variance of every column that copies at a level hide."""
@@ -374,18 +425,21 @@ class Dataset:
     def write_in_copies_order(
         self, path: Path, *, edition: int | None = None, batch: int | None = None
     ) -> None:
-        """Write the table to an Arrow file in the order of its shuffled copies, to be compared with
-        them; for the owner alone.
+        """Write the table to an Arrow file as its copies have it, to be compared with them: in the
+        order of their rows, and with their pseudonyms. For the owner alone.
         """
-        told = json.dumps({"order": SHUFFLE}).encode()
         portion = self.portion(edition=None if batch else edition, batch=batch)
         recipe = self.recipe([Wanted(Level(LATTICE[0]), Finish())], portion)
-        rows = shuffled_rows(self.source_of(portion), recipe)
+        key = recipe.frozen.schema.pseudonym
+        told: dict[str, Any] = {"order": recipe.frozen.schema.order}
+        if key is not None:
+            told["columns"] = {key: {"role": KEY, "pseudonym": True}}
+        metadata = {METADATA_KEY: json.dumps(told).encode()}
         with discreet(), pa.OSFile(str(path), "wb") as file, ExitStack() as closing:
             writer = None
-            for table in rows:
+            for table in rows_as_copied(self.source_of(portion), recipe):
                 if writer is None:
-                    schema = table.schema.with_metadata({METADATA_KEY: told})
+                    schema = table.schema.with_metadata(metadata)
                     writer = closing.enter_context(pa.ipc.new_file(file, schema))
                 writer.write_table(table)
 
@@ -403,12 +457,37 @@ class Dataset:
             for categories in self.frozen.categories
         }
         found = Coalition.of(
-            list(dict.fromkeys(member for member in members if member[0] in wanted)), laws
+            list(dict.fromkeys(member for member in members if member[0] in wanted)),
+            laws,
+            privacy_of=lambda level: self.privacy_of(level.on_lattice()),
         )
-        best = self.privacy_of(min(level for _, level in found.members))
-        return replace(
-            found, best_privacy=best, joint_privacy=best, changing=self._changing(wanted)
-        )
+        guesses = {
+            name: each.unbounded(Looks.of(laws[name], looks))
+            if len(looks := self.looks(name, wanted)) > 1
+            else each
+            for name, each in found.guesses.items()
+        }
+        return replace(found, changing=self._changing(wanted), guesses=guesses)
+
+    def looks(self, category: str, recipients: Collection[str]) -> list[float]:
+        """Return the least noise at which recipients hold each value of a row that changed.
+
+        A category may have changed in every edition that changed it in some row, or brought rows
+        back; copies from between two of these show one value.
+        """
+        [columns] = [e.columns for e in self.frozen.categories if "+".join(e.columns) == category]
+        moving = [
+            each.number
+            for each in self.editions
+            if (said := each.changes)
+            and (said["returned"] or any(name in said["columns"] for name in columns))
+        ]
+        least = dict[int, float]()
+        for held in self.holdings:
+            if held.recipient in recipients:
+                place = bisect_right(moving, held.edition)
+                least[place] = min(held.level.noise, least.get(place, held.level.noise))
+        return list(least.values())
 
     def _changing(self, recipients: Collection[str]) -> dict[str, float]:
         """Return what the copies of recipients hide of rows that changed in all editions."""

@@ -18,7 +18,7 @@ from cornerwave.engines.batches import AT_ONCE, BatchSurveyor, survey_batch
 from cornerwave.errors import AlreadyRegistered, OutputError, discreet
 from cornerwave.rows import RowSecrets
 from cornerwave.survey import Survey
-from cornerwave.table import Progress, open_source, silent
+from cornerwave.table import Progress, make_directory, open_source, silent, sync_directory
 from cornerwave.vault import Key, Ledger
 
 if TYPE_CHECKING:
@@ -89,10 +89,14 @@ def keep_batch(dataset: "Dataset", batch: Any, folder: str | Path | None) -> Any
     path = Path(folder).absolute() / f"{dataset.name}-{len(dataset.editions) + 1:06}.parquet"
     part = path.with_suffix(".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         source = open_source(batch)
-        papq.write_table(pa.Table.from_batches(source.batches(source.schema.names)), part)
+        with part.open("wb") as file:
+            papq.write_table(pa.Table.from_batches(source.batches(source.schema.names)), file)
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
+        sync_directory(path.parent)  # the ledger is about to name it
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "the disk failed"
         raise OutputError(f"the batch cannot be kept in {folder}: {reason}") from None

@@ -8,8 +8,8 @@ The rules say what the noise of changed rows becomes; which rows changed is kept
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,14 @@ import numpy as np
 from cornerwave.arrays import Flags, Floats, Words
 from cornerwave.dataset._keys import WORK, KeptKeys
 from cornerwave.dataset._recording import Brought, record_edition
-from cornerwave.editions import Edition, Ranges, hidden_after, updated_edition
+from cornerwave.editions import (
+    Edition,
+    Moves,
+    Ranges,
+    accepted_moves,
+    hidden_after,
+    updated_edition,
+)
 from cornerwave.engines import is_here
 from cornerwave.engines.batches import (
     BatchSurveyor,
@@ -64,11 +71,13 @@ def update_table(
     key: Key,
     own_key: Key,
     *,
+    advancing: Collection[str] = (),
     progress: Progress = silent,
 ) -> Edition:
     """Record a new edition of a table, and return it."""
     frozen, last = dataset.frozen, dataset.editions[-1]
     dataset.check_open()
+    accepted = accepted_moves(advancing, frozen.categories)
     if frozen.schema.key is None:
         raise ColumnError(
             f"{dataset.name!r} has no key column, so nobody can say which row of the new table is "
@@ -109,14 +118,18 @@ def update_table(
             keys.write(_new_keys(dataset, keys, came, changed))
             # else one may be that of a row that stayed
             check_once(source, frozen.schema, secrets, changed.returned)
-        rows = changed.rows()
+        rows, moves = changed.rows(), changed.moves.found()
         edition = updated_edition(
             last,
             whole=str(compared.new),
             source=str(source.path) if source.path else None,
-            changes={**changed.counts(), "hides": hidden_after(frozen, rows.followed)},
+            changes={
+                **changed.counts(),
+                "hides": hidden_after(frozen, rows.followed),
+                "moves": {name: asdict(each) for name, each in moves.items()},
+            },
         )
-        brought = Brought(surveyor, moved + newcomers, ranges, newcomers)
+        brought = Brought(surveyor, moved + newcomers, ranges, newcomers, accepted)
         beside = {changes_name(edition.number): rows.to_bytes()}
         return record_edition(dataset, edition, source, brought, keys, ledger, beside)
 
@@ -150,6 +163,7 @@ class _Changed:
     def __init__(self, dataset: "Dataset", secrets: RowSecrets, noise: NoiseSecrets) -> None:
         self._frozen, self._secrets, self._noise = dataset.frozen, secrets, noise
         self.changes = Changes({})
+        self.moves = Moves(self._frozen.categories, self._frozen.schema.encoded)
         self.came = self.went = self.changed = 0
         self.returned = np.empty(0, dtype=np.uint64)
         self._columns: Counter[str] = Counter()
@@ -169,6 +183,8 @@ class _Changed:
         self._columns.update(
             dict(zip((*schema.perturbed, *schema.encoded), differ.tolist(), strict=True))
         )
+        numbers = len(schema.perturbed)
+        self.moves.take(found.old.words[numbers:], found.new.words[numbers:])
         old, new = self._filled(found.old), self._filled(found.new)
         shown = np.isnan(old) & ~np.isnan(new)  # after a gap: what was before it is not known
         cells, back = changed_cells(old, new) | shown, np.logical_or.reduce(shown)

@@ -7,10 +7,12 @@ far; so does each new state of the whole table. What registration fixed stays.
     hidden_of_changing     what copies of several editions hide of rows that changed    (_changing)
     measure_drift, Drift   how far new rows drifted from the first edition              (_drift)
     Spread                 how their numbers spread, held against the noise             (_spread)
+    Moves, check_moves     how well old values of categories tell the new ones          (_moves)
 """
 
 from cornerwave.editions._changing import hidden_after, hidden_of_changing
 from cornerwave.editions._drift import Drift, Ranges, measure_drift
+from cornerwave.editions._moves import Moves, accepted_moves, check_moves
 from cornerwave.editions._numbered import (
     APPENDED,
     REGISTERED,
@@ -32,10 +34,13 @@ __all__ = [
     "UPDATED",
     "Drift",
     "Edition",
+    "Moves",
     "Portion",
     "Ranges",
     "Spread",
+    "accepted_moves",
     "check_columns",
+    "check_moves",
     "hidden_after",
     "hidden_of_changing",
     "measure_drift",

@@ -37,7 +37,7 @@ from cornerwave.survey import Survey, Surveyor
 from cornerwave.table import listed, one_chunk, to_floats
 
 OUTSIDE = 0.05
-"""Rows of which a larger share lies beyond the ends of a rank scale are refused."""
+"""Rows of which so much more than usual lies beyond the ends of a rank scale are refused."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,12 @@ class Ranges:
         scales = zip(frozen.schema.perturbed, frozen.scales, strict=True)
         self._ends = {
             name: (scale.knots[0][0], scale.knots[-1][0]) for name, scale in scales if scale.knots
+        }
+        # of the outermost share at each end about half lies beyond its average
+        self.usual = {
+            name: 1 / len(scale.knots)
+            for name, scale in zip(frozen.schema.perturbed, frozen.scales, strict=True)
+            if scale.knots
         }
         self.outside = Counter[str]()
 
@@ -132,7 +138,7 @@ def measure_drift(
     _check_across_kinds(frozen, across, level, survey, kurtosis)
     hidden = {name: round(max(0.0, h - across.get(name, 0.0)), 4) for name, h in hidden.items()}
     for name, count in ranges.outside.items():
-        if count > OUTSIDE * rows:
+        if count > (OUTSIDE + ranges.usual[name]) * rows:
             raise refused(f"{count / rows:.0%} of {name!r} lie beyond the registered values")
     for names, found in counts.items():
         lost = usual - _of_category(frozen, names, found, level, prior=PRIOR)

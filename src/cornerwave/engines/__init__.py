@@ -57,7 +57,7 @@ def engine_for(
         return Threads(source, schema, keep_keys=keep_keys, rows=rows)
     from cornerwave.engines.spark import Cluster
 
-    return Cluster(source, schema, types, secrets.reveal(), spark, keep_keys)
+    return Cluster(source, schema, types, secrets.reveal(), spark, keep_keys, surveys=True)
 
 
 def survey_source(

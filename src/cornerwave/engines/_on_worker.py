@@ -41,13 +41,14 @@ class Table:
     """How to read parts: the columns with their types, and what tells rows apart.
 
     `rows` is how many the table has where parts are row groups of Parquet: their positions are
-    known. Otherwise parts are rows of a frame.
+    known. Otherwise parts are rows of a frame. `columns` are those that are read.
     """
 
     schema: Schema
     types: pa.Schema
     secrets: Mapping[str, bytes]
     rows: int | None
+    columns: Sequence[str]
 
     @property
     def row_secrets(self) -> RowSecrets:
@@ -72,7 +73,7 @@ class Table:
     def _of_part(self, part: ParquetPart) -> Rows:
         check_seen(Path(part.file))
         start = part.first
-        for table in part.source(self.types).groups(self.schema.used, group_rows(self.schema)):
+        for table in part.source(self.types).groups(self.columns, group_rows(self.schema)):
             yield start, table
             start += table.num_rows
 
@@ -80,7 +81,7 @@ class Table:
         """Yield rows; their numbers are none of the table's, but no two have the same."""
         source = Source(self.types, lambda _: (self._typed(batch) for batch in batches))
         start = 0
-        for table in source.groups(self.schema.used, group_rows(self.schema)):
+        for table in source.groups(self.columns, group_rows(self.schema)):
             if not start:
                 [[word, _]] = row_ids(0, table.slice(0, 1), self.schema, self.row_secrets)
                 start = (int(word) >> 2) // RUN * RUN
@@ -90,12 +91,12 @@ class Table:
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows in the types of the source: a frame has them in those of Spark."""
         columns = []
-        for name, column in zip(self.schema.used, batch.columns, strict=True):
+        for name, column in zip(self.columns, batch.columns, strict=True):
             try:
                 columns.append(column.cast(plain_type(self.types.field(name).type)))
             except pa.ArrowException:  # its words may quote a cell
                 raise SourceError(f"column {name!r} no longer holds values of its kind") from None
-        return pa.RecordBatch.from_arrays(columns, names=self.schema.used)
+        return pa.RecordBatch.from_arrays(columns, names=[*self.columns])
 
 
 def check_seen(place: Path) -> None:

@@ -2,7 +2,7 @@
 
 sample   columns whose scale depends on their distribution         (if there are any)
 survey   everything that registration learns; parts add up
-check    no key twice, and what the order of the rows tells
+check    no key twice, what the order of the rows tells, and whether rows belong together
 """
 
 import warnings
@@ -24,20 +24,26 @@ from cornerwave.errors import (
     SourceError,
     SourceLost,
 )
-from cornerwave.neighbours import RowOrder
+from cornerwave.neighbours import RowOrder, Told
 from cornerwave.rows import RowSecrets, row_ids
 from cornerwave.survey import Sample, Sampler, Survey, Surveyor, no_rows
 from cornerwave.table import (
     KEEP_ORDER,
-    KEPT,
-    KEY,
     SHUFFLE,
     Progress,
     Scale,
     Schema,
+    Source,
     listed,
     silent,
 )
+from cornerwave.units import find_units
+
+WAYS_OUT = (
+    "Register a table with one row of each, such as their mean or their latest row, or, if rows "
+    "are independent all the same, say so"
+)
+"""What to do about rows that belong together."""
 
 Run = tuple[int, pa.Table]
 """Consecutive rows of a table: the number of the first, and the rows."""
@@ -114,8 +120,8 @@ def survey_rows(
 ) -> tuple[Surveyor, Survey]:
     """Survey a whole table on an engine.
 
-    Raises SourceError, also if two rows have one key, or if the order of the rows tells a
-    column and the schema does not say what happens to it.
+    Raises SourceError, also if two rows have one key, if the order of the rows tells a
+    column and the schema does not say what happens to it, or if rows belong together.
     """
     surveyor = Surveyor(schema, _scales(engine, schema, secrets), secrets)
     survey, order = no_rows(surveyor), RowOrder(ordered_columns(schema))
@@ -129,7 +135,23 @@ def survey_rows(
                 order.add(start, rows)
             progress(survey.moments.rows - before)
     check_order(order, schema)
+    check_units(surveyor, survey)
     return surveyor, survey
+
+
+def seen_in(source: Source, schema: Schema) -> list[str]:
+    """Return the columns of a source that a survey reads; a batch may lack dropped ones."""
+    return [name for name in schema.looked_at if name in source.schema.names]
+
+
+def check_units(surveyor: Surveyor, survey: Survey) -> None:
+    """Raise ColumnError if rows belong together, unless the owner says that they do not."""
+    columns, rows = surveyor.unit_columns, survey.units.ordered
+    if not columns.count:
+        return
+    found = find_units(columns.looked(rows.numbers, rows.cells), rows=survey.moments.rows)
+    if found:
+        raise ColumnError(f"{found[0]}. {WAYS_OUT}", use=("independent_rows",))
 
 
 def _scales(engine: Engine, schema: Schema, secrets: RowSecrets) -> tuple[Scale, ...]:
@@ -176,38 +198,44 @@ def not_unique(key: str | None, repeated: int) -> ColumnError:
 
 
 def ordered_columns(schema: Schema) -> list[str]:
-    """Return the columns to look at in the order of the rows."""
+    """Return the columns to look at in the order of the rows, or in that of a key as it is."""
     categories = [name for group in schema.categories for name in group]
-    return [] if schema.order == KEEP_ORDER else [*schema.perturbed, *categories, *_open(schema)]
-
-
-def _open(schema: Schema) -> list[str]:
-    """Return the columns that leave as they are, key and kept, by which copies can be sorted."""
-    return [column.name for column in schema.shown if column.role in (KEY, KEPT)]
+    is_looked_at = schema.order != KEEP_ORDER or schema.key in schema.unchanged
+    return [*schema.perturbed, *categories, *schema.unchanged] if is_looked_at else []
 
 
 def check_order(order: RowOrder, schema: Schema) -> None:
-    """Raise ColumnError if the order of the rows tells a column, unless that is dealt with."""
-    if schema.order == KEEP_ORDER:
-        return
-    categories = [name for group in schema.categories for name in group]
-    hidden = [name for name in categories if schema.column(name).hide_missing]
-    told = order.told(schema.perturbed, categories, hide_missing=hidden)
-    if not told:
-        return
-    if schema.order != SHUFFLE:
+    """Raise ColumnError if the order of the rows tells a column, unless that is dealt with.
+
+    Warns of what a key that is released as it is tells, by the order of its values.
+    """
+    told = [] if schema.order == KEEP_ORDER else _told(order, schema)
+    if told and schema.order != SHUFFLE:
         raise ColumnError(
             f"the order of the rows tells {listed([each.column for each in told])}: {told[0]}. "
             "Shuffle the rows of the copies or, if recipients need the order as in a time "
             "series, keep it",
             use=("shuffle", "keep_order"),
         )
-    for name in _open(schema):
-        if again := order.told(schema.perturbed, categories, hide_missing=hidden, sorted_by=name):
+    for name in schema.unchanged:
+        is_key = name == schema.key
+        if (told or is_key) and (again := _told(order, schema, sorted_by=name)):
+            remedy = (
+                "Release the key as a pseudonym, as is the default, or drop it: it still "
+                "identifies the rows"
+                if is_key
+                else "Shuffling does not help against that; drop the column"
+            )
             warnings.warn(
-                f"{name!r} is released unchanged, and rows sorted by it tell "
-                f"{listed([each.column for each in again])}: {again[0]}. Shuffling does not help "
-                "against that; drop the column (a dropped key still identifies the rows)",
+                f"{name!r} is released unchanged, and rows sorted by it reveal "
+                f"{listed([each.column for each in again])}: {again[0]}. {remedy}",
                 CornerwaveWarning,
                 stacklevel=5,
             )
+
+
+def _told(order: RowOrder, schema: Schema, sorted_by: str | None = None) -> list[Told]:
+    """Return the columns that neighbours tell, in the file or sorted by a column, most first."""
+    categories = [name for group in schema.categories for name in group]
+    hidden = [name for name in categories if schema.column(name).hide_missing]
+    return order.told(schema.perturbed, categories, hide_missing=hidden, sorted_by=sorted_by)

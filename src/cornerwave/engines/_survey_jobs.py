@@ -121,7 +121,7 @@ class SurveySum:
 
 def _packed_survey(survey: Survey, order: RowOrder, outside: Counter[str]) -> bytes:
     sample, joint = survey.sample.trimmed(), survey.joint.trimmed()
-    survey = replace(survey, sample=sample, joint=joint)
+    survey = replace(survey, sample=sample, joint=joint, units=survey.units.trimmed())
     return packed((survey, packed_runs(order.runs), outside))
 
 

@@ -1,7 +1,13 @@
 """Rows that come to a registered table: surveyed on its scales."""
 
 from cornerwave.editions import Ranges
-from cornerwave.engines._passes import Engine, SurveyWork, check_order, ordered_columns
+from cornerwave.engines._passes import (
+    Engine,
+    SurveyWork,
+    check_order,
+    check_units,
+    ordered_columns,
+)
 from cornerwave.errors import ColumnError
 from cornerwave.neighbours import RowOrder
 from cornerwave.survey import Survey, Surveyor, no_rows
@@ -27,7 +33,8 @@ def survey_batch(
 ) -> Survey:
     """Survey new rows of a table on an engine; `ranges` counts those beyond the scales.
 
-    Raises SourceError, also if two rows have one key, or if their order tells a column.
+    Raises SourceError, also if two rows have one key, if their order tells a column, or if rows
+    belong together.
     """
     schema, survey = surveyor.schema, no_rows(surveyor)
     order = batch_order(schema)
@@ -41,6 +48,7 @@ def survey_batch(
                 order.add(start, rows)
             progress(survey.moments.rows - before)
     check_batch_order(order, schema)
+    check_units(surveyor, survey)
     return survey
 
 

@@ -9,9 +9,16 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from cornerwave.arrays import Words
-from cornerwave.engines._passes import Found, Surveyed, Work, registered_rows, survey_rows
-from cornerwave.engines._shuffle import shuffled
+from cornerwave.arrays import Ids, Words
+from cornerwave.engines._passes import (
+    Found,
+    Surveyed,
+    Work,
+    registered_rows,
+    seen_in,
+    survey_rows,
+)
+from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
 from cornerwave.noise import available_threads
 from cornerwave.recipe import Recipe
@@ -63,7 +70,8 @@ class Threads:
     @contextmanager
     def run(self, work: Work[Found]) -> Iterator[Iterator[Found]]:
         """Run this work over all rows; give what it found in each group, in order."""
-        groups = numbered(self.source, self.schema, self.rows)
+        columns = seen_in(self.source, self.schema)
+        groups = numbered(self.source, self.schema, self.rows, columns)
         with in_threads(lambda group: work(*group), groups, self.threads) as found:
             yield found
 
@@ -114,9 +122,24 @@ def make_copies(
     recipe.check(found)
 
 
-def shuffled_rows(source: Source, recipe: Recipe) -> Iterator[pa.Table]:
-    """Yield the rows of a table in the order of its shuffled copies."""
-    return (table for _, table in shuffled(source, recipe))
+def rows_as_copied(source: Source, recipe: Recipe) -> Iterator[pa.Table]:
+    """Yield the rows of a table in the order of its copies, with their pseudonyms."""
+    key = recipe.frozen.schema.pseudonym
+    for ids, table in _identified(source, recipe):
+        if key is not None:
+            place = table.schema.get_field_index(key)
+            table = table.set_column(place, key, recipe.pseudonyms(ids))
+        yield table
+
+
+def _identified(source: Source, recipe: Recipe) -> Iterator[tuple[Ids, pa.Table]]:
+    """Yield (ids, rows) in the order of copies."""
+    schema = recipe.frozen.schema
+    if schema.order == SHUFFLE:
+        yield from shuffled(source, recipe)
+        return
+    for start, table in numbered(source, schema):
+        yield row_ids(start, table, schema, recipe.row_secrets), plain_table(table)
 
 
 @contextmanager

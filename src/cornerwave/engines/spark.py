@@ -13,6 +13,7 @@ import json
 import os
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +27,14 @@ import pyarrow as pa
 from cornerwave.engines._copy_jobs import BucketJob, CopyJob, CopyPlan, OrderedCopyJob
 from cornerwave.engines._on_worker import ERROR, FOUND, IDS, KEYS, Job, Note, Table, sent
 from cornerwave.engines._packed import unpacked, unpacked_error, unpacked_table
-from cornerwave.engines._passes import SampleWork, Surveyed, SurveyWork, Work, not_unique
+from cornerwave.engines._passes import (
+    SampleWork,
+    Surveyed,
+    SurveyWork,
+    Work,
+    not_unique,
+    seen_in,
+)
 from cornerwave.engines._shuffle import bucket_count
 from cornerwave.engines._survey_jobs import (
     KEY_RANGES,
@@ -184,6 +192,8 @@ class Cluster:
     secrets: Mapping[str, bytes] = field(repr=False)
     spark: Any = None
     keep_keys: KeepKeys | None = None
+    surveys: bool = False
+    """Whether the table is surveyed: then dropped columns are read too."""
 
     @contextmanager
     def run(self, work: Work[Any]) -> Iterator[Iterator[Any]]:
@@ -234,7 +244,12 @@ class Cluster:
                 "key, or write the table as Parquet and give its path",
                 use=("key",),
             )
-        return Table(self.schema, self.types, self.secrets, rows)
+        return Table(self.schema, self.types, self.secrets, rows, self._columns)
+
+    @property
+    def _columns(self) -> list[str]:
+        """The columns that are read."""
+        return seen_in(self.source, self.schema) if self.surveys else self.schema.used
 
     @property
     def _ranges(self) -> int | None:
@@ -257,7 +272,7 @@ class Cluster:
 
     @cached_property
     def _parts(self) -> Any:
-        return parquet_parts(self.source, len(self.schema.used))
+        return parquet_parts(self.source, len(self._columns))
 
     @cached_property
     def _session(self) -> Any:
@@ -299,7 +314,7 @@ class Cluster:
     def _frame(self) -> Any:
         """Return the rows of a frame, or a row of what to read for each part, one in a task."""
         if self._frames:
-            names = [*map(_quoted, self.schema.used)]
+            names = [*map(_quoted, self._columns)]
             return reduce(lambda a, b: a.unionAll(b), (f.select(*names) for f in self._frames))
         parts = [(bytearray(pickle.dumps(part)),) for part in self._parts]
         frame = self._session.createDataFrame(parts, "part binary")
@@ -391,6 +406,7 @@ def connected(master: str | None) -> Iterator[Any]:
             session = builder.remote(master).create()
         else:
             session = _configured(builder.appName("cornerwave"), master).getOrCreate()
+            _use_this_python(session.sparkContext)
     try:
         yield session
     finally:
@@ -404,6 +420,16 @@ def _configured(builder: Any, master: str | None) -> Any:
     if cache := os.environ.get("NUMBA_CACHE_DIR"):
         builder = builder.config("spark.executorEnv.NUMBA_CACHE_DIR", cache)
     return builder.master(master) if master else builder
+
+
+def _use_this_python(context: Any) -> None:
+    """Let a local master, whose machine is this one, run the Python that runs now.
+
+    Otherwise it is the first `python3` of the path, which knows Cornerwave only where an
+    environment is activated.
+    """
+    if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
 
 
 def read_with(session: Any, what: str | Path) -> Any:

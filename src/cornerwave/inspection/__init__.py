@@ -9,6 +9,7 @@ Names and counts are shown, never a value.
     _how_read   how the cells of a text file are spelled
     _recognise  what must not leave by default, and numbers that are codes; _words: by name
     _telling    which columns tell which, and what copies will look like
+    _units      which columns name units of several rows: people, firms, places
     _risks      few rows, far records, combinations and gaps, each with a number
     _draft      the text
 """
@@ -20,7 +21,9 @@ from cornerwave.inspection._draft import written
 from cornerwave.inspection._how_read import how_read
 from cornerwave.inspection._risks import risks
 from cornerwave.inspection._telling import SampledRows, Telling, telling
-from cornerwave.table import Progress, Source, silent
+from cornerwave.inspection._units import left_to_owner, said_of, units_in
+from cornerwave.table import SAFE_ROWS, Progress, Source, silent
+from cornerwave.units import Unit
 
 __all__ = ["ColumnReport", "Inspection", "draft", "how_read", "inspect"]
 
@@ -34,6 +37,9 @@ class Inspection:
     columns: tuple[ColumnReport, ...]
     telling: Telling
     warnings: tuple[str, ...] = ()
+    units: tuple[Unit, ...] = ()
+    few_rows: bool = False
+    """Whether registration asks the owner to accept that there are few rows."""
 
 
 def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
@@ -44,11 +50,20 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
         sample.add(table)
         progress(table.num_rows)
     columns = tuple(seen.reports(sample.rows))
+    units = units_in(sample.rows, seen.rows, {each.name: each.do for each in columns})
+    columns = tuple(left_to_owner(columns, units))
     proposed = {each.name: each.do for each in columns}
     found = telling(sample.rows, source.schema, proposed)
-    return Inspection(columns, found, tuple(risks(sample.rows, seen.rows, proposed, found.frozen)))
+    warnings = (*said_of(units), *risks(sample.rows, seen.rows, proposed, found.frozen))
+    return Inspection(columns, found, warnings, tuple(units), few_rows=seen.rows < SAFE_ROWS)
 
 
 def draft(found: Inspection) -> str:
     """Return a schema file that says what would happen, for the owner to edit."""
-    return written(found.columns, found.telling, found.warnings)
+    return written(
+        found.columns,
+        found.telling,
+        found.warnings,
+        units=bool(found.units),
+        few_rows=found.few_rows,
+    )

@@ -20,11 +20,22 @@ _ORDER = (
     'order = "shuffle"    # the order of the rows tells columns: shuffle the rows of copies, or',
     '                     # "keep" their order if recipients need it, as in a time series',
 )
+_FEW_ROWS = "# few_rows = true    # if so few rows shall be registered: see the warning"
 _DECIDE = "perturb, category, key, keep or drop"
 
 
-def written(columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[str]) -> str:
-    """Return the text of the draft."""
+_UNITS = ("# independent_rows = true    # if rows do not belong together: see the warning",)
+
+
+def written(
+    columns: Sequence[ColumnReport],
+    telling: Telling,
+    risks: Sequence[str],
+    *,
+    units: bool,
+    few_rows: bool,
+) -> str:
+    """Return the text of the draft; `units` if rows belong together."""
     groups = ", ".join(f"[{', '.join(map(toml_text, names))}]" for names in telling.together)
     undecided = sum(report.do == "decide" for report in columns)
     lines = [
@@ -33,6 +44,8 @@ def written(columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[s
         "min_count = 0    # pool category values that are held by fewer rows than this",
         f'together = [{groups}]    # categories to refresh as one, as in [["city", "district"]]',
         *(_ORDER if any(report.told for report in columns) else ()),
+        *(_UNITS if units else ()),
+        *([_FEW_ROWS] if few_rows else ()),
         *(f"# {toml_comment(line)}" for line in telling.sentences),
         *(f"# warning: {toml_comment(line)}" for line in risks),
         *(line for same in alike(columns) for line in _entry(same, telling)),

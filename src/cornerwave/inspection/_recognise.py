@@ -26,6 +26,8 @@ FEW_CODES = 10
 """Whole numbers of at most so many values are codes, unless their name says otherwise."""
 LOOKED_AT = 1000
 """So many different values of a column are looked at."""
+LETTERS = 1000
+"""So many characters of a text are looked at: longer ones are written, or sequences."""
 SOME, MOST = 0.01, 0.6
 """Shares of these values: some look like a sure thing, most like one that is less sure."""
 CHOSEN_WORDS, WORDS_IN_TEXT = 2, 4
@@ -152,7 +154,8 @@ def _decide(reason: str | None) -> Recognised | None:
 
 # --- by value ---------------------------------------------------------------------------
 
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+")
+# each begins where its first run of characters does, or every place in a long run would be tried
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(\.[\w-]+)+")
 _URL = re.compile(r"(https?://|ftp://|www\.)\S+", re.I)
 _PHONE = re.compile(r"(\+|00?)?[\d(][\d ()/.-]{5,20}\d")
 _DAY = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?")
@@ -165,7 +168,9 @@ _PERSON = re.compile(rf"{_WORD}(,? {_WORD}){{1,3}}")
 
 
 def _texts(seen: Seen) -> list[str]:
-    return [text.strip() for text in seen.values.to_pylist()]
+    """Return the values that are looked at, of long ones the beginning."""
+    cut = pc.utf8_slice_codeunits(seen.values.cast(pa.large_string()), 0, LETTERS)
+    return [text.strip() for text in cut.to_pylist()]
 
 
 def _share(seen: Seen, test: Callable[[str], Any]) -> float:
@@ -199,10 +204,9 @@ def _luhn(text: str) -> bool:
 
 
 def _phone(text: str) -> bool:
-    digits = sum(c.isdigit() for c in text)
     return bool(
-        7 <= digits <= 15
-        and _PHONE.fullmatch(text)
+        _PHONE.fullmatch(text)
+        and 7 <= sum(c.isdigit() for c in text) <= 15
         and not _DAY.fullmatch(text)
         and (text[0] in "+0(" or (" " in text or "-" in text))
     )

@@ -19,7 +19,7 @@ from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.errors import ColumnError
 from cornerwave.frozen import Frozen
 from cornerwave.outlook import see
-from cornerwave.table import listed, open_source, to_floats
+from cornerwave.table import LEAST_ROWS, SAFE_ROWS, listed, open_source, to_floats
 
 LEVERAGE = 0.05
 """A row that is more than this share of what the noise is shaped by is worth a warning."""
@@ -50,12 +50,22 @@ def risks(
 
 def _few_rows(rows: int, numbers: int) -> Iterator[str]:
     share = (numbers + 1) / max(rows, 1)
+    asks = ""
+    if rows < SAFE_ROWS:
+        least = f"refuses fewer than {LEAST_ROWS}"
+        few = least if rows < LEAST_ROWS else f"warns of fewer than {SAFE_ROWS}"
+        asks = f"; registration {few} unless few_rows accepts them"
     if share > LEVERAGE:
         yield (
             f"few rows: with {rows:,} rows and {numbers} numbers, a row makes up "
             f"{min(share, 1.0):.0%} of what its own noise is shaped by; 1 % takes "
             f"{100 * (numbers + 1):,} rows. What is promised holds on average over rows, and "
-            "here each row counts"
+            f"here each row counts{asks}"
+        )
+    elif asks:
+        yield (
+            f"few rows: with {rows:,} rows, an audit of copies sees only large faults; what is "
+            f"promised holds on average over rows{asks}"
         )
 
 

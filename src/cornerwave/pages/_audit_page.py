@@ -211,19 +211,25 @@ def _red(rows: Iterable[tuple[str, ...]]) -> set[str]:
 def _explained(title: str) -> str:
     if title.startswith("Hidden from the whole copy"):
         return kit.hint(
-            "Share of each column’s variance that the best linear estimate from everything in one "
-            "copy leaves: numbers, categories, kept columns and which cells are missing. In "
-            "brackets, the share that the copy states; after <, a statement that does not hold, "
-            "beyond the margin of chance. A copy that states nothing is measured, not tested. "
-            "Columns that were left out are neither estimated nor used."
+            "Share of each column’s variance that the strongest of several attacks on one copy "
+            "leaves: linear in what has noise, arbitrary in what has none (kept columns, a key, "
+            "which cells are missing, the order of the rows). In brackets, the share that the copy "
+            "states; after <, a statement that does not hold, beyond the margin of chance. A copy "
+            "that states nothing is measured, not tested."
         )
-    if title.startswith("Hidden from a recipient"):
+    if title.startswith("Hidden from boosting"):
         return kit.hint(
-            "Share of each number’s variance that the posterior mean leaves, from that column of "
-            "one copy, to a recipient who knows how its values are distributed. Privacy is promised"
-            " against the best linear estimate, so a smaller figure here is a warning and not a "
-            "fault: a column with many equal values, such as zeros, is recognised through noise. "
-            "The scale of ranks, or a higher privacy, hides more of it."
+            "Share of each number’s variance that gradient boosting on everything in one copy "
+            "leaves. It is not linear in the noise, so a smaller figure here is a warning and not "
+            "a fault."
+        )
+    if title.startswith("Left by a joint adversary"):
+        return kit.hint(
+            "Share of each number’s variance that an attack on this copy left, by the column or by "
+            "all numbers together, knowing other rows of the original. Privacy is promised "
+            "against the best linear estimate, so a smaller figure here is a warning and not a "
+            "fault. It is what one attack recovered, not a bound: others may recover more. A "
+            "higher privacy hides more; a level can be chosen against such an adversary."
         )
     if not title.startswith("Records"):
         return ""

@@ -89,6 +89,7 @@ class Original:
     tally: Tally
     answers: Answers
     seen: Behind
+    left: tuple[Mapping[str, float], ...]
     columns: tuple[str, ...]
 
 
@@ -229,6 +230,7 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
             tally=tally(source, copies.axes, copies.categories, copies.labels),
             answers=ask(as_kept(source, columns), copies.asked),
             seen=see(frozen, source, [each.noise for each in copies.levels]),
+            left=tuple(frozen.left_by_joint(level) for level in copies.levels),
             columns=tuple(perturbed),
         )
 

@@ -68,7 +68,8 @@ def _hidden(found: Sequence[Outlook]) -> str:
         "needs it."
     )
     ring = (
-        f"at privacy {middle.privacy:g}, from a recipient who knows how the values are distributed"
+        f"left at privacy {middle.privacy:g} by a joint adversary who knows how rows are "
+        "distributed; no bound, others may recover more"
     )
     marks = kit.legend([("dot", "from the best linear estimate"), ("ring", ring)])
     return kit.section("What stays hidden", explained, marks, chart)

@@ -4,7 +4,6 @@ The report for others is drawn from the copies alone, which have not seen the or
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from cornerwave.coalition import OF_HISTORY, Coalition
@@ -105,7 +104,7 @@ def render_external(name: str, copies: Copies) -> str:
     parts = [
         _external_levels(copies),
         distributions(copies, None),
-        _recovered(coalitions, names),
+        _recovered(coalitions, names, compared=False),
         _estimates(copies, None),
         _notes(copies),
     ]
@@ -115,9 +114,9 @@ def render_external(name: str, copies: Copies) -> str:
 
 def _of_levels(copies: Copies, levels: Sequence[Level]) -> Coalition:
     """Return what the holders of copies at some levels can recover, as the copies promise."""
-    found = Coalition.of([(copies.named(level), level) for level in levels])
     best = copies.privacy_of(min(levels))
-    return replace(found, best_privacy=best, joint_privacy=best)
+    members = [(copies.named(level), level) for level in levels]
+    return Coalition.of(members, privacy_of=lambda _: best)
 
 
 def _size(copies: Copies) -> str:
@@ -180,31 +179,35 @@ def _levels(copies: Copies, words: Sequence[str], html: str) -> str:
     return kit.section("Released levels", explained, chart, html, anchor="levels")
 
 
-def _recovered(coalitions: Sequence[Coalition], names: Sequence[str], *html: str) -> str:
+def _recovered(
+    coalitions: Sequence[Coalition], names: Sequence[str], *html: str, compared: bool = True
+) -> str:
+    """Return what coalitions can recover, `compared` with independent noise.
+
+    What that would reveal depends on the table, so a page for others does not show it.
+    """
     explained = kit.hint("Share of each column’s variance that stays hidden from some recipients.")
-    marks = kit.legend(
-        [
-            ("diamond", "from their pooled copies"),
-            ("ring", "if each copy had independent noise"),
-            ("gap", "what pooling would gain with independent noise"),
-        ]
-    )
+    beside = [
+        ("ring", "if each copy had independent noise"),
+        ("gap", "what pooling would gain with independent noise"),
+    ]
+    marks = kit.legend([("diamond", "from their pooled copies"), *beside * compared])
     drawn = list(map(_coalition_row, coalitions, names))
     rows = [
-        (name, *(f"{max(share, 0.0):.4f}" for share in _shares(each)))
+        (name, *(f"{max(share, 0.0):.4f}" for share in _shares(each, compared)))
         for each, name in zip(coalitions, names, strict=True)
     ]
     independent = ("pooled, independent noise", "gain, independent noise")
-    header = ("coalition", "best copy", "pooled", "gain", *independent)
+    header = ("coalition", "best copy", "pooled", "gain", *independent * compared)
     chart = charts.share_chart(drawn[:MOST_ROWS], "Variance that stays hidden from coalitions")
     figures = kit.folded("The figures", kit.table(header, rows), is_open=len(rows) <= MOST_LINES)
     title = "What coalitions can recover"
     return kit.section(title, explained, marks, chart, figures, *html, anchor="coalitions")
 
 
-def _shares(each: Coalition) -> tuple[float, ...]:
-    together = each.best_privacy, each.joint_privacy, each.gain
-    return *together, each.independent_privacy, each.independent_gain
+def _shares(each: Coalition, compared: bool) -> tuple[float, ...]:
+    independent = each.independent_privacy, each.independent_gain
+    return each.best_privacy, each.joint_privacy, each.gain, *independent * compared
 
 
 def _coalition_row(each: Coalition, name: str) -> ShareRow:
@@ -243,7 +246,8 @@ def _guesses(coalitions: Sequence[Coalition], names: Sequence[str]) -> str:
         if many and len(dict(each.members)) == 2:
             continue
         for column, g in each.guesses.items():
-            shares = (f"{share:.1%}" for share in (g.blind, g.best, g.joint, g.independent))
+            pooled = "not bounded" if g.joint is None else f"{g.joint:.1%}"
+            shares = (f"{g.blind:.1%}", f"{g.best:.1%}", pooled, f"{g.independent:.1%}")
             rows.setdefault(column, []).append((name, *shares))
     few = sum(map(len, rows.values())) <= MOST_LINES
     tables = [
@@ -302,18 +306,15 @@ def _outliers(copies: Copies, original: Original) -> str:
 
 
 def _against_bayes(copies: Copies, original: Original) -> str:
-    """Return what each column keeps from a recipient who knows how its values are distributed."""
+    """Return what a joint adversary who knows how rows are distributed left of each column."""
     explained = kit.hint(
-        "Share of each column that stays hidden from a recipient who knows how its values are "
-        "distributed and takes the best estimate there is from that column of the copy. For a "
-        "normal column it is the privacy. Columns with many zeros or a long tail keep less; the "
-        "rank scale at registration mends that."
+        "Share of each column that a joint adversary left who knows how rows are distributed, from "
+        "all columns of a copy together, as measured at registration. This is what one attack "
+        "recovered, not a bound: others may recover more. Privacy is promised against linear "
+        "estimates; a level can be chosen against this adversary instead."
     )
-    rows = [
-        (name, *(f"{share:.3f}" for share in left))
-        for name, left in original.seen.bayes.items()
-        if name in copies.shown.numbers
-    ]
+    left = original.left
+    rows = [(name, *(f"{own[name]:.3f}" for own in left)) for name in (left[0] if left else {})]
     if not rows:
         return ""
     html = kit.table(("column", *map(copies.named, copies.levels)), rows)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cornerwave.errors import OutputError, OutputExists
+from cornerwave.table._durable import sync_directory
 from cornerwave.table._outputs import CopyFile, writing
 
 PARTS = "part-*.parquet"
@@ -82,6 +83,7 @@ class CopyFolder:
                 place = self._hidden / "copy" / f"part-{number:05d}.parquet"
                 (self.made / part.name).replace(place)
                 place.chmod(0o666 & ~_umask())
+            sync_directory(self._hidden / "copy")  # what is in the files machines have synced
 
     def publish(self) -> None:
         """Make the finished copy visible; what is at its place goes."""
@@ -91,6 +93,7 @@ class CopyFolder:
             if self.path.exists():
                 self.path.rename(old)
             copy.rename(self.path)
+            sync_directory(self.path.parent)
         self.discard()
 
     def discard(self) -> None:

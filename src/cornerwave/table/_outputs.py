@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from cornerwave.errors import OutputError, OutputExists, SourceError
+from cornerwave.table._durable import sync_directory
 from cornerwave.table._formats import writer_of, written_schema
 from cornerwave.table._places import Address, DatabaseAddress, Place
 from cornerwave.table._sources import format_of
@@ -112,7 +113,7 @@ class CopyFile:
             if self.format in ("csv", "csv.gz"):
                 _write_beside(self.path, self._metadata)
             _reveal(self._part, self.path)
-            _sync_directory(self.path.parent)
+            sync_directory(self.path.parent)
 
     def discard(self) -> None:
         """Leave no trace of a copy that was not published."""
@@ -274,14 +275,6 @@ def _reveal(part: Path, path: Path) -> None:
     os.umask(mask)
     part.chmod(0o666 & ~mask)
     part.replace(path)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -6,12 +6,20 @@
 
 On its own scale a record far out in the tail is not hidden by noise of the
 population's size. On a transformed scale it is hidden in proportion. The knots of the
-rank scale are averages over equal shares of the rows: a cell stands in one only where
-a whole share has that value. The outermost share at each end goes to its knot before the
-noise: no record stands out from its share, and means stay what they were. After the noise
-the way back is a slope throughout, so that no two scores become one value (as finely as
-doubles tell them apart), and a set of copies says no more than its best member on the own
-scale either.
+rank scale are averages over equal shares of the rows, of at least 50 each: a cell stands in one
+only where a whole share has that value. The outermost share at each end goes to its knot before
+the noise: no record stands out from its share.
+
+Copies reveal the knots: of much noise the most part lies beyond the outermost ones, which are
+nearly level. An exact average gives away a row to who knows the others. So knots are those of a
+Bayesian bootstrap (Rubin 1981): each row has a keyed weight -ln U, the same in every copy, and
+shares are equal by weight. So knots vary by the standard error that they have anyway, as if the
+rows were another sample, stay in order, and leave values as they are that whole shares have. The
+row that is looked for has a weight that nobody knows.
+
+After the noise the way back is a slope throughout, so that no two scores become one value (as
+finely as doubles tell them apart), and a set of copies says no more than its best member on the
+own scale either.
 
 A value that many rows hold, as zero among wages, spans many ranks. Each of its rows gets
 one of them by a keyed draw, the same in every copy. So scores are normal whatever the
@@ -39,7 +47,10 @@ from cornerwave.errors import ColumnError
 from cornerwave.keyed import exp_of, minus_2_log, strict
 
 KNOTS = 255
-ROWS_PER_KNOT = 10
+ROWS_PER_KNOT = 50
+FEWEST = 3 * ROWS_PER_KNOT
+"""Of so many values two knots have their rows, however these are weighted, but for bad luck."""
+
 SAMPLE = 1 << 20
 
 
@@ -137,35 +148,79 @@ def _sloping(knots: Knots) -> tuple[Floats, Floats]:
     return np.array([-FAR, *scores, FAR]), np.array([ends[0], *values, ends[1]])
 
 
-def rank_scale(sample: Floats, column: str) -> Scale:
-    """Return the rank scale of a column from a sample of its values. Raises ColumnError."""
-    knots = quantiles(sample)
+def rank_scale(
+    sample: Floats, column: str, weights: Floats | None = None, *, coarse: bool = False
+) -> Scale:
+    """Return the rank scale of a column from a sample of its values. Raises ColumnError.
+
+    `weights` are those of the rows; without any, the knots are exact. The number of `coarse`
+    knots is a power of two, so that it hardly says how many values there are.
+    """
+    knots = quantiles(sample, weights, coarse=coarse)
     if not knots:
-        raise ColumnError(f"{column!r}: rank needs at least {2 * ROWS_PER_KNOT} values")
+        raise ColumnError(
+            f"{column!r}: rank needs at least {FEWEST} values; use log1p, no transform, or drop "
+            "the column"
+        )
     if knots[0][0] == knots[-1][0]:
         raise ColumnError(f"{column!r}: constant, or nearly so; rank cannot order it")
-    shares = _shares(sample)
-    return Scale("rank", knots, (float(shares[0][-1]), float(shares[-1][0])))
+    return Scale("rank", knots, share_ends(sample, len(knots)))
 
 
-def quantiles(sample: Floats) -> Knots:
+def share_ends(sample: Floats, count: int) -> tuple[float, float]:
+    """Return the last value of the first of equal shares, and the first of the last."""
+    shares = np.array_split(np.sort(sample[~np.isnan(sample)]), count)
+    return float(shares[0][-1]), float(shares[-1][0])
+
+
+def quantiles(sample: Floats, weights: Floats | None = None, *, coarse: bool = False) -> Knots:
     """Return the means of equal shares of the values, with normal scores; none of too few."""
-    shares = _shares(sample)
+    present = np.flatnonzero(~np.isnan(sample))
+    if len(present) < FEWEST:
+        return ()
+    order = present[np.argsort(sample[present], kind="stable")]
+    values, count = sample[order], min(KNOTS, len(order) // ROWS_PER_KNOT)
+    if weights is None:
+        means = share_means(values, count)
+    else:
+        means = _weighted_means(values, weights[order], count, coarse=coarse)
+    return tuple(zip(means, knot_scores(len(means)), strict=True))
+
+
+def share_means(ascending: Floats, count: int) -> list[float]:
+    """Return the means of so many equal shares of ascending values."""
+    parts = np.array_split(ascending, count)
     # the mean of equal values, computed in floating point, may lie beside them
-    means = [float(np.clip(math.fsum(part) / len(part), part[0], part[-1])) for part in shares]
-    return tuple(zip(means, knot_scores(len(shares)), strict=True))
+    return [float(np.clip(math.fsum(part) / len(part), part[0], part[-1])) for part in parts]
 
 
-def _shares(sample: Floats) -> list[Floats]:
-    """Return the values in order, in equal shares; none of too few."""
-    values = np.sort(sample[~np.isnan(sample)])
-    count = knot_count(len(values))
-    return np.array_split(values, count) if count > 1 else []
+def _weighted_means(ascending: Floats, weights: Floats, most: int, *, coarse: bool) -> list[float]:
+    """Return the means of shares that are equal by weight, at most so many.
+
+    As many as leave ROWS_PER_KNOT rows in each, of which the first and the last may be in part.
+    """
+    below = np.append(0.0, np.cumsum(weights))
+    centre = ascending[len(ascending) // 2]  # far from 0 sums would lose digits
+    sums = np.append(0.0, np.cumsum(weights * (ascending - centre)))
+    for count in range(most, 1, -1):
+        edges = below[-1] * np.arange(count + 1) / count
+        first = np.searchsorted(below, edges[:-1], side="right") - 1
+        last = np.minimum(np.searchsorted(below, edges[1:]), len(ascending)) - 1
+        if count == 2 or (
+            (last - first + 1).min() >= ROWS_PER_KNOT and not (coarse and count & (count - 1))
+        ):
+            break
+    upto = np.empty(count + 1)
+    _interpolate(edges, below, sums, upto)
+    means = np.clip(centre + np.diff(upto) / np.diff(edges), ascending[first], ascending[last])
+    return [float(mean) for mean in np.maximum.accumulate(means)]
 
 
-def knot_count(values: int) -> int:
-    """Return how many knots the rank scale of so many values has."""
-    return min(KNOTS, values // ROWS_PER_KNOT)
+def exponentials(uniforms: Floats) -> Floats:
+    """Return -ln of numbers from (0, 1]: weights of a Bayesian bootstrap."""
+    out = np.empty_like(uniforms)
+    _minus_log(uniforms, out)
+    return out
 
 
 def knot_scores(count: int) -> list[float]:
@@ -202,6 +257,12 @@ def _log1p(x: Any, out: Any) -> None:
     for i in range(x.shape[0]):
         # minus_2_log takes no NaN
         out[i] = x[i] if np.isnan(x[i]) else -0.5 * minus_2_log(1.0 + x[i])
+
+
+@strict
+def _minus_log(u: Any, out: Any) -> None:
+    for i in range(u.shape[0]):
+        out[i] = 0.5 * minus_2_log(u[i])
 
 
 @strict

@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cornerwave.errors import ColumnError, CornerwaveWarning, nearest
-from cornerwave.table._types import is_number, is_text, plain_type, unit_of
+from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError, nearest
+from cornerwave.table._types import is_number, is_text, plain_type, type_named, unit_of
 
 PERTURBED, CATEGORY, KEY, KEPT, DROPPED = "perturbed", "category", "key", "kept", "dropped"
 MARGINAL, UNIFORM = "marginal", "uniform"
@@ -26,6 +26,10 @@ TRANSFORMS = ("log1p", "rank")
 SHUFFLE, KEEP_ORDER = "shuffle", "keep"
 ORDERS = (SHUFFLE, KEEP_ORDER)
 """What happens to the order of the rows, if the owner said: it is shuffled, or kept."""
+LEAST_ROWS, SAFE_ROWS = 100, 500
+"""A table of fewer than LEAST_ROWS is refused unless the owner accepts it, and one of fewer than
+SAFE_ROWS is warned of: an audit needs the former, and measures a share of variance in the latter
+with a standard error of about 1/sqrt(SAFE_ROWS), a twentieth."""
 
 _NEEDED = {
     "categorical": (CATEGORY,),
@@ -55,6 +59,7 @@ class Choices:
     """What the owner chose for the columns; everything else goes by type."""
 
     key: str | None = None
+    key_as_is: bool = False
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     perturb: tuple[str, ...] = ()
@@ -65,6 +70,8 @@ class Choices:
     transform: Mapping[str, str] = field(default_factory=dict)
     min_count: int = 0
     order: str | None = None
+    independent_rows: bool = False
+    few_rows: bool = False
     round: Mapping[str, bool] = field(default_factory=dict)
     clip: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     released_type: Mapping[str, str] = field(default_factory=dict)
@@ -83,9 +90,10 @@ class Choices:
 class Column:
     """A column of the source and what happens to it.
 
-    `shown` if it is in the copies; `declared` if the owner called it a category. The last four
+    `shown` if it is in the copies; `declared` if the owner called it a category. The last five
     are what copies look like, and no noise depends on them: whether a number is rounded (None:
-    where a miner loses nothing by it), its bounds, its type and its name.
+    where a miner loses nothing by it), its bounds, its type and its name, and whether a key
+    leaves as it is instead of as a pseudonym.
     """
 
     name: str
@@ -101,6 +109,7 @@ class Column:
     clip: tuple[Any, Any] | None = None
     released_type: str | None = None
     released_as: str | None = None
+    as_is: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +118,16 @@ class Schema:
 
     `together` are the groups of category columns that are refreshed as one; values held
     by fewer than `min_count` rows are pooled. `order` is what the owner said about the order
-    of the rows; None if there was no need to.
+    of the rows; None if there was no need to. `independent_rows` if the owner said that no two
+    rows belong together, `few_rows` if the owner accepts that there are few.
     """
 
     columns: tuple[Column, ...]
     together: tuple[tuple[str, ...], ...] = ()
     min_count: int = 0
     order: str | None = None
+    independent_rows: bool = False
+    few_rows: bool = False
 
     def __post_init__(self) -> None:
         if not self.perturbed and not self.categories:
@@ -154,9 +166,29 @@ class Schema:
         return next(iter(self._names(KEY)), None)
 
     @property
+    def pseudonym(self) -> str | None:
+        """The key, if copies have pseudonyms in its place."""
+        shown = (c.name for c in self.columns if c.role == KEY and c.shown and not c.as_is)
+        return next(shown, None)
+
+    @property
+    def unchanged(self) -> list[str]:
+        """The columns that copies show as they are: the kept ones, and a key by choice alone."""
+        key = [c.name for c in self.columns if c.role == KEY and c.shown and c.as_is]
+        return [*self.kept, *key]
+
+    @property
     def used(self) -> list[str]:
         """The columns that are read: all but the dropped."""
         return [column.name for column in self.columns if column.role != DROPPED]
+
+    @property
+    def looked_at(self) -> list[str]:
+        """The columns that registration reads: dropped ones too, which may name units."""
+        if self.independent_rows:
+            return self.used
+        dropped = [column for column in self.columns if column.role == DROPPED]
+        return [*self.used, *(c.name for c in dropped if type_named(c.type) is not None)]
 
     @property
     def shown(self) -> list[Column]:
@@ -171,8 +203,9 @@ class Schema:
 def decide(source: pa.Schema, choices: Choices) -> Schema:
     """Give every column of the source its role.
 
-    A key that is also dropped still identifies the rows, but is not released.
-    Raises ColumnError for an unknown, repeated or undecided column.
+    A key identifies the rows, and is released as a pseudonym, or as it is if the owner chose so;
+    one that is also dropped is not released. Raises ColumnError for an unknown, repeated or
+    undecided column.
     """
     check_distinct(source.names)
     groups = tuple(_group(group, source.names) for group in choices.together)
@@ -187,7 +220,14 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
         )
     _check_roles({column.name: column.role for column in columns}, choices)
     check_distinct([c.released_as or c.name for c in columns if c.role != DROPPED and c.shown])
-    return Schema(columns, choices.together, choices.min_count, choices.order)
+    return Schema(
+        columns,
+        choices.together,
+        choices.min_count,
+        choices.order,
+        choices.independent_rows,
+        choices.few_rows,
+    )
 
 
 def is_category(type_: pa.DataType) -> bool:
@@ -214,7 +254,8 @@ def _column(part: pa.Field, choices: Choices) -> Column:
         plain = plain_type(part.type)
         if pa.types.is_floating(plain) or pa.types.is_nested(plain):
             raise ColumnError(f"{name!r}: a key must be whole numbers, text or dates, not {type_}")
-        return Column(name, type_, KEY, shown=name not in choices.drop)
+        shown = name not in choices.drop
+        return Column(name, type_, KEY, shown=shown, as_is=choices.key_as_is)
     if name in choices.drop:
         return Column(name, type_, DROPPED)
     if name in choices.keep:
@@ -259,6 +300,10 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
     if both := sorted(set(choices.keep) & {*choices.drop, choices.key}):
         raise ColumnError(f"{listed(both)}: kept and also dropped or the key; choose one")
+    if choices.key_as_is and choices.key is None:
+        raise ColumnError("no column is the key, so none can be released as it is", use=("key",))
+    if choices.key_as_is and choices.key in choices.drop:
+        raise ColumnError(f"{choices.key!r}: released as it is and also dropped; choose one")
     for name, transform in choices.transform.items():
         if transform not in TRANSFORMS:
             raise ColumnError(f"{name!r}: unknown transform {transform!r}; use log1p or rank")
@@ -320,6 +365,25 @@ def warn_of(notes: Mapping[str, str], schema: Schema, remarks: Sequence[str] = (
         if column.role == CATEGORY and not column.declared and column.name in notes:
             text = f"{column.name!r}: {notes[column.name]}"
             warnings.warn(text, CornerwaveWarning, stacklevel=3)
+
+
+def check_rows(rows: int, schema: Schema) -> None:
+    """Raise SourceError for a table of too few rows, or warn of few, unless they are accepted."""
+    if schema.few_rows or rows >= SAFE_ROWS:
+        return
+    if rows < LEAST_ROWS:
+        raise SourceError(
+            f"the table has {rows:,} rows, and needs at least {LEAST_ROWS}: what is promised holds "
+            "on average over rows, in so few each record makes up much of its own noise, and the "
+            "copies cannot be audited. Register more rows, or accept that there are few",
+            use=("few_rows",),
+        )
+    warnings.warn(
+        f"the table has {rows:,} rows, fewer than {SAFE_ROWS}: what is promised holds on average "
+        "over rows, and an audit of so few sees only large faults; few_rows accepts that",
+        CornerwaveWarning,
+        stacklevel=4,
+    )
 
 
 def order_of(*, shuffle: bool, keep_order: bool) -> str | None:

@@ -164,7 +164,7 @@ def open_source(
             said = replace(said, table=None, query=None)
         return _of_database(DatabaseTable.open(place, said))
     with _reading(place.name):
-        files, is_folder = _files_at(place)
+        files, is_folder = files_of(place)
         return _open_files(place, files, is_folder, types, reading)
 
 
@@ -173,6 +173,16 @@ def _of_database(table: DatabaseTable) -> Source:
     return Source(
         table.schema, table.read, table.place, notes=notes, reading=table.reading, database=table
     )
+
+
+def files_of(place: Path | Address) -> tuple[Sequence[File], bool]:
+    """Return the files that are read of a place, and whether it is a folder. Raises SourceError."""
+    files, is_folder = _files_at(place)
+    if is_folder:
+        files = [f for f in files if f.name.endswith(".parquet")] or _texts(files)
+        if not files:
+            raise SourceError(f"{place} holds no .parquet file and no .csv file")
+    return files, is_folder
 
 
 def _files_at(path: Path | Address) -> tuple[Sequence[File], bool]:
@@ -223,10 +233,6 @@ def _open_files(
     types: Types | None,
     reading: ReadingSettings | None,
 ) -> Source:
-    if is_folder:
-        files = [f for f in files if f.name.endswith(".parquet")] or _texts(files)
-        if not files:
-            raise SourceError(f"{place} holds no .parquet file and no .csv file")
     base, file = (place if is_folder else None), files[0]
     kind = kind_of(file)
     if types is None:

@@ -5,6 +5,8 @@ A schema file holds the choices for all columns of a table:
     min_count = 5
     together = [["city", "district"]]
     order = "shuffle"         # or "keep"; if the order of the rows tells a column
+    independent_rows = true   # if no two rows belong together, though they seem to
+    few_rows = true           # accept a table of fewer than 100 rows; below 500, without a warning
 
     [reading]                 # how the cells of a text file are spelled
     delimiter = ";"           # also encoding, decimal, thousands, date_format, missing, sheet
@@ -17,6 +19,7 @@ A schema file holds the choices for all columns of a table:
     hide_missing = true
     missing = ["-9"]          # cells that stand for missing values here, instead of [reading]'s
     hidden = true             # for a key that identifies the rows but is not released
+    as_is = true              # for a key that is released as it is, instead of as a pseudonym
     round = true              # whole numbers, dates, ... as in the table; false: never
     clip = [0, inf]           # no value of a copy lies outside
     type = "int64"            # of the rounded numbers in copies, if not the table's
@@ -69,7 +72,10 @@ from cornerwave.table._wildcards import fits, is_wildcard
 _DOES = ("perturb", "category", "key", "keep", "drop")
 _ROLES = {PERTURBED: "perturb", CATEGORY: "category", KEY: "key", KEPT: "keep", DROPPED: "drop"}
 _LOOKS = ("round", "clip", "type", "as")
-_COLUMN_OPTIONS = ("name", "do", "transform", "base", "hide_missing", "hidden", "missing", *_LOOKS)
+_FLAGS = ("hide_missing", "hidden", "as_is")
+_COLUMN_OPTIONS = ("name", "do", "transform", "base", *_FLAGS, "missing", *_LOOKS)
+_SAID_OF_ROWS = ("order", "independent_rows", "few_rows")
+_TABLE_OPTIONS = ("column", "min_count", "together", *_SAID_OF_ROWS, "reading")
 DECIDE = "decide"
 """What a draft says of a column that the owner has to decide."""
 _COPY_OPTIONS = ("to", "privacy", "noise", "out")
@@ -78,7 +84,7 @@ _COPY_OPTIONS = ("to", "privacy", "noise", "out")
 def read_choices(path: Path, columns: Sequence[str]) -> Choices:
     """Read a schema file for a source with these columns. Raises ColumnError."""
     content = _parsed(path, ColumnError)
-    _check_known(content, ("column", "min_count", "together", "order", "reading"), path.name)
+    _check_known(content, _TABLE_OPTIONS, path.name)
     entries = _tables(content, "column", path, ColumnError)
     for entry in entries:
         _check_entry(entry, path)
@@ -139,6 +145,10 @@ def schema_text(schema: Schema, reading: ReadingSettings | None = None) -> str:
     lines = [f"min_count = {schema.min_count}", f"together = {toml_text(schema.together)}"]
     if schema.order is not None:
         lines.append(f"order = {toml_text(schema.order)}")
+    if schema.independent_rows:
+        lines.append("independent_rows = true")
+    if schema.few_rows:
+        lines.append("few_rows = true")
     marks = dict(reading.column_missing or ()) if reading else {}
     for column in schema.columns:
         lines += ["", "[[column]]", *(f"{o} = {toml_text(v)}" for o, v in _said(column))]
@@ -159,6 +169,7 @@ def _said(column: Column) -> Iterator[tuple[str, Any]]:
         "base": UNIFORM if column.base == UNIFORM else None,
         "hide_missing": column.hide_missing or None,
         "hidden": True if column.role == KEY and not column.shown else None,
+        "as_is": column.as_is or None,
         "round": column.round,
         "clip": column.clip and [_end(end, place, days) for place, end in enumerate(column.clip)],
         "type": column.released_type,
@@ -246,6 +257,7 @@ def _choices(entries: list[dict[str, Any]], content: dict[str, Any]) -> Choices:
         raise ColumnError(f"{listed(keys)}: a table has one key; choose one of them")
     return Choices(
         key=keys[0] if keys else None,
+        key_as_is=bool(names(do="key", as_is=True)),
         keep=names(do="keep"),
         drop=names(do="drop") + names(do="key", hidden=True),
         perturb=names(do="perturb"),
@@ -256,6 +268,8 @@ def _choices(entries: list[dict[str, Any]], content: dict[str, Any]) -> Choices:
         transform={e["name"]: e["transform"] for e in entries if e.get("transform")},
         min_count=content.get("min_count", 0),
         order=content.get("order"),
+        independent_rows=content.get("independent_rows", False),
+        few_rows=content.get("few_rows", False),
         round={e["name"]: e["round"] for e in entries if "round" in e},
         clip={e["name"]: _opened(e["clip"]) for e in entries if "clip" in e},
         released_type={e["name"]: e["type"] for e in entries if "type" in e},
@@ -278,8 +292,12 @@ def _check_whole_table(content: dict[str, Any], path: Path) -> None:
         for group in together
     ):
         raise ColumnError(f'{path.name}: together must be lists of names, as in [["a", "b"]]')
+    if not isinstance(content.get("independent_rows", False), bool):
+        raise ColumnError(f"{path.name}: independent_rows must be true or false, without quotes")
     if "order" in content and content["order"] not in ORDERS:
         raise ColumnError(f"{path.name}: order must be {' or '.join(ORDERS)}")
+    if not isinstance(content.get("few_rows", False), bool):
+        raise ColumnError(f"{path.name}: few_rows must be true or false, without quotes")
 
 
 def _check_entry(entry: dict[str, Any], path: Path) -> None:
@@ -292,7 +310,7 @@ def _check_entry(entry: dict[str, Any], path: Path) -> None:
     for option, allowed in (("transform", TRANSFORMS), ("base", (MARGINAL, UNIFORM))):
         if entry.get(option) not in (None, *allowed):
             raise ColumnError(f"{where}: {option} must be {' or '.join(allowed)}")
-    for option in ("hide_missing", "hidden", "round"):
+    for option in (*_FLAGS, "round"):
         if not isinstance(entry.get(option, False), bool):
             raise ColumnError(f"{where}: {option} must be true or false, without quotes")
     for option in ("type", "as"):
@@ -308,3 +326,5 @@ def _check_entry(entry: dict[str, Any], path: Path) -> None:
         raise ColumnError(f"{where}: one name cannot be given to several columns")
     if entry.get("hidden") and entry["do"] != "key":
         raise ColumnError(f'{where}: hidden is for a key; to leave a column out, use do = "drop"')
+    if entry.get("as_is") and entry["do"] != "key":
+        raise ColumnError(f'{where}: as_is is for a key; to release it unchanged, use do = "keep"')

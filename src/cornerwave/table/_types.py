@@ -93,13 +93,13 @@ def type_named(name: str) -> pa.DataType | None:
     """
     if found := _DICTIONARY.fullmatch(name):
         return type_named(found[1])
-    if found := _DECIMAL.fullmatch(name):
-        return getattr(pa, f"decimal{found[1]}")(int(found[2]), int(found[3]))
-    if found := _ZONED.fullmatch(name):
-        return pa.timestamp(found[1], tz=found[2])
     try:
+        if found := _DECIMAL.fullmatch(name):
+            return getattr(pa, f"decimal{found[1]}")(int(found[2]), int(found[3]))
+        if found := _ZONED.fullmatch(name):
+            return pa.timestamp(found[1], tz=found[2])
         return pa.type_for_alias(name)
-    except ValueError:
+    except (ValueError, OverflowError):  # no such type, or digits that none has
         return None
 
 

@@ -1,0 +1,146 @@
+"""How the values of categories moved between two editions, over the rows in which they changed.
+
+A category draws by row and value, so each new value of a row is a fresh look at it. Where the old
+value tells the new one (a grade, an age band), copies of several editions are several looks at one
+thing, and pooling them uncovers it. Of rows that held the same value and changed, two hold
+different new values with probability W; of any two rows of the table, with probability B:
+
+    told = 1 - W / B        0 if changes are as varied as the table, 1 if they follow a rule
+
+W is the mean over the old values, each estimated without bias by pairs of rows. B is that of the
+new values of the rows that changed or that of the registered table, whichever leaves more told:
+that a row changed is visible, and may tell the value too. `told` is less three standard errors of
+what chance tells in few rows.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cornerwave.arrays import Words
+from cornerwave.editions._numbered import Edition
+from cornerwave.editions._spread import ALLOWANCE
+from cornerwave.errors import ColumnError, Drifted
+from cornerwave.table import MISSING_BITS, Categories
+
+MOVED = 0.25
+"""The share of a table's rows that may move predictably, over all editions together. The first
+further look at a value uncovers most: at most 0.172 of its variance (p - p/(2 - p) at its largest),
+so that all of them cost a column less than 0.05, which is what drift may cost."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Of a category: the rows that changed, and the share of the new value that is told."""
+
+    rows: int
+    told: float
+
+
+class Moves:
+    """Counts from which value to which the rows of each category moved."""
+
+    def __init__(self, categories: Sequence[Categories], encoded: Sequence[str]) -> None:
+        """`encoded` names the columns whose words are taken, in their order."""
+        self._categories, self._encoded = categories, list(encoded)
+        self._pairs: dict[str, Counter[bytes]] = {_name(each): Counter() for each in categories}
+
+    def take(self, old: Words, new: Words) -> None:
+        """Take the words (encoded columns, rows) of some rows before and after."""
+        for each in self._categories:
+            places = [self._encoded.index(column) for column in each.columns]
+            before, after = old[places], new[places]
+            moved = (before != after).any(axis=0)
+            if not each.hides_missing:  # a gap that is visible is no look at the value
+                moved &= ((before != MISSING_BITS) & (after != MISSING_BITS)).all(axis=0)
+            pairs = np.ascontiguousarray(np.vstack([before, after])[:, moved].T)
+            found, counts = np.unique(pairs, axis=0, return_counts=True)
+            named = zip((pair.tobytes() for pair in found), counts.tolist(), strict=True)
+            self._pairs[_name(each)].update(dict(named))
+
+    def found(self) -> dict[str, Moved]:
+        """Return how each category moved that changed in some row."""
+        return {
+            _name(each): moved_of(self._pairs[_name(each)], each.counts)
+            for each in self._categories
+            if self._pairs[_name(each)]
+        }
+
+
+def moved_of(pairs: Mapping[bytes, int], counts: Sequence[int]) -> Moved:
+    """Return how well moves are told; a pair is an old value and a new one of as many bytes.
+
+    `counts` are those of the registered values.
+
+    >>> advance = moved_of({b"ab": 500, b"bc": 300, b"ca": 200}, [5, 3, 2])
+    >>> advance.rows, advance.told > 0.9
+    (1000, True)
+    """
+    before, after = Counter[bytes](), Counter[bytes]()
+    for pair, count in pairs.items():
+        before[pair[: len(pair) // 2]] += count
+        after[pair[len(pair) // 2 :]] += count
+    rows = before.total()
+    equal = Counter[bytes]()
+    for pair, count in pairs.items():
+        equal[pair[: len(pair) // 2]] += count * (count - 1)
+    repeated = {value: count for value, count in before.items() if count > 1}
+    alike = sum(equal[value] / (count - 1) for value, count in repeated.items())
+    if not repeated:
+        return Moved(rows, 0.0)
+    W = 1 - alike / sum(repeated.values())
+    # of G groups of rows without any relation, the deviation of W is at most about this
+    chance = ALLOWANCE * np.sqrt(len(repeated) / 2) / rows
+    varied = (_varied(list(each)) for each in (after.values(), counts))
+    told = max((1 - (W + chance) / B for B in varied if B > 0), default=0.0)
+    return Moved(rows, round(float(np.clip(told, 0.0, 1.0)), 4))
+
+
+def _varied(counts: Sequence[int]) -> float:
+    """Return how often two of some rows differ."""
+    rows = sum(counts)
+    return 1 - sum(count * (count - 1) for count in counts) / max(rows * (rows - 1), 1)
+
+
+def check_moves(
+    edition: Edition, before: Sequence[Edition], accepted: Collection[str] = ()
+) -> None:
+    """Raise Drifted if more rows than MOVED moved predictably, in this edition and those before.
+
+    The `accepted` categories may: the owner says so.
+    """
+    for name, moved in (edition.changes or {}).get("moves", {}).items():
+        total = sum(_share(each, name) for each in (*before, edition))
+        if total <= MOVED or name in accepted:
+            continue
+        raise Drifted(
+            f"{name!r}: of its {moved['rows']:,} new values, {moved['told']:.0%} is told by the "
+            f"old value and by the change itself, so that with earlier editions {total:.0%} of the "
+            f"rows moved predictably (at most {MOVED:.0%} may). Every new value is a fresh look, "
+            "and copies of several editions uncover such a column. Write values that stay, such "
+            "as a year of birth for an age band, or accept it",
+            use=("advancing",),
+        )
+
+
+def accepted_moves(advancing: Collection[str], categories: Sequence[Categories]) -> set[str]:
+    """Return the categories that some columns belong to. Raises ColumnError for any other."""
+    known = {column: _name(each) for each in categories for column in each.columns}
+    if unknown := sorted(set(advancing) - set(known)):
+        raise ColumnError(
+            f"{unknown[0]!r} is not a refreshed category of this table; name one of those",
+            use=("advancing",),
+        )
+    return {known[column] for column in advancing}
+
+
+def _share(edition: Edition, name: str) -> float:
+    """Return the share of an edition's rows that moved predictably in it."""
+    moved = (edition.changes or {}).get("moves", {}).get(name)
+    return 0.0 if moved is None else moved["rows"] * moved["told"] / max(edition.rows, 1)
+
+
+def _name(each: Categories) -> str:
+    return "+".join(each.columns)
