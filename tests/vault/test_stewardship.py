@@ -39,12 +39,12 @@ def held(dataset):
 def test_a_dataset_of_which_nothing_was_released_is_forgotten_and_registered_otherwise(vault):
     first = registered(vault)
     with pytest.raises(AlreadyRegistered, match="another table or other"):
-        registered(vault, hide_missing=["height"])
+        registered(vault, transform={"age": "log1p"})
     vault.unregister("people")
     assert vault.datasets() == []
     with pytest.raises(NoSuchDataset):
         first.release(to="ann", privacy=0.5).to_arrow()
-    assert registered(vault, hide_missing=["height"]).id != first.id
+    assert registered(vault, transform={"age": "log1p"}).id != first.id
     vault.unregister("people")
     again = registered(vault)
     again.release(to="ann", privacy=0.5).to_arrow()
@@ -78,7 +78,7 @@ def test_a_closed_dataset_is_kept_and_releases_nothing_new(vault):
     dataset.close()
     assert dataset.closed == since
     with pytest.raises(AlreadyRegistered):  # its copies are out: its values stay taken
-        registered(vault, "others", hide_missing=["height"])
+        registered(vault, "others", transform={"age": "log1p"})
 
 
 def test_a_renamed_dataset_is_the_same(vault):
@@ -137,7 +137,7 @@ def test_a_rehearsal_refuses_what_registration_would_and_records_nothing(vault):
     dataset = registered(vault)
     assert dataset.id == tried.id
     with pytest.raises(AlreadyRegistered):
-        registered(vault, "others", hide_missing=["height"], dry_run=True)
+        registered(vault, "others", transform={"age": "log1p"}, dry_run=True)
     assert [each.name for each in vault.datasets()] == ["people"]
 
 
