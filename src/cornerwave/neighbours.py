@@ -9,7 +9,8 @@ neighbours, whose covariance R = U diag(S) U' follows from r, leaves
     hidden(v) = sum over i of U_0i^2 v S_i / (S_i + v)  <=  v / (1 + v)    equal if all r are 0
 
 What neighbours tell is the largest difference between the two at any privacy. The smoother
-sees 512 rows to either side; one that sees more, or knows more, may do better.
+sees 512 rows to either side; one that knows more may do better. If neighbours tell nothing, rows
+at any other distance are looked at, and rows in mirrored places (see `distant`).
 
 A correlation that chance explains counts as none. In a random order sums of products of
 centred terms are martingales: Bernstein's inequality bounds them, for ALPHA divided by all
@@ -28,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.distant import Cells, DistantRows, Found
 from cornerwave.noise import available_threads
 from cornerwave.table import Encoded, one_chunk, to_floats
 
@@ -56,11 +58,12 @@ EVEN = 3.0
 
 @dataclass(frozen=True)
 class Told:
-    """At this privacy, neighbours leave only the share `hidden` of a column hidden."""
+    """At this privacy, neighbours, or rows elsewhere, leave only the share `hidden` of a column."""
 
     column: str
     privacy: float
     hidden: float
+    where: str = "a row's neighbours"
 
     @property
     def share(self) -> float:
@@ -69,30 +72,46 @@ class Told:
 
     def __str__(self) -> str:
         return (
-            f"at privacy {self.privacy:g} a row's neighbours leave {self.hidden:.3f} of "
+            f"at privacy {self.privacy:g} {self.where} leave {self.hidden:.3f} of "
             f"{self.column!r} hidden"
         )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is kept of some rows: runs of neighbours, and cells to compare with rows far away."""
+
+    runs: Sequence[tuple[int, pa.Table]] = ()
+    distant: Sequence[tuple[int, Cells]] = ()
 
 
 class RowOrder:
     """Some runs of a table's rows, from which to say what their order tells."""
 
     def __init__(
-        self, columns: Sequence[str], *, rows: int | None = None, cells: int = CELLS
+        self,
+        columns: Sequence[str],
+        *,
+        rows: int | None = None,
+        cells: int = CELLS,
+        distant: Sequence[str] | None = None,
     ) -> None:
         """`rows` is how many the whole table has, if that is known before the first is seen:
-        then the runs that are kept of some of its parts are those kept of the whole."""
+        then the runs that are kept of some of its parts are those kept of the whole.
+
+        Of the columns in `distant`, by default all, rows far apart are compared too."""
         self._columns = list(dict.fromkeys(columns))
         self._most = max(LEAST_ROWS, cells // max(1, len(self._columns)))
         self._stride, self._rows = 1, 0
         while rows is not None and _kept(rows, self._stride) > self._most:
             self._stride *= 2
         self._parts: list[tuple[int, pa.Table]] = []
+        self._distant = DistantRows(self._columns if distant is None else distant, rows=rows)
 
     @property
-    def runs(self) -> list[tuple[int, pa.Table]]:
-        """The runs that are kept: the number of the first row, and the rows."""
-        return list(self._parts)
+    def seen(self) -> Seen:
+        """What is kept: runs and cells, each with the number of its first row."""
+        return Seen(list(self._parts), self._distant.parts)
 
     def passing(self, groups: Iterable[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the groups of a table as they are, in order, looking at each."""
@@ -102,27 +121,36 @@ class RowOrder:
 
     def add(self, start: int, table: pa.Table) -> None:
         """Look at the rows of a table that begin at `start`."""
-        if not self._columns:
-            return
-        self._take(self.kept(start, table))
+        self.take(self.kept(start, table))
+
+    def take(self, seen: Seen) -> None:
+        """Take over what was kept of some rows."""
+        self._distant.take(seen.distant)
+        self._take([run for start, rows in seen.runs for run in self._runs(start, rows)])
         while self._rows > self._most:
             self._stride, self._rows = 2 * self._stride, 0
             parts, self._parts = self._parts, []
             for part in parts:
-                self._take(self.kept(*part))
+                self._take(self._runs(*part))
 
     def _take(self, runs: Iterable[tuple[int, pa.Table]]) -> None:
         for start, run in runs:
             self._parts.append((start, run))
             self._rows += run.num_rows
 
-    def kept(self, start: int, table: pa.Table) -> list[tuple[int, pa.Table]]:
-        """Return the runs of a table that stand at multiples of the stride so far, each by itself.
+    def kept(self, start: int, table: pa.Table) -> Seen:
+        """Return what is kept of the rows of a table so far, each run by itself.
 
-        Adding them later is the same as adding the table.
+        Taking it over later is the same as adding the table.
         """
+        return Seen(self._runs(start, table), self._distant.of(start, table))
+
+    def _runs(self, start: int, table: pa.Table) -> list[tuple[int, pa.Table]]:
+        """Return the runs of a table that stand at multiples of the stride so far."""
+        if not self._columns:
+            return []
         table = table.select(self._columns)
-        if self._stride == 1 or not self._columns:
+        if self._stride == 1:
             return [(start, table)]
         stop, whole, runs = start + table.num_rows, RUN * self._stride, []
         for first in range(start // whole * whole, stop, whole):
@@ -161,7 +189,22 @@ class RowOrder:
             known = [pair for pair in zip(names, signals, strict=True) if pair[1] is not None]
             alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
             found = list(pool.map(lambda pair: _told(pair[0], pair[1], pairs, alpha), known))
+        if sorted_by is None and all(each.share <= MATTERS for each in found):
+            found = self._told_from_afar(numbers, categories, hide_missing)
         return sorted((t for t in found if t.share > MATTERS), key=lambda t: -t.share)
+
+    def _told_from_afar(
+        self, numbers: Sequence[str], categories: Sequence[str], hide_missing: Sequence[str]
+    ) -> list[Told]:
+        """Return what rows far apart, or in mirrored places, tell of each column."""
+        found = self._distant.found(numbers, categories, hide_missing=hide_missing, alpha=ALPHA)
+        return [self._from_afar(name, each) for name, each in found.items()]
+
+    def _from_afar(self, name: str, found: Found) -> Told:
+        privacies = np.array(PRIVACIES)
+        hidden = self._distant.left_hidden(found, privacies)
+        most = int(np.argmax(privacies - hidden))
+        return Told(name, float(privacies[most]), float(hidden[most]), found.where)
 
 
 def _kept(rows: int, stride: int) -> int:

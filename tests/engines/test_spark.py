@@ -243,6 +243,22 @@ def test_rows_in_order_are_noticed(spark, vault, tmp_path):
         vault.register("people", frame, key="id", **CHOICES)
 
 
+def test_waves_in_one_order_are_noticed_by_their_places(spark, vault, other, tmp_path):
+    """Row groups of Parquet have places; the rows of a frame have none."""
+    random = np.random.default_rng(1)
+    person, rows = random.normal(size=1500), 6 * 1500
+    x = np.tile(person, 6) + 0.5 * random.normal(size=rows)
+    path = tmp_path / "waves.parquet"
+    table = pa.table({"id": random.permutation(rows), "x": x})
+    papq.write_table(table, path, row_group_size=1000)
+    with pytest.raises(ColumnError, match="rows 1,500 rows apart leave") as here:
+        vault.register("waves", path, key="id")
+    with pytest.raises(ColumnError) as there:
+        other.register("waves", path, key="id", spark=spark)
+    assert str(there.value) == str(here.value)
+    other.register("waves", spark.read.parquet(str(path)).repartition(3), key="id")
+
+
 def test_a_frame_is_written_by_spark_alone(spark, vault, parquet, tmp_path):
     dataset = vault.register("people", frame_of(spark, parquet), key="id", **CHOICES)
     with pytest.raises(SourceError, match="released by Spark alone; call write_spark"):

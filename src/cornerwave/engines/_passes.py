@@ -7,10 +7,10 @@ check    no key twice, what the order of the rows tells, and whether rows belong
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from cornerwave.errors import (
     SourceError,
     SourceLost,
 )
-from cornerwave.neighbours import RowOrder, Told
+from cornerwave.neighbours import RowOrder, Seen, Told
 from cornerwave.rows import RowSecrets, row_ids
 from cornerwave.survey import Sample, Sampler, Survey, Surveyor, no_rows
 from cornerwave.table import (
@@ -44,9 +44,6 @@ WAYS_OUT = (
     "are independent all the same, say so"
 )
 """What to do about rows that belong together."""
-
-Run = tuple[int, pa.Table]
-"""Consecutive rows of a table: the number of the first, and the rows."""
 
 Found = TypeVar("Found")
 Found_co = TypeVar("Found_co", covariant=True)
@@ -71,11 +68,11 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Surveyed:
-    """What a survey found in some rows: their ids, and runs of them in their order."""
+    """What a survey found in some rows: their ids, and what was seen of their order."""
 
     ids: Ids
     survey: Survey
-    runs: Sequence[Run]
+    seen: Seen
     outside: Counter[str] = field(default_factory=Counter)
     """Numbers beyond the ends of their scale, by their column: of new rows alone."""
 
@@ -111,8 +108,8 @@ class SurveyWork:
         places = np.arange(start, start + len(ids))
         survey = self.surveyor.of(ids, table, places, self.known)
         outside = self.ranges.beyond(table) if self.ranges else Counter[str]()
-        runs = self.order.kept(start, table) if self.order else []
-        return Surveyed(ids, survey, runs, outside)
+        seen = self.order.kept(start, table) if self.order else Seen()
+        return Surveyed(ids, survey, seen, outside)
 
 
 def survey_rows(
@@ -124,15 +121,14 @@ def survey_rows(
     column and the schema does not say what happens to it, or if rows belong together.
     """
     surveyor = Surveyor(schema, _scales(engine, schema, secrets), secrets)
-    survey, order = no_rows(surveyor), RowOrder(ordered_columns(schema))
+    survey, order = no_rows(surveyor), order_of(schema)
     work = SurveyWork(surveyor, order=order)
     with engine.run(work) as parts:
         for part in engine.repeated(parts, schema.key):
             before = survey.moments.rows
             work.known = survey = survey + part.survey
             surveyor.check(survey)
-            for start, rows in part.runs:
-                order.add(start, rows)
+            order.take(part.seen)
             progress(survey.moments.rows - before)
     check_order(order, schema)
     check_units(surveyor, survey)
@@ -202,6 +198,16 @@ def ordered_columns(schema: Schema) -> list[str]:
     categories = [name for group in schema.categories for name in group]
     is_looked_at = schema.order != KEEP_ORDER or schema.key in schema.unchanged
     return [*schema.perturbed, *categories, *schema.unchanged] if is_looked_at else []
+
+
+def order_of(schema: Schema, *, is_placed: bool = True, **known: Any) -> RowOrder:
+    """Return what looks at the order of a table's rows, as far as copies will show it.
+
+    Rows far apart are compared if copies keep their order by default, and if they have places.
+    """
+    shows = is_placed and schema.order not in (SHUFFLE, KEEP_ORDER)
+    noisy = [*schema.perturbed, *(name for group in schema.categories for name in group)]
+    return RowOrder(ordered_columns(schema), distant=noisy if shows else (), **known)
 
 
 def check_order(order: RowOrder, schema: Schema) -> None:

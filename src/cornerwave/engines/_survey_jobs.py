@@ -16,8 +16,8 @@ from cornerwave.arrays import Ids
 from cornerwave.editions import Ranges
 from cornerwave.engines._on_worker import FOUND, IDS, KEYS, Batches, Note, Table, notes_in
 from cornerwave.engines._packed import packed, packed_runs, unpacked, unpacked_table
-from cornerwave.engines._passes import SampleWork, SurveyWork, ordered_columns, repeated_ids
-from cornerwave.neighbours import CELLS, RowOrder
+from cornerwave.engines._passes import SampleWork, SurveyWork, order_of, repeated_ids
+from cornerwave.neighbours import CELLS, RowOrder, Seen
 from cornerwave.survey import Sampler, Survey, Surveyor
 from cornerwave.table import Scale, Schema
 
@@ -106,11 +106,10 @@ class SurveySum:
                 own = np.frombuffer(note[2], dtype=np.uint64).reshape(-1, 2)
                 ids.setdefault(note[0], []).append(own)
             elif note[1] == FOUND:
-                survey, runs, beyond = unpacked(note[2])
+                survey, seen, beyond = unpacked_survey(note[2])
                 surveys.append(survey)
                 outside.update(beyond)
-                for start, rows in runs:
-                    order.add(start, unpacked_table(rows))
+                order.take(seen)
             else:
                 yield note
         for bucket in sorted(ids):
@@ -122,12 +121,21 @@ class SurveySum:
 def _packed_survey(survey: Survey, order: RowOrder, outside: Counter[str]) -> bytes:
     sample, joint = survey.sample.trimmed(), survey.joint.trimmed()
     survey = replace(survey, sample=sample, joint=joint, units=survey.units.trimmed())
-    return packed((survey, packed_runs(order.runs), outside))
+    seen = order.seen
+    return packed((survey, packed_runs(seen.runs), list(seen.distant), outside))
 
 
 def _order_of(schema: Schema, rows: int | None) -> RowOrder:
     cells = RUN_CELLS if rows is None else CELLS
-    return RowOrder(ordered_columns(schema), rows=rows, cells=cells)
+    # the rows of a frame have no places: none of them lie a known number of rows apart
+    return order_of(schema, is_placed=rows is not None, rows=rows, cells=cells)
+
+
+def unpacked_survey(content: bytes) -> tuple[Survey, Seen, Counter[str]]:
+    """Return what a job sent: a survey, what was seen of the rows' order, numbers far out."""
+    survey, runs, distant, outside = unpacked(content)
+    seen = Seen([(start, unpacked_table(rows)) for start, rows in runs], distant)
+    return survey, seen, outside
 
 
 def _some_bucket(hashes: Any) -> int:

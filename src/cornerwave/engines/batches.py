@@ -6,7 +6,7 @@ from cornerwave.engines._passes import (
     SurveyWork,
     check_order,
     check_units,
-    ordered_columns,
+    order_of,
 )
 from cornerwave.errors import ColumnError
 from cornerwave.neighbours import RowOrder
@@ -44,8 +44,7 @@ def survey_batch(
             before = survey.moments.rows
             work.known = survey = survey + part.survey
             ranges.outside.update(part.outside)
-            for start, rows in part.runs:
-                order.add(start, rows)
+            order.take(part.seen)
             progress(survey.moments.rows - before)
     check_batch_order(order, schema)
     check_units(surveyor, survey)
@@ -54,7 +53,7 @@ def survey_batch(
 
 def batch_order(schema: Schema) -> RowOrder:
     """Return what looks at the order of new rows: at fewer than of a table that is registered."""
-    return RowOrder(ordered_columns(schema), cells=0)
+    return order_of(schema, cells=0)
 
 
 def check_batch_order(order: RowOrder, schema: Schema) -> None:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from cornerwave.engines._copy_jobs import BucketJob, CopyJob, CopyPlan, OrderedCopyJob
 from cornerwave.engines._on_worker import ERROR, FOUND, IDS, KEYS, Job, Note, Table, sent
-from cornerwave.engines._packed import unpacked, unpacked_error, unpacked_table
+from cornerwave.engines._packed import unpacked, unpacked_error
 from cornerwave.engines._passes import (
     SampleWork,
     Surveyed,
@@ -42,6 +42,7 @@ from cornerwave.engines._survey_jobs import (
     SampleSum,
     SurveyJob,
     SurveySum,
+    unpacked_survey,
 )
 from cornerwave.engines.sorted_keys import KeepKeys, KeyRanges
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError
@@ -323,10 +324,9 @@ class Cluster:
 
 def _surveyed(content: bytes) -> Surveyed:
     """Return what a machine found. Raises ClusterError if it is something else."""
-    survey, runs, outside = unpacked(content)
+    survey, seen, outside = unpacked_survey(content)
     assert isinstance(survey, Survey)
-    rows = [(start, unpacked_table(run)) for start, run in runs]
-    return Surveyed(np.empty((0, 2), dtype=np.uint64), survey, rows, outside)
+    return Surveyed(np.empty((0, 2), dtype=np.uint64), survey, seen, outside)
 
 
 def _task(content: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -154,7 +154,7 @@ class Columns:
                     "long-tailed: noise does not hide extreme records; see transform (log1p, rank)"
                 )
             if part.name in told:
-                warnings.append("told by its neighbours in the file: see order")
+                warnings.append("revealed by the order of the rows: see order")
             undecided = _undecided(part.type, found, present)
             proposal = "category" if is_category(part.type) else "perturb"
             reasons = [undecided] if undecided else []
