@@ -2,6 +2,7 @@ import base64
 import gzip
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -1009,9 +1010,14 @@ class TestEditions:
         assert told["unbounded"] == ["grade"]
         assert told["best_guess_right"]["grade"]["joint"] is None
         assert told["best_guess_right"]["grade"]["looks"]["number"] == 2
-        shown = run("coalition", "people", "ann").out
-        assert "all together, but grade" in shown
-        assert "nothing bounds what is revealed of such rows" in " ".join(shown.split())
+        assert told["joint_privacy"] is told["gain"] is told["independent_privacy"] is None
+        shown = " ".join(run("coalition", "people", "ann").out.split())
+        assert re.search(r"all together \W*not bounded", shown)
+        assert "nothing bounds what is revealed of such rows" in shown
+        assert "Nor is any other column of such rows bounded, as far as grade reveals it" in shown
+        assert run("report", "people", "--out", "r.html").code == 0
+        page = (tmp_path / "r.html").read_text()
+        assert "not bounded: grade changed between editions" in page
 
     def test_levels_and_releases_against_bayes(self, run, tmp_path):
         rng = np.random.default_rng(3)

@@ -11,6 +11,7 @@ import pytest
 from cornerwave.coalition import Law, Looks
 from cornerwave.editions._moves import MOVED, moved_of
 from cornerwave.errors import ColumnError, Drifted
+from cornerwave.server._explorer import _together
 
 GRADES, ROWS = 12, 4000
 NAMES = np.array([f"grade {n}" for n in range(GRADES)])
@@ -184,3 +185,41 @@ def test_looks_drawn_are_looks_counted():
     many = Looks.of(Law([5, 3, 2, 4, 4, 2, 6, 3]), [1.0] * 8)  # too many cases: drawn
     assert 0.97 < many.right < 1
     assert many.hidden < 0.06
+
+
+def test_what_an_advancing_category_reveals_of_a_number_is_not_bounded_either(vault):
+    """A grade tells 90 % of a number that stays: copies of all editions uncover both."""
+    rng = np.random.default_rng(7)
+    effect = np.linspace(-1, 1, GRADES)[rng.permutation(GRADES)]
+    w = effect[START] / effect.std() * 0.9**0.5 + 0.1**0.5 * rng.normal(size=ROWS)
+    dataset = vault.register("school", table(START, ("w", w)), key="id", key_as_is=True)
+    votes = np.zeros((ROWS, GRADES))
+    for step, codes in enumerate(advanced(6)):
+        if step:
+            dataset.update(table(codes, ("w", w)), advancing="grade")
+        release = dataset.release(to=f"r{step % 2}", privacy=0.5)
+        votes[np.arange(ROWS), (shown(release) - step) % GRADES] += 1
+        if not step:
+            bounded = dataset.coalition(["r0"])
+            copy = release.to_arrow()
+            noisy = copy["w"].to_numpy()[np.argsort([int(n[1:]) for n in copy["id"].to_pylist()])]
+            one = _left_by_fit(w, np.column_stack([noisy, votes]))
+    # a share of 2,000 rows that were not fitted has a standard error of at most 0.02
+    assert bounded.joint_privacy == 0.5 < one + 0.08
+    assert _left_by_fit(w, np.column_stack([noisy, votes])) < 0.5 - 0.15
+    together = dataset.coalition(["r0", "r1"])
+    assert (together.joint_privacy, together.independent_privacy, together.gain) == (None,) * 3
+    assert (together.best_privacy, together.unbounded) == (0.5, ["grade"])
+    said = _together(dataset, {held.recipient: held.level for held in dataset.holdings})
+    assert said["verdict"]["unbounded"] == ["grade"]
+    assert {each.column: each.hidden for each in said["columns"]} == dict.fromkeys(
+        ["x", "w", "grade"]
+    )
+
+
+def _left_by_fit(truth, seen):
+    """Return what a linear fit to half of the rows leaves of the other half."""
+    seen = np.column_stack([np.ones(ROWS), seen])
+    fit, rest = slice(0, ROWS // 2), slice(ROWS // 2, ROWS)
+    weights = np.linalg.lstsq(seen[fit], truth[fit], rcond=None)[0]
+    return ((truth - seen @ weights)[rest] ** 2).mean() / truth.var()

@@ -53,8 +53,9 @@ class BestGuess:
     `best` is from the least noisy copy, and `joint`, from all copies, equals it;
     `independent` is from copies refreshed independently. `least_hidden` is the hidden share
     of the most visible value. If copies of several editions are held between which values
-    changed, nothing bounds what they reveal: then `joint` and both shares are None, and `looks`
-    is what stays hidden if each old value determines the new one.
+    changed, nothing bounds what they reveal of this category, nor of others that it reveals: then
+    `joint` and both shares are None. For a category that changed, `looks` is what stays hidden if
+    each old value determines the new one.
     """
 
     blind: float
@@ -65,8 +66,8 @@ class BestGuess:
     least_hidden: float | None
     looks: "Looks | None" = None
 
-    def unbounded(self, looks: "Looks") -> "BestGuess":
-        """Return the same for copies of editions between which values changed."""
+    def unbounded(self, looks: "Looks | None") -> "BestGuess":
+        """Return the same for copies of editions between which values of some category changed."""
         return replace(self, joint=None, hidden=None, least_hidden=None, looks=looks)
 
 
@@ -117,14 +118,17 @@ class Law:
 class Coalition:
     """Shares of variance that stay hidden from a set of recipients.
 
-    All of them are of the column of which the copies hide least.
+    All of them are of the column of which the copies hide least. `best_privacy` is that of the
+    best copy alone. If a category changed between the editions held, nothing bounds what it
+    reveals, nor what it reveals of other columns: then `joint_privacy` and
+    `independent_privacy` are None.
     """
 
     members: tuple[tuple[str, Level], ...]
-    joint_privacy: float
+    joint_privacy: float | None
     best_member: str
     best_privacy: float
-    independent_privacy: float
+    independent_privacy: float | None
     guesses: Mapping[str, BestGuess] = field(default_factory=dict)
     changing: Mapping[str, float] = field(default_factory=dict)
     """What stays hidden of rows that changed between editions: of each `value`, of the `mean` of
@@ -160,20 +164,40 @@ class Coalition:
             guesses={name: guess(law, noise) for name, law in (categories or {}).items()},
         )
 
+    def over_editions(self, looks: Mapping[str, "Looks"]) -> "Coalition":
+        """Return the same for copies of editions between which these categories changed.
+
+        What is frozen does not say what other columns hide from somebody who knows a category,
+        so no figure is left for any of them.
+
+        >>> pair = Coalition.of([("ann", Level(1.0)), ("bob", Level(1.0))], {"grade": Law([1, 1])})
+        >>> over = pair.over_editions({"grade": Looks.of(Law([1, 1]), [1.0, 1.0])})
+        >>> over.joint_privacy, over.best_privacy, over.unbounded
+        (None, 0.5, ['grade'])
+        """
+        if not looks:
+            return self
+        guesses = {name: each.unbounded(looks.get(name)) for name, each in self.guesses.items()}
+        return replace(self, joint_privacy=None, independent_privacy=None, guesses=guesses)
+
     @property
     def unbounded(self) -> list[str]:
-        """The categories that changed between the editions held: no figure bounds them."""
+        """The categories that changed between the editions held: no figure bounds them.
+
+        Nor is any other column bounded then, as far as these reveal it.
+        """
         return [name for name, each in self.guesses.items() if each.looks is not None]
 
     @property
-    def gain(self) -> float:
+    def gain(self) -> float | None:
         """What pooling uncovers beyond the best member's own copy; 0 for corner-wave noise."""
-        return self.best_privacy - self.joint_privacy
+        return None if self.joint_privacy is None else self.best_privacy - self.joint_privacy
 
     @property
-    def independent_gain(self) -> float:
+    def independent_gain(self) -> float | None:
         """What pooling would uncover if each copy had independent noise."""
-        return self.best_privacy - self.independent_privacy
+        independent = self.independent_privacy
+        return None if independent is None else self.best_privacy - independent
 
 
 def independent_level(noise: Iterable[float]) -> Level:

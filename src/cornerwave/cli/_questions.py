@@ -318,14 +318,14 @@ def coalition(
             }
         )
         return
-    only = f", but {', '.join(map(spelled, found.unbounded))}" if found.unbounded else ""
+    best = "best copy alone" if found.unbounded else "best member alone"
     print_table(
         f"{name}: {', '.join(sorted({recipient for recipient, _ in found.members}))} together",
         ("", "share of variance still hidden"),
         [
-            (f"best member alone ({found.best_member})", f"{found.best_privacy:.6g}"),
-            (f"all together{only}", f"{found.joint_privacy:.6g}"),
-            ("all together, with independent noise", f"{found.independent_privacy:.6g}"),
+            (f"{best} ({found.best_member})", f"{found.best_privacy:.6g}"),
+            ("all together", _or_none(found.joint_privacy, ".6g")),
+            ("all together, with independent noise", _or_none(found.independent_privacy, ".6g")),
             *_of_changing(found),
         ],
     )
@@ -362,6 +362,12 @@ def _of_moving(found: "Coalition") -> "Iterator[str]":
                 f"{each.looks.right:.1%} and hide {each.looks.hidden:.4f}; less where the change "
                 "itself tells the value"
             )
+    if found.unbounded:
+        yield (
+            "Nor is any other column of such rows bounded, as far as "
+            f"{', '.join(map(spelled, found.unbounded))} reveals it. Of rows that did not change, "
+            "all together leave what the best copy leaves"
+        )
 
 
 def _of_changing(found: "Coalition") -> list[tuple[str, str]]:

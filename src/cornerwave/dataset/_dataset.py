@@ -452,24 +452,25 @@ class Dataset:
         self._check_recipients(recipients)
         wanted = set(recipients)
         members = [(held.recipient, held.level) for held in self.holdings]
-        laws = {
-            "+".join(categories.columns): Law(categories.counts, categories.base)
-            for categories in self.frozen.categories
-        }
         found = Coalition.of(
             list(dict.fromkeys(member for member in members if member[0] in wanted)),
-            laws,
+            self._laws,
             privacy_of=lambda level: self.privacy_of(level.on_lattice()),
         )
-        guesses = {
-            name: each.unbounded(Looks.of(laws[name], looks))
-            if len(looks := self.looks(name, wanted)) > 1
-            else each
-            for name, each in found.guesses.items()
-        }
-        return replace(found, changing=self._changing(wanted), guesses=guesses)
+        found = found.over_editions(self.looks(wanted))
+        return replace(found, changing=self._changing(wanted))
 
-    def looks(self, category: str, recipients: Collection[str]) -> list[float]:
+    def looks(self, recipients: Collection[str]) -> dict[str, Looks]:
+        """Return what the copies of recipients leave of each category that changed between them."""
+        noises = {name: self._noise_of_looks(name, recipients) for name in self._laws}
+        return {n: Looks.of(self._laws[n], noise) for n, noise in noises.items() if len(noise) > 1}
+
+    @cached_property
+    def _laws(self) -> dict[str, Law]:
+        categories = self.frozen.categories
+        return {"+".join(each.columns): Law(each.counts, each.base) for each in categories}
+
+    def _noise_of_looks(self, category: str, recipients: Collection[str]) -> list[float]:
         """Return the least noise at which recipients hold each value of a row that changed.
 
         A category may have changed in every edition that changed it in some row, or brought rows

@@ -194,7 +194,7 @@ def _recovered(
     marks = kit.legend([("diamond", "from their pooled copies"), *beside * compared])
     drawn = list(map(_coalition_row, coalitions, names))
     rows = [
-        (name, *(f"{max(share, 0.0):.4f}" for share in _shares(each, compared)))
+        (name, *map(_share, _shares(each, compared)))
         for each, name in zip(coalitions, names, strict=True)
     ]
     independent = ("pooled, independent noise", "gain, independent noise")
@@ -205,13 +205,20 @@ def _recovered(
     return kit.section(title, explained, marks, chart, figures, *html, anchor="coalitions")
 
 
-def _shares(each: Coalition, compared: bool) -> tuple[float, ...]:
+def _share(share: float | None) -> str:
+    return "not bounded" if share is None else f"{max(share, 0.0):.4f}"
+
+
+def _shares(each: Coalition, compared: bool) -> tuple[float | None, ...]:
     independent = each.independent_privacy, each.independent_gain
     return each.best_privacy, each.joint_privacy, each.gain, *independent * compared
 
 
 def _coalition_row(each: Coalition, name: str) -> ShareRow:
     pooled, independent = each.joint_privacy, each.independent_privacy
+    if pooled is None or independent is None:
+        changed = ", ".join(each.unbounded)
+        return ShareRow(name, words=f"not bounded: {changed} changed between editions")
     if pooled - independent < 1e-4:
         return ShareRow(name, diamond=pooled, words=f"{pooled:.3f}")
     return ShareRow(

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cornerwave.coalition import BestGuess, Coalition, Law, Looks, independent_level
+from cornerwave.coalition import Coalition, Law, independent_level
 from cornerwave.dataset import Dataset
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
@@ -34,11 +34,14 @@ LOWEST, FIRST = 0.05, 0.5
 
 @dataclass(frozen=True)
 class Pooled:
-    """What some recipients can recover of one column, and what independent noise would give."""
+    """What some recipients can recover of one column, and what independent noise would give.
+
+    Shares are None if nothing bounds them: a category changed between the editions held.
+    """
 
     column: str
-    hidden: float
-    independent: float
+    hidden: float | None
+    independent: float | None
     now: str
     otherwise: str
 
@@ -92,29 +95,29 @@ def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> dict[str, Any]:
     laws = {
         "+".join(each.columns): Law(each.counts, each.base) for each in dataset.frozen.categories
     }
-    coalition = Coalition.of(closest, laws)
-    guesses = dict(coalition.guesses)
-    for name, law in laws.items():
-        if len(looks := dataset.looks(name, chosen)) > 1:
-            guesses[name] = guesses[name].unbounded(Looks.of(law, looks))
+    coalition = Coalition.of(closest, laws).over_editions(dataset.looks(chosen))
     return {
         "members": sorted(chosen, key=lambda name: (chosen[name], name)),
         "verdict": {
             "best": coalition.best_member,
             "hidden": one.privacy,
             "independent": min(other.privacy, one.privacy),
+            "unbounded": coalition.unbounded,
         },
-        "columns": [_pooled(name, one, other, guesses.get(name)) for name in one.hidden],
+        "columns": [_pooled(name, one, other, coalition) for name in one.hidden],
     }
 
 
-def _pooled(name: str, one: Outlook, other: Outlook, guess: BestGuess | None) -> Pooled:
+def _pooled(name: str, one: Outlook, other: Outlook, coalition: Coalition) -> Pooled:
     now, otherwise, hidden = one.said(name), other.said(name), one.hidden[name]
+    guess = coalition.guesses.get(name)
+    if name in coalition.unbounded:
+        return Pooled(name, None, None, "not bounded: changed between editions", "")
+    if coalition.unbounded:
+        changed = ", ".join(coalition.unbounded)
+        return Pooled(name, None, None, f"not bounded, as far as {changed} reveals it", "")
     if guess is not None:
         now, otherwise = f"{guess.best:.0%} right", f"{guess.independent:.0%} right"
-    if guess is not None and guess.looks is not None:  # its values changed between editions
-        now = "not bounded: changed between editions"
-        hidden = min(hidden, guess.looks.hidden)
     return Pooled(name, hidden, min(hidden, other.hidden[name]), now, otherwise)
 
 
