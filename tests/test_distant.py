@@ -48,6 +48,14 @@ def test_waves_in_one_order_are_told(people, number, mirrored):
     assert not told({"x": np.concatenate(mixed)})
 
 
+def test_the_larger_figure_is_shown():
+    """People in random order have neighbours alike by chance, and again in every wave."""
+    x = waves(np.random.default_rng(7), 400, 60)
+    found = told({"x": x})["x"]
+    assert "rows 400 rows apart" in found.where
+    assert found.share > 0.3
+
+
 def test_the_figure_is_what_the_smoother_leaves():
     """K rows of a person that share r: with l = 1 + (K-1) r, (1/K) l v/(l+v) + (1-1/K) ..."""
     people, number, r = 2500, 8, 0.8

@@ -9,7 +9,7 @@ neighbours, whose covariance R = U diag(S) U' follows from r, leaves
     hidden(v) = sum over i of U_0i^2 v S_i / (S_i + v)  <=  v / (1 + v)    equal if all r are 0
 
 What neighbours tell is the largest difference between the two at any privacy. The smoother
-sees 512 rows to either side; one that knows more may do better. If neighbours tell nothing, rows
+sees 512 rows to either side; one that knows more may do better. If neighbours tell little, rows
 at any other distance are looked at, and rows in mirrored places (see `distant`).
 
 A correlation that chance explains counts as none. In a random order sums of products of
@@ -38,6 +38,9 @@ ALPHA = 1e-6
 
 MATTERS = 0.005
 """Neighbours that tell more than this share of a column's variance matter."""
+
+LITTLE = 0.05
+"""If neighbours tell no more than this of any column, rows far apart may tell more."""
 
 LAGS = (*range(1, 33), 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 REACHES = (2, 4, 8, 16, 32, 128, 1024)
@@ -189,9 +192,10 @@ class RowOrder:
             known = [pair for pair in zip(names, signals, strict=True) if pair[1] is not None]
             alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
             found = list(pool.map(lambda pair: _told(pair[0], pair[1], pairs, alpha), known))
-        if sorted_by is None and all(each.share <= MATTERS for each in found):
-            found = self._told_from_afar(numbers, categories, hide_missing)
-        return sorted((t for t in found if t.share > MATTERS), key=lambda t: -t.share)
+        if sorted_by is None and all(each.share <= LITTLE for each in found):
+            found += self._told_from_afar(numbers, categories, hide_missing)
+        most = {each.column: each for each in sorted(found, key=lambda t: t.share)}
+        return sorted((t for t in most.values() if t.share > MATTERS), key=lambda t: -t.share)
 
     def _told_from_afar(
         self, numbers: Sequence[str], categories: Sequence[str], hide_missing: Sequence[str]
