@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from cornerwave import distant
-from cornerwave.distant import DistantRows, Found
+from cornerwave.distant import DistantRows, Ties
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import draft, inspect
 from cornerwave.neighbours import ALPHA, RowOrder
@@ -68,7 +68,7 @@ def test_the_figure_is_what_the_smoother_leaves():
     exact = top / (top + 1) / number + rest / (rest + 1) * (1 - 1 / number)
     # ranks of normal numbers correlate as 6 asin(r/2) / pi, 0.786; 2,500 people
     assert rows.left_hidden(found, np.array([0.5])) == pytest.approx([exact], abs=0.02)
-    assert rows.left_hidden(Found({}, {}), np.array([0.5])) == pytest.approx([0.5])
+    assert rows.left_hidden(Ties({}, {}), np.array([0.5])) == pytest.approx([0.5])
 
 
 def test_categories_gaps_and_long_tails_are_told_too():

@@ -63,7 +63,7 @@ Cells = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 @dataclass(frozen=True)
-class Found:
+class Ties:
     """How rows of a column correlate that lie so many rows apart, or whose places have a sum."""
 
     lags: dict[int, float]
@@ -134,7 +134,7 @@ class DistantRows:
         *,
         hide_missing: Sequence[str] = (),
         alpha: float,
-    ) -> dict[str, Found]:
+    ) -> dict[str, Ties]:
         """Return the columns that rows at some lag, or in mirrored places, tell beyond chance."""
         asked = [(name, None) for name in numbers if name in self.columns]
         more = [(name, name in hide_missing) for name in categories if name in self.columns]
@@ -145,7 +145,7 @@ class DistantRows:
         blocks = _Blocks.of(rows, self._total)
         alpha /= len(asked) + len(more)
 
-        def look(each: tuple[str, bool | None]) -> Found:
+        def look(each: tuple[str, bool | None]) -> Ties:
             place = self.columns.index(each[0])
             cells = np.concatenate([part[place] for _, part in parts])
             return _look(cells, each[1], blocks, alpha)
@@ -154,7 +154,7 @@ class DistantRows:
             told = list(pool.map(look, [*asked, *more]))
         return {name: each for (name, _), each in zip([*asked, *more], told, strict=True) if each}
 
-    def left_hidden(self, found: Found, privacy: Floats) -> Floats:
+    def left_hidden(self, found: Ties, privacy: Floats) -> Floats:
         """Return the share that the best smoother over the rows found leaves at each privacy."""
         return _left_hidden(found, self._total, privacy)
 
@@ -311,23 +311,23 @@ def _products(sums: Floats) -> tuple[Floats, Floats]:
     return lags[: len(sums) // 2 + 1], np.fft.irfft(f * f, len(sums))
 
 
-def _look(cells: Cells, hides_missing: bool | None, blocks: _Blocks, alpha: float) -> Found:
+def _look(cells: Cells, hides_missing: bool | None, blocks: _Blocks, alpha: float) -> Ties:
     """Return at which lags and mirrors rows of a column correlate, and how much."""
     scores = _scores(cells, hides_missing)
     combs = COMBS if blocks.each == 1 else ()
     tests = max(1, len(scores)) * blocks.length * (2 + len(combs))
     u = math.log(2 * tests / alpha)
-    found = Found({}, {})
+    found = Ties({}, {})
     for own in scores:
         lags, mirrors = _beyond_chance(blocks.sums(own), blocks, u, combs)
         if lags or mirrors:
-            rows = _Rows.of(own, blocks)
+            rows = _Placed.of(own, blocks)
             found.lags.update(rows.lags(lags, u))
             found.mirrors.update(rows.mirrors(mirrors, u))
     if hides_missing is None or not found:
         return found
     alike = _Alike.of(cells, blocks, hides_missing=hides_missing)
-    return Found(
+    return Ties(
         {lag: alike.correlation(blocks.rows + lag) for lag in found.lags},
         {mirror: alike.correlation(mirror - blocks.rows) for mirror in found.mirrors},
     )
@@ -375,7 +375,7 @@ def _combs(lags: Floats, pairs: Any, u: float, rare: float, combs: Sequence[int]
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Placed:
     """Scores of rows by their place, 0 where there are none, to measure single lags."""
 
     scores: Any
@@ -383,7 +383,7 @@ class _Rows:
     blocks: _Blocks
 
     @classmethod
-    def of(cls, scores: Floats, blocks: _Blocks) -> "_Rows":
+    def of(cls, scores: Floats, blocks: _Blocks) -> "_Placed":
         """Return scores by place; of many rows some are the first of pairs."""
         dense = np.zeros(blocks.total, dtype=np.float32)
         dense[blocks.rows] = scores
@@ -461,13 +461,13 @@ class _Alike:
 # ---- what they give away -----------------------------------------------------------------
 
 
-def _left_hidden(found: Found, total: int, privacy: Floats) -> Floats:
+def _left_hidden(found: Ties, total: int, privacy: Floats) -> Floats:
     noise = privacy / (1 - privacy)
     left = [_left_of(row, found, total, noise) for row in np.linspace(0, total - 1, ASKED)]
     return np.asarray(np.mean(left, axis=0))
 
 
-def _left_of(at: float, found: Found, total: int, noise: Floats) -> Floats:
+def _left_of(at: float, found: Ties, total: int, noise: Floats) -> Floats:
     """Return what is left of one row: the copy of it, and those of the rows it correlates with."""
     row = int(at)
     others = [row + sign * lag for lag in found.lags for sign in (-1, 1)]

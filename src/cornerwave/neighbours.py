@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.distant import Cells, DistantRows, Found
+from cornerwave.distant import Cells, DistantRows, Ties
 from cornerwave.noise import available_threads
 from cornerwave.table import Encoded, one_chunk, to_floats
 
@@ -81,7 +81,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenOrder:
     """What is kept of some rows: runs of neighbours, and cells to compare with rows far away."""
 
     runs: Sequence[tuple[int, pa.Table]] = ()
@@ -112,9 +112,9 @@ class RowOrder:
         self._distant = DistantRows(self._columns if distant is None else distant, rows=rows)
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> SeenOrder:
         """What is kept: runs and cells, each with the number of its first row."""
-        return Seen(list(self._parts), self._distant.parts)
+        return SeenOrder(list(self._parts), self._distant.parts)
 
     def passing(self, groups: Iterable[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the groups of a table as they are, in order, looking at each."""
@@ -126,7 +126,7 @@ class RowOrder:
         """Look at the rows of a table that begin at `start`."""
         self.take(self.kept(start, table))
 
-    def take(self, seen: Seen) -> None:
+    def take(self, seen: SeenOrder) -> None:
         """Take over what was kept of some rows."""
         self._distant.take(seen.distant)
         self._take([run for start, rows in seen.runs for run in self._runs(start, rows)])
@@ -141,12 +141,12 @@ class RowOrder:
             self._parts.append((start, run))
             self._rows += run.num_rows
 
-    def kept(self, start: int, table: pa.Table) -> Seen:
+    def kept(self, start: int, table: pa.Table) -> SeenOrder:
         """Return what is kept of the rows of a table so far, each run by itself.
 
         Taking it over later is the same as adding the table.
         """
-        return Seen(self._runs(start, table), self._distant.of(start, table))
+        return SeenOrder(self._runs(start, table), self._distant.of(start, table))
 
     def _runs(self, start: int, table: pa.Table) -> list[tuple[int, pa.Table]]:
         """Return the runs of a table that stand at multiples of the stride so far."""
@@ -204,7 +204,7 @@ class RowOrder:
         found = self._distant.found(numbers, categories, hide_missing=hide_missing, alpha=ALPHA)
         return [self._from_afar(name, each) for name, each in found.items()]
 
-    def _from_afar(self, name: str, found: Found) -> Told:
+    def _from_afar(self, name: str, found: Ties) -> Told:
         privacies = np.array(PRIVACIES)
         hidden = self._distant.left_hidden(found, privacies)
         most = int(np.argmax(privacies - hidden))

@@ -24,7 +24,7 @@ from cornerwave.errors import (
     SourceError,
     SourceLost,
 )
-from cornerwave.neighbours import RowOrder, Seen, Told
+from cornerwave.neighbours import RowOrder, SeenOrder, Told
 from cornerwave.rows import RowSecrets, row_ids
 from cornerwave.survey import Sample, Sampler, Survey, Surveyor, no_rows
 from cornerwave.table import (
@@ -72,7 +72,7 @@ class Surveyed:
 
     ids: Ids
     survey: Survey
-    seen: Seen
+    seen: SeenOrder
     outside: Counter[str] = field(default_factory=Counter)
     """Numbers beyond the ends of their scale, by their column: of new rows alone."""
 
@@ -108,7 +108,7 @@ class SurveyWork:
         places = np.arange(start, start + len(ids))
         survey = self.surveyor.of(ids, table, places, self.known)
         outside = self.ranges.beyond(table) if self.ranges else Counter[str]()
-        seen = self.order.kept(start, table) if self.order else Seen()
+        seen = self.order.kept(start, table) if self.order else SeenOrder()
         return Surveyed(ids, survey, seen, outside)
 
 

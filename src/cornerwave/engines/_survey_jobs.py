@@ -17,7 +17,7 @@ from cornerwave.editions import Ranges
 from cornerwave.engines._on_worker import FOUND, IDS, KEYS, Batches, Note, Table, notes_in
 from cornerwave.engines._packed import packed, packed_runs, unpacked, unpacked_table
 from cornerwave.engines._passes import SampleWork, SurveyWork, order_of, repeated_ids
-from cornerwave.neighbours import CELLS, RowOrder, Seen
+from cornerwave.neighbours import CELLS, RowOrder, SeenOrder
 from cornerwave.survey import Sampler, Survey, Surveyor
 from cornerwave.table import Scale, Schema
 
@@ -131,10 +131,10 @@ def _order_of(schema: Schema, rows: int | None) -> RowOrder:
     return order_of(schema, is_placed=rows is not None, rows=rows, cells=cells)
 
 
-def unpacked_survey(content: bytes) -> tuple[Survey, Seen, Counter[str]]:
+def unpacked_survey(content: bytes) -> tuple[Survey, SeenOrder, Counter[str]]:
     """Return what a job sent: a survey, what was seen of the rows' order, numbers far out."""
     survey, runs, distant, outside = unpacked(content)
-    seen = Seen([(start, unpacked_table(rows)) for start, rows in runs], distant)
+    seen = SeenOrder([(start, unpacked_table(rows)) for start, rows in runs], distant)
     return survey, seen, outside
 
 
