@@ -225,10 +225,10 @@ def test_columns_that_reveal_nothing_are_not_said_to():
             [rng.normal(size=n), rng.lognormal(size=n), rng.integers(0, 2, n), rng.gamma(1, 1, n)]
         )
         shown = [
-            OpenColumn.of("number", x := rng.normal(size=n), x),
-            OpenColumn.of("code", rng.integers(0, 8, n)),
-            OpenColumn.of("group", rng.integers(0, n // 4, n)),
-            OpenColumn.of("key", np.arange(n), np.arange(n) * 1.0),
+            OpenColumn.coded("number", x := rng.normal(size=n), x),
+            OpenColumn.coded("code", rng.integers(0, 8, n)),
+            OpenColumn.coded("group", rng.integers(0, n // 4, n)),
+            OpenColumn.coded("key", np.arange(n), np.arange(n) * 1.0),
         ]
         found += reveal(Z, shown).shares.tolist()
     # a fit that is kept because it seems to gain has gained by chance: d coefficients in n rows
@@ -243,5 +243,5 @@ def test_parts_of_a_table_that_is_sampled_are_found_as_in_the_whole():
     rng = np.random.default_rng(7)
     codes, values = of_groups(rng, 12_000, 120_000)
     rows = rng.permutation(len(codes))[:20_000]
-    found = reveal(values[None, rows], [OpenColumn.of("g", codes[rows])], rows=len(codes))
+    found = reveal(values[None, rows], [OpenColumn.coded("g", codes[rows])], rows=len(codes))
     assert found.shares[0] == pytest.approx(0.8, abs=0.05)

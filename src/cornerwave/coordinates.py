@@ -4,16 +4,18 @@ Numbers are coordinates themselves, on their scales and with draws where they ar
 secret; the frequent values of a category are indicators. What rare values of a category say of
 other coordinates is one coordinate for each of these: their mean over the rows that share the
 value, of rows other than its own. What copies show without noise are features: kept columns,
-a key that is released as it is, and visible gaps.
+a key that is released as it is, and visible gaps; parts of these, and differences of two.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ints, Words
-from cornerwave.hidden import GAPS_OF, HEAD_OF
+from cornerwave.hidden import GAPS_OF, part_of
 from cornerwave.joint import (
     NUMBERS,
     Coordinate,
@@ -22,14 +24,25 @@ from cornerwave.joint import (
 )
 from cornerwave.missing import Draws, fill_missing
 from cornerwave.moments import Moments
-from cornerwave.revealed import OpenColumn, group_means, standardised
+from cornerwave.revealed import MOST_VALUES, OpenColumn, group_means, standardised
 from cornerwave.survey import Survey, Surveyor
-from cornerwave.table import MISSING_BITS, UNIFORM, Categories
+from cornerwave.table import (
+    MISSING_BITS,
+    UNIFORM,
+    Categories,
+    calendar_parts,
+    is_number,
+    plain_type,
+    type_named,
+    unit_of,
+)
 
 MOST_INDICATORS, MOST_RARE, ROWS_PER_COORDINATE = 160, 96, 5
 """So many indicators, and coordinates for rare values, at most, with so many rows for each."""
 MOST_REACH = 1.5
 """What chance in the means of few rows hides of a correlation is put right up to this factor."""
+MOST_DIFFERENT, ALIKE = 8, 8.0
+"""Numbers whose differences are looked at: not further apart, nor wider, than by this factor."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +125,63 @@ def _features(
         if (missing := _missing(surveyor, survey, each)).any():
             yield _gaps("+".join(each.columns), missing)
     numbers = sample.numbers[len(schema.perturbed) :]
+    shown = []
     for name, own in zip(schema.unchanged, numbers, strict=True):
         known = None if np.isnan(own).all() else own
-        if name == schema.key:  # no two rows have one: its order can reveal, and its head
-            yield OpenColumn.of(name, own, known)
+        if name == schema.key:  # no two rows have one: its order can reveal, and its parts
+            shown.append(OpenColumn.coded(name, own, known))
         else:
-            yield OpenColumn(name, _codes(_cells(surveyor, survey, [name])), known)
-    for name, head in zip(surveyor.texts, sample.cells[len(schema.encoded) :], strict=True):
-        yield OpenColumn(f"{HEAD_OF}{name}", _codes(head[None]))
+            shown.append(OpenColumn(name, _codes(_cells(surveyor, survey, [name])), known))
+    yield from shown
+    yield from _parts(surveyor, survey, [f.name for f in shown if f.values > MOST_VALUES])
+    types = {name: type_named(schema.column(name).type) for name in schema.unchanged}
+    yield from _differences([f for f in shown if f.name not in surveyor.texts], types)
+
+
+def _parts(surveyor: Surveyor, survey: Survey, columns: Sequence[str]) -> Iterator[OpenColumn]:
+    """Yield the parts of some columns that copies show, each once: of few values each is known."""
+    schema, sample = surveyor.schema, survey.joint.ordered
+    named = [(name, part) for name, parts in surveyor.parts.items() for part in parts]
+    words = sample.cells[len(sample.cells) - len(named) :]
+    seen: set[bytes] = set()
+    for (name, part), own in zip(named, words, strict=True):
+        codes = _codes(own[None])
+        distinct = int(codes.max(initial=0)) + 1
+        telling = 1 < distinct < len(codes) or (part.is_number and distinct > 1)
+        if name in columns and telling and (mark := codes.tobytes()) not in seen:
+            seen.add(mark)
+            numbers = own.view(np.float64) if part.is_number else None
+            yield OpenColumn(part_of(part.name, name), codes, numbers, of=(name,))
+    for name, own in zip(schema.unchanged, sample.numbers[len(schema.perturbed) :], strict=True):
+        type_ = type_named(schema.column(name).type)
+        if name in columns and type_ is not None and is_number(type_):
+            for called, values in calendar_parts(own, type_):
+                yield replace(OpenColumn.coded(part_of(called, name), values, values), of=(name,))
+
+
+def _differences(
+    shown: Sequence[OpenColumn], types: Mapping[str, "pa.DataType | None"]
+) -> Iterator[OpenColumn]:
+    """Yield the differences of numbers of like size, and of dates and times."""
+    sized = [(f.name, *_in_seconds(f, types[f.name])) for f in shown if f.numbers is not None]
+    for (a, x, unit), (b, y, other) in combinations(sized[:MOST_DIFFERENT], 2):
+        spread = sorted(float(np.nanstd(each)) for each in (x, y))
+        apart = abs(float(np.nanmedian(x)) - float(np.nanmedian(y)))
+        if unit == other and apart <= ALIKE * spread[1] <= ALIKE**2 * spread[0]:
+            values = y - x
+            if not np.isnan(values).all():
+                name = part_of("difference", f"{b} and {a}")
+                yield replace(OpenColumn.coded(name, values, values), of=(a, b))
+
+
+def _in_seconds(feature: OpenColumn, type_: "pa.DataType | None") -> tuple[Floats, str]:
+    """Return dates and times in seconds, other numbers as they are, and which of these."""
+    assert feature.numbers is not None
+    if type_ is None or unit_of(type_) is None:
+        return feature.numbers, "numbers"
+    if pa.types.is_date(plain_type(type_)):
+        return feature.numbers * 86_400, "moments"
+    return feature.numbers, "moments" if pa.types.is_timestamp(plain_type(type_)) else "times"
 
 
 def _gaps(name: str, missing: object) -> OpenColumn:

@@ -1,12 +1,13 @@
 """What copies of a dataset hide of each column, as measured at registration, and in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cornerwave.levels import LATTICE, THOUSANDTHS, Level
 
-GAPS_OF, HEAD_OF = "gaps of ", "beginning of "
-"""What reveals a column beside other columns: where one has gaps, how the texts of one begin."""
+GAPS_OF = "gaps of "
+"""What reveals a column beside other columns: where one has gaps; `part_of` one; several."""
+TOGETHER = " together"
 NEAR_CEILING = 0.9
 """Above this share of what can be hidden of a column at most, noise rises steeply."""
 LITTLE = 0.05
@@ -84,6 +85,28 @@ class Hidden:
         ]
 
 
+def part_of(part: str, column: str) -> str:
+    """Name a part of the values of a column.
+
+    >>> part_of("end", "iban")
+    'end of iban'
+    """
+    return f"{part} of {column}"
+
+
+def all_of(columns: Sequence[str]) -> str:
+    """Name columns that reveal something together.
+
+    >>> all_of(["lat", "lon", "type"])
+    'lat, lon and type together'
+    """
+    return f"{', '.join(columns[:-1])} and {columns[-1]}{TOGETHER}"
+
+
+def _is_plural(teller: str) -> bool:
+    return is_gap(teller) or teller.endswith(TOGETHER)
+
+
 def is_gap(name: str) -> bool:
     """Whether a teller is not a column, but where a column has gaps."""
     return name.startswith(GAPS_OF)
@@ -95,7 +118,7 @@ def telling(teller: str, share: float, of: str) -> str:
     >>> telling("gaps of wage", 0.471, "age")
     'gaps of wage tell 47% of age'
     """
-    return f"{teller} {'tell' if is_gap(teller) else 'tells'} {share:.0%} of {of}"
+    return f"{teller} {'tell' if _is_plural(teller) else 'tells'} {share:.0%} of {of}"
 
 
 def unreachable(hidden: Hidden) -> str:
@@ -103,10 +126,12 @@ def unreachable(hidden: Hidden) -> str:
     worst = hidden.worst
     most = hidden.ceilings.get(worst, hidden.highest)
     teller, share = hidden.bounds.get(worst, ("", 0.0))
-    reason = f"; {teller} alone {'reveal' if is_gap(teller) else 'reveals'} {share:.0%}"
+    alone = "" if teller.endswith(TOGETHER) else " alone"
+    reason = f"; {teller}{alone} {'reveal' if _is_plural(teller) else 'reveals'} {share:.0%}"
+    reason = reason if share > LITTLE else ""
     return (
         f"the highest privacy is {hidden.highest:g}. Of {worst}, no noise hides more than "
-        f"{most:.1%}: what copies show without noise reveals the rest{reason if teller else ''}"
+        f"{most:.1%}: what copies show without noise reveals the rest{reason}"
         f"{''.join(f'. {each}' for each in helpful(hidden))}"
     )
 

@@ -31,9 +31,9 @@ from itertools import combinations
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.hidden import HEAD_OF, Hidden, Remedy, is_gap
+from cornerwave.hidden import Hidden, Remedy, all_of, is_gap
 from cornerwave.levels import LATTICE, THOUSANDTHS, Level
-from cornerwave.revealed import LEAVES, OpenColumn, Residuals, reveal
+from cornerwave.revealed import LEAVES, OpenColumn, Residuals, reveal, telling
 
 VANISHING = 1e-9
 """Directions with less than this share of the largest variance are rounding: indicators of a
@@ -55,6 +55,8 @@ MUCH_REVEALED = 0.2
 BANDS = (3, 5, 10)
 SLIGHT = 0.005
 """Less than this share is chance of the sample, where there is something without noise."""
+SIMPLER = 0.05
+"""A set of columns is named if it reveals so much more, for each, than one of them."""
 MOST_REFRESHED = 64
 """A column of F with more values is not tried as a category."""
 LEAST_ROWS = 5
@@ -184,7 +186,7 @@ def _open_remedies(sample: JointSample, system: "_System") -> Iterator[Remedy]:
     alone = system.revealed_alone(worst[0])
     trial = _first(sample, TRIAL_ROWS)
     by_share = sorted(alone, key=lambda name: -alone[name])
-    names = dict.fromkeys(name.removeprefix(HEAD_OF) for name in by_share)
+    names = dict.fromkeys(column for name in by_share for column in system.sources[name])
     found = [
         _remedy(action, (name,), _System.of(changed))
         for name in list(names)[:MOST_REMEDIES]
@@ -205,7 +207,7 @@ def _first(sample: JointSample, rows: int) -> JointSample:
 def _changed(sample: JointSample, name: str) -> Iterator[tuple[str, JointSample]]:
     """Yield the sample with a column of F dropped, in bands, or refreshed as a category."""
     [feature] = [each for each in sample.features if each.name == name]
-    others = [each for each in sample.features if each.name.removeprefix(HEAD_OF) != name]
+    others = [each for each in sample.features if name not in each.columns]
     yield "drop", replace(sample, features=others)
     if is_gap(name) or feature.values == len(feature.codes):  # a key is an identifier
         return
@@ -227,6 +229,7 @@ class _System:
     `left` is what F leaves of C, `shares` what it reveals of each coordinate; `cells` are what it
     leaves in each cell, with its weight, `halves` in the two halves of the rows whose cells they
     are, and `chance` in cells drawn by chance; `rows` is how many rows these are measured on.
+    `alone` is what each column of F, part of one or set of them reveals, `sources` the columns.
     """
 
     C: Floats
@@ -238,6 +241,7 @@ class _System:
     left: Floats
     shares: Floats
     alone: Mapping[str, Floats] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     halves: "tuple[_Cell, ...]" = ()
     cells: "tuple[_Cell, ...]" = ()
     chance: "tuple[_Cell, ...]" = ()
@@ -274,7 +278,7 @@ class _System:
             left=C,
             shares=np.zeros(len(C)),
         )
-        features = [each for each in sample.features if each.values > 1]
+        features = telling(Z, sample.features)
         return system.given(Z, features, sample.rows, known) if features else system
 
     def given(
@@ -295,7 +299,8 @@ class _System:
             # where nothing is revealed, what is left is C itself, measured on all sampled rows
             left=semidefinite(left) if found.shares.any() else self.left,
             shares=found.shares,
-            alone={each.name: row for each, row in zip(features, found.alone, strict=True)},
+            alone=_named(features, found),
+            sources=_sources(features, found),
             halves=_in_cells(Z[:, :n], found, found.cells // LEAVES, left),
             cells=_in_cells(Z[:, :n], found, found.cells, left),
             chance=_in_cells(Z[:, :n], found, _shuffled(found.cells), left),
@@ -339,8 +344,13 @@ class _System:
         found = {name: self._by_column(row) for name, row in self.alone.items()}
         if not found:
             return {}
-        most = {c: max(found, key=lambda name: found[name][c]) for c in filter(None, self.columns)}
+        most = {c: self._best_name(found, c) for c in filter(None, self.columns)}
         return {column: (name, round(found[name][column], 4)) for column, name in most.items()}
+
+    def _best_name(self, found: Mapping[str, Mapping[str, float]], column: str) -> str:
+        """Return what reveals most of a column: a set of columns if it reveals much more."""
+        weights = {name: 1 - len(of) * SIMPLER for name, of in self.sources.items()}
+        return max(found, key=lambda name: found[name][column] * weights[name])
 
     def _by_column(self, shares: Floats) -> dict[str, float]:
         """Return the mean of shares of coordinates over the coordinates of each column."""
@@ -516,6 +526,24 @@ class _System:
         renamed = tuple(one if name == other else name for name in self.columns)
         merged = tuple(blocks[one] if b == blocks[other] else b for b in self.blocks)
         return replace(self, columns=renamed, blocks=merged)
+
+
+def _named(features: Sequence[OpenColumn], found: Residuals) -> dict[str, Floats]:
+    """Return what each column of F, part of one or set of them reveals, by its name."""
+    named: dict[str, Floats] = {}
+    for each, row in zip(features, found.alone, strict=True):
+        named[each.name] = np.maximum(named.get(each.name, 0.0), row)
+    return {**named, **{all_of(names): row for names, row in found.together.items()}}
+
+
+def _sources(features: Sequence[OpenColumn], found: Residuals) -> dict[str, tuple[str, ...]]:
+    """Return the columns behind each of these names."""
+    own = {each.name: each.columns for each in features}
+    sets = {
+        all_of(names): tuple(dict.fromkeys(column for name in names for column in own[name]))
+        for names in found.together
+    }
+    return {**own, **sets}
 
 
 @dataclass(frozen=True)

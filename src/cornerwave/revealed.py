@@ -8,18 +8,22 @@ columns that get noise, the best estimate from F alone, E[Z_j | F], recovers the
 No single estimator finds it for every dependence, so it is the largest of three, each of which
 estimates a part of it from above chance alone:
 
-    fit         smooth in each column of F, then in pairs, then by means of rare values and of whole
-                rows of F: ridge regressions of what is left, scored on rows they have not seen
-    groups      1 - MSW / Var over rows that share a value, two or all (analysis of variance)
+    fit         smooth in each column of F, then in pairs, then by means of rare values, of three
+                and four columns and of whole rows of F, and by boosted trees: regressions of what
+                is left, scored on rows they have not seen
+    groups      1 - MSW / Var over rows that share a value, two to four or all (ANOVA)
     neighbours  1 - E(Z_i - Z_i')^2 / 2 Var over rows next to each other in 1, 2 or 3 columns
 
 The last two are held against chance. What the fit leaves is then shrunk to what the largest
 leaves. Where noise-free columns decide how columns vary together, an estimate may use other
 coefficients there: `cells` are the parts of F in which the residuals vary most differently.
+
+A column of F counts also by its parts, such as the end of a text or the weekday of a date: those
+that reveal something of the coordinates, or of how they vary, which the column does not.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import log, sqrt
 
@@ -52,9 +56,22 @@ SCALES = (1 / 8, 1 / 2, 1.0, 2.0, 8.0, 32.0)
 """Rows, on average, of the blocks along a number in which rows may agree."""
 ALPHA = 1e-5
 """The chance that groups or neighbours of a table are taken for what they are not."""
-LEAVES = 14
-LEAF_SHARE, LEAST_LEAF = 1 / 30, 100
-"""Cells: how many, and the least share and number of rows of one."""
+SETS = {3: 12, 4: 5}
+"""So many columns are taken together, of PAIRED ones, each in so many bins."""
+MOST_SETS = 3
+"""Sets of which the means are fitted."""
+LEAVES, LEAST_LEAF, LEAF_ROWS = 64, 100, 10
+"""Cells: how many, the least rows of one, and of these for each coordinate."""
+CELL_VALUES = 256
+"""Values of a column by which cells are told apart."""
+MOST_PARTS = 3
+"""Parts of a column that count."""
+LOOK_CELLS, LEAST_LOOK = 1 << 20, 1 << 12
+"""Cells of the coordinates and products that parts are held against, and the least rows."""
+BOOST_LOOK, LOOK_TREES, LOOK_GAIN = 1 << 13, 25, 2.0
+"""Boosting: the rows and trees of a first look at a coordinate, and standard errors of its gain."""
+BOOSTED, TREES = 4, 100
+"""Coordinates that are boosted, the most promising ones, and the trees of each."""
 TAIL = 9.0
 """Squares beyond this many times their mean count as this when cells are chosen."""
 
@@ -63,18 +80,25 @@ TAIL = 9.0
 class OpenColumn:
     """One column of F over the sampled rows: its values as codes, and as numbers if it has some.
 
-    Missing is a value like others; its number is NaN.
+    Missing is a value like others; its number is NaN. A part of one column, or what two have
+    between them, is `of` these.
     """
 
     name: str
     codes: Ints
     numbers: Floats | None = None
+    of: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, cells: Floats | Ints, numbers: Floats | None = None) -> "OpenColumn":
+    def coded(cls, name: str, cells: Floats | Ints, numbers: Floats | None = None) -> "OpenColumn":
         """Return a column by what tells its cells apart."""
         codes = np.unique(np.asarray(cells), return_inverse=True)[1]
         return cls(name, np.asarray(codes).ravel(), numbers)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it shows something of."""
+        return self.of or (self.name,)
 
     @property
     def values(self) -> int:
@@ -85,9 +109,8 @@ class OpenColumn:
         """Return its first rows."""
         if rows >= len(self.codes):
             return self
-        return OpenColumn.of(
-            self.name, self.codes[:rows], None if self.numbers is None else self.numbers[:rows]
-        )
+        numbers = None if self.numbers is None else self.numbers[:rows]
+        return replace(OpenColumn.coded(self.name, self.codes[:rows], numbers), of=self.of)
 
     def banded(self, bands: int) -> Ints:
         """Return a number in bands of as many rows each; missing is one of its own."""
@@ -143,13 +166,14 @@ class Residuals:
     `residuals` (coordinates, rows) have the mean square 1 - shares, in units of each coordinate's
     deviation, NaN where it is missing; `cells` are the cell of each row, for each of two halves of
     the rows the cells that the other half chose; `alone` (features, coordinates) is what each
-    column of F reveals by itself.
+    column of F reveals by itself, `together` what several do.
     """
 
     shares: Floats
     residuals: Floats
     cells: Ints
     alone: Floats
+    together: Mapping[tuple[str, ...], Floats] = field(default_factory=dict)
 
 
 def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -> Residuals:
@@ -164,18 +188,25 @@ def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -
         nothing = np.zeros(len(Z))
         return Residuals(nothing, Z, np.zeros(Z.shape[1], dtype=np.int64), np.zeros((0, len(Z))))
     alone = np.array([_alone(Z, each, rate) for each in features])
-    known = np.maximum(alone.max(axis=0), _beyond(Z, features, alone, rate))
+    beyond, together = _beyond(Z, features, alone, rate)
+    known = np.maximum(alone.max(axis=0), beyond)
     rate *= min(1.0, FIT_ROWS / Z.shape[1])
     Z = standardised(Z[:, :FIT_ROWS])
     features = [each.first(FIT_ROWS) for each in features]
-    left = _fit(Z, features, alone) if Z.shape[1] >= LEAST_FIT else Z.copy()
+    sets = list(_sets(_first_of(features, alone)))
+    left = _fit(Z, features, alone, sets) if Z.shape[1] >= LEAST_FIT else Z.copy()
     fitted = np.nan_to_num(np.nanmean(left**2, axis=1), nan=1.0)
     best = np.minimum(fitted, 1 - known)
     left /= np.sqrt(np.maximum(fitted, 1e-300))[:, None]
-    best = np.minimum(best, fitted * (1 - _beyond(left, features, alone, rate)))
+    best = np.minimum(best, fitted * (1 - _beyond(left, features, alone, rate)[0]))
+    for columns, group in sets:
+        found = within(left, group.codes, comparisons=256)
+        best = np.minimum(best, fitted * (1 - found))
+        if (own := within(Z, group.codes, comparisons=256)).any():
+            together[columns] = own
     best = np.clip(best, 0.0, 1.0)
     left *= np.sqrt(best)[:, None]
-    return Residuals(1 - best, left, _cells(left, features), alone)
+    return Residuals(1 - best, left, _cells(left, features), alone, together)
 
 
 def standardised(Z: Floats) -> Floats:
@@ -183,6 +214,65 @@ def standardised(Z: Floats) -> Floats:
     mean = np.nanmean(Z, axis=1, keepdims=True)
     size = np.nanstd(Z, axis=1, keepdims=True)
     return np.asarray((Z - mean) / np.where(size > 0, size, 1.0))
+
+
+# ---- parts of columns -------------------------------------------------------------------
+
+
+def telling(Z: Floats, features: Sequence[OpenColumn]) -> list[OpenColumn]:
+    """Return the columns of F, and of their parts those that reveal what the columns do not.
+
+    Held against coordinates, their squares and products: what the bins of the columns leave of
+    these, then what the best part leaves.
+    """
+    features = [each for each in features if each.values > 1]
+    whole = {each.name: each for each in features if not each.of}
+    if len(whole) == len(features) or not len(Z):
+        return features
+    left = standardised(Z[:, :FIT_ROWS])
+    signals = np.concatenate([left, _signals(np.nan_to_num(left))])
+    signals = standardised(signals[:, : max(LEAST_LOOK, LOOK_CELLS // len(signals))])
+    rows, found = signals.shape[1], [*whole.values()]
+    for of in dict.fromkeys(each.of for each in features if each.of):
+        parts = [each for each in features if each.of == of]
+        rest = signals
+        for name in of:
+            if name in whole:
+                rest = _less_own(rest, whole[name].first(rows).binned(MOST_VALUES))
+        found += _best_parts(rest, parts, comparisons=64 * len(features))
+    return found
+
+
+def _best_parts(
+    left: Floats, parts: Sequence[OpenColumn], *, comparisons: int
+) -> Iterator[OpenColumn]:
+    """Yield the parts that explain most of some signals, each of what those before it leave."""
+    rows = left.shape[1]
+    groups = {i: _part_codes(each.first(rows)) for i, each in enumerate(parts)}
+    for _ in range(MOST_PARTS):
+        gains = {
+            i: max(float(within(left, c, comparisons=comparisons).sum()) for c in codes)
+            for i, codes in groups.items()
+        }
+        groups = {i: codes for i, codes in groups.items() if gains[i] > 0}
+        if not groups:
+            return
+        best = max(groups, key=lambda i: gains[i])
+        yield parts[best]
+        left = _less_own(left, groups.pop(best)[-1])
+
+
+def _part_codes(part: OpenColumn) -> list[Ints]:
+    """Return the groups that rows of a part are in: by its values, and of a number in bins."""
+    smooth = part.numbers is not None and part.values > MOST_VALUES
+    return [part.codes, part.binned(MOST_VALUES)] if smooth else [part.codes]
+
+
+def _less_own(signals: Floats, codes: Ints) -> Floats:
+    """Return signals less the mean of each row's group."""
+    place = np.asarray(np.unique(codes, return_inverse=True)[1]).ravel()
+    sums, _, size = _sums(signals, place)
+    return standardised(signals - (sums / np.maximum(size, 1.0))[:, place])
 
 
 # ---- groups and neighbours --------------------------------------------------------------
@@ -213,19 +303,42 @@ def _blocks(numbers: Floats) -> Iterator[Ints]:
         yield np.asarray(np.unique(blocks, return_inverse=True)[1]).ravel()
 
 
-def _beyond(Z: Floats, features: Sequence[OpenColumn], alone: Floats, rate: float) -> Floats:
-    """Return what rows with two or all values in common, or near in 2 or 3 numbers, reveal."""
-    found = np.zeros(len(Z))
-    order = np.argsort(-alone.sum(axis=1), kind="stable")
-    first = [features[i] for i in order[:PAIRED].tolist()]
-    groups = [*first, *(_together(pair) for pair in combinations(first, 2)), _together(features)]
-    for each in groups:
-        found = np.maximum(found, within(Z, each.codes, rate))
-    near = [f.numbers for i in order.tolist() if (f := features[i]).numbers is not None][:NEAR]
+def _beyond(
+    Z: Floats, features: Sequence[OpenColumn], alone: Floats, rate: float
+) -> tuple[Floats, dict[tuple[str, ...], Floats]]:
+    """Return what rows with two or all values in common, or near in 2 or 3 numbers, reveal.
+
+    And what each set of columns does that reveals something.
+    """
+    first = _first_of(features, alone)
+    sets: dict[tuple[str, ...], Floats] = {}
+    groups = [[each] for each in first] + [[*pair] for pair in combinations(first, 2)]
+    for group in (*groups, features):
+        names = tuple(dict.fromkeys(each.name for each in group))
+        sets[names] = within(Z, _together(group).codes, rate)
+    order = np.argsort(-alone.sum(axis=1), kind="stable").tolist()
+    near = [f for i in order if (f := features[i]).numbers is not None][:NEAR]
     for number in (1, 2, 3):
         for chosen in combinations(near[: NEAR + 1 - number], number):
-            found = np.maximum(found, _next_to(Z, chosen))
-    return found
+            names = tuple(dict.fromkeys(each.name for each in chosen))
+            found = _next_to(Z, [each.numbers for each in chosen if each.numbers is not None])
+            sets[names] = np.maximum(sets.get(names, 0.0), found)
+    most = np.max([*sets.values()], axis=0)
+    return most, {names: found for names, found in sets.items() if len(names) > 1 and found.any()}
+
+
+def _first_of(features: Sequence[OpenColumn], alone: Floats) -> list[OpenColumn]:
+    """Return the columns that reveal most by themselves."""
+    order = np.argsort(-alone.sum(axis=1), kind="stable")
+    return [features[i] for i in order[:PAIRED].tolist()]
+
+
+def _sets(features: Sequence[OpenColumn]) -> Iterator[tuple[tuple[str, ...], OpenColumn]]:
+    """Yield three and four columns together, in bins, by their names."""
+    for number, bins in SETS.items():
+        coarse = [OpenColumn.coded(each.name, each.binned(bins)) for each in features]
+        for chosen in combinations(coarse, number):
+            yield tuple(dict.fromkeys(each.name for each in chosen)), _together(chosen)
 
 
 def _together(features: Sequence[OpenColumn]) -> OpenColumn:
@@ -319,7 +432,12 @@ def _near_order(numbers: Sequence[Floats]) -> Ints:
 # ---- the fit ------------------------------------------------------------------------------
 
 
-def _fit(Z: Floats, features: Sequence[OpenColumn], alone: Floats) -> Floats:
+def _fit(
+    Z: Floats,
+    features: Sequence[OpenColumn],
+    alone: Floats,
+    sets: Sequence[tuple[tuple[str, ...], OpenColumn]],
+) -> Floats:
     """Return what fits of F leave of each coordinate, on rows that a fit has not seen."""
     folds = np.arange(Z.shape[1]) % FOLDS  # rows come in the order of their hashes
     each = max(1, MOST_TERMS // len(features))
@@ -331,7 +449,55 @@ def _fit(Z: Floats, features: Sequence[OpenColumn], alone: Floats) -> Floats:
     for group in (*features, _together(features)):
         if group.values > MOST_VALUES:
             left = _less_means(left, group.codes, folds)
-    return left
+    gains = np.array([within(left, group.codes, comparisons=256).sum() for _, group in sets])
+    for i in np.argsort(-gains, kind="stable")[:MOST_SETS].tolist():
+        if gains[i] > 0:
+            left = _less_means(left, sets[i][1].codes, folds)
+    return _less_boosted(left, features, folds) if len(features) > 1 else left
+
+
+def _less_boosted(left: Floats, features: Sequence[OpenColumn], folds: Ints) -> Floats:
+    """Return what boosted trees over all of F leave of some coordinates, on rows of other folds.
+
+    Those of which few trees over few rows seem to find something.
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    kinds = [each.numbers is None or each.values <= MOST_KNOTS for each in features]
+    X = np.column_stack(
+        [
+            f.binned(MOST_VALUES) if kind or f.numbers is None else f.numbers
+            for f, kind in zip(features, kinds, strict=True)
+        ]
+    ).astype(np.float32)
+
+    def gained(row: Floats, fit: Ints, score: Ints, trees: int) -> Floats:
+        """Return a coordinate less what trees that are grown on some rows say of others."""
+        fit = fit[~np.isnan(row[fit])]
+        model = HistGradientBoostingRegressor(
+            max_iter=trees,
+            learning_rate=0.15,
+            min_samples_leaf=20,
+            early_stopping=False,
+            categorical_features=kinds,
+            random_state=0,
+        )
+        return np.asarray(row[score] - model.fit(X[fit], row[fit]).predict(X[score]))
+
+    rows = np.arange(left.shape[1])
+    some, others = rows[: min(BOOST_LOOK, len(rows) // 2)], rows[-BOOST_LOOK:][-(len(rows) // 2) :]
+    looks = []
+    for row in left:
+        gain = row[others] ** 2 - gained(row, some, others, LOOK_TREES) ** 2
+        error = np.nanstd(gain) / sqrt(max(1, np.count_nonzero(~np.isnan(gain))))
+        looks.append(float(np.nanmean(gain) / max(error, 1e-300)))
+    after = left.copy()
+    for i in np.argsort(-np.array(looks), kind="stable")[:BOOSTED].tolist():
+        if looks[i] > LOOK_GAIN:
+            for half in (0, 1):
+                score = rows[folds % 2 == half]
+                after[i, score] = gained(left[i], rows[folds % 2 != half], score, TREES)
+    return _better(left, after)
 
 
 def _pairs(left: Floats, features: Sequence[OpenColumn]) -> Iterator[Floats]:
@@ -428,14 +594,26 @@ def _cells(left: Floats, features: Sequence[OpenColumn]) -> Ints:
     The tree splits bins of one column of F where squares and products of residuals differ most.
     """
     n = left.shape[1]
-    least = max(LEAST_LEAF, int(n * LEAF_SHARE)) // 2
-    bins = np.array([each.binned(MOST_KNOTS) for each in features])
+    least = max(LEAST_LEAF, LEAF_ROWS * len(left)) // 2
+    coarse = [each for each in features if each.values <= MOST_VALUES]
+    bins = np.array(
+        [
+            *(each.binned(_cell_bins(each)) for each in features),
+            *([_together(coarse).binned(CELL_VALUES)] if len(coarse) > 1 else []),
+        ]
+    )
     signs = _signals(np.nan_to_num(left))
     cells = np.zeros(n, dtype=np.int64)
     for half in (0, 1):
         grow, other = np.arange(half, n, 2), np.arange(1 - half, n, 2)
         cells[other] = _tree(signs[:, grow], bins[:, grow], bins[:, other], least) + half * LEAVES
     return cells
+
+
+def _cell_bins(feature: OpenColumn) -> int:
+    """Return in how many bins a column may tell cells apart: a number in few."""
+    smooth = feature.numbers is not None and feature.values > CELL_VALUES
+    return MOST_KNOTS if smooth else CELL_VALUES
 
 
 def _signals(left: Floats) -> Floats:
@@ -480,9 +658,11 @@ def _best_split(signals: Floats, bins: Ints, rows: Flags, least: int) -> tuple[f
     if n < 2 * least:
         return best
     some = some - some.mean(axis=1, keepdims=True)
-    chance = len(some) + 2 * sqrt(len(some) * log(1 / ALPHA)) + 2 * log(1 / ALPHA)
     for column, codes in enumerate(bins[:, rows]):
         values, place = np.unique(codes, return_inverse=True)
+        # bins that are sorted by one signal explain of it what all of them do by chance, at most
+        d, u = len(some) + len(values), log(1 / ALPHA)
+        chance = d + 2 * sqrt(d * u) + 2 * u
         sums, counts = _sums(some, place.ravel())[0], np.bincount(place.ravel())
         strongest = np.argsort(-(sums**2 / counts).sum(axis=1), kind="stable")[:4]
         for key in (np.arange(len(values)), *(sums[s] / counts for s in strongest.tolist())):

@@ -32,16 +32,17 @@ from cornerwave.table import (
     RankDraws,
     Scale,
     Schema,
+    ShownPart,
     Tally,
     check_number,
     exponentials,
-    hash_texts,
-    heads,
     is_number,
     one_chunk,
+    part_words,
     quantiles,
     rank_scale,
     shown_numbers,
+    shown_parts,
     taken,
     tally,
     to_floats,
@@ -53,6 +54,8 @@ SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution."""
 JOINT_ROWS, LEAST_JOINT_ROWS, JOINT_CELLS = 1 << 16, 1 << 15, 1 << 22
 """Rows that second moments across all columns are measured on: fewer of a wide table."""
+MOST_PARTS = 64
+"""Parts of columns that copies show, such as how texts end, at most: fewer of each of many."""
 UNIT_ROWS, LEAST_UNIT_ROWS, UNIT_CELLS = 1 << 16, 1 << 10, 1 << 22
 """Rows that are looked at to see which belong together: fewer of a wide table."""
 SPARE = 1.25
@@ -93,8 +96,8 @@ class Sample:
     def of(
         cls,
         hashes: Words,
-        numbers: "Sequence[Floats | _Sized]",
-        cells: "Sequence[Words | _Heads]",
+        numbers: Sequence[Floats],
+        cells: Sequence[Words],
         *,
         most: int,
         below: np.uint64 = ALL,
@@ -167,7 +170,7 @@ class Survey:
     `complete` are the moments of the rows that miss no number, None if none is missing;
     `sample` holds many rows of the columns whose distribution must be known, `joint` some rows
     of all columns: the numbers, those shown as they are as numbers, the cells of all others, and
-    the heads of texts that are shown.
+    the parts of those that are shown.
     """
 
     moments: Moments
@@ -214,9 +217,18 @@ class Surveyor:
 
     @property
     def texts(self) -> list[str]:
-        """The columns that copies show as they are and whose values are texts: they have a head."""
+        """The columns that copies show as they are and whose values are texts."""
         types = {name: type_named(self.schema.column(name).type) for name in self.schema.unchanged}
         return [name for name, type_ in types.items() if type_ is None or not is_number(type_)]
+
+    @property
+    def parts(self) -> dict[str, Sequence[ShownPart]]:
+        """The parts that are sampled of each column that copies show as it is."""
+        names = self.schema.unchanged
+        room = max(2, MOST_PARTS // max(1, len(names)))
+        return {
+            name: shown_parts(type_named(self.schema.column(name).type), room) for name in names
+        }
 
     @property
     def joint_rows(self) -> int:
@@ -236,9 +248,6 @@ class Surveyor:
         fingerprint, hashes = group.recognised(self.secrets)
         sampled = [schema.perturbed.index(name) for name in self.sampled]
         chosen = hashes if sampled else hashes[:0]  # a sample of no columns needs no rows
-        shown = {name: one_chunk(table.column(name)) for name in schema.unchanged}
-        kept = [_Sized(column) for column in shown.values()]
-        heads = [_Heads(shown[name], self.secrets.texts) for name in self.texts]
         below = (known.sample.limit, known.joint.limit) if known else (ALL, ALL)
         unit_limit = known.units.limit if known else ALL
         moments = Moments.of_columns(numbers, schema.perturbed)
@@ -251,14 +260,28 @@ class Surveyor:
             sample=Sample.of(
                 chosen, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS, below=below[0]
             ),
-            joint=Sample.of(
-                hashes,
-                [*numbers, *kept],
-                [*group.cells, *heads],
-                most=self.joint_rows,
-                below=below[1],
-            ),
+            joint=self._joint(hashes, numbers, group, below[1]),
             units=self._units(hashes, table, unit_limit),
+        )
+
+    def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
+        """Sample rows of all columns; what is shown is worked out for the sampled rows alone."""
+        limit = _limit(hashes, self.joint_rows, below)
+        rows = np.flatnonzero(hashes <= limit)
+        shown = {
+            name: taken(one_chunk(group.table.column(name)), rows) for name in self.schema.unchanged
+        }
+        parts = [
+            words
+            for name, own in self.parts.items()
+            for words in part_words(shown[name], own, self.secrets.texts)
+        ]
+        return Sample.of(
+            hashes[rows],
+            [*(each[rows] for each in numbers), *map(shown_numbers, shown.values())],
+            [*(each[rows] for each in group.cells), *parts],
+            most=self.joint_rows,
+            below=limit,
         )
 
     @property
@@ -390,7 +413,7 @@ def no_rows(surveyor: Surveyor) -> Survey:
         sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS),
         joint=_no_sample(
             numbers + len(schema.unchanged),
-            len(schema.kept) + cells + len(surveyor.texts),
+            len(schema.kept) + cells + sum(map(len, surveyor.parts.values())),
             surveyor.joint_rows,
         ),
         units=_no_sample(len(units.numbers), units.count - len(units.numbers), surveyor.unit_rows),
@@ -400,30 +423,6 @@ def no_rows(surveyor: Surveyor) -> Survey:
 def _no_sample(numbers: int, cells: int, most: int) -> Sample:
     none = np.empty(0, dtype=np.uint64)
     return Sample.of(none, [np.empty(0)] * numbers, [none] * cells, most=most)
-
-
-@dataclass(frozen=True)
-class _Sized:
-    """A column that copies show as it is, as numbers: of a text its digits, NaN if there are none.
-
-    Worked out for the sampled rows alone.
-    """
-
-    column: pa.Array
-
-    def __getitem__(self, rows: Ints) -> Floats:
-        return shown_numbers(taken(self.column, rows))
-
-
-@dataclass(frozen=True)
-class _Heads:
-    """The heads of a column of texts, hashed: rows of `P00012-03` have `P00012` in common."""
-
-    column: pa.Array
-    secret: bytes
-
-    def __getitem__(self, rows: Ints) -> Words:
-        return hash_texts(heads(taken(self.column, rows)), self.secret)[:, 0]
 
 
 def rank_draws(secrets: RowSecrets, ids: Ids) -> RankDraws:

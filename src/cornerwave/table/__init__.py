@@ -82,7 +82,14 @@ from cornerwave.table._schema import (
     order_of,
     warn_of,
 )
-from cornerwave.table._shown_values import heads, shown_numbers, taken
+from cornerwave.table._shown_values import (
+    ShownPart,
+    calendar_parts,
+    part_words,
+    shown_numbers,
+    shown_parts,
+    taken,
+)
 from cornerwave.table._sources import (
     SOURCE_ENDINGS,
     TEXT_ENDINGS,
@@ -162,6 +169,7 @@ __all__ = [
     "ReadingSettings",
     "Scale",
     "Schema",
+    "ShownPart",
     "Source",
     "StoredFolder",
     "StoredPart",
@@ -169,6 +177,7 @@ __all__ = [
     "Thinned",
     "Written",
     "WrittenFile",
+    "calendar_parts",
     "cases",
     "category_type",
     "check_folder",
@@ -187,7 +196,6 @@ __all__ = [
     "format_of",
     "freeze_categories",
     "hash_texts",
-    "heads",
     "hold",
     "holds",
     "identifies",
@@ -210,6 +218,7 @@ __all__ = [
     "parquet_parts",
     "parquet_settings",
     "parse_metadata",
+    "part_words",
     "place_of",
     "plain_schema",
     "plain_type",
@@ -226,6 +235,7 @@ __all__ = [
     "share_ends",
     "share_means",
     "shown_numbers",
+    "shown_parts",
     "silent",
     "step_of",
     "sync_directory",

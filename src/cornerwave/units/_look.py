@@ -32,20 +32,22 @@ from cornerwave.table import (
 )
 from cornerwave.units._find import Looked
 
-_BEGINNINGS = {
-    "last": r"^(?P<part>.*[^-_./:#| ])[-_./:#| ]+[^-_./:#| ]*$",
-    "first": r"^(?P<part>[^-_./:#| ]+)[-_./:#| ]+.*$",
+_PARTS = {
+    "up to its last separator": r"^(?P<part>.*[^-_./:#| ])[-_./:#| ]+[^-_./:#| ]*$",
+    "up to its first separator": r"^(?P<part>[^-_./:#| ]+)[-_./:#| ]+.*$",
+    "after its last separator": r"^.*[-_./:#| ](?P<part>[^-_./:#| ]+)$",
+    "after its first separator": r"^[^-_./:#| ]*[-_./:#| ]+(?P<part>[^-_./:#| ].*)$",
 }
-"""What stands before the last separator of a text, and before the first."""
+"""What stands before and after the last separator of a text, and the first."""
 
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """The columns of a table that are looked at: as numbers, as cells, and beginnings of texts."""
+    """The columns of a table that are looked at: as numbers, as cells, and parts of texts."""
 
     numbers: tuple[Column, ...]
     cells: tuple[Column, ...]
-    beginnings: tuple[tuple[Column, str], ...]
+    parts: tuple[tuple[Column, str], ...]
 
     @classmethod
     def of(cls, schema: Schema) -> "UnitColumns":
@@ -57,13 +59,13 @@ class UnitColumns:
         return cls(
             tuple(column for column in plain if _is_number(column)),
             tuple(c for c in plain if c.role != PERTURBED and type_named(c.type) is not None),
-            tuple((column, which) for column in texts for which in _BEGINNINGS),
+            tuple((column, which) for column in texts for which in _PARTS),
         )
 
     @property
     def count(self) -> int:
         """How many words a row has."""
-        return len(self.numbers) + len(self.cells) + len(self.beginnings)
+        return len(self.numbers) + len(self.cells) + len(self.parts)
 
     def of_rows(
         self, table: pa.Table, rows: Ints, secret: bytes
@@ -72,8 +74,8 @@ class UnitColumns:
         numbers = [_numbers(_column(table, column.name, rows)) for column in self.numbers]
         cells = [_hashed(_column(table, column.name, rows), secret) for column in self.cells]
         cells += [
-            _hashed(_beginning(_column(table, column.name, rows), which), secret)
-            for column, which in self.beginnings
+            _hashed(_part(_column(table, column.name, rows), which), secret)
+            for column, which in self.parts
         ]
         gaps = np.full(len(rows), np.nan), np.full(len(rows), MISSING_BITS, dtype=np.uint64)
         return [gaps[0] if each is None else each for each in numbers], [
@@ -92,8 +94,8 @@ class UnitColumns:
             noisy, gone = column.role == CATEGORY, own == MISSING_BITS
             each = Looked.of_cells(column.name, own, gone, noisy=noisy, is_time=is_time(column))
             found.append(each.sorted_by(values[each.name]) if each.name in values else each)
-        for beginning, own in zip(self.beginnings, cells[len(self.cells) :], strict=True):
-            found.append(Looked.of_cells(called(*beginning), own, own == MISSING_BITS, noisy=False))
+        for part, own in zip(self.parts, cells[len(self.cells) :], strict=True):
+            found.append(Looked.of_cells(called(*part), own, own == MISSING_BITS, noisy=False))
         return found
 
 
@@ -120,8 +122,8 @@ def is_fraction(column: Column) -> bool:
 
 
 def called(column: Column, which: str) -> str:
-    """Return what the beginning of a text is called."""
-    return f"{column.name} up to its {which} separator"
+    """Return what a part of a text is called."""
+    return f"{column.name} {which}"
 
 
 def _column(table: pa.Table, name: str, rows: Ints) -> pa.Array | None:
@@ -151,12 +153,12 @@ def _hashed(column: pa.Array | None, secret: bytes) -> Words | None:
     return out
 
 
-def _beginning(column: pa.Array | None, which: str) -> pa.Array | None:
+def _part(column: pa.Array | None, which: str) -> pa.Array | None:
     if column is None:
         return None
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     try:
-        return pc.struct_field(pc.extract_regex(column, _BEGINNINGS[which]), "part")
+        return pc.struct_field(pc.extract_regex(column, _PARTS[which]), "part")
     except pa.ArrowException:
         return None

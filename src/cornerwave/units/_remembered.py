@@ -101,8 +101,8 @@ def _looked(words: Words, columns: UnitColumns) -> list[Looked]:
             found.append(replace(_sorted(column, own, noisy=noisy), is_category=True))
         else:
             found.append(Looked.of_cells(column.name, own, own == 0, noisy=noisy))
-    for beginning, own in zip(columns.beginnings, rest[len(columns.cells) :], strict=True):
-        found.append(Looked.of_cells(called(*beginning), own, own == 0, noisy=False))
+    for part, own in zip(columns.parts, rest[len(columns.cells) :], strict=True):
+        found.append(Looked.of_cells(called(*part), own, own == 0, noisy=False))
     return found
 
 
