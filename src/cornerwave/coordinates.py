@@ -125,17 +125,17 @@ def _features(
         if (missing := _missing(surveyor, survey, each)).any():
             yield _gaps("+".join(each.columns), missing)
     numbers = sample.numbers[len(schema.perturbed) :]
-    shown = []
+    open_columns = []
     for name, own in zip(schema.unchanged, numbers, strict=True):
         known = None if np.isnan(own).all() else own
         if name == schema.key:  # no two rows have one: its order can reveal, and its parts
-            shown.append(OpenColumn.coded(name, own, known))
+            open_columns.append(OpenColumn.coded(name, own, known))
         else:
-            shown.append(OpenColumn(name, _codes(_cells(surveyor, survey, [name])), known))
-    yield from shown
-    yield from _parts(surveyor, survey, [f.name for f in shown if f.values > MOST_VALUES])
+            open_columns.append(OpenColumn(name, _codes(_cells(surveyor, survey, [name])), known))
+    yield from open_columns
+    yield from _parts(surveyor, survey, [f.name for f in open_columns if f.values > MOST_VALUES])
     types = {name: type_named(schema.column(name).type) for name in schema.unchanged}
-    yield from _differences([f for f in shown if f.name not in surveyor.texts], types)
+    yield from _differences([f for f in open_columns if f.name not in surveyor.texts], types)
 
 
 def _parts(surveyor: Surveyor, survey: Survey, columns: Sequence[str]) -> Iterator[OpenColumn]:

@@ -533,15 +533,18 @@ def _named(features: Sequence[OpenColumn], found: Residuals) -> dict[str, Floats
     named: dict[str, Floats] = {}
     for each, row in zip(features, found.alone, strict=True):
         named[each.name] = np.maximum(named.get(each.name, 0.0), row)
-    return {**named, **{all_of(names): row for names, row in found.together.items()}}
+    sources = _sources(features, found)
+    sets = {all_of(names): row for names, row in found.together.items()}
+    return {**named, **{name: row for name, row in sets.items() if name in sources}}
 
 
 def _sources(features: Sequence[OpenColumn], found: Residuals) -> dict[str, tuple[str, ...]]:
-    """Return the columns behind each of these names."""
+    """Return the columns behind each of these names; a set is one of different columns."""
     own = {each.name: each.columns for each in features}
     sets = {
-        all_of(names): tuple(dict.fromkeys(column for name in names for column in own[name]))
+        all_of(names): columns
         for names in found.together
+        if len(columns := tuple(c for name in names for c in own[name])) == len({*columns})
     }
     return {**own, **sets}
 

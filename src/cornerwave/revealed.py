@@ -56,8 +56,9 @@ SCALES = (1 / 8, 1 / 2, 1.0, 2.0, 8.0, 32.0)
 """Rows, on average, of the blocks along a number in which rows may agree."""
 ALPHA = 1e-5
 """The chance that groups or neighbours of a table are taken for what they are not."""
-SETS = {3: 12, 4: 5}
-"""So many columns are taken together, of PAIRED ones, each in so many bins."""
+SETS = {3: 13, 4: 5}
+"""So many columns are taken together, of PAIRED ones, each in so many bins: of numbers 12 and 4
+bands, with a cut at the median, and where they are missing."""
 MOST_SETS = 3
 """Sets of which the means are fitted."""
 LEAVES, LEAST_LEAF, LEAF_ROWS = 64, 100, 10
@@ -68,10 +69,14 @@ MOST_PARTS = 3
 """Parts of a column that count."""
 LOOK_CELLS, LEAST_LOOK = 1 << 20, 1 << 12
 """Cells of the coordinates and products that parts are held against, and the least rows."""
-BOOST_LOOK, LOOK_TREES, LOOK_GAIN = 1 << 13, 25, 2.0
-"""Boosting: the rows and trees of a first look at a coordinate, and standard errors of its gain."""
-BOOSTED, TREES = 4, 100
+BOOST_LEAST = 5000
+"""Fewer rows are not boosted: trees learn little of them, and remedies are tried on fewer."""
+LOOKED, BOOST_LOOK, LOOK_TREES, LOOK_GAIN = 24, 1 << 13, 15, 2.0
+"""Coordinates that get a first look, its rows and trees, and standard errors of what it gains."""
+BOOSTED, TREES = 3, 80
 """Coordinates that are boosted, the most promising ones, and the trees of each."""
+DIRECTIONS = 2
+"""Sums of numbers of F with weights, along which a coordinate bends most."""
 TAIL = 9.0
 """Squares beyond this many times their mean count as this when cells are chosen."""
 
@@ -200,10 +205,10 @@ def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -
     left /= np.sqrt(np.maximum(fitted, 1e-300))[:, None]
     best = np.minimum(best, fitted * (1 - _beyond(left, features, alone, rate)[0]))
     for columns, group in sets:
-        found = within(left, group.codes, comparisons=256)
-        best = np.minimum(best, fitted * (1 - found))
-        if (own := within(Z, group.codes, comparisons=256)).any():
-            together[columns] = own
+        own, found = (within(each, group.codes, comparisons=256) for each in (Z, left))
+        best = np.minimum(best, np.minimum(1 - own, fitted * (1 - found)))
+        if own.any():
+            together[columns] = np.maximum(own, together.get(columns, 0.0))
     best = np.clip(best, 0.0, 1.0)
     left *= np.sqrt(best)[:, None]
     return Residuals(1 - best, left, _cells(left, features), alone, together)
@@ -443,7 +448,12 @@ def _fit(
     each = max(1, MOST_TERMS // len(features))
     order = np.argsort(-alone.sum(axis=1), kind="stable")
     terms = [features[i].terms(each) for i in order.tolist()]
-    left = _ridge(Z, np.concatenate(terms)[:MOST_TERMS], folds)
+    smooth = np.concatenate(terms)[:MOST_TERMS]
+    left = _ridge(Z, smooth, folds)
+    waves = _less_waves(Z, features, folds)
+    less = np.nanmean(waves**2, axis=1) < np.nanmean(left**2, axis=1)
+    if less.any():
+        left[less] = _ridge(waves[less], smooth, folds)
     for stage in _pairs(left, [features[i] for i in order[:PAIRED].tolist()]):
         left = _ridge(left, stage, folds)
     for group in (*features, _together(features)):
@@ -453,7 +463,31 @@ def _fit(
     for i in np.argsort(-gains, kind="stable")[:MOST_SETS].tolist():
         if gains[i] > 0:
             left = _less_means(left, sets[i][1].codes, folds)
-    return _less_boosted(left, features, folds) if len(features) > 1 else left
+    boosted = len(features) > 1 and Z.shape[1] >= BOOST_LEAST
+    return _less_boosted(left, features, folds) if boosted else left
+
+
+def _less_waves(Z: Floats, features: Sequence[OpenColumn], folds: Ints) -> Floats:
+    """Return what smooth functions of weighted sums of the numbers of F leave.
+
+    Weights are the slopes of a coordinate, and the directions in which it bends most:
+    eigenvectors of E[z x x'] with the largest size (principal Hessian directions).
+    """
+    numbers = [f.numbers for f in features if f.numbers is not None and f.values > MOST_KNOTS]
+    if len(numbers) < 2:
+        return Z
+    x = np.nan_to_num(standardised(np.array(numbers[:PAIRED])))
+    x = np.clip(x, -TAIL, TAIL)
+    spectrum, axes = np.linalg.eigh(x @ x.T / x.shape[1])
+    x = (axes[:, spectrum > 1e-6] / np.sqrt(spectrum[spectrum > 1e-6])).T @ x
+    after = Z.copy()
+    for i, z in enumerate(np.nan_to_num(Z)):
+        bends, turned = np.linalg.eigh((x * z) @ x.T / x.shape[1])
+        most = np.argsort(-np.abs(bends), kind="stable")[:DIRECTIONS]
+        weights = np.column_stack([x @ z, turned[:, most]])
+        terms = [np.array(_hats(sums, 2 * MOST_KNOTS)) for sums in weights.T @ x]
+        after[i] = _ridge(Z[i : i + 1], np.concatenate(terms), folds)[0]
+    return after
 
 
 def _less_boosted(left: Floats, features: Sequence[OpenColumn], folds: Ints) -> Floats:
@@ -462,6 +496,7 @@ def _less_boosted(left: Floats, features: Sequence[OpenColumn], folds: Ints) -> 
     Those of which few trees over few rows seem to find something.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
 
     kinds = [each.numbers is None or each.values <= MOST_KNOTS for each in features]
     X = np.column_stack(
@@ -482,15 +517,16 @@ def _less_boosted(left: Floats, features: Sequence[OpenColumn], folds: Ints) -> 
             categorical_features=kinds,
             random_state=0,
         )
-        return np.asarray(row[score] - model.fit(X[fit], row[fit]).predict(X[score]))
+        with threadpool_limits(limits=1):  # several would wait for each other on a busy machine
+            return np.asarray(row[score] - model.fit(X[fit], row[fit]).predict(X[score]))
 
     rows = np.arange(left.shape[1])
     some, others = rows[: min(BOOST_LOOK, len(rows) // 2)], rows[-BOOST_LOOK:][-(len(rows) // 2) :]
     looks = []
-    for row in left:
+    for row in left[:LOOKED]:
         gain = row[others] ** 2 - gained(row, some, others, LOOK_TREES) ** 2
-        error = np.nanstd(gain) / sqrt(max(1, np.count_nonzero(~np.isnan(gain))))
-        looks.append(float(np.nanmean(gain) / max(error, 1e-300)))
+        error = float(np.nanstd(gain)) / sqrt(int(np.count_nonzero(~np.isnan(gain))) or 1)
+        looks.append(float(np.nanmean(gain)) / max(error, 1e-300))
     after = left.copy()
     for i in np.argsort(-np.array(looks), kind="stable")[:BOOSTED].tolist():
         if looks[i] > LOOK_GAIN:

@@ -205,12 +205,15 @@ def calendar_parts(numbers: Floats, type_: pa.DataType) -> Iterator[tuple[str, F
         return
     days = (seconds // _DAY).astype("M8[D]")
     months, years = days.astype("M8[M]"), days.astype("M8[Y]")
-    yield "weekday", (days.astype(np.int64) + 3) % 7 + missing
-    yield "day of the month", (days - months.astype("M8[D]")).astype(np.int64) + 1 + missing
-    yield "month", months.astype(np.int64) % 12 + 1 + missing
-    ahead = (months + 1).astype("M8[D]") - days
-    yield "days to the month's end", ahead.astype(np.int64) - 1 + missing
-    yield "day of the year", (days - years.astype("M8[D]")).astype(np.int64) + 1 + missing
+    places = {
+        "weekday": (days.astype(np.int64) + 3) % 7,
+        "day of the month": (days - months.astype("M8[D]")).astype(np.int64) + 1,
+        "month": months.astype(np.int64) % 12 + 1,
+        "days to the month's end": ((months + 1).astype("M8[D]") - days).astype(np.int64) - 1,
+        "day of the year": (days - years.astype("M8[D]")).astype(np.int64) + 1,
+    }
+    for name, place in places.items():
+        yield name, np.asarray(place.astype(np.float64) + missing)
 
 
 def _local(seconds: Floats, type_: pa.DataType) -> Floats:
@@ -223,7 +226,7 @@ def _local(seconds: Floats, type_: pa.DataType) -> Floats:
         found = pc.local_timestamp(zoned).cast(pa.int64()).to_numpy()
     except pa.ArrowException:
         return whole
-    return np.asarray(found, dtype=np.float64)
+    return np.asarray(found).astype(np.float64)
 
 
 def _digits(digits: pa.Array) -> Floats:
