@@ -90,6 +90,17 @@ def test_rows_of_a_person_are_refused_with_what_they_give_away(vault, untouched,
     assert "independent_rows = true" in accepted.schema_file()
 
 
+def test_a_person_at_the_end_of_a_key_is_found(vault):
+    table = visits().select(["id", *NOISY])
+    turned = ["/".join(reversed(key.split("-"))) for key in table["id"].to_pylist()]
+    serial = [f"{i}{key}" for i, key in enumerate(turned)]
+    table = table.set_column(0, "id", [serial])
+    with pytest.raises(ColumnError, match=r"id after its last separator.* belong together"):
+        vault.register("clinic", table, key="id")
+    others = shuffled(table, NOISY)  # the negative control
+    assert not vault.register("clinic", others, key="id").frozen.schema.independent_rows
+
+
 @pytest.mark.parametrize("way", ["dropped", "the key's beginning"])
 def test_the_same_cells_in_rows_of_anybody_are_accepted(vault, way):
     names, choices = WAYS[way]
