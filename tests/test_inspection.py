@@ -323,3 +323,18 @@ def test_gaps_that_tell_too_much_are_drafted_as_hidden():
         assert ("gaps are drafted as hidden" in text) == hidden
         decided = tomllib.loads(text)["column"]
         assert any(column.get("hide_missing") for column in decided) == hidden
+
+
+@pytest.mark.parametrize(
+    ("others", "is_value"), [(("round", "cordate", "acute"), True), (("1.5", "2.5", "4"), False)]
+)
+def test_a_word_that_may_be_a_level_is_missing_only_among_numbers(tmp_path, others, is_value):
+    cells = [others[i % 3] if i % 10 < 3 else "none" for i in range(ROWS)]
+    lines = [f"{cell},{i % 17}.5" for i, cell in enumerate(cells)]
+    (tmp_path / "t.csv").write_text("\n".join(["base,x", *lines]) + "\n", encoding="utf-8")
+    found = inspect(open_to_inspect(tmp_path / "t.csv"))
+    [base, _] = found.columns
+    assert (base.missing == 0) is is_value
+    assert base.do == ("category" if is_value else "perturb")
+    said = "140 cells hold 'none', taken as a value of its own" in draft(found)
+    assert said is is_value

@@ -27,6 +27,7 @@ from cornerwave.units import (
     left_of_mean,
     left_of_value,
 )
+from cornerwave.units._groups import Groups
 
 PERSONS, VISITS = 1000, 10
 
@@ -234,6 +235,141 @@ def test_numbers_that_follow_from_each_other_and_categories_are_no_units():
     assert find_units(twice, rows=rows)
 
 
+# --- measurements and names -------------------------------------------------------------------
+
+
+def test_counts_that_determine_others_are_no_units():
+    """Hits of players, with total bases and averages that rise with them; many have none."""
+    rng = np.random.default_rng(11)
+    at_bat = np.where(rng.random(1200) < 0.4, 0, rng.gamma(1, 150, 1200)).round()
+    hit = rng.binomial(at_bat.astype(int), 0.25)
+    total = hit + rng.binomial(hit, 0.4)
+    columns = {
+        "hit": numbers("hit", hit),
+        "total": numbers("total", total),
+        "at_bat": numbers("at_bat", at_bat),
+        "average": numbers("average", hit / np.maximum(at_bat, 1)),
+        "slugging": numbers("slugging", total / np.maximum(at_bat, 1)),
+    }
+    assert find_units([*columns.values()], rows=1200) == []
+    dropped = [*list(columns.values())[1:], numbers("hit", hit, noisy=False)]
+    assert find_units(dropped, rows=1200) == []
+    # the negative control: the same groups under numbers in any order, as those of teams
+    team = rng.permutation(hit.max() + 1)[hit]
+    [unit, *_] = find_units([*dropped[:-1], numbers("team", team, noisy=False)], rows=1200)
+    assert unit.columns == ("team",)
+
+
+def prices(seed=12, rows=1070):
+    """Return two prices on sale, and what follows from them: the difference and the discounts."""
+    rng = np.random.default_rng(seed)
+    week = rng.integers(52, size=rows)
+    list_one, list_two = 1.7 + 0.01 * (week // 10), 2.0 + 0.02 * (week // 9)
+    off_one, off_two = (rng.choice([0, 0, 0, 0.1, 0.3], size=rows) for _ in range(2))
+    one, two = (list_one - off_one).round(2), (list_two - off_two).round(2)
+    return [
+        numbers("one", one),
+        numbers("two", two),
+        numbers("difference", (two - one).round(2)),
+        numbers("discount one", (off_one / list_one).round(4)),
+        numbers("discount two", (off_two / list_two).round(4)),
+        numbers("list one", list_one),
+        numbers("list two", list_two),
+        numbers("loyal", rng.random(rows)),
+    ]
+
+
+def test_columns_that_follow_from_each_other_are_no_reason():
+    assert find_units(prices(), rows=1070) == []
+
+
+def regions(*, persons, seed=13, rows=1230):
+    """Return men and the tuition of the place where they lived; or several rows of each."""
+    rng = np.random.default_rng(seed)
+    place = rng.integers(160, size=rows)
+    region = rng.integers(4, size=160)[place]
+    tuition = rng.gamma(3, 3, 160).round(3)[place]
+    own = rng.normal(size=(6, rows))
+    if persons:
+        own = rng.normal(size=(6, 160))[:, place] + 0.2 * own
+    return [
+        numbers("tuition", tuition),
+        *(kinds(f"region {k}", (region == k).astype(int)) for k in range(4)),
+        *(kinds(f"region at 18 {k}", (region == k).astype(int)) for k in range(4)),
+        *(numbers(f"own {n}", x) for n, x in enumerate(own)),
+    ]
+
+
+def test_a_measurement_that_reveals_the_region_is_no_unit_but_one_that_repeats_is():
+    assert find_units(regions(persons=False), rows=1230) == []
+    assert find_units(regions(persons=True), rows=1230)
+
+
+def choices(*, called, same=True, seed=14):
+    """Return households that choose among brands; prices and displays are those of the day."""
+    rng = np.random.default_rng(seed)
+    household = np.repeat(np.arange(136), rng.integers(10, 40, 136))
+    rows = len(household)
+    liked = rng.integers(4, size=136)[household]
+    choice = np.where(rng.random(rows) < 0.75, liked, rng.integers(4, size=rows))
+    if not same:
+        choice = rng.permutation(choice)
+    days = [numbers(f"price {n}", rng.normal(size=rows)) for n in range(4)]
+    shown = [kinds(f"shown {n}", rng.integers(2, size=rows)) for n in range(8)]
+    return rows, [numbers(called, household), kinds("choice", choice), *days, *shown]
+
+
+def test_one_column_is_enough_if_the_column_is_called_like_an_identifier():
+    rows, columns = choices(called="household_id")
+    [unit] = find_units(columns, rows=rows)
+    assert [each.column for each in unit.agreeing] == ["choice"]
+    rows, columns = choices(called="household_id", same=False)
+    assert find_units(columns, rows=rows) == []
+
+
+def test_identifiers_in_the_order_of_an_outcome_are_found():
+    """537 children, sorted by whether the mother smokes; only that is constant."""
+    rng = np.random.default_rng(15)
+    child, smokes = np.repeat(np.arange(537), 4), np.repeat(np.arange(537) >= 350, 4)
+    ill = rng.random(537 * 4) < np.repeat(rng.choice([0.05, 0.6], 537, p=[0.8, 0.2]), 4)
+    age = np.tile(np.arange(4), 537)
+    columns = [kinds("ill", ill.astype(int)), numbers("age", age), kinds("smokes", smokes * 1)]
+    [unit] = find_units([numbers("id", child, noisy=False), *columns], rows=2148)
+    assert unit.columns == ("id",)
+    mixed = rng.permutation(2148)
+    other = [numbers("id", child[mixed], noisy=False), *columns]
+    assert find_units(other, rows=2148) == []
+
+
+def test_sizes_of_groups_show_what_was_given_out():
+    """As many rows each, as no measurement has; independent draws never look like that."""
+    rng = np.random.default_rng(16)
+    for each in (2, 4, 25):
+        assert Groups(np.repeat(np.arange(200), each), scale=1.0, ordered=True).is_given_out
+        for _ in range(20):
+            drawn = np.unique(rng.integers(200, size=200 * each), return_inverse=True)[1]
+            assert not Groups(drawn, scale=1.0, ordered=True).is_given_out
+
+
+def test_a_message_states_the_plain_mean_and_the_largest_and_names_whole_columns():
+    rng = np.random.default_rng(17)
+    model = np.repeat(np.arange(126), [400, *[20] * 125])
+    level = rng.normal(size=126)[model]
+    part = numbers("model up to its last separator", model, noisy=False)
+    whole = numbers("model", model, noisy=False)
+    noise = rng.normal(size=(2, len(model)))
+    both = [numbers(f"x{n}", level + 0.3 * z) for n, z in enumerate(noise)]
+    [unit, *_] = find_units([part, whole, *both], rows=len(model))
+    assert unit.columns == ("model",)
+    assert "126 such groups, about 23 rows each, at most 400" in str(unit)
+
+
+def test_the_advice_fits_schools_and_names_the_argument(vault):
+    with pytest.raises(ColumnError, match="merely shares a school") as e:
+        vault.register("clinic", visits().select(["person", *NOISY]), drop=["person"])
+    assert e.value.__notes__ == ["In Python: independent_rows=True"]
+
+
 @pytest.mark.parametrize("rows", [20, 60, 99])
 def test_small_tables_raise_no_alarm(rows):
     person = np.arange(rows) // 2
@@ -366,9 +502,14 @@ def test_a_draft_leaves_a_column_that_names_units_to_the_owner():
     assert "names units, such as people: 1,000 values of about 10 rows" in draft(found)
     assert "# independent_rows = true" in draft(found)
     assert {reports[name].do for name in ("height", "weight", "cost")} == {"perturb"}
-    other = inspect(open_source(shuffled(visits().select(["person", *NOISY]), NOISY)))
-    assert {report.name: report.do for report in other.columns}["person"] == "perturb"
+    mixed = shuffled(visits().select(["person", *NOISY]), NOISY)
+    other = inspect(open_source(mixed.rename_columns(["count", *NOISY])))
+    assert {report.name: report.do for report in other.columns}["count"] == "perturb"
     assert "independent_rows" not in draft(other)
+    named = inspect(open_source(mixed))  # nothing agrees, but it is called so
+    assert {report.name: report.do for report in named.columns}["person"] == "decide"
+    assert "looks like an identifier of people or things" in draft(named)
+    assert "independent_rows" not in draft(named)
 
 
 def test_the_command_and_the_schema_file_name_the_choice(tmp_path, capsys, monkeypatch):

@@ -37,13 +37,7 @@ from cornerwave.table import (
     listed,
     silent,
 )
-from cornerwave.units import find_units
-
-WAYS_OUT = (
-    "Register a table with one row of each, such as their mean or their latest row, or, if rows "
-    "are independent all the same, say so"
-)
-"""What to do about rows that belong together."""
+from cornerwave.units import WAYS_OUT, find_units
 
 Found = TypeVar("Found")
 Found_co = TypeVar("Found_co", covariant=True)
@@ -147,7 +141,9 @@ def check_units(surveyor: Surveyor, survey: Survey) -> None:
         return
     found = find_units(columns.looked(rows.numbers, rows.cells), rows=survey.moments.rows)
     if found:
-        raise ColumnError(f"{found[0]}. {WAYS_OUT}", use=("independent_rows",))
+        error = ColumnError(f"{found[0]}. {WAYS_OUT}", use=("independent_rows",))
+        error.add_note("In Python: independent_rows=True")
+        raise error
 
 
 def _scales(engine: Engine, schema: Schema, secrets: RowSecrets) -> tuple[Scale, ...]:

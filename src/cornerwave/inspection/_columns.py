@@ -29,6 +29,7 @@ from cornerwave.moments import Moments, factor
 from cornerwave.neighbours import RowOrder
 from cornerwave.table import (
     FEW_ROWS,
+    LEVELS,
     MOST_CATEGORIES,
     Distinct,
     Encoded,
@@ -79,6 +80,7 @@ class Columns:
         self._schema, self._notes = source.schema, source.notes
         own = source.reading.column_missing if source.reading else None
         self._marks, self._marked = dict(own or ()), source.markers
+        self._shared = (source.reading.missing if source.reading else None) or ()
         self.rows = 0
         """How many rows were seen."""
         self._missing: Counter[str] = Counter()
@@ -173,7 +175,11 @@ class Columns:
                 told=told.get(part.name, 0.0),
                 from_zero=do == "perturb" and _from_zero(rows.column(part.name)),
                 marks=self._marks.get(part.name),
-                marked=sum(self._marked.get(part.name, {}).values()),
+                marked=sum(
+                    cells
+                    for mark, cells in self._marked.get(part.name, {}).items()
+                    if mark in self._marks.get(part.name, self._shared)
+                ),
                 code=code_for_missing(rows.column(part.name)) if part.name in known else None,
             )
 
@@ -203,6 +209,13 @@ class Columns:
         for said in (self._refused, self._notes):
             if part.name in said:
                 yield said[part.name]
+        marks = self._marks.get(part.name, self._shared)
+        for mark, cells in self._marked.get(part.name, {}).items():
+            if mark not in marks and mark.lower() in LEVELS:
+                yield (
+                    f"{cells:,} cells hold {mark!r}, taken as a value of its own; if it says that "
+                    f'there is no value, add missing = ["{mark}"]'
+                )
         category = is_category(part.type)
         told = recognised is not None and IDENTIFIER in recognised.reason
         if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not told:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from cornerwave.inspection import _words
 from cornerwave.table import FEW_ROWS, is_text, to_floats, unit_of
+from cornerwave.units import names_a_thing
 
 MANY = 100
 """Text of so many values is left to the owner, whatever it looks like,"""
@@ -35,6 +36,8 @@ CHOSEN_WORDS, WORDS_IN_TEXT = 2, 4
 column's name says so."""
 NEARLY_UNIQUE = 0.95
 IDENTIFIER, DROP_OR_KEY = "looks like an identifier", "drop it, or make it the key"
+FEWEST_NAMED, MOST_EACH = 15, 500
+"""Identifiers of several rows each have so many values at least, of so many rows at most."""
 BY_CHANCE = 10.0
 """Whole numbers that are all different, though so many pairs of equal ones are expected, were
 given out one by one."""
@@ -278,6 +281,19 @@ def _by_name(seen: Seen) -> str | None:
     return None
 
 
+def _of_several(seen: Seen) -> str | None:
+    """Return why a column names people or things that have several rows each."""
+    each = seen.present / max(1, seen.distinct)
+    if seen.words & _words.MEASURED or not names_a_thing(seen.name):
+        return None
+    if seen.distinct < FEWEST_NAMED or each > MOST_EACH:
+        return None
+    return (
+        f"{IDENTIFIER} of people or things, as its name says: {seen.distinct:,} values, of about "
+        f"{each:.3g} rows each; noise on a name is of no use to anybody: drop it"
+    )
+
+
 def _codes(seen: Seen) -> str | None:
     if _share(seen, _NUMBER.fullmatch) > MOST and seen.distinct >= MANY:
         return f"numbers written as text, {seen.distinct:,} different ones: codes?"
@@ -292,7 +308,7 @@ def _many(seen: Seen) -> str | None:
     return None
 
 
-_TEXT = (_contact, _by_name, _names, _written, _codes, _many)
+_TEXT = (_contact, _by_name, _names, _written, _of_several, _codes, _many)
 
 # --- numbers ----------------------------------------------------------------------------
 
@@ -342,7 +358,7 @@ def _code(seen: Seen) -> Recognised | None:
     )
 
 
-_WHOLE = (_card, _record, _by_name, _postal, _code)
+_WHOLE = (_card, _record, _by_name, _of_several, _postal, _code)
 
 
 def _whole_floats(seen: Seen) -> Recognised | None:

@@ -31,6 +31,8 @@ from cornerwave.table import (
 
 MOST_CELLS = 1 << 23
 """A sample has fewer rows if the table is wide."""
+FEWER_CELLS = 1 << 17
+"""So many cells are tried to see which categories to join, and which gaps to hide."""
 KNOWN = bytes(KEY_BYTES)
 """Nothing is secret here: the key only makes the choice of rows repeatable."""
 
@@ -85,9 +87,9 @@ def telling(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Te
     if not any(do in ("perturb", "category") for do in proposed.values()):
         return Telling()
     try:
-        apart = _Trial.of(rows, types, proposed)
+        apart = _Trial.of(_fewer(rows), types, proposed)
         joined = apart.with_close_ones_together()
-        shown = joined.with_gaps_hidden()
+        shown = joined.with_gaps_hidden().on(rows)
     except SourceError as error:
         return Telling((f"registering this draft would be refused: {error}",))
     return Telling(
@@ -97,6 +99,14 @@ def telling(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Te
         dict(_looks(shown.frozen)),
         shown.frozen,
     )
+
+
+def _fewer(rows: pa.Table) -> pa.Table:
+    """Return rows from all over the table, fewer if it is wide."""
+    most = FEWER_CELLS // max(1, rows.num_columns)
+    if rows.num_rows <= most:
+        return rows
+    return rows.take(np.linspace(0, rows.num_rows - 1, most).astype(np.int64))
 
 
 HALF = 500
@@ -171,6 +181,12 @@ class _Trial:
             warnings.simplefilter("ignore")
             frozen = freeze(surveyor, survey, types)
         return cls(rows, types, choices, surveyor, survey, frozen)
+
+    def on(self, rows: pa.Table) -> "_Trial":
+        """Return the trial of all of these rows, with what was chosen."""
+        if rows.num_rows == self.rows.num_rows:
+            return self
+        return self._with(rows, self.types, self.choices)
 
     @property
     def together(self) -> tuple[tuple[str, ...], ...]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._telling import KNOWN
 from cornerwave.table import CATEGORY, DROPPED, PERTURBED, Column, Schema
-from cornerwave.units import Unit, UnitColumns, find_units
+from cornerwave.units import WAYS_OUT, Unit, UnitColumns, find_units
 
 _ROLES = {"perturb": PERTURBED, "category": CATEGORY}
 
@@ -38,8 +38,8 @@ def left_to_owner(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> Ite
             yield report
             continue
         reason = (
-            f"names units, such as people: {unit.units:,} values of about {unit.rows_each:.3g} "
-            "rows each, which agree; noise hides each row, not all rows of a unit together"
+            f"names units, such as people: {unit.units:,} values of {unit.sizes}, "
+            "which agree; noise hides each row, not all rows of a unit together"
         )
         yield replace(report, do="decide", from_zero=False, warnings=(reason, *report.warnings))
 
@@ -47,4 +47,5 @@ def left_to_owner(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> Ite
 def said_of(units: Sequence[Unit]) -> Iterator[str]:
     """Yield what to know about rows that belong together."""
     for unit in units[:1]:
-        yield f"units: {unit}. Registration refuses that unless independent_rows is true"
+        refused = "Registration refuses that unless independent_rows is true"
+        yield f"units: {unit}. {refused}. {WAYS_OUT}"

@@ -100,6 +100,7 @@ from cornerwave.table._sources import (
     open_to_inspect,
     silent,
 )
+from cornerwave.table._spelling import LEVELS
 from cornerwave.table._stored_folder import StoredFolder, StoredPart, check_stored_folder
 from cornerwave.table._told import (
     METADATA_KEY,
@@ -137,6 +138,7 @@ __all__ = [
     "KEY",
     "KNOTS",
     "LEAST_ROWS",
+    "LEVELS",
     "LOG1P_ENDS",
     "MARGINAL",
     "METADATA_KEY",

@@ -27,8 +27,10 @@ from cornerwave.table._places import Address, DatabaseAddress, Place, place_of
 from cornerwave.table._reading_settings import ReadingSettings
 from cornerwave.table._schema import check_distinct
 from cornerwave.table._sheets import SHEET_ENDINGS, SheetTable
+from cornerwave.table._spelling import LEVELS
 from cornerwave.table._stat_files import STAT_ENDINGS, StatFile
 from cornerwave.table._stores import File, readable, stored_files
+from cornerwave.table._types import is_text
 
 FORMATS = {
     ".csv": "csv",
@@ -201,12 +203,21 @@ def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source
     """Open a source for a first look: cells that may stand for missing values are missing.
 
     Unless the reading says what is missing. The reading of the source names them: those of one
-    column alone with it, the others for all columns.
+    column alone with it, the others for all columns. Words such as 'none', which may also be a
+    value, stand for a missing one only where all other cells are numbers or dates.
     """
     source = open_source(what, reading=reading)
     if not source.markers or source.reading is None or (reading and reading.missing is not None):
         return source
-    opened = open_source(what, reading=_marked(reading or ReadingSettings(), source.markers))
+    plain = reading or ReadingSettings()
+    opened = open_source(what, reading=_marked(plain, source.markers))
+    texts = {part.name for part in opened.schema if is_text(part.type)}
+    sure = {
+        name: {m: n for m, n in marks.items() if name not in texts or m.lower() not in LEVELS}
+        for name, marks in source.markers.items()
+    }
+    if sure != source.markers:
+        opened = open_source(what, reading=_marked(plain, sure))
     return replace(opened, markers=source.markers)
 
 
@@ -218,10 +229,13 @@ def _marked(reading: ReadingSettings, markers: Mapping[str, Mapping[str, int]]) 
             where.setdefault(mark, []).append(column)
     alone = {columns[0] for columns in where.values() if len(columns) == 1}
     said = dict(reading.column_missing or ())
-    own = {name: tuple(sorted(markers[name])) for name in markers if name in alone}
+    shared = {mark for mark, columns in where.items() if len(columns) > 1}
+    words = {mark for mark in shared if mark.lower() in LEVELS}
+    levels = {name for name, marks in markers.items() if words - {*marks}}
+    own = {name: tuple(sorted(markers[name])) for name in markers if name in alone | levels}
     return replace(
         reading,
-        missing=tuple(sorted(mark for mark, columns in where.items() if len(columns) > 1)),
+        missing=tuple(sorted(shared)),
         column_missing=tuple((own | said).items()) or None,
     )
 

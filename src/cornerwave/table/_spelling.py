@@ -27,6 +27,8 @@ MARKERS = (
     *("unbekannt", "keine angabe", "k.a.", "k. a.", "inconnu", "desconocido", "sconosciuto"),
 )
 """What often stands for a missing value, in small letters."""
+LEVELS = frozenset(["none", "nil", "not applicable"])
+"""Those that are as often a value: no garage, no side effect."""
 
 
 @cache

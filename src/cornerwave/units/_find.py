@@ -10,11 +10,21 @@ A column is a unit's if
 
 Neighbouring values: a number that has to do with another is no unit, though rows agree where it
 is equal; they agree as much where it is nearly equal.
+
+A number that gets noise is a measurement, unless it is called like an identifier or each value
+has about as many rows, as no measurement has. Measurements recur by themselves, and reveal where
+or when they were taken. They name units only if
+
+    their values are many times as many as the rows of each;
+    rows agree by more than what rises or falls with the measurement;
+    they agree in half of what the other noisy columns hold, where columns that follow from each
+    other count once: the exponential of the entropy of the eigenvalues of their correlations.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -22,6 +32,7 @@ import numpy as np
 from cornerwave.arrays import Flags, Floats, Ints, Words
 from cornerwave.units._groups import Agreement, Groups, Kinds, Meetings, Scores
 from cornerwave.units._hidden import PRIVACY, left_of_mean, left_of_value
+from cornerwave.units._named import names_a_thing
 
 ALPHA = 1e-6
 """The probability that rows which do not belong together are said to."""
@@ -38,7 +49,14 @@ LEAST_EACH = 1.5
 COVERED = 0.5
 """The share of the rows that have a value which few hold."""
 SHARE, MORE = 0.25, 0.5
-"""So many of the other noisy columns agree: more if no column alone that could name units does."""
+"""So many of the other noisy columns agree: more if no column alone that could name units does,
+or if a measurement does; of what is called like an identifier, one is enough."""
+TIMES = 4.0
+"""So many times as many as the rows of each are the values of a measurement that names units."""
+PART = " separator"
+"""How the beginning of a text is called; whole columns are named first if they agree in at least"""
+NEARLY = 0.8
+"""this share of as many columns."""
 MOST_NAMED = 5
 """Columns that a message names."""
 SOME = 0.1
@@ -54,6 +72,15 @@ LIFT, LEAST_PAIRS = 2.0, 100
 of rows are."""
 SPLIT = 0.8
 """A column that leaves more of the equal rows equal says nothing new: it follows from the rest."""
+
+
+WAYS_OUT = (
+    "If these are several rows of a person, or of another thing that copies shall hide, register "
+    "one row of each, such as the mean or the latest. If each row is a record of its own and "
+    "merely shares a school, an area or a product with others, state that rows are independent: "
+    "whoever knows which rows share it then learns as much as this about them"
+)
+"""What to do about rows that belong together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +166,16 @@ class Unit:
     units: int
     rows_each: float
     agreeing: tuple[Agreeing, ...]
+    mean_rows: float
+    largest: int | None = None
+
+    @property
+    def sizes(self) -> str:
+        """How many rows the groups have: on average over groups, and at most."""
+        most = self.largest is not None and self.largest > 1.5 * self.mean_rows
+        return f"about {self.mean_rows:.3g} rows each" + (
+            f", at most {self.largest:,}" if most else ""
+        )
 
     @property
     def is_repeat(self) -> bool:
@@ -155,7 +192,7 @@ class Unit:
         return (
             f"rows with the same {names} belong together: they agree in {', '.join(shares)}"
             f"{f' and {more} more' if more > 0 else ''}, where 0 is chance and 1 is equal "
-            f"({self.units:,} such groups, about {self.rows_each:.3g} rows each). At privacy "
+            f"({self.units:,} such groups, {self.sizes}). At privacy "
             f"{PRIVACY:g}, the best linear estimate from all rows of a group leaves "
             f"{most.value:.3f} of a value of {most.column!r} hidden, and {most.mean:.3f} of the "
             f"group's mean, instead of {PRIVACY:g}"
@@ -176,8 +213,41 @@ class _Candidate:
             groups.repeated >= LEAST_UNITS
             and groups.covered >= COVERED
             and groups.rows_each >= LEAST_EACH
-            and len(groups.sizes) >= KINDS * groups.rows_each
+            and len(groups.sizes) >= (TIMES if self.is_measured else KINDS) * groups.rows_each
         )
+
+    @property
+    def is_called_so(self) -> bool:
+        """Whether it is one column that could name units, and is called like an identifier."""
+        [first, *others] = self.columns
+        return not others and first.names and names_a_thing(first.name)
+
+    @cached_property
+    def is_number(self) -> bool:
+        """Whether all columns are numbers, and nothing says that they are names."""
+        numbers = all(column.ordered for column in self.columns)
+        return numbers and not self.is_called_so and not self.groups[0].is_given_out
+
+    def agreement(self, signal: Scores | Kinds) -> Agreement | None:
+        """Return the agreement beyond neighbours in any of the columns.
+
+        Identifiers are often given out in the order of something: their neighbours do not count.
+        """
+        least = None
+        for each in self.groups:
+            found = each.agreement(signal)
+            if found is not None and self.is_called_so:
+                return replace(found, near=0.0)
+            if least is None or (found is not None and found.beyond < least.beyond):
+                least = found
+            if least is None or least.beyond < SOME:  # it agrees with none of the others either
+                break
+        return least
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether all of these numbers get noise."""
+        return self.is_number and all(c.noisy and not c.is_category for c in self.columns)
 
 
 @dataclass(frozen=True)
@@ -227,7 +297,13 @@ def _found(
     if not found:
         fractions = [_alone(c, some_rows) for c in some if not c.names]
         found = list(_judged([*fractions, *_several(some, some_rows)], some, MORE))
-    return sorted(found, key=lambda unit: (-len(unit.agreeing), unit.agreeing[0].value))
+    return sorted(found, key=_place)
+
+
+def _place(unit: Unit) -> tuple[float, float]:
+    """Return what units are sorted by: those first in which most columns agree."""
+    part = any(name.endswith(PART) for name in unit.columns)
+    return -len(unit.agreeing) * (NEARLY if part else 1.0), unit.agreeing[0].value
 
 
 def _alone(column: Looked, rows: _Rows) -> _Candidate:
@@ -241,17 +317,23 @@ def _judged(
     eligible = [each for each in candidates if each.is_eligible]
     eligible = sorted(eligible, key=lambda each: -len(each.groups[0].sizes))[:MOST_CANDIDATES]
     noisy = [c for c in columns if c.noisy] if eligible else []
-    signals = [(c, signal) for c in noisy if (signal := c.signal())][:MOST_COLUMNS]
+    signals = {c.name: (c, signal) for c in noisy if (signal := c.signal())}
+    signals = dict(list(signals.items())[:MOST_COLUMNS])
     u = math.log(max(1, len(eligible) * len(signals)) / ALPHA)
     for each in eligible:
         found = {
             column.name: agreement
-            for column, signal in signals
+            for column, signal in signals.values()
             if column not in each.columns and not _is_alias(column, each)
-            if (agreement := _least(signal, each.groups))
+            if (agreement := each.agreement(signal))
         }
-        if unit := _unit(each, found, u, share):
-            yield unit
+        strong = _strong(each, found, u)
+        if each.is_number:
+            strong = _beyond_monotone(each, strong, {n: signals[n][1] for n in strong}, u)
+        if _are_few(each, strong, found, share, {n: signals[n][1] for n in found}):
+            continue
+        if not _follow(each, strong, found, u):
+            yield _unit(each, strong)
 
 
 def _is_alias(column: Looked, candidate: _Candidate) -> bool:
@@ -259,32 +341,71 @@ def _is_alias(column: Looked, candidate: _Candidate) -> bool:
     return column.is_category and column.distinct > len(candidate.groups[0].sizes) / 2
 
 
-def _least(signal: Scores | Kinds, groups: Sequence[Groups]) -> Agreement | None:
-    """Return the agreement beyond neighbours in any of the columns."""
-    least = None
-    for each in groups:
-        found = each.agreement(signal)
-        if least is None or (found is not None and found.beyond < least.beyond):
-            least = found
-        if least is None or least.beyond < SOME:  # it agrees with none of the others either
-            break
-    return least
-
-
-def _unit(
-    candidate: _Candidate, agreements: dict[str, Agreement], u: float, share: float
-) -> Unit | None:
-    """Return the unit that a candidate is, None if it is none."""
-    groups, noise = candidate.groups[0], PRIVACY / (1 - PRIVACY)
-    strong = {
+def _strong(
+    candidate: _Candidate, agreements: Mapping[str, Agreement], u: float
+) -> dict[str, Agreement]:
+    """Return those that are no chance, and give away more than BOUND allows."""
+    rows, noise = candidate.groups[0].rows_each, PRIVACY / (1 - PRIVACY)
+    return {
         name: found
         for name, found in agreements.items()
         if found.beyond > found.chance(u)
-        and left_of_value(found.beyond, groups.rows_each, noise) < BOUND * PRIVACY
+        and left_of_value(found.beyond, rows, noise) < BOUND * PRIVACY
     }
-    few = len(strong) < max(1.0, share * len(agreements))
-    if few or _follow(candidate, [*strong.values()], len(agreements)):
-        return None
+
+
+def _beyond_monotone(
+    candidate: _Candidate,
+    strong: Mapping[str, Agreement],
+    signals: Mapping[str, Scores | Kinds],
+    u: float,
+) -> dict[str, Agreement]:
+    """Return those that are strong without what rises or falls with any of the measurements."""
+    less = {
+        name: replace(
+            found,
+            near=max(
+                found.near, *(found.r * each.monotone(signals[name]) for each in candidate.groups)
+            ),
+        )
+        for name, found in strong.items()
+    }
+    kept = _strong(candidate, less, u)
+    return {name: strong[name] for name in kept}
+
+
+def _are_few(
+    candidate: _Candidate,
+    strong: Mapping[str, Agreement],
+    agreements: Mapping[str, Agreement],
+    share: float,
+    signals: Mapping[str, Scores | Kinds],
+) -> bool:
+    """Whether too few of the other noisy columns agree."""
+    if candidate.is_called_so:
+        return not strong
+    if len(strong) < max(1.0, share * len(agreements)):
+        return True
+    if not candidate.is_measured:
+        return False
+    held = _effective([signals[name] for name in strong])
+    return held < MORE * _effective([*signals.values()])
+
+
+def _effective(signals: Sequence[Scores | Kinds]) -> float:
+    """Return how many columns hold as much as these: those that follow from others count less."""
+    Z = np.array([signal.parts()[0][:SOME_ROWS] for signal in signals])
+    deviations = Z.std(axis=1)
+    Z = (Z - Z.mean(axis=1, keepdims=True))[deviations > 0] / deviations[deviations > 0, None]
+    if not len(Z):
+        return 0.0
+    shares = np.maximum(np.linalg.eigvalsh(Z @ Z.T / Z.shape[1]), 1e-12) / len(Z)
+    return math.exp(-float((shares * np.log(shares)).sum()))
+
+
+def _unit(candidate: _Candidate, strong: Mapping[str, Agreement]) -> Unit:
+    """Return the unit that a candidate is."""
+    groups, noise = candidate.groups[0], PRIVACY / (1 - PRIVACY)
     agreeing = [
         Agreeing(
             name,
@@ -299,22 +420,33 @@ def _unit(
         len(groups.sizes),
         groups.rows_each,
         tuple(sorted(agreeing, key=lambda each: each.value)),
+        groups.mean_rows,
+        groups.largest,
     )
 
 
-def _follow(candidate: _Candidate, strong: Sequence[Agreement], others: int) -> bool:
+def _follow(
+    candidate: _Candidate,
+    strong: Mapping[str, Agreement],
+    agreements: Mapping[str, Agreement],
+    u: float,
+) -> bool:
     """Whether columns agree because they follow from the candidate, as a price from a product.
 
     Of what cannot name units, one column alone is not enough; nor, where there are others, of a
-    number that gets noise, as of wages in steps that differ from state to state.
+    measurement, as of wages in steps that differ from state to state. What is called like an
+    identifier names units by a constant column if others agree too, however little.
     """
     if len(strong) == 1 and not all(column.names for column in candidate.columns):
         return True
-    amounts = [column for column in candidate.columns if column.noisy and not column.is_category]
-    if len(strong) == 1 and others > 1 and amounts:
+    if len(strong) == 1 and len(agreements) > 1 and candidate.is_measured:
         return True
-    only = all(found.r > SAME for found in strong)
-    return only and (len(strong) == 1 or any(column.is_time for column in candidate.columns))
+    only = all(found.r > SAME for found in strong.values())
+    if only and not any(column.is_time for column in candidate.columns):
+        others = (found for name, found in agreements.items() if name not in strong)
+        agree = any(found.beyond > found.chance(u) for found in others)
+        return len(strong) == 1 and not (candidate.is_called_so and agree)
+    return only
 
 
 def _several(columns: Sequence[Looked], rows: _Rows) -> Iterator[_Candidate]:

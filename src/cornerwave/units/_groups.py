@@ -15,6 +15,13 @@ If rows do not belong together, the weighted sum T of products has the variance
 V = spread^2 sum of (n - 1) / (2 n), W = sum of (n - 1) / 2 is its weight, and
 T > sqrt(2 u V) + u (1 + rare) has about the probability exp(-u): the quadratic form of Laurent
 and Massart, with Bernstein's term for rare values.
+
+Were the values of a column drawn row by row, the sizes of its groups would vary at least as
+those of a Poisson distribution do, of which a group is seen if it is not empty:
+
+    mean of n  <=  g / (1 - exp(-g)),      g = sum of n (n - 1) / sum of n
+
+A larger mean is that of values that were given out, so many rows each.
 """
 
 import math
@@ -25,8 +32,14 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 
+BINS = 256
+"""So many runs of neighbouring groups are looked at for a monotone dependence."""
+EVEN_SIZES, DEVIATIONS = 0.3, 3.0
+"""By how much sizes must vary less than chance makes them: at least, and in standard errors."""
 MOST_ROWS = 500
 """A value that more rows hold is a kind of rows, not a unit."""
+MOST_KINDS = 8
+"""So many values of a category are looked at for a monotone dependence."""
 EVEN = 3.0
 """The largest square of an evenly distributed score of variance 1."""
 
@@ -93,9 +106,53 @@ class Groups:
         return 1 + self._scale * pairs / max(1, int(self.sizes.sum()))
 
     @cached_property
+    def mean_rows(self) -> float:
+        """How many rows of the table a group has, on average over groups; at most, of a sample."""
+        each = self._scale * float(self.sizes.sum()) / max(1, len(self.sizes))
+        return min(each, self.rows_each)
+
+    @property
+    def largest(self) -> int | None:
+        """How many rows the largest group has; None if only a sample is seen."""
+        return int(self.sizes.max(initial=0)) if self._scale == 1 else None
+
+    @cached_property
+    def is_given_out(self) -> bool:
+        """Whether sizes vary less than if values were drawn row by row; of all rows only."""
+        if self._scale > 1 or not len(self.sizes):
+            return False
+        pairs = self.rows_each - 1
+        by_chance = pairs / -math.expm1(-pairs) if pairs > 0 else 1.0
+        error = DEVIATIONS * math.sqrt(2 / len(self.sizes))
+        return self.mean_rows - by_chance > max(EVEN_SIZES, error)
+
+    @cached_property
     def which(self) -> Ints:
         """The group of each row."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def monotone(self, signal: "Scores | Kinds") -> float:
+        """Return the share of what differs between groups that only rises or falls with the value.
+
+        By isotonic regression of the means of groups, or of runs of neighbouring ones.
+        """
+        n = _sums(self.which, signal.here[self.rows], len(self.sizes))
+        ends = np.cumsum(n)
+        # a group of many rows is a run of its own
+        runs = np.floor((ends - n / 2) / max(ends[-1], 1.0) * BINS) if len(n) > BINS else None
+        found = total = 0.0
+        for z in signal.parts():
+            S = _sums(self.which, z[self.rows], len(self.sizes))
+            seen = n > 0
+            means, weights = S[seen] / n[seen], n[seen]
+            mean = float(S.sum()) / max(float(n.sum()), 1.0)
+            total += float((weights * (means - mean) ** 2).sum())
+            if runs is not None:
+                _, own = np.unique(runs[seen], return_inverse=True)
+                heavy = np.bincount(own, weights)
+                means, weights = np.bincount(own, weights * means) / heavy, heavy
+            found += _explained(means - mean, weights)
+        return min(found / total, 1.0) if total > 0 else 0.0
 
     def agreement(self, signal: "Scores | Kinds") -> Agreement | None:
         """Return how much the rows of a group agree; None if there is nothing to compare."""
@@ -160,6 +217,15 @@ class Scores:
         scores[here] = (ranks - ranks.mean()) / ranks.std()
         return cls(scores, here.astype(np.float64), float((scores**2).max()))
 
+    @property
+    def here(self) -> Floats:
+        """1 where there is a value."""
+        return self.present
+
+    def parts(self) -> list[Floats]:
+        """Return the scores."""
+        return [self.values]
+
     def within(self, groups: Groups) -> Agreement | None:
         """Return how much the rows of groups agree."""
         z, here, size = self.values[groups.rows], self.present[groups.rows], len(groups.sizes)
@@ -204,6 +270,17 @@ class Kinds:
     def of(cls, codes: Ints) -> "Kinds | None":
         """Return a category; None if it does not vary."""
         return cls(codes) if len(np.unique(codes[codes >= 0])) > 1 else None
+
+    @property
+    def here(self) -> Floats:
+        """1 where there is a value."""
+        return (self.codes >= 0).astype(np.float64)
+
+    def parts(self) -> list[Floats]:
+        """Return the indicators of the most frequent values, about their means."""
+        counts, here = np.bincount(self.codes[self.codes >= 0]), self.here
+        most = np.argsort(-counts, kind="stable")[:MOST_KINDS]
+        return [here * ((self.codes == k) - counts[k] / counts.sum()) for k in most]
 
     def within(self, groups: Groups) -> Agreement | None:
         """Return how much the rows of groups agree."""
@@ -293,6 +370,14 @@ def _meeting(groups: Groups, n: Floats, m: Floats, products: Floats) -> float:
     weights = 1 / np.maximum(n[one] + n[two] + m[one] + m[two], 1.0)
     total = float((weights * pairs).sum())
     return float((weights * products[groups.beside]).sum()) / total if total else 0.0
+
+
+def _explained(means: Floats, weights: Floats) -> float:
+    """Return the sum of squares of the best monotone fit to means, rising or falling."""
+    from scipy.optimize import isotonic_regression
+
+    fits = (isotonic_regression(side * means, weights=weights).x for side in (1, -1))
+    return max(float((weights * fit**2).sum()) for fit in fits)
 
 
 def _weight(n: Floats) -> float:
