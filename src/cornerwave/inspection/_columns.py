@@ -175,13 +175,18 @@ class Columns:
                 told=told.get(part.name, 0.0),
                 from_zero=do == "perturb" and _from_zero(rows.column(part.name)),
                 marks=self._marks.get(part.name),
-                marked=sum(
-                    cells
-                    for mark, cells in self._marked.get(part.name, {}).items()
-                    if mark in self._marks.get(part.name, self._shared)
-                ),
+                marked=self._marked_cells(part.name),
                 code=code_for_missing(rows.column(part.name)) if part.name in known else None,
             )
+
+    def _missing_marks(self, name: str) -> tuple[str, ...]:
+        """Return what stands for a missing value in a column."""
+        own = self._marks.get(name, self._shared)
+        return own or ()
+
+    def _marked_cells(self, name: str) -> int:
+        marks, found = self._missing_marks(name), self._marked.get(name, {})
+        return sum(cells for mark, cells in found.items() if mark in marks)
 
     def _recognised(self, name: str, rows: pa.Table) -> Recognised | None:
         present = self.rows - self._missing[name]
@@ -209,7 +214,7 @@ class Columns:
         for said in (self._refused, self._notes):
             if part.name in said:
                 yield said[part.name]
-        marks = self._marks.get(part.name, self._shared)
+        marks = self._missing_marks(part.name)
         for mark, cells in self._marked.get(part.name, {}).items():
             if mark not in marks and mark.lower() in LEVELS:
                 yield (

@@ -149,8 +149,9 @@ class Groups:
             total += float((weights * (means - mean) ** 2).sum())
             if runs is not None:
                 _, own = np.unique(runs[seen], return_inverse=True)
-                heavy = np.bincount(own, weights)
-                means, weights = np.bincount(own, weights * means) / heavy, heavy
+                count = int(own.max()) + 1
+                heavy = _sums(own, weights, count)
+                means, weights = _sums(own, weights * means, count) / heavy, heavy
             found += _explained(means - mean, weights)
         return min(found / total, 1.0) if total > 0 else 0.0
 
