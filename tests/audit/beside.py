@@ -136,6 +136,90 @@ def claims(rows: int, rng: Random) -> pa.Table:
     return pa.table({"claim": texts(flag.astype(int)), "amount": amount})
 
 
+def coded(rows: int, rng: Random, write: Callable[[int, int], str | int]) -> pa.Table:
+    """A column of distinct values; `write` puts a unit, which tells 80 % of income, into each."""
+    unit, number = rng.integers(12, size=rows), rng.permutation(rows)
+    pairs = zip(number.tolist(), unit.tolist(), strict=True)
+    income = part_of(0.8, rng.normal(size=12)[unit], rng)
+    return pa.table({"code": pa.array([write(n, u) for n, u in pairs]), "income": income})
+
+
+def as_length(number: int, unit: int) -> str:
+    """Letters that are all a code shows of a unit by how many there are."""
+    random = np.random.default_rng(number)
+    return "".join(map(chr, random.integers(97, 123, 6 + unit)))
+
+
+def moments(rows: int, rng: Random, kind: Callable[[np.ndarray], np.ndarray]) -> pa.Table:
+    """Times in eight years; a part of them tells 80 % of the load."""
+    seconds = rng.integers(0, 8 * 365 * 86400, rows)
+    times = np.datetime64("2015-01-01T00:00:00") + seconds.astype("timedelta64[s]")
+    return pa.table({"at": times, "load": part_of(0.8, kind(times).astype(float), rng)})
+
+
+def hour(times: np.ndarray) -> np.ndarray:
+    return np.sin(times.astype("datetime64[h]").astype(int) % 24 / 24 * 2 * np.pi)
+
+
+def weekend(times: np.ndarray) -> np.ndarray:
+    return (times.astype("datetime64[D]").astype(int) + 3) % 7 > 4
+
+
+def odd_day(times: np.ndarray) -> np.ndarray:
+    days = times.astype("datetime64[D]")
+    return (days - days.astype("datetime64[M]")).astype(int) % 2
+
+
+def some_months(times: np.ndarray) -> np.ndarray:
+    return np.isin(times.astype("datetime64[M]").astype(int) % 12, [1, 4, 6, 10])
+
+
+def month_end(times: np.ndarray) -> np.ndarray:
+    days = times.astype("datetime64[D]")
+    return (days.astype("datetime64[M]") + 1).astype("datetime64[D]") - days <= np.timedelta64(5)
+
+
+def turned(rows: int, rng: Random, values: int, numbers: int = 5) -> pa.Table:
+    """A kept value decides the direction in which numbers vary together, and no mean."""
+    ways = rng.normal(size=(values, numbers))
+    ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+    kind = rng.integers(values, size=rows)
+    Z = 2 * rng.normal(size=rows)[:, None] * ways[kind] + 0.15 * rng.normal(size=(rows, numbers))
+    return pa.table({"kind": texts(kind), **{f"z{n}": Z[:, n] for n in range(numbers)}})
+
+
+def beside_refreshed(rows: int, rng: Random) -> pa.Table:
+    """The mean depends on a kept value and a refreshed one together."""
+    kept, fresh = rng.integers(30, size=rows), rng.integers(10, size=rows)
+    mean = rng.normal(size=(30, 10))[kept, fresh]
+    made = {"kept": texts(kept), "fresh": texts(fresh)}
+    return pa.table(made | {"income": mean + 0.3 * rng.normal(size=rows)})
+
+
+def three_of_five(rows: int, rng: Random) -> pa.Table:
+    """A table of three kept columns of eight values each tells 70 % of x; two more are kept."""
+    codes = rng.integers(8, size=(5, rows))
+    mean = rng.normal(size=(8, 8, 8))[codes[0], codes[2], codes[3]]
+    return pa.table(
+        {f"k{n}": texts(c) for n, c in enumerate(codes)} | {"x": part_of(0.7, mean, rng)}
+    )
+
+
+def parity(rows: int, rng: Random) -> pa.Table:
+    """Whether an odd number of three flags is set tells 70 % of x; six more columns are kept."""
+    codes = rng.integers(2, size=(3, rows)), rng.integers(5, size=(6, rows))
+    made = {f"k{n}": texts(c) for n, c in enumerate(np.vstack(codes))}
+    return pa.table(made | {"x": part_of(0.7, codes[0].sum(axis=0) % 2, rng)})
+
+
+def stacked(rows: int, rng: Random, waves: int, *, back: bool = False) -> pa.Table:
+    """The same people in several waves, in one order, or there and back."""
+    people = rng.normal(size=rows // waves)
+    every = [people[::-1] if back and wave % 2 else people for wave in range(waves)]
+    level = part_of(0.9, np.concatenate(every), rng)
+    return pa.table({"level": level, "age": rng.normal(size=len(level))})
+
+
 @dataclass(frozen=True)
 class Leak:
     """A table, what of it is kept, and the column that copies at a privacy then hide too little of.
@@ -200,3 +284,52 @@ LEAKS = {
     "a flag": Leak(claims, "amount", "claim", 40_000, frozenset({"claim"}), quick=3000),
 }
 """Every attack on what stands beside the noise; all were once accepted, and passed the audit."""
+
+_CODE, _AT = frozenset({"code"}), frozenset({"at"})
+
+PARTS = {
+    "end of code": Leak(
+        lambda n, r: coded(n, r, lambda k, u: f"{k:06d}-B{u:02d}"), "income", "code", 20_000, _CODE
+    ),
+    "length of code": Leak(lambda n, r: coded(n, r, as_length), "income", "code", 20_000, _CODE),
+    "last 2 digits of code": Leak(
+        lambda n, r: coded(n, r, lambda k, u: (k + 10_000) * 100 + u),
+        "income",
+        "code",
+        20_000,
+        _CODE,
+    ),
+    "end of code, a domain": Leak(
+        lambda n, r: coded(n, r, lambda k, u: f"user{k}@firm{u}.org"),
+        "income",
+        "code",
+        20_000,
+        _CODE,
+    ),
+    "from the end of code": Leak(
+        lambda n, r: coded(n, r, lambda k, u: f"ref {k * 7919 % 10**6} unit {chr(97 + u) * 3} {k}"),
+        "income",
+        "code",
+        20_000,
+        _CODE,
+    ),
+    "hour of at": Leak(lambda n, r: moments(n, r, hour), "load", "at", 20_000, _AT),
+    "weekday of at": Leak(lambda n, r: moments(n, r, weekend), "load", "at", 20_000, _AT),
+    "day of the month of at": Leak(lambda n, r: moments(n, r, odd_day), "load", "at", 20_000, _AT),
+    "month of at": Leak(lambda n, r: moments(n, r, some_months), "load", "at", 20_000, _AT),
+    "days to the end of the month of at": Leak(
+        lambda n, r: moments(n, r, month_end), "load", "at", 20_000, _AT
+    ),
+}
+"""Columns of values that are all different, or nearly, by the name of the part that tells."""
+
+TOGETHER = {
+    "kept (a fit for each of its values)": Leak(
+        beside_refreshed, "income", "kept", 20_000, frozenset({"kept"}), quick=12_000
+    ),
+    "k0 with k2 with k3": Leak(
+        three_of_five, "x", "k0", 20_000, frozenset(f"k{n}" for n in range(5))
+    ),
+    "k0 with k1 with k2": Leak(parity, "x", "k0", 20_000, frozenset(f"k{n}" for n in range(9))),
+}
+"""Columns that tell together what none of them tells alone."""

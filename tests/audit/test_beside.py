@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,26 @@ import pytest
 from cornerwave.audit import ALPHA, Audit, as_json, audit, findings, notes, sections, verdict
 from cornerwave.audit._attacks import Adversary, Revealed, Target, coordinates
 from cornerwave.audit._fits import FOLDS, boost, encode, ridge, split, standard
+from cornerwave.audit._lags import _sums as _lag_sums
+from cornerwave.audit._lags import rows_alike
 from cornerwave.audit._noise_free import NoiseFree
+from cornerwave.audit._parts import parts_of_numbers, parts_of_texts
+from cornerwave.audit._screen import choose, share_between
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.table import rank_scale
-from tests.audit.beside import LEAKS, Leak, many_values, on_a_map, visits, write
+from tests.audit.beside import (
+    LEAKS,
+    PARTS,
+    TOGETHER,
+    Leak,
+    copy_of,
+    many_values,
+    on_a_map,
+    stacked,
+    turned,
+    visits,
+    write,
+)
 from tests.audit.releases import binomial_limit, known_dataset
 from tests.audit.schemes import texts
 
@@ -54,6 +71,138 @@ def test_the_audit_names_what_a_column_without_noise_reveals(tmp_path: Path, nam
 def test_it_does_so_in_tables_of_the_size_that_was_attacked(tmp_path: Path, name: str) -> None:
     leak = LEAKS[name]
     judge(leak, *attacked(tmp_path, leak, leak.rows))
+
+
+@pytest.mark.parametrize("name", [*PARTS, *TOGETHER])
+def test_it_names_the_part_of_a_column_or_the_columns_that_reveal_most(
+    tmp_path: Path, name: str
+) -> None:
+    leak = (PARTS | TOGETHER)[name]
+    found, honest = attacked(tmp_path, leak, leak.quick)
+    judge(leak, found, honest)
+    assert name.split(",")[0] in verdict(found), verdict(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*PARTS, *TOGETHER])
+def test_it_does_so_in_larger_tables(tmp_path: Path, name: str) -> None:
+    leak = (PARTS | TOGETHER)[name]
+    judge(leak, *attacked(tmp_path, leak, leak.rows))
+
+
+@pytest.mark.parametrize("values", [30, 100])
+def test_weights_may_depend_on_each_of_many_values(tmp_path: Path, values: int) -> None:
+    """No mean depends on the kept value; how the numbers go together does."""
+    rng = np.random.default_rng(9)
+    table = turned(8000, rng, values)
+    found = audit(table, [write(tmp_path, table, ["kind"], 0.5, rng)])
+    assert short(found) == {f"z{n}" for n in range(5)}
+    assert "kind (a fit for each of its values)" in verdict(found)
+    mixed = table.set_column(0, "kind", table["kind"].take(pa.array(rng.permutation(8000))))
+    honest = audit(mixed, [write(tmp_path, mixed, ["kind"], 0.5, rng)])
+    assert honest.sound, findings(honest)
+
+
+def gaps_audited(folder: Path, table: pa.Table, kind: np.ndarray) -> Audit:
+    """The audit of a copy that shows a value only by which of six more numbers are missing."""
+    rng = np.random.default_rng(10)
+    full = table.drop_columns(["kind"])
+    for bit in range(6):
+        full = full.append_column(f"gap{bit}", pa.array(rng.normal(size=len(kind))))
+
+    def masked(made: pa.Table) -> pa.Table:
+        for bit in range(6):
+            name, gaps = f"gap{bit}", (kind >> bit & 1) == 1
+            place = made.column_names.index(name)
+            made = made.set_column(place, name, pa.array(made[name].to_numpy(), mask=gaps))
+        return made.replace_schema_metadata({b"cornerwave": json.dumps(told).encode()})
+
+    told = {"noise": 1.0, "privacy": 0.5}
+    papq.write_table(masked(copy_of(full, (), 0.5, rng)), folder / "gaps.parquet")
+    return audit(masked(full).replace_schema_metadata(None), [folder / "gaps.parquet"])
+
+
+def test_weights_may_depend_on_which_cells_are_missing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    table = turned(8000, rng, 64)
+    kind = np.array([int(str(text).split()[1]) for text in table["kind"].to_pylist()])
+    found = gaps_audited(tmp_path, table, kind)
+    assert short(found) == {f"z{n}" for n in range(5)}
+    assert "which cells are missing (a fit for each of its values)" in " ".join(findings(found))
+    honest = gaps_audited(tmp_path, table, rng.permutation(kind))
+    assert not short(honest), findings(honest)
+
+
+@pytest.mark.parametrize(
+    ("waves", "back", "named"),
+    [
+        (8, False, "rows 1,000 apart"),
+        (2, False, "rows 4,000 apart"),
+        (2, True, "rows mirrored around row 4,000.5"),
+    ],
+)
+def test_rows_that_belong_together_far_apart_in_the_file(
+    tmp_path: Path, waves: int, back: bool, named: str
+) -> None:
+    rng = np.random.default_rng(12)
+    table = stacked(8000, rng, waves, back=back)
+    found = audit(table, [write(tmp_path, table, (), 0.5, rng)])
+    assert short(found) == {"level"}
+    assert named in verdict(found)
+    shuffled = table.take(pa.array(rng.permutation(8000)))
+    assert audit(shuffled, [write(tmp_path, shuffled, (), 0.5, rng)]).sound
+
+
+def test_distances_in_the_file_are_found_as_a_loop_would_find_them() -> None:
+    """One Fourier transform gives every sum of products; here by hand."""
+    rng = np.random.default_rng(13)
+    rows = standard(rng.normal(size=(1, 301)))
+    ahead, back = _lag_sums(rows)
+    row, n = rows[0], 301
+
+    def a(lag: int) -> float:
+        return float(row[: n - lag] @ row[lag:]) / np.sqrt(n - lag)
+
+    def c(total: int) -> float:
+        pairs = [(i, total - i) for i in range(n) if i < total - i < n]
+        return float(sum(row[i] * row[k] for i, k in pairs)) / np.sqrt(len(pairs))
+
+    assert ahead[0, 40] == pytest.approx(a(40) - (a(39) + a(41)) / 2)
+    for total in (200, 300, 401):
+        assert back[0, total] == pytest.approx(c(total) - (c(total - 1) + c(total + 1)) / 2)
+    assert rows_alike(standard(rng.normal(size=(5, 4000)))) == {}
+
+
+def test_parts_are_what_a_calendar_and_a_reader_say() -> None:
+    seconds = np.array([0.0, 86400.0 * 58 + 3661, np.nan])  # 1 January and 28 February 1970
+    times = np.repeat(seconds, 4)
+    found = dict(parts_of_numbers("t", times, "seconds since 1970-01-01 UTC"))
+    weekday = np.array([datetime(1970, 1, 1).weekday(), datetime(1970, 2, 28).weekday()])
+    assert (np.diff(found["weekday of t"][[0, 4]]) > 0) == (np.diff(weekday) > 0)
+    assert found["hour of t"].tolist() == np.repeat([1, 2, 0], 4).tolist()  # missing is apart
+    texts = ["a-1-x", "b-1-y", "c-2-x", "d-2-y", "e-1-x", "f-2-y"]
+    parts: dict[str, list[list[int]]] = {}
+    for name, code in parts_of_texts("t", texts, np.arange(6)):
+        parts.setdefault(name, []).append(code.tolist())
+    assert [1, 1, 2, 2, 1, 2] in parts["word 2 of t"]
+    assert [1, 2, 1, 2, 1, 2] in parts["end of t"]
+    assert "length of t" not in parts  # all are equally long
+
+
+def test_screening_takes_what_explains_and_nothing_by_chance() -> None:
+    rng = np.random.default_rng(14)
+    n = 4000
+    codes = [rng.integers(k, size=n) for k in (2, 5, 40, 400)]
+    truth = standard((rng.normal(size=40)[codes[2]] + rng.normal(size=n))[None])
+    assert choose(codes, [], truth) == [2]
+    assert choose(codes, [codes[2]], truth) == []
+    share, chance = share_between(codes[2], truth)
+    groups = [truth[0, codes[2] == k] for k in range(40)]
+    within = sum(float(((own - own.mean()) ** 2).sum()) for own in groups) / (n - 40)
+    assert share[0] == pytest.approx(1 - within - 3 * np.sqrt(80) / n)
+    assert chance[0] < 1e-100
+    passed = sum(bool(choose(codes, [], standard(rng.normal(size=(4, n))))) for _ in range(50))
+    assert passed == 0  # 800 comparisons of 1e-6
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@ arbitrary in what it shows without (F). No formula of the noise is used: truth T
 every estimate is fitted to other rows than it is scored in (_fits).
 
     linear     T from N and the straight part of F
-    cells      the same once more inside cells of F: weights may depend on F
+    cells      the same once more inside cells of F, or for each value of a column of F, shrunk
+               towards all: weights may depend on F
     fitted     beside N, what F reveals: boosting, and means of T among rows that show the same
     smoothed   beside N, the copy's own columns smoothed over F: a recipient needs no truth for it
     together   everything, inside cells of F
@@ -29,6 +30,7 @@ import numpy as np
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.audit._fits import boost, encode, grow, leaves, refine, ridge, split, standard
 from cornerwave.audit._noise_free import GAPS, NoiseFree
+from cornerwave.audit._screen import CHANCE, share_between
 
 ATTACKS = {
     "linear": "a linear estimate from all that it shows",
@@ -45,6 +47,10 @@ values, are boosted if simpler estimates reveal this share of their variance."""
 
 LEARNED_NUMBERS, LEARNED_ROWS, FEWEST_LEARNED = 8, 8192, 800
 """Boosting on everything estimates so many numbers, in so many rows, and not in fewer."""
+
+MOST_MANY, MOST_PRODUCTS, LOCAL_PRODUCTS = 2, 96, 16
+"""Columns whose values have weights of their own, products that say whether weights differ from
+value to value, and coordinates that they are fitted for."""
 
 CLOSE_NUMBERS = 8
 """What F reveals of so many other numbers, those closest to a column in the copy, is used."""
@@ -83,7 +89,7 @@ class Revealed:
         free, part, present = self.free, self._part, target.present
         centre = target.values[:, present].mean(axis=1, keepdims=True)
         T = np.where(present, target.values, centre)
-        means = [encode(code, T, part, present) for code in free.groups]
+        means = [encode(code, T, part, present) for code in free.groups.values()]
         grown = grow(free.features, T, present, part)
         found = np.array([self._put(t, c, present, [*means, grown]) for c, t in enumerate(T)])
         told = ((T - centre) ** 2 - (T - found) ** 2)[:, present].mean(axis=1)
@@ -185,11 +191,12 @@ class Adversary:
             smooth = np.vstack([self._smoothed(name) for name in names])[:, present]
             straight = self.free.straight[:, present]
             cells = self._cells(target, (T - found["linear"]) ** 2)
-            found["cells"] = refine(found["linear"], N, T, part, cells)
+            many = [way for _, way in self.many(target, T - found["linear"])]
+            found["cells"] = refine(found["linear"], N, T, part, cells, many)
             found["fitted"] = fit(straight, known)
             found["smoothed"] = fit(straight, smooth)
             every = fit(straight, known, smooth)
-            found["together"] = refine(every, N, T, part, cells)
+            found["together"] = refine(every, N, T, part, cells, many)
         return {attack: ((T - each) ** 2).sum(axis=0) for attack, each in found.items()}
 
     def _cells(self, target: Target, squares: Floats) -> list[list[Ints]]:
@@ -197,7 +204,29 @@ class Adversary:
         present = target.present
         free = np.vstack([self.free.features, self.revealed.of(target)])[:, present]
         grown = leaves(free, squares.sum(axis=0), self.part[present])
-        return [[tree, *(code[present] for code in self.free.few)] for tree in grown]
+        return [[tree, *(code[present] for code in self.free.few.values())] for tree in grown]
+
+    def many(self, target: Target, rest: Floats) -> list[tuple[str, tuple[Ints, Ints]]]:
+        """Return the columns of F that weights depend on, value by value, and the coordinates
+        whose weights do: their products with the rest differ from value to value beyond chance.
+        """
+        present = target.present
+        N = self.noisy[:, present]
+        most = max(MOST_PRODUCTS // max(len(N), 1), 1)
+        widest = np.argsort(-(rest**2).sum(axis=1), kind="stable")[:most]
+        products = (rest[widest][:, None] * N).reshape(-1, N.shape[1])[:MOST_PRODUCTS]
+        vary = np.ptp(products, axis=1) > 0
+        of = np.tile(np.arange(len(N)), len(widest))[: len(products)][vary]
+        products = standard(products[vary])
+        found = []
+        for name, code in self.free.many.items():
+            share, chance = share_between(code[present], products)
+            if (chance * len(products) < CHANCE).any():
+                order = list(dict.fromkeys(of[np.argsort(-share, kind="stable")].tolist()))
+                worth = float(np.maximum(share, 0.0).sum())
+                found.append((worth, name, (code[present], np.array(order[:LOCAL_PRODUCTS]))))
+        found.sort(key=lambda each: -each[0])
+        return [(name, way) for _, name, way in found[:MOST_MANY]]
 
     def _closest(self, target: Target) -> list[str]:
         """Return the other numbers that are closest to a column in the copy itself."""

@@ -18,7 +18,7 @@ from cornerwave.audit._category_checks import CategoryEvidence
 from cornerwave.audit._kept_rows import RowKeeper
 from cornerwave.audit._strips import with_strips
 from cornerwave.audit._whole import WholeEvidence
-from cornerwave.table import KEEP_ORDER, SHUFFLE
+from cornerwave.table import KEEP_ORDER, SHUFFLE, unit_of
 
 
 def gather_everything(
@@ -52,7 +52,9 @@ def gather_everything(
     known = [aligned.key, *(categories[1] if categories else ())]
     texts = [name for name in known if name is not None and name in aligned.source.schema.names]
     keys = {name: aligned.values_at(name, evidence.places) for name in texts}
-    return with_strips(replace(evidence, keys=keys), aligned, rows)
+    types = {name: aligned.source.schema.field(name).type for name in names}
+    units = {name: unit for name, type_ in types.items() if (unit := unit_of(type_))}
+    return with_strips(replace(evidence, keys=keys, units=units), aligned, rows)
 
 
 def _numbers(

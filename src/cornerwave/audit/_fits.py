@@ -4,7 +4,8 @@
     encode    the mean of the target among rows that show the same value, shrunk (Robbins 1956)
     boost     gradient boosting of trees
     refine    a linear estimate once more inside cells: of a tree over squared errors, or of the
-              values of a column, whichever promises most in the rows fitted
+              values of a column, whichever promises most in the rows fitted. Weights of each of
+              many values are shrunk towards those of all, by one penalty
 
 Rows are split at random into FOLDS parts: the estimates of one part rest on the others. Matrices
 are (coordinates, rows).
@@ -26,6 +27,9 @@ MOST_LEAVES, LEAST_LEAF, LEAVES_PER_TABLE = 16, 100, 30
 
 FEW_TO_LEARN = FOLDS * LEAST_LEAF
 """With fewer rows there are neither trees nor cells."""
+
+SHRUNK = 10.0 ** np.arange(0, 5.1, 0.5)
+"""Penalties of the weights of many values, in rows: so many of a value count for half."""
 
 LOCAL_COORDINATES = 16
 """So many coordinates, those closest to the target, are fitted once more inside cells."""
@@ -175,11 +179,19 @@ def grow(numbers: Floats, T: Floats, present: Flags, part: Ints) -> Floats:
     return found
 
 
-def refine(E: Floats, D: Floats, T: Floats, part: Ints, cells: Sequence[Sequence[Ints]]) -> Floats:
+def refine(
+    E: Floats,
+    D: Floats,
+    T: Floats,
+    part: Ints,
+    cells: Sequence[Sequence[Ints]],
+    many: Sequence[tuple[Ints, Ints]] = (),
+) -> Floats:
     """Return estimates (k, n) of T, fitted to E and D once more inside cells.
 
-    `cells[f]` are ways to divide the rows, for the estimates of part f. Where none of them
-    promises a smaller error than E, it remains as it is.
+    `cells[f]` are ways to divide the rows, for the estimates of part f; `many` are ways into many
+    cells, and the coordinates of D that matter there. Where none of them promises a smaller error
+    than E, it remains as it is.
     """
     found, rest, again = E.copy(), T - E, standard(E)
     for f in range(FOLDS):
@@ -197,7 +209,37 @@ def refine(E: Floats, D: Floats, T: Floats, part: Ints, cells: Sequence[Sequence
                 for inside, W, start, _ in fitted:
                     rows = inside & ~learned
                     found[:, rows] += W @ local[:, rows] + start[:, None]
+        for way, which in many:
+            W, promised = _shrunk(local := np.vstack([again, D[which]]), rest, way, learned)
+            if promised < best:
+                best = promised
+                ones = np.vstack([np.ones(len(way)), local])[:, ~learned]
+                more = np.einsum("nik,in->kn", W[way[~learned]], ones, optimize=True)
+                found[:, ~learned] = E[:, ~learned] + more
     return found
+
+
+def _shrunk(local: Floats, rest: Floats, cells: Ints, learned: Flags) -> tuple[Floats, float]:
+    """Return weights (cells, 1 + d, k), the constant first, and the sum of squares they promise.
+
+    All cells have one penalty, by generalised cross-validation over all of them.
+    """
+    rows = np.flatnonzero(learned)
+    rows = rows[np.argsort(cells[rows], kind="stable")]
+    L, R = np.vstack([np.ones(len(rows)), local[:, rows]]), rest[:, rows]
+    ends = np.searchsorted(cells[rows], np.arange(int(cells.max()) + 2))
+    pairs = list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))
+    values, U = np.linalg.eigh(np.array([L[:, a:b] @ L[:, a:b].T for a, b in pairs]))
+    values = np.maximum(values, 0.0)
+    b = U.transpose(0, 2, 1) @ np.array([L[:, a:b] @ R[:, a:b].T for a, b in pairs])
+    squares, n, tried = float((R**2).sum()), len(rows), []
+    for penalty in SHRUNK:
+        shrink = 1 / (values + penalty)
+        left = squares - float(((shrink * (2 - values * shrink))[..., None] * b**2).sum())
+        spent = float((values * shrink).sum())
+        tried.append((max(left, 0.0) / max(1 - spent / n, 1e-3) ** 2, penalty))
+    promised, penalty = min(tried)
+    return U @ (b / (values + penalty)[..., None]), promised
 
 
 def _in_cells(

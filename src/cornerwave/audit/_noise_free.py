@@ -1,7 +1,8 @@
 """What stands in a copy without noise, F, as an adversary uses it: to smooth the noise away.
 
     kept numbers, the order of a key and of the rows       moving averages, nearest neighbours
-    kept values, prefixes of a key, patterns of gaps       means of rows that show the same
+    kept values, parts of them, patterns of gaps, and      means of rows that show the same
+    two or three columns together
 
 Noise is independent from row to row, so a mean over m other rows has 1/m of it. Each mean leaves
 out the row itself: how well it predicts the copy's own value then says what it is worth, and a
@@ -10,15 +11,17 @@ recipient needs no truth to put the best ones together.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, count
 from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.audit._fits import LEAST_LEAF, ridge, split, standard
+from cornerwave.audit._parts import parts_of_numbers, parts_of_texts
+from cornerwave.audit._screen import binned, choose, crosses
 
 WINDOWS = (5, 15, 51, 151)
 """Rows in a moving average."""
@@ -27,21 +30,25 @@ NEIGHBOURS = (8, 32, 128)
 NEAR_COLUMNS = 3
 """Nearest neighbours are looked for in up to so many kept numbers at a time."""
 
-MOST_PAIRS, MOST_PREFIXES, MOST_FEW = 10, 8, 4
-"""So many pairs of kept columns are crossed, prefixes of a key tried, and columns of few values
-taken for cells."""
+MOST_FEW, FEW_VALUES = 4, 16
+"""So many columns of so few values are taken for cells."""
 
-FEW_VALUES = 16
-GAPS = "which cells are missing"
-"""The name of the pattern of a row's gaps among codes."""
+MANY_VALUES, ROWS_PER_VALUE = 256, 20
+"""Columns of so many values are cells too, if they show in so many rows each, on average."""
 
-SEPARATOR = re.compile(r"[^0-9A-Za-z]+")
+BINS, FINE_BINS, BINNED_VALUES, MOST_SUMMED = 8, 64, 100, 5
+"""Numbers of more values are crossed in eight parts; trends are known in 64; sums and differences
+of so many numbers are tried."""
+
+GAPS, EVERY = "which cells are missing", "all columns without noise together"
+"""The names of the pattern of a row's gaps, and of all codes together."""
 
 
 @dataclass(frozen=True)
 class NoiseFree:
     """What some rows show without noise, by name: `numbers` (n,), NaN for missing; `codes`, from 0
-    on; `orders`, the place of each row in an order; `gaps` (g, n), where cells are missing.
+    on; `orders`, the place of each row in an order; `gaps` (g, n), where cells are missing;
+    `crossed`, codes of several columns together.
     """
 
     rows: int
@@ -49,6 +56,7 @@ class NoiseFree:
     codes: Mapping[str, Ints]
     orders: Mapping[str, Ints]
     gaps: Floats
+    crossed: Mapping[str, Ints] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -59,8 +67,11 @@ class NoiseFree:
         values: Mapping[str, tuple[Sequence[Any], Any]],
         orders: Mapping[str, Ints],
         gaps: Flags,
+        alike: Mapping[str, Ints] | None = None,
     ) -> "NoiseFree":
-        """Take kept numbers, kept values as (distinct values, codes), orders, and gaps (N, n)."""
+        """Take kept numbers, kept values as (distinct values, codes), orders, gaps (N, n), and
+        rows that belong together by their places.
+        """
         codes: dict[str, Ints] = {}
         order = dict(orders)
         for name, row in numbers.items():
@@ -71,13 +82,56 @@ class NoiseFree:
             codes[name] = np.asarray(code, dtype=np.int64) + 1
             if len(distinct) > max(rows / 20, FEW_VALUES):
                 order[name] = _order_of(distinct, code)
-                codes |= {f"{name} ({n})": own for n, own in enumerate(_prefixes(distinct, code))}
         seen = gaps[gaps.any(axis=1) & ~gaps.all(axis=1)]
         _, first = np.unique(seen, axis=0, return_index=True)
         flags = seen[np.sort(first)].astype(np.float64)
         if len(flags) > 1:
             codes[GAPS] = np.unique(flags, axis=1, return_inverse=True)[1].astype(np.int64)
-        return cls(rows, numbers, codes, order, flags)
+        return cls(rows, numbers, {**codes, **(alike or {})}, order, flags)
+
+    def with_parts(
+        self,
+        truths: Floats,
+        *,
+        values: Mapping[str, tuple[Sequence[Any], Any]],
+        units: Mapping[str, str],
+    ) -> "NoiseFree":
+        """Return it with the parts of its columns in which rows agree in `truths` (d, n), standard;
+        then with columns that do so in twos and threes.
+        """
+        parts = [
+            part
+            for name, (distinct, code) in values.items()
+            if len(distinct) > FEW_VALUES
+            for part in parts_of_texts(name, distinct, code)
+        ]
+        for name, row in self.numbers.items():
+            if len(np.unique(row)) > FEW_VALUES:
+                parts += parts_of_numbers(name, row, units.get(name))
+        summed = dict(_sums_of(self.numbers))
+        sums = [(name, binned(row, FINE_BINS)) for name, row in summed.items()]
+        known = [*self._single, *(binned(row, FINE_BINS) for row in self.numbers.values())]
+        codes, orders = dict(self.codes), dict(self.orders)
+        for k in choose([code for _, code in (*parts, *sums)], known, truths):
+            name, code = (*parts, *sums)[k]
+            if k < len(parts):
+                codes[_fresh(name, codes)] = code
+            else:
+                orders[name] = np.unique(summed[name], return_inverse=True)[1].astype(np.int64)
+        return replace(self, codes=codes, orders=orders)._with_crosses(truths)
+
+    def _with_crosses(self, truths: Floats) -> "NoiseFree":
+        coarse = {name: code for name, code in self.codes.items() if _repeats(code)}
+        for name, row in self.numbers.items():
+            if len(np.unique(row)) > BINNED_VALUES:
+                coarse[_fresh(name, coarse)] = binned(row, BINS)
+        ways = list(crosses(list(coarse.values())))
+        names = list(coarse)
+        known = [*coarse.values(), *(binned(row, FINE_BINS) for row in self.numbers.values())]
+        chosen = [ways[k] for k in choose([code for _, code in ways], known, truths)]
+        return replace(
+            self, crossed={" with ".join(names[k] for k in which): c for which, c in chosen}
+        )
 
     def __bool__(self) -> bool:
         return bool(self.numbers or self.codes or self.orders or len(self.gaps))
@@ -94,27 +148,37 @@ class NoiseFree:
         return standard(np.vstack([np.empty((0, self.rows)), *self.numbers.values(), self.gaps]))
 
     @cached_property
-    def groups(self) -> list[Ints]:
-        """The codes of every kept column, of pairs of them, and of all together."""
-        single = [code for code in self.codes.values() if self._repeats(code)]
-        pairs = [_crossed(pair) for pair in list(combinations(single, 2))[:MOST_PAIRS]]
-        every = [_crossed(single)] if len(single) > 2 else []
-        return [*single, *filter(self._repeats, [*pairs, *every])]
+    def groups(self) -> dict[str, Ints]:
+        """The codes of every kept column and part, of some together, and of all together."""
+        single = {name: code for name, code in self.codes.items() if _repeats(code)}
+        every = _crossed(list(single.values())) if len(single) > 2 else None
+        together = {EVERY: every} if every is not None and _repeats(every) else {}
+        return {**single, **self.crossed, **together}
 
-    def _repeats(self, code: Ints) -> bool:
-        return bool((np.bincount(code) > 1).sum() > 1)
+    @property
+    def _single(self) -> list[Ints]:
+        return [code for code in self.codes.values() if _repeats(code)]
 
     @cached_property
-    def few(self) -> list[Ints]:
+    def many(self) -> dict[str, Ints]:
+        """The codes whose values may each have weights of their own, shrunk to those of all."""
+        flags = {name: code for name, code in self.groups.items() if name != EVERY}
+        values = {name: int((np.bincount(code) > 0).sum()) for name, code in flags.items()}
+        most = min(MANY_VALUES, self.rows // ROWS_PER_VALUE)
+        return {name: code for name, code in flags.items() if 2 <= values[name] <= most}
+
+    @cached_property
+    def few(self) -> dict[str, Ints]:
         """The codes of columns of few values, each in enough rows for a fit of its own."""
-        flags = [row.astype(np.int64) for row in self.gaps]
-        counts = [(code, np.bincount(code)) for code in (*self.codes.values(), *flags)]
+        flags = {f"gap {g + 1}": row.astype(np.int64) for g, row in enumerate(self.gaps)}
+        codes = {**self.codes, **flags}
+        counts = {name: np.bincount(code) for name, code in codes.items()}
         used = [
-            code
-            for code, n in counts
+            name
+            for name, n in counts.items()
             if 2 <= (n > 0).sum() <= FEW_VALUES and np.sort(n)[-2] >= LEAST_LEAF
         ]
-        return used[:MOST_FEW]
+        return {name: codes[name] for name in used[:MOST_FEW]}
 
     def smooth(self, values: Floats) -> Floats:
         """Return the mean of other rows that F says are alike, of values (k, n) in standard form,
@@ -129,31 +193,40 @@ class NoiseFree:
         return found
 
     def _means(self, row: Floats) -> Iterator[Floats]:
-        for order in self._lines:
-            yield from _moving(row, order)
-        for near in self._near:
-            yield from _nearest(row, near)
-        for code in self.groups:
+        for order in self.lines.values():
+            yield from moving(row, order)
+        for near in self.near.values():
+            yield from nearest(row, near)
+        for code in self.groups.values():
             yield _grouped(row, code)
 
     @cached_property
-    def _lines(self) -> list[Ints]:
-        """What sorts the rows: by each order, and by each kept number."""
-        ways = [*self.orders.values(), *self.numbers.values()]
-        return [np.argsort(way, kind="stable") for way in ways]
+    def lines(self) -> dict[str, Ints]:
+        """What sorts the rows: by each order, and by each kept number; equal ones at random, since
+        their order in the file may be one that the owner chose to show.
+        """
+        mixed = np.random.default_rng(self.rows).permutation(self.rows)
+        ways = {**self.orders, **self.numbers}
+        return {name: mixed[np.argsort(way[mixed], kind="stable")] for name, way in ways.items()}
 
     @cached_property
-    def _near(self) -> list[Ints]:
+    def near(self) -> dict[str, Ints]:
         """The nearest other rows (n, k) in kept numbers, two and three at a time."""
-        numbers = standard(np.array([*self.numbers.values()]).reshape(-1, self.rows))
         sizes = range(2, NEAR_COLUMNS + 1)
-        sets = [list(s) for size in sizes for s in combinations(range(len(numbers)), size)]
-        return [_neighbours(numbers[chosen]) for chosen in sets[:MOST_FEW]]
+        vary = {
+            name: found[0]
+            for name, row in self.numbers.items()
+            if len(found := standard(row[None]))
+        }
+        sets = [own for size in sizes for own in combinations(vary, size)][:MOST_FEW]
+        return {
+            " with ".join(own): _neighbours(np.array([vary[name] for name in own])) for own in sets
+        }
 
 
 def follows(row: Floats) -> float:
     """Return how well the rows around each predict its standard value, in deviations of chance."""
-    means = _moving(row, np.arange(len(row)))
+    means = moving(row, np.arange(len(row)))
     return max(float(row @ mean) / float(np.linalg.norm(mean) + 1e-300) for mean in means)
 
 
@@ -166,7 +239,7 @@ def _neighbours(numbers: Floats) -> Ints:
     return np.asarray(near, dtype=np.int64)
 
 
-def _moving(row: Floats, order: Ints) -> Iterator[Floats]:
+def moving(row: Floats, order: Ints) -> Iterator[Floats]:
     """Yield moving averages of a row of values in an order, each without the value itself."""
     n, values = len(row), row[order]
     sums = np.concatenate([[0.0], np.cumsum(values)])
@@ -178,7 +251,7 @@ def _moving(row: Floats, order: Ints) -> Iterator[Floats]:
         yield found
 
 
-def _nearest(row: Floats, near: Ints) -> Iterator[Floats]:
+def nearest(row: Floats, near: Ints) -> Iterator[Floats]:
     """Yield the means of the nearest rows, without the row itself."""
     other = near != np.arange(len(row))[:, None]
     sums, count = np.cumsum(np.where(other, row[near], 0.0), axis=1), np.cumsum(other, axis=1)
@@ -221,24 +294,18 @@ def _readable(value: Any) -> list[tuple[bool, Any]]:
     return [(part.isdigit(), int(part) if part.isdigit() else part) for part in parts]
 
 
-def _prefixes(distinct: Sequence[Any], code: Any) -> Iterator[Ints]:
-    """Yield codes of the beginnings of texts, up to each separator and of each length."""
-    texts = [str(value) for value in distinct]
-    cuts = [["".join(p) for p in _parts(text)] for text in texts]
-    deepest = max(map(len, cuts), default=0)
-    ways = [[own[min(k, len(own) - 1)] if own else "" for own in cuts] for k in range(deepest)]
-    ways += [[text[:k] for text in texts] for k in range(1, max(map(len, texts), default=0))]
-    seen: set[int] = set()
-    for way in ways:
-        names = {name: place for place, name in enumerate(dict.fromkeys(way), start=1)}
-        fresh = 1 < len(names) <= len(texts) / 1.5 and len(names) not in seen
-        if fresh and len(seen) < MOST_PREFIXES:
-            seen.add(len(names))
-            numbers = np.array([*(names[name] for name in way), 0], dtype=np.int64)
-            yield numbers[code]
+def _repeats(code: Ints) -> bool:
+    return bool((np.bincount(code) > 1).sum() > 1)
 
 
-def _parts(text: str) -> Iterator[str]:
-    """Yield the beginnings of a text before each separator."""
-    for found in SEPARATOR.finditer(text):
-        yield text[: found.start()]
+def _fresh(name: str, used: Mapping[str, Any]) -> str:
+    """Return a name that is not used yet."""
+    names = (name if k == 1 else f"{name} ({k})" for k in count(1))
+    return next(own for own in names if own not in used)
+
+
+def _sums_of(numbers: Mapping[str, Floats]) -> Iterator[tuple[str, Floats]]:
+    """Yield differences and sums of two numbers."""
+    for (first, a), (second, b) in combinations(list(numbers.items())[:MOST_SUMMED], 2):
+        yield f"difference of {first} and {second}", a - b
+        yield f"sum of {first} and {second}", a + b

@@ -290,6 +290,7 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
                 "margin": left.margin,
                 "stated": left.stated,
                 "attack": left.attack,
+                "reveals": left.reveals,
                 "short": left.short,
             }
             for left in audit.whole[i]

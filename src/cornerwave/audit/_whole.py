@@ -15,7 +15,7 @@ A copy fails if any attack leaves less than TOLERANCE of what is stated, beyond 
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from zlib import crc32
@@ -26,12 +26,17 @@ from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.audit._attacks import ATTACKS, Adversary, Revealed, Target, coordinates
 from cornerwave.audit._chance import Check, Family, t_limit
 from cornerwave.audit._fits import standard
+from cornerwave.audit._lags import rows_alike
 from cornerwave.audit._noise_free import NoiseFree, follows
 from cornerwave.audit._shown import ABSENT, CategoryCodes
+from cornerwave.audit._sources import most_revealing
 from cornerwave.audit._stated import Stated
 
 MOST_ROWS, MOST_CELLS = 1 << 15, 1 << 23
 """So many rows are looked at, at most, and so many cells of what a copy shows in them."""
+
+MOST_NAMED = 5
+"""Of so many columns that fall short it is said what reveals them most."""
 
 FEWEST = 100
 """A column that is present in fewer rows is not measured."""
@@ -42,6 +47,11 @@ share of it hidden keeps its promise."""
 
 ORDER_SCORE = 7.0
 """Neighbours in the file count if they predict a row by so much; by chance it has variance 2."""
+
+ROW_ORDER = "the order of the rows"
+
+MOST_SCREENED, SCREENED_COORDINATES = 32, 3
+"""Coordinates that parts of columns are screened by, and of one category."""
 
 STRIPS = "rows that are close in"
 """What attacks on strips of a column are called."""
@@ -55,7 +65,8 @@ class Left:
     """What a whole copy leaves hidden of a column, as a share of its variance, from one attack.
 
     `stated` is the share that the copy states, None if it states none; an honest copy falls
-    below TOLERANCE of that by more than `margin` only as often as ALPHA allows.
+    below TOLERANCE of that by more than `margin` only as often as ALPHA allows. If it is short,
+    `reveals` names what reveals most without noise, and how.
     """
 
     column: str
@@ -64,6 +75,7 @@ class Left:
     margin: float
     stated: float | None
     attack: str = "linear"
+    reveals: str | None = None
 
     @property
     def off(self) -> float:
@@ -77,8 +89,9 @@ class Left:
 
     def __str__(self) -> str:
         attack = ATTACKS.get(self.attack, f"all attacks together on {self.attack}")
+        mostly = f", mostly {self.reveals}" if self.reveals else ""
         return (
-            f"{self.hidden:.3f} of {self.column} stays hidden from {attack}, "
+            f"{self.hidden:.3f} of {self.column} stays hidden from {attack}{mostly}, "
             f"and it states {self.stated or 0.0:.3f}"
         )
 
@@ -90,7 +103,8 @@ class WholeEvidence:
     `numbers` (1 + M, N, n) are on their scales, source first, NaN is missing; `perturbed` says
     which of them are judged and not kept, `categories` are (those judged, those kept).
     `sampled` says that these are not all rows, `ordered` that copies have the order of the source,
-    `keys` are columns without noise that no other check looks at, as distinct values and codes.
+    `keys` are columns without noise that no other check looks at, as distinct values and codes,
+    `units` those of dates and times.
     `strips` are the rows of a long table that are close to each other in a column; they are in
     `clusters`.
     """
@@ -104,6 +118,7 @@ class WholeEvidence:
     places: Ints = field(repr=False)
     ordered: bool = True
     keys: Mapping[str, tuple[Sequence[Any], Any]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
     strips: Mapping[str, "WholeEvidence"] = field(default_factory=dict)
     clusters: Ints | None = None
 
@@ -192,33 +207,51 @@ class WholeEvidence:
         gaps = np.isnan(self.numbers[1 + i])
         lost = [each.codes[1 + i] == ABSENT for each in self.categories[0]]
         gaps = np.vstack([gaps[self.perturbed], *lost])
-        if (known := crc32(gaps.tobytes())) not in self._free:
+        ordered, alike = self._order(i)
+        if (known := (crc32(gaps.tobytes()), ordered, *alike)) not in self._free:
+            values = {
+                **{e.name: (_plain(e), e.codes[1 + i]) for e in self.categories[1]},
+                **self.keys,
+            }
             free = NoiseFree.of(
                 self.rows,
                 numbers={
                     self.names[n]: self.numbers[1 + i, n]
                     for n in np.flatnonzero(~self.perturbed).tolist()
                 },
-                values={
-                    **{e.name: (_plain(e), e.codes[1 + i]) for e in self.categories[1]},
-                    **self.keys,
-                },
-                orders={"the order of the rows": self.places} if self._in_order(i) else {},
+                values=values,
+                orders={ROW_ORDER: self.places} if ordered else {},
                 gaps=gaps,
+                alike=alike,
             )
+            if free:
+                free = free.with_parts(self._truths, values=values, units=self.units)
             self._free[known] = Revealed(free)
         return self._free[known]
 
-    def _in_order(self, i: int) -> bool:
-        """Whether a row's neighbours in the file say anything about it, beyond chance."""
-        if not self.ordered:
-            return False
-        refreshed = [self._coordinates(each, 1 + i) for each in self.categories[0]]
-        shown = standard(np.vstack([self.numbers[1 + i][self.perturbed], *refreshed]))
-        return any(follows(row) > ORDER_SCORE for row in shown)
+    @cached_property
+    def _truths(self) -> Floats:
+        """Columns that parts of what has no noise are screened by, standard, (d, n)."""
+        rows = [target.values[:SCREENED_COORDINATES] for target in self.targets]
+        return standard(np.vstack([np.empty((0, self.rows)), *rows])[:MOST_SCREENED])
+
+    def _order(self, i: int) -> tuple[bool, dict[str, Ints]]:
+        """Whether a row's neighbours in the file say anything about it, beyond chance, and rows
+        that belong together by their places.
+        """
+        if i not in self._orders:
+            refreshed = [self._coordinates(each, 1 + i) for each in self.categories[0]]
+            shown = standard(np.vstack([self.numbers[1 + i][self.perturbed], *refreshed]))
+            close = self.ordered and any(follows(row) > ORDER_SCORE for row in shown)
+            self._orders[i] = close, rows_alike(shown) if self.ordered else {}
+        return self._orders[i]
 
     @cached_property
-    def _free(self) -> dict[int, Revealed]:
+    def _orders(self) -> dict[int, tuple[bool, dict[str, Ints]]]:
+        return {}
+
+    @cached_property
+    def _free(self) -> dict[tuple[Any, ...], Revealed]:
         return {}
 
     @cached_property
@@ -261,6 +294,28 @@ class WholeEvidence:
         """Return what each copy leaves hidden beside what it states, column by column: from the
         attack that comes closest to breaking the promise.
         """
+        if alpha not in self._judged:
+            judged = enumerate(self._judge(alpha))
+            self._judged[alpha] = tuple(tuple(self._named(i, own)) for i, own in judged)
+        return self._judged[alpha]
+
+    @cached_property
+    def _judged(self) -> dict[float, tuple[tuple[Left, ...], ...]]:
+        return {}
+
+    def _named(self, i: int, left: Sequence[Left]) -> Iterator[Left]:
+        """Yield what a copy leaves, with what reveals most of the columns that fall short most."""
+        short = sorted((each for each in left if each.short), key=lambda each: -each.off)
+        named = {each.column for each in short[:MOST_NAMED] if self._revealed(i).free}
+        by_name = {target.name: target for target in self.targets}
+        for each in left:
+            if each.column in named and not each.attack.startswith(STRIPS):
+                found = most_revealing(self._adversary(i), by_name[each.column])
+                yield replace(each, reveals=found)
+            else:
+                yield each
+
+    def _judge(self, alpha: float) -> tuple[tuple[Left, ...], ...]:
         stated = [
             [self.stated.promised(i, target.columns) for target in self.targets]
             for i in range(len(self.left))
