@@ -11,6 +11,7 @@ Rows are split at random into FOLDS parts: the estimates of one part rest on the
 are (coordinates, rows).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -121,17 +122,21 @@ def encode(codes: Any, T: Floats, part: Ints, inner: Flags | None = None) -> Flo
 
 
 def _weight(n: Ints, sums: Floats, squares: float) -> float:
-    """Return how many rows the mean of all counts for: variance within over between groups."""
+    """Return how many rows the mean of all counts for: variance within over between groups.
+
+    Infinity where groups differ no more than chance: in a balanced panel each value stands once in
+    a group, and the rows fitted would tell which one is left.
+    """
     used = n > 0
     n, sums = n[used].astype(np.float64), sums[used]
     rows, groups = float(n.sum()), len(n)
     if rows <= groups or groups < 2:
-        return rows
+        return math.inf
     between = float((sums**2 / n).sum())
     within = max(squares - between, 0.0) / (rows - groups)
     size = (rows - float((n**2).sum()) / rows) / (groups - 1)
     spread = (between / (groups - 1) - within) / size
-    return min(within / spread, rows) if spread > 0 else rows
+    return min(within / spread, rows) if spread > 0 else math.inf
 
 
 def boost(numbers: Floats, codes: Sequence[Any], t: Floats, present: Flags, part: Ints) -> Floats:
