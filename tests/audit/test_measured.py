@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -130,6 +131,31 @@ def test_noise_where_the_table_has_no_variance_filters_out() -> None:
     copy[:, 2] += np.random.default_rng(1).normal(size=len(X)) * 0.1
     found = run(X, [copy])
     assert any("lies where the table has none" in check.note for check in found.faults)
+
+
+@pytest.mark.parametrize("follows", ["the sum", "twice", "both"])
+def test_rounding_of_columns_that_follow_from_others_is_not_noise_of_another_shape(
+    follows: str,
+) -> None:
+    """The rounding errors of x and 2x are related; in few rows they vary by chance."""
+    for seed in range(8):
+        rng = np.random.default_rng([seed, 13])
+        a, b = rng.poisson(20, 600), np.rint(rng.exponential(8, 600))
+        X = np.column_stack([a, b, *IDENTITIES[follows](a, b)]).astype(np.float64)
+        values, vectors = np.linalg.eigh(np.cov(X.T))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        honest = X + rng.normal(size=X.shape) @ root.T
+        assert "shape" not in faults(run(X, [np.rint(honest)]))
+        filtered = honest + 0.1 * X.std(axis=0) * rng.normal(size=X.shape)
+        notes = [check.note for check in run(X, [np.rint(filtered)]).faults]
+        assert any("lies where the table has none" in note for note in notes)
+
+
+IDENTITIES: dict[str, Any] = {
+    "the sum": lambda a, b: [a + b],
+    "twice": lambda a, b: [2 * a],
+    "both": lambda a, b: [2 * a + b, a - b],
+}
 
 
 def test_multiplicative_noise_follows_the_table() -> None:

@@ -8,14 +8,24 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.audit import as_json, audit, notes, verdict
+from cornerwave.audit._chance import bernstein, chi_square_score
 from cornerwave.audit._near_rows import NearRowKeeper
 from cornerwave.audit._row_sums import find_sums
-from cornerwave.audit._single_rows import _evidence_of, _pairs, _ratio_limit, _weak
+from cornerwave.audit._single_rows import (
+    GAPS,
+    WEIGHTS,
+    _evidence_of,
+    _pairs,
+    _ratio_limit,
+    _taper,
+    _weak,
+)
 from tests.audit.leaks import shaped, tables
 from tests.audit.releases import gaussian
 from tests.scores import z_bound
 
 RNG = np.random.default_rng
+ROUNDS = 3
 
 
 def test_sums_of_two_rows_are_counted_as_a_naive_search_counts_them():
@@ -63,11 +73,30 @@ def test_rows_next_to_a_plane_are_closed_under_sums():
 def test_pairs_of_one_length_are_those_too_many():
     """From both sides, the density cancels; twins remain."""
     x = np.sort(RNG(5).normal(size=4000))
-    close, apart = _pairs(x, 2.0**-7, 0)
-    assert abs(2 * close - apart) < z_bound(1) * math.sqrt(apart)
+    found = _pairs(x, np.ones(4000), 2.0**-7)
+    assert abs(found.over) < z_bound(1) * math.sqrt(found.variance)
     twins = np.sort(np.concatenate([x, x[:2000:2] + 1e-6]))
-    close, apart = _pairs(twins, 2.0**-16, 0)
-    assert 2 * close - apart == pytest.approx(1000, abs=z_bound(1) * math.sqrt(apart))
+    found = _pairs(twins, np.ones(5000), 2.0**-16)
+    away = z_bound(1) * math.sqrt(found.variance)
+    assert found.over / WEIGHTS[0] == pytest.approx(1000, abs=away / WEIGHTS[0])
+
+
+@pytest.mark.parametrize("smear", [0.0, 0.008])
+def test_rows_kept_for_their_length_are_no_closer_to_each_other_than_by_chance(smear):
+    """Their density has ends, sharp or smeared by rounding. With sharp ends, pairs are too many."""
+    chosen = RNG([8, round(1000 * smear)]).chisquare(5, (ROUNDS, 150_000))
+    for squares in chosen:
+        kept = squares[np.argsort(np.abs(squares - 4.35))[:32_768]]
+        score = np.sort(chi_square_score(kept, 5) + smear * RNG(9).normal(size=len(kept)))
+        taper, room = _taper(score, every=False)
+        gaps = [gap for gap in GAPS if gap <= room]
+        assert gaps[0] == GAPS[0]
+        for gap in gaps:
+            found = _pairs(score, taper, gap)
+            bound = z_bound(2 * ROUNDS * len(gaps))
+            assert bernstein(max(found.over, 0.0), found.variance) < bound
+        sharp = _pairs(score, np.ones(len(score)), GAPS[0])
+        assert bernstein(sharp.over, sharp.variance) > 10
 
 
 def test_likelihood_ratios_exceed_their_limit_as_rarely_as_markov_says():
@@ -122,3 +151,38 @@ def test_turned_noise_is_seen_through_some_rounding():
         found = audit(*tables(X, [np.round(X + shaped(X, z), digits)]))
         assert ("lengths" in {check.name for check in found.faults}) is seen
         assert seen or any("turned" in leak for leak in found.unseen)
+
+
+TURNED = "half of the rows with the noise of the other half, turned"
+
+
+def whole_numbers(seed, *, rows=300_000, turned=False, step=1.0):
+    """Ages, incomes that many rows share, and weights, with noise rounded to a step."""
+    rng, half = RNG([seed, 12]), rows // 2
+    ages, zero = rng.integers(18, 80, rows), rng.random(rows) < 0.9
+    X = np.column_stack([ages, np.where(zero, 0, rng.exponential(300, rows)), ages * 1e3])
+    X = np.rint(X + rng.normal(size=X.shape) * [0, 0, 1e5])
+    z = rng.normal(size=X.shape)
+    if turned:
+        z[half:] = z[:half] @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    return tables(X, [np.rint((X + shaped(X, z)) / step) * step])
+
+
+def lengths_of(found):
+    return max(check.value / check.limit for check in found.checks if check.name == "lengths")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whole_numbers_do_not_look_turned(seed):
+    """Rounded noise says nothing of lengths, so nothing is claimed; fine noise does."""
+    found = audit(*whole_numbers(seed))
+    assert lengths_of(found) < 1
+    assert TURNED in found.unseen
+    assert lengths_of(audit(*whole_numbers(seed, step=1e-4))) < 1
+
+
+def test_turned_rows_of_whole_numbers_are_found_where_rounding_lets_them():
+    found = audit(*whole_numbers(1, turned=True, step=1e-4))
+    assert lengths_of(found) > 1
+    assert TURNED not in found.unseen
+    assert TURNED in audit(*whole_numbers(1, turned=True)).unseen

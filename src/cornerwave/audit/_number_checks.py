@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.audit._chance import Check, Family, chi_square_limit, t_limit, z_limit
+from cornerwave.audit._chance import Check, Family, chi_square_limit, sure_limit, t_limit, z_limit
 from cornerwave.audit._digits import digits
 from cornerwave.audit._directions import SAME
 from cornerwave.audit._evidence import NumberEvidence
@@ -24,7 +24,7 @@ from cornerwave.audit._sums import Statistics
 from cornerwave.audit._watch import Watched
 
 OUT_OF_SPAN = 1e-6
-"""More noise than this share in directions that K does not have is not rounding."""
+"""More noise than this share in directions that K does not have is more than arithmetic leaves."""
 
 
 def mean(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
@@ -75,7 +75,7 @@ def shape(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare the covariance of each copy's noise with a multiple of K."""
     found = evidence.found
     T, rank, M = found.complete, found.whitening.shape[1], found.copies
-    limit = z_limit(alpha / (M * max(rank * (rank + 1) // 2, 1)))
+    limit = z_limit(alpha / 2 / (M * max(rank * (rank + 1) // 2, 1)))
     upper = np.triu_indices(rank, 1)
     for i in evidence.fine:
         if found.noise[i] == 0:
@@ -91,7 +91,8 @@ def shape(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
         worst = float(scores.max(initial=0.0)) * np.sqrt(T)
         lean = float(np.maximum(clean, 0).max() / max(clean.min(), 1e-300))
         note = f"not shaped like the table: {lean:.3g} times as much along one axis as another"
-        if (outside := _out_of_span(found, i)) > OUT_OF_SPAN:
+        outside, by_chance = _out_of_span(evidence, i, alpha / 2 / M)
+        if outside > OUT_OF_SPAN + by_chance:
             note = f"{outside:.2g} of its variance lies where the table has none; a filter finds it"
             worst = float("inf")
         yield Check.of((i,), worst, limit, note)
@@ -215,16 +216,41 @@ def _log_error(found: Statistics, i: int) -> float:
     return float(np.sqrt(2 / found.complete) * np.linalg.norm(white) / clean)
 
 
-def _out_of_span(found: Statistics, i: int) -> float:
-    """Return the share of the noise's variance in directions that K does not have."""
+def _out_of_span(evidence: NumberEvidence, i: int, alpha: float) -> tuple[float, float]:
+    """Return the share of the noise's variance in directions that K does not have, without what
+    rounding puts there, and how far chance takes it.
+    """
+    found = evidence.found
     N, unit = found.columns, np.sqrt(np.where(found.variance > 0, found.variance, 1.0))
     here = slice((1 + i) * N, (2 + i) * N)
-    noise = found.covariance[here, here] / np.outer(unit, unit) - np.diag(
-        found.steps[i] ** 2 / 12 / unit**2
-    )
+    noise = found.covariance[here, here] / np.outer(unit, unit)
     axes = np.linalg.qr(found.shape / np.outer(unit, unit) @ (found.axes * unit[:, None]))[0]
     outside = np.eye(N) - axes @ axes.T
-    return float(np.trace(outside @ noise) / max(np.trace(noise), 1e-300))
+    rounded, by_chance = 0.0, 0.0
+    if (found.steps[i] > 0).any():
+        # one square per row, none larger than the largest: Bernstein's bound of their mean
+        squares = ((outside / unit @ _rounding_errors(evidence, i)) ** 2).sum(axis=0)
+        rows, z = min(len(squares), found.complete), sure_limit(alpha)
+        rounded = float(squares.mean())
+        spread = float(squares.std()) * np.sqrt(1 / len(squares) + 1 / found.complete)
+        by_chance = z * spread + z**2 * float(squares.max(initial=0.0)) / 3 / max(rows, 1)
+    whole = max(float(np.trace(noise)), 1e-300)
+    return (float(np.trace(outside @ noise)) - rounded) / whole, by_chance / whole
+
+
+def _rounding_errors(evidence: NumberEvidence, i: int) -> Floats:
+    """Return what rounding does to honest noise of copy i, drawn anew for the kept rows, (N, n).
+
+    Where a column follows from others, its rounding error depends on theirs: 2 x is rounded up
+    where x is half way. So it is tried, and not taken to be step^2 / 12 in every direction.
+    """
+    found, X = evidence.found, evidence.rows.source
+    random = np.random.default_rng([evidence.rows.count, i])
+    values, vectors = np.linalg.eigh(found.definite)
+    root = vectors * np.sqrt(found.noise[i] * np.maximum(values, 0.0))
+    shown = X + root @ random.standard_normal(X.shape)
+    steps = found.steps[i][:, None]
+    return np.where(steps > 0, np.rint(_ratio(shown, steps + 0 * shown)) * steps - shown, 0.0)
 
 
 def _spread(found: Statistics, i: int, j: int) -> float:

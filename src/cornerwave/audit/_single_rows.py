@@ -5,8 +5,9 @@
                independent it is N(-b, (1 + c) I). In a row with one noise, scaled, e = r b: about
                any point there is at most as much probability as about 0 (Anderson 1955), so
                |e - r b|^2 is below a quantile of a chi-square in no more rows than it should be
-    lengths    turning a vector keeps its length: there are no more pairs of rows whose lengths
-               differ by less than d than pairs that differ by d to 2 d, for any smooth density
+    lengths    turning a vector keeps its length. With F(d) pairs of rows whose lengths differ by
+               less than d, 2 F(d) - F(2d) is 0 for a flat density, and of order d^3 for a smooth
+               one, so 2 F(d) - F(2d) - (2 F(2d) - F(4d)) / 8 is 0 there too (Richardson)
     sums       no row's noise is (E_i +- E_j) / sqrt 2 of two others (_row_sums)
 
 With L_i the likelihood of row i if it is such a row, over that if it is honest, the likelihood
@@ -240,38 +241,85 @@ def lengths(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
             continue
         squares = (frame.white(E, k) ** 2).sum(axis=0)
         score = np.sort(chi_square_score(squares, len(frame.turn)))
-        margin = 0 if len(score) == evidence.near.rows else len(score) // 5
-        close, apart = np.array([_pairs(score, gap, margin) for gap in GAPS]).T
-        over = 2 * close - apart
-        scores = np.where(over > 0, bernstein(over, apart), 0.0)
-        at = int(scores.argmax())
+        taper, room = _taper(score, every=len(score) == evidence.near.rows)
+        # rounding changes a length by as much as a coordinate, its score by sqrt 2 times that,
+        # and how far two rows of one length are apart by sqrt 2 times that
+        blur = 2 * math.sqrt(float(np.mean(frame.rough**2)))
+        caught = {gap: share for gap in GAPS if (share := _caught(gap, blur)) > 0 and gap <= room}
+        pairs = [_pairs(score, taper, gap) for gap in caught] or [Pairs()]
+        scores = [float(bernstein(max(p.over, 0.0), p.variance)) for p in pairs]
+        at = int(np.argmax(scores))
         note = (
-            f"{over[at]:,.0f} pairs of rows have noise of the same length: turned, not drawn anew"
+            f"{pairs[at].over / WEIGHTS[0]:,.0f} pairs of rows have noise of the same length: "
+            "turned, not drawn anew"
         )
-        # rounding changes a length by about as much as a coordinate, and its score by more
-        blur = 4 * math.sqrt(float(np.mean(frame.rough**2)))
-        planted = _turned_pairs(evidence, E.shape[1] - 2 * margin) * (np.array(GAPS) > blur)
-        would = bernstein(planted, apart + planted).max() > limit
-        yield Check.of(evidence.step(k), float(scores[at]), limit, note, "" if would else unseen)
+        turned = [
+            (share * _turned_pairs(evidence, p.rows), p)
+            for share, p in zip(caught.values(), pairs, strict=False)
+        ]
+        would = max((float(bernstein(t, p.variance + t)) for t, p in turned), default=0.0)
+        seen = "" if max(would, scores[at]) > limit else unseen
+        yield Check.of(evidence.step(k), scores[at], limit, note, seen)
 
 
-def _pairs(ascending: Floats, gap: float, margin: int) -> tuple[float, float]:
-    """Return how many pairs of values are closer than a gap, and than two gaps.
+WEIGHTS = (7 / 9, -1.0, 1 / 9)
+"""What pairs up to a gap, up to two and up to four count; by chance they are as 1 to 1 to 2."""
 
-    Counted from both sides, and from values that have two gaps of room on either side and lie
-    within a margin: where rows begin and end to be kept, their density is not smooth.
+SEEN = 0.1
+"""A pair of one length that counts less than this among its gaps is not looked for there."""
+
+ROOM = 8
+"""Gaps in half of the range that rows were kept in: then its ends do not show."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs too many, the variance of their number, and the rows that they were counted from."""
+
+    over: float = 0.0
+    variance: float = 0.0
+    rows: float = 0.0
+
+
+def _caught(gap: float, blur: float) -> float:
+    """Return what a pair of rows of one length counts, if rounding moves them apart by a normal
+    of this deviation; 0 if no pair is seen through it.
     """
-    inside = ascending[margin : len(ascending) - margin]
-    low, high = np.searchsorted(inside, [ascending[0] + 2 * gap, ascending[-1] - 2 * gap])
-    inner = inside[low:high]
-    near, far = (
-        np.searchsorted(ascending, inner + width) - np.searchsorted(ascending, inner - width) - 1
-        for width in (gap, 2 * gap)
-    )
-    return near.sum() / 2, far.sum() / 2
+    inside = [0.0, *(math.erf(w * gap / max(blur, 1e-300) / math.sqrt(2)) for w in (1, 2, 4))]
+    counts = float(np.array(WEIGHTS) @ np.diff(inside))
+    return counts if counts > SEEN else 0.0
 
 
-def _turned_pairs(evidence: NumberEvidence, kept: int) -> float:
+def _taper(ascending: Floats, *, every: bool) -> tuple[Floats, float]:
+    """Return the weight of each row, and the largest gap that pairs may be counted by.
+
+    If some rows were kept for their length, their density ends on both sides. A window with an
+    edge counts rows beside it from one side only, and they are fewer or more by chance: the
+    weights are smooth and end before the rows do.
+    """
+    if every:
+        return np.ones(len(ascending)), math.inf
+    low, high = np.quantile(ascending, [0.05, 0.95])
+    half = float(high - low) / 2
+    away = np.clip((ascending - (low + high) / 2) / max(half, 1e-300), -1, 1)
+    return np.asarray(np.cos(np.pi / 2 * away) ** 4), half / ROOM
+
+
+def _pairs(ascending: Floats, taper: Floats, gap: float) -> Pairs:
+    """Compare how many pairs of values are closer than a gap, than two and than four gaps.
+
+    Each pair is counted from both sides, by the mean of the weights of both.
+    """
+    within = [np.zeros(len(ascending))]
+    for width in (gap, 2 * gap, 4 * gap):
+        ends = np.searchsorted(ascending, [ascending - width, ascending + width])
+        within.append((ends[1] - ends[0] - 1) / 2)
+    rings, weights = np.diff(within, axis=0), np.array(WEIGHTS)
+    over, variance = weights @ rings @ taper, weights**2 @ rings @ taper**2
+    return Pairs(float(over), float(variance), float(taper.sum()))
+
+
+def _turned_pairs(evidence: NumberEvidence, kept: float) -> float:
     """Return how many pairs of turned rows would be among those kept; rows that were completed
     have another length.
     """
