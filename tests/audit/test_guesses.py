@@ -8,7 +8,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import ALPHA, _shown, audit, findings, verdict
+from cornerwave.audit import ALPHA, _shown, as_json, audit, findings, sections, verdict
 from cornerwave.errors import SourceError
 from tests.audit import schemes
 from tests.audit.releases import binomial_limit
@@ -256,3 +256,34 @@ def test_nothing_that_can_be_compared_is_refused():
     names = pa.table({"id": pa.array([f"p{i}" for i in range(70_000)])})
     with pytest.raises(SourceError, match="nothing to compare: id have too many values"):
         audit(names, [names])
+
+
+def cells(found, title):
+    return next(rows for name, _, rows in sections(found) if name.startswith(title))
+
+
+def test_a_share_that_chance_hides_is_not_measured_and_untested():
+    """All but three rows hold one value; where two are common, shares are measured."""
+    privacy = [v / (1 + v) for v in NOISE]
+    source, copies = tables(ours, 1, rows=3000, counts=(2997, 3))
+    found = audit(source, copies, privacy=privacy)
+    assert "not measured precisely enough" in found.untested["c"]
+    assert found.sound
+    assert not found.clean
+    assert "not measured" in cells(found, "Hidden from the whole copy")[0][1]
+    assert cells(found, "Categories: share of the variance that stays hidden from each")[0][1] == (
+        "not measured"
+    )
+    assert as_json(found)["copies"][0]["hidden"]["c"] is None
+    assert not as_json(found)["copies"][0]["whole_copy"]["c"]["measured"]
+    source, copies = tables(ours, 1, rows=3000, counts=(2000, 1000))
+    common = audit(source, copies, privacy=privacy)
+    assert common.clean
+    assert not any("not measured" in cell for cell in cells(common, "Hidden from the whole")[0])
+
+
+def test_a_table_of_coalitions_begins_with_the_category():
+    """A table too wide for the screen repeats its first column."""
+    found = judged(ours, 1, ("c", "d"))
+    rows = cells(found, "Categories: share of the variance that stays hidden from coalitions")
+    assert [row[0] for row in rows] == ["c", "d"]

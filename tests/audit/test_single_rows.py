@@ -186,3 +186,14 @@ def test_turned_rows_of_whole_numbers_are_found_where_rounding_lets_them():
     assert lengths_of(found) > 1
     assert TURNED not in found.unseen
     assert TURNED in audit(*whole_numbers(1, turned=True)).unseen
+
+
+def test_a_copy_that_shows_too_little_is_named_once():
+    """A copy and the step from it to the next are two steps of three names."""
+    X = np.rint(gaussian(2000, 3))
+    noise = shaped(X, RNG(13).normal(size=X.shape))
+    more = noise + shaped(X, RNG(14).normal(size=X.shape))
+    found = audit(*tables(X, [np.rint(X + noise), np.rint(X + more)]))
+    assert len(found.unseen[TURNED]) == 2
+    [line] = [line for line in notes(found) if line.endswith(TURNED)]
+    assert line == f"would not have been seen in {' and '.join(found.copies)}: {TURNED}"

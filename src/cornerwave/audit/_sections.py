@@ -8,6 +8,7 @@ import numpy as np
 from cornerwave.audit._audit import Audit, CategoryAudit, NumberAudit
 from cornerwave.audit._gain import Gain
 from cornerwave.audit._guesses import Guesses
+from cornerwave.audit._untested import measured
 from cornerwave.audit._verdict import count, failed, named
 from cornerwave.audit._whole import Left
 
@@ -16,6 +17,12 @@ SHOWN = 12
 
 BAYES = "Left by a joint adversary who knows how rows are distributed (no bound)"
 """The title of the table of what the posterior mean leaves."""
+
+VAGUE = "not measured"
+"""A share or a gain that was not measured precisely enough to mean anything."""
+
+TOO_MUCH = 1.1
+"""No copy hides more than everything: a share above this is not one that was measured."""
 
 LEARNED = "Hidden from boosting on everything, which is not linear (not promised)"
 """The title of the table of what a learned estimate leaves."""
@@ -45,7 +52,11 @@ def interval(gain: float, margin: float) -> str:
 
     >>> interval(0.0393, 0.0021), interval(-1.2e-6, 3.1e-5)
     ('0.0393 ± 0.0021', '-0.000001 ± 0.000031')
+    >>> interval(0.4, 10.6)
+    'not measured'
     """
+    if not margin < 1:
+        return VAGUE
     digits = 4 if margin <= 0 else min(max(1 - math.floor(math.log10(margin)), 4), 9)
     return f"{round(gain, digits) + 0.0:.{digits}f} ± {margin:.{digits}f}"
 
@@ -76,12 +87,12 @@ def _columns(numbers: NumberAudit) -> Section:
             rows.append((name, f"{numbers.singles[:, n].min():.4f}", "", ""))
             continue
         gained = interval(whole.gain[n], whole.margin[n])
-        rows.append((name, f"{whole.alone[n]:.4f}", f"{whole.together[n]:.4f}", gained))
+        rows.append((name, _hidden(whole.alone[n]), _hidden(whole.together[n]), gained))
     if numbers.posterior is not None:
         best = numbers.posterior
         gained = interval(best.gain.value, best.gain.margin)
         label = f"nonlinear, {best.rows:,} rows"
-        rows.append((label, f"{best.alone.value:.4f}", f"{best.together.value:.4f}", gained))
+        rows.append((label, _hidden(best.alone.value), _hidden(best.together.value), gained))
     return "Share of the variance that stays hidden", header, rows
 
 
@@ -93,8 +104,8 @@ def _coalitions(audit: Audit, numbers: NumberAudit) -> Section:
             (
                 _members(audit, gain.members),
                 numbers.columns[at],
-                f"{gain.alone[at]:.4f}",
-                f"{gain.together[at]:.4f}",
+                _hidden(gain.alone[at]),
+                _hidden(gain.together[at]),
                 interval(gain.gain[at], gain.margin[at]),
                 "gains" if gain.gains else "no gain",
             )
@@ -116,8 +127,15 @@ def _worth_listing(numbers: NumberAudit) -> list[Gain]:
 
 
 def _singles(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Section:
+    known = [{left.column: measured(left) for left in own} for own in audit.whole]
     rows = [
-        (shown.name, *(f"{share:.4f}" for share in column))
+        (
+            shown.name,
+            *(
+                _hidden(share, known=own.get(shown.name))
+                for share, own in zip(column, known, strict=True)
+            ),
+        )
         for shown, column in zip(categories.judged, guesses.singles.T, strict=True)
     ]
     title = "Categories: share of the variance that stays hidden from each copy alone"
@@ -129,17 +147,17 @@ def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Secti
     whole = max(len(guessed.copies) for guessed in guesses.sets)
     rows: Rows = [
         (
-            _members(audit, guessed.copies),
             "+".join(guessed.columns),
-            f"{guessed.hidden_alone:.4f}",
-            f"{guessed.hidden_together:.4f}",
+            _members(audit, guessed.copies),
+            _hidden(guessed.hidden_alone),
+            _hidden(guessed.hidden_together),
             interval(guessed.gain, guessed.margin),
             "gains" if categories.gains(guessed) else "no gain",
         )
         for guessed in guesses.sets
         if categories.gains(guessed) or len(guessed.copies) == whole
     ]
-    header = ("coalition", "category", "best alone", "together", "gain", "verdict")
+    header = ("category", "coalition", "best alone", "together", "gain", "verdict")
     return "Categories: share of the variance that stays hidden from coalitions", header, rows
 
 
@@ -150,8 +168,9 @@ def _whole(audit: Audit) -> Section:
     rows = [
         (name, *(_share(own[name]) if name in own else "" for own in known)) for name in columns
     ]
-    margin = max(left.margin for own in audit.whole for left in own)
-    title = f"Hidden from the whole copy (stated), with margins of up to {margin:.3f}"
+    margins = [left.margin for own in audit.whole for left in own if measured(left)]
+    title = "Hidden from the whole copy (stated)"
+    title += f", with margins of up to {max(margins):.3f}" if margins else ""
     return title, ("column", *audit.copies), rows
 
 
@@ -160,14 +179,25 @@ def _share(left: Left) -> str:
 
     >>> _share(Left("wage", 0.51, 0.01, 0.04, 0.5)), _share(Left("wage", 0.38, 0.01, 0.04, 0.5))
     ('0.510 (0.500)', '0.380 < 0.500')
+    >>> _share(Left("wage", 1.02, 0.01, 0.04, None)), _share(Left("wage", 1.4, 2.6, 10.5, 0.5))
+    ('1.000', 'not measured (0.500)')
     """
+    hidden = f"{min(left.hidden, 1.0):.3f}" if measured(left) else VAGUE
     if left.stated is None:
-        return f"{left.hidden:.3f}"
-    return (
-        f"{left.hidden:.3f} < {left.stated:.3f}"
-        if left.short
-        else (f"{left.hidden:.3f} ({left.stated:.3f})")
-    )
+        return hidden
+    return f"{hidden} < {left.stated:.3f}" if left.short else f"{hidden} ({left.stated:.3f})"
+
+
+def _hidden(share: float, *, known: bool | None = None) -> str:
+    """Write a hidden share; `known` says whether the whole copy's could be measured.
+
+    A fit to few rows may err more than no fit at all, but nobody has to use it.
+
+    >>> _hidden(0.8346), _hidden(1.0068), _hidden(1.7485), _hidden(1.2, known=True)
+    ('0.8346', '1.0000', 'not measured', '1.0000')
+    """
+    vague = share > TOO_MUCH if known is None else not known
+    return VAGUE if vague else f"{min(share, 1.0):.4f}"
 
 
 def _learned(audit: Audit) -> Section:

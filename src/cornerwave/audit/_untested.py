@@ -5,12 +5,23 @@ tested. Constant columns hide nothing; kept columns and keys are as the owner wa
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._whole import TOLERANCE, Left
 from cornerwave.table import KEPT, KEY
 
 if TYPE_CHECKING:
     from cornerwave.audit._audit import CategoryAudit, NumberAudit
-    from cornerwave.audit._whole import Left
+
+
+def measured(left: Left) -> bool:
+    """Whether a hidden share is known well enough for a copy that hides nothing to fail.
+
+    >>> measured(Left("wage", 0.51, 0.01, 0.04, 0.5)), measured(Left("wage", 1.4, 2.6, 10.5, 0.5))
+    (True, False)
+    """
+    return left.margin < (1.0 if left.stated is None else TOLERANCE * left.stated)
 
 
 def untested(
@@ -18,14 +29,41 @@ def untested(
     left_out: Mapping[str, str],
     numbers: "NumberAudit | None",
     categories: "CategoryAudit | None",
-    whole: Sequence[Sequence["Left"]],
+    whole: Sequence[Sequence[Left]],
 ) -> dict[str, str]:
     """Return the columns and copies that the verdict does not cover, and why."""
     found = dict(left_out)
     for name in categories.boundless if categories else ():
         found[name] = f"{name} has too many values for a category"
     owed = {name: why for name, why in found.items() if not _as_it_is(aligned, name)}
-    return owed | dict(_unmeasured(aligned, numbers, whole))
+    vague = _vague_gains(numbers) | _vague_shares(aligned.names, whole)
+    return owed | dict(_unmeasured(aligned, numbers, whole)) | vague
+
+
+def _vague_shares(copies: Sequence[str], whole: Sequence[Sequence[Left]]) -> dict[str, str]:
+    """Return the columns of which chance hides whether copies hide what they state."""
+    found: dict[str, list[str]] = {}
+    for copy, own in zip(copies, whole, strict=True):
+        for left in own:
+            if left.stated is not None and not measured(left):
+                found.setdefault(left.column, []).append(copy)
+    return {
+        column: f"{column}: what {' and '.join(names)} hides of it was not measured precisely "
+        "enough to judge"
+        for column, names in found.items()
+    }
+
+
+def _vague_gains(numbers: "NumberAudit | None") -> dict[str, str]:
+    """Return the columns in which a coalition that recovers everything would not be seen."""
+    if numbers is None or not numbers.gains:
+        return {}
+    margins = np.max([gain.margin for gain in numbers.gains], axis=0)
+    return {
+        column: f"{column}: what coalitions gain was not measured precisely enough to judge"
+        for column, margin in zip(numbers.columns, margins.tolist(), strict=True)
+        if not margin < 1
+    }
 
 
 def _as_it_is(aligned: Aligned, name: str) -> bool:
@@ -35,7 +73,7 @@ def _as_it_is(aligned: Aligned, name: str) -> bool:
 
 
 def _unmeasured(
-    aligned: Aligned, numbers: "NumberAudit | None", whole: Sequence[Sequence["Left"]]
+    aligned: Aligned, numbers: "NumberAudit | None", whole: Sequence[Sequence[Left]]
 ) -> Iterator[tuple[str, str]]:
     """Yield the copies that state a privacy which neither all of it nor its numbers could test.
 

@@ -17,6 +17,7 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._fits import FEW_TO_LEARN
 from cornerwave.audit._gain import Gain
+from cornerwave.audit._untested import measured
 
 MUCH = 0.2
 """A column that loses a larger share of what is stated to its distribution is named."""
@@ -123,7 +124,7 @@ def notes(audit: Audit) -> list[str]:
     lines += _category_notes(audit, audit.categories) if audit.categories else []
     lines += _whole_notes(audit)
     lines += [
-        f"would not have been seen in {', '.join(named(audit, step) for step in steps)}: {leak}"
+        f"would not have been seen in {_everyone(audit, steps)}: {leak}"
         for leak, steps in audit.unseen.items()
     ]
     lines += _listed("compared on the scale log(1+x)", audit.logarithmic)
@@ -214,6 +215,12 @@ def named(audit: Audit, copies: Sequence[int], joint: str = " and ") -> str:
     return joint.join(audit.copies[i] for i in copies)
 
 
+def _everyone(audit: Audit, steps: Sequence[Sequence[int]]) -> str:
+    """Return the names of all copies of some steps, each once."""
+    names = [audit.copies[i] for i in dict.fromkeys(i for step in steps for i in step)]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def failed(audit: Audit, i: int) -> list[str]:
     """Return the names of the checks that a copy failed, alone or with another."""
     names = {check.name for check in audit.faults if i in check.copies}
@@ -292,6 +299,7 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
                 "attack": left.attack,
                 "reveals": left.reveals,
                 "short": left.short,
+                "measured": measured(left),
             }
             for left in audit.whole[i]
         },
@@ -314,7 +322,8 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
     if categories is not None and categories.guesses is not None:
         shares = categories.guesses.singles[i].tolist()
         for shown, share in zip(categories.judged, shares, strict=True):
-            about["hidden"][shown.name] = share
+            vague = [not measured(left) for left in audit.whole[i] if left.column == shown.name]
+            about["hidden"][shown.name] = None if any(vague) else share
     return about
 
 

@@ -74,8 +74,8 @@ def check_identifying(names: tuple[str, ...], found: Tally, schema: Schema) -> N
     if not identifies(alone, present):
         if len(names) > 1 and alone:
             warnings.warn(
-                f"{listed(names)} together: {alone:,} combinations are held by one row alone "
-                "and identify it wherever they appear; a minimum count pools them",
+                f"{listed(names)} together: {_combinations(alone)}; a minimum count pools "
+                f"{'it' if alone == 1 else 'them'}",
                 CornerwaveWarning,
                 stacklevel=3,
             )
@@ -88,6 +88,19 @@ def check_identifying(names: tuple[str, ...], found: Tally, schema: Schema) -> N
             f"{'it a category' if len(names) == 1 else 'them categories'} all the same",
             use=(*_choices(names), "min_count", "categorical"),
         )
+
+
+def _combinations(alone: int) -> str:
+    """Say how many combinations identify a row.
+
+    >>> _combinations(1)
+    '1 combination is held by one row alone and identifies it wherever it appears'
+    >>> _combinations(2)
+    '2 combinations are held by one row alone and identify it wherever they appear'
+    """
+    if alone == 1:
+        return "1 combination is held by one row alone and identifies it wherever it appears"
+    return f"{alone:,} combinations are held by one row alone and identify it wherever they appear"
 
 
 def identifies(alone: int, present: int) -> bool:
