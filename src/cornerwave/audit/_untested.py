@@ -36,22 +36,34 @@ def untested(
     for name in categories.boundless if categories else ():
         found[name] = f"{name} has too many values for a category"
     owed = {name: why for name, why in found.items() if not _as_it_is(aligned, name)}
-    vague = _vague_gains(numbers) | _vague_shares(aligned.names, whole)
+    vague = _vague_gains(numbers) | _vague_shares(aligned.names, numbers, whole)
     return owed | dict(_unmeasured(aligned, numbers, whole)) | vague
 
 
-def _vague_shares(copies: Sequence[str], whole: Sequence[Sequence[Left]]) -> dict[str, str]:
-    """Return the columns of which chance hides whether copies hide what they state."""
-    found: dict[str, list[str]] = {}
-    for copy, own in zip(copies, whole, strict=True):
+def _vague_shares(
+    copies: Sequence[str], numbers: "NumberAudit | None", whole: Sequence[Sequence[Left]]
+) -> dict[str, str]:
+    """Return the columns of which chance hides whether copies hide what they state.
+
+    Not numbers whose promise was tested in all rows, where chance is less.
+    """
+    tested, found = _promised(numbers), dict[str, list[str]]()
+    for i, own in enumerate(whole):
         for left in own:
-            if left.stated is not None and not measured(left):
-                found.setdefault(left.column, []).append(copy)
+            known = numbers is not None and i in tested and left.column in numbers.columns
+            if left.stated is not None and not measured(left) and not known:
+                found.setdefault(left.column, []).append(copies[i])
     return {
-        column: f"{column}: what {' and '.join(names)} hides of it was not measured precisely "
-        "enough to judge"
+        column: f"{column}: what {' and '.join(names)} {'hide' if len(names) > 1 else 'hides'} of "
+        "it was not measured precisely enough to judge"
         for column, names in found.items()
     }
+
+
+def _promised(numbers: "NumberAudit | None") -> set[int]:
+    """Return the copies whose promise was tested by their numbers alone, in all rows."""
+    checks = numbers.checks if numbers else ()
+    return {i for check in checks if check.name == "promise" for i in check.copies}
 
 
 def _vague_gains(numbers: "NumberAudit | None") -> dict[str, str]:
@@ -81,7 +93,7 @@ def _unmeasured(
     """
     if numbers is None:
         return
-    promised = {i for check in numbers.checks if check.name == "promise" for i in check.copies}
+    promised = _promised(numbers)
     for i, (name, stated) in enumerate(zip(aligned.names, aligned.stated.whole, strict=True)):
         if stated is not None and not whole[i] and i not in promised:
             yield name, f"{name}: too few rows to measure what it hides"
