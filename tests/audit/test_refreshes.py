@@ -142,7 +142,10 @@ def test_values_that_happen_not_to_show_are_not_taken_for_pooled(tmp_path):
         folder.mkdir()
         dataset = known_dataset(folder, pa.table({"c": cells}), number=number, min_count=3)
         path = dataset.release(to="r", privacy=0.9).write(folder / "r.parquet")
-        assert audit(pa.table({"c": cells}), [path]).clean
+        found = audit(pa.table({"c": cells}), [path])
+        assert found.sound
+        # three rows of a value may be too few to measure what stays hidden of it
+        assert all("not measured precisely" in why for why in found.untested.values())
 
 
 @pytest.mark.in_order

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cornerwave.audit._alignment import Aligned
-from cornerwave.audit._whole import TOLERANCE, Left
+from cornerwave.audit._whole import Left
 from cornerwave.table import KEPT, KEY
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def measured(left: Left) -> bool:
-    """Whether a hidden share is known well enough for a copy that hides nothing to fail.
+    """Whether a hidden share, which lies between 0 and 1, is known better than that.
 
     >>> measured(Left("wage", 0.51, 0.01, 0.04, 0.5)), measured(Left("wage", 1.4, 2.6, 10.5, 0.5))
     (True, False)
     """
-    return left.margin < (1.0 if left.stated is None else TOLERANCE * left.stated)
+    return left.margin < 1
 
 
 def untested(
