@@ -16,8 +16,8 @@ from cornerwave.audit._fits import FOLDS, boost, encode, ridge, split, standard
 from cornerwave.audit._lags import _sums as _lag_sums
 from cornerwave.audit._lags import rows_alike
 from cornerwave.audit._noise_free import NoiseFree
-from cornerwave.audit._parts import parts_of_numbers, parts_of_texts
-from cornerwave.audit._screen import choose, share_between
+from cornerwave.audit._screening import choose, share_between
+from cornerwave.audit._value_parts import parts_of_numbers, parts_of_texts
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.table import rank_scale
 from tests.audit.beside import (

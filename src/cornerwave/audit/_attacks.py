@@ -30,7 +30,7 @@ import numpy as np
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.audit._fits import boost, encode, grow, leaves, refine, ridge, split, standard
 from cornerwave.audit._noise_free import GAPS, NoiseFree
-from cornerwave.audit._screen import CHANCE, share_between
+from cornerwave.audit._screening import CHANCE, share_between
 
 ATTACKS = {
     "linear": "a linear estimate from all that it shows",

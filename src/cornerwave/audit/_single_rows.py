@@ -246,7 +246,7 @@ def lengths(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
         # and how far two rows of one length are apart by sqrt 2 times that
         blur = 2 * math.sqrt(float(np.mean(frame.rough**2)))
         caught = {gap: share for gap in GAPS if (share := _caught(gap, blur)) > 0 and gap <= room}
-        pairs = [_pairs(score, taper, gap) for gap in caught] or [Pairs()]
+        pairs = [_pairs(score, taper, gap) for gap in caught] or [PairLengths()]
         scores = [float(bernstein(max(p.over, 0.0), p.variance)) for p in pairs]
         at = int(np.argmax(scores))
         note = (
@@ -273,7 +273,7 @@ ROOM = 8
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairLengths:
     """Pairs too many, the variance of their number, and the rows that they were counted from."""
 
     over: float = 0.0
@@ -305,7 +305,7 @@ def _taper(ascending: Floats, *, every: bool) -> tuple[Floats, float]:
     return np.asarray(np.cos(np.pi / 2 * away) ** 4), half / ROOM
 
 
-def _pairs(ascending: Floats, taper: Floats, gap: float) -> Pairs:
+def _pairs(ascending: Floats, taper: Floats, gap: float) -> PairLengths:
     """Compare how many pairs of values are closer than a gap, than two and than four gaps.
 
     Each pair is counted from both sides, by the mean of the weights of both.
@@ -316,7 +316,7 @@ def _pairs(ascending: Floats, taper: Floats, gap: float) -> Pairs:
         within.append((ends[1] - ends[0] - 1) / 2)
     rings, weights = np.diff(within, axis=0), np.array(WEIGHTS)
     over, variance = weights @ rings @ taper, weights**2 @ rings @ taper**2
-    return Pairs(float(over), float(variance), float(taper.sum()))
+    return PairLengths(float(over), float(variance), float(taper.sum()))
 
 
 def _turned_pairs(evidence: NumberEvidence, kept: float) -> float:

@@ -28,8 +28,8 @@ from cornerwave.audit._chance import Check, Family, t_limit
 from cornerwave.audit._fits import standard
 from cornerwave.audit._lags import rows_alike
 from cornerwave.audit._noise_free import NoiseFree, follows
+from cornerwave.audit._revealing import most_revealing
 from cornerwave.audit._shown import ABSENT, CategoryCodes
-from cornerwave.audit._sources import most_revealing
 from cornerwave.audit._stated import Stated
 
 MOST_ROWS, MOST_CELLS = 1 << 15, 1 << 23

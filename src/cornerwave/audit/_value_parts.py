@@ -1,7 +1,7 @@
 """Parts of what stands without noise, each with a name: ends of a text, digits, weekdays.
 
 A column whose values are all different may say much by a part of them. All parts are candidates;
-_screen chooses those that rows with the same part agree in.
+_screening chooses those that rows with the same part agree in.
 
     texts      beginnings and ends, the length, words by place and by name, characters by place
     numbers    digits, from the last on, if all are whole or have few decimals; remainders
