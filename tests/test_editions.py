@@ -208,7 +208,7 @@ class TestRefusals:
         wage, age = np.array(SECOND["wage"]), np.array(SECOND["age"])
         gaps = pa.array(wage, mask=random.random(200) < 0.1)
         for column, values, says in (
-            ("wage", 3 * wage, "copies at privacy 0.5 would hide"),
+            ("wage", 3 * wage, r"copies at privacy 0\.50?1? would hide"),
             ("wage", gaps, "missing values"),
             ("wage", wage + 1e30, "too far from zero"),
             ("sex", np.where(age > 40, "f", "x"), "values that were not there"),
