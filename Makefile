@@ -15,9 +15,9 @@ help:  ## list what can be made
 
 setup: $(READY)  ## make the virtual environment with everything pinned
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --editable '.[dev]'
+	$(PIP) install --quiet --editable '.[dev]' --editable reproduction
 	touch $@
 
 # Recipients' own clients, apart from our packages: they want older ones.
@@ -81,8 +81,8 @@ serve: $(READY)  ## the service on the demo's table, with two recipients and the
 	@echo "As a recipient: .venv/bin/cornerwave fetch served/partner.share --out copy.parquet"
 	$(BIN)/cornerwave serve --vault served/.cornerwave
 
-reproduce: $(READY)  ## the paper's evaluation again, into reproduction/ (minutes)
-	$(BIN)/cornerwave reproduce all --out reproduction --seed 1
+reproduce: $(READY)  ## the paper's evaluation again, into reproduced/ (minutes)
+	$(BIN)/cornerwave reproduce all --out reproduced --seed 1
 
 clean:  ## remove what was made here
 	rm -rf $(VENV) $(CLIENT) $(SAIL) .pytest_cache .mypy_cache .ruff_cache

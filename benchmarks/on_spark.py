@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
 
-from cornerwave.dataset import write_all_spark
 from cornerwave.levels import Level
-from cornerwave.owner import Vault
+from cornerwave.vault import Vault, write_all_spark
 
 ROWS, PIECE = int(os.environ.get("ROWS", 20_000_000)), 1_000_000
 REPEATS = int(os.environ.get("REPEATS", 2))

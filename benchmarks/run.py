@@ -27,19 +27,20 @@ import polars
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
+from cornerwave_reproduction import shortest
 
 from cornerwave import audit as audits
 from cornerwave.algorithms import moments_of, on_demand, parallel
-from cornerwave.dataset import Dataset, write_all
-from cornerwave.experiments import shortest
+from cornerwave.columns import Choices, Scale, decide
+from cornerwave.ledger import Entry, Key, Ledger
 from cornerwave.levels import Level
 from cornerwave.noise import ancestors, lattice_index, lattice_path
-from cornerwave.owner import Vault
-from cornerwave.recipe import Wanted
-from cornerwave.rows import Group, RowSecrets, group_rows, row_ids
-from cornerwave.survey import Surveyor
-from cornerwave.table import Choices, CopyFile, Scale, decide, open_source, parquet_settings
-from cornerwave.vault import Entry, Key, Ledger
+from cornerwave.outputs import CopyFile, parquet_settings
+from cornerwave.sources import open_source
+from cornerwave.spine.recipe import Wanted
+from cornerwave.spine.rows import Group, RowSecrets, group_rows, row_ids
+from cornerwave.spine.survey import Surveyor
+from cornerwave.vault import Dataset, Vault, write_all
 
 try:
     import duckdb

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cornerwave.access import Sharing
-from cornerwave.owner import Vault
+from cornerwave.vault import Vault
 
 RECIPIENTS = 200
 ROWS = 5_500_000

@@ -5,9 +5,9 @@ python docs/picture.py
 
 from pathlib import Path
 
-from cornerwave.coalition import Coalition
+from cornerwave.documents import Canvas
 from cornerwave.levels import Level
-from cornerwave.pages import Canvas
+from cornerwave.privacy import Coalition
 
 PRIVACY = [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9]
 LEFT, TOP, WIDTH, HEIGHT, HIGHEST = 70, 60, 520, 250, 0.6

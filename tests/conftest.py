@@ -14,17 +14,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 
-from cornerwave import owner
-from cornerwave import table as tables
+from cornerwave import columns
 from cornerwave.engines.local import survey_table
-from cornerwave.frozen import Frozen, freeze
-from cornerwave.neighbours import RowOrder
+from cornerwave.ledger import Key
 from cornerwave.noise import available_threads
-from cornerwave.owner import Vault
-from cornerwave.rows import RowSecrets
-from cornerwave.survey import Survey, Surveyor
-from cornerwave.table import open_source
-from cornerwave.vault import Key
+from cornerwave.privacy import RowOrder
+from cornerwave.sources import open_source
+from cornerwave.spine.freeze import Frozen, freeze
+from cornerwave.spine.rows import RowSecrets
+from cornerwave.spine.survey import Survey, Surveyor
+from cornerwave.vault import Vault
+from cornerwave.vault import _vault as owner
 from tests import postgresql
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _few_rows_are_accepted_in_modules_that_say_so(request: pytest.FixtureRequest
         yield
 
 
-def _decide_accepting_few_rows(types: pa.Schema, choices: tables.Choices) -> tables.Schema:
-    return tables.decide(types, replace(choices, few_rows=True))
+def _decide_accepting_few_rows(types: pa.Schema, choices: columns.Choices) -> columns.Schema:
+    return columns.decide(types, replace(choices, few_rows=True))
 
 
 LONG_ON_POSTGRESQL = {"test_crash", "test_concurrency", "test_processes", "test_tampering"}
@@ -228,6 +228,6 @@ def freeze_table(table: Any, secret: Key, /, **choices: Any) -> Frozen:
     return freeze(*survey_of(table, secret, **choices), open_source(table).schema)
 
 
-def decide(types: pa.Schema, **choices: Any) -> tables.Schema:
+def decide(types: pa.Schema, **choices: Any) -> columns.Schema:
     """The roles of columns, given the owner's choices by name."""
-    return tables.decide(types, tables.Choices(**choices))
+    return columns.decide(types, columns.Choices(**choices))

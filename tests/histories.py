@@ -5,14 +5,14 @@
 
 import numpy as np
 
-from cornerwave.coalition import hidden_in_history, history_functions
-from cornerwave.history import (
+from cornerwave.noise import (
     SecondMoments,
     Transition,
     exact_transition,
     noise_across,
     returning_transitions,
 )
+from cornerwave.privacy import hidden_in_history, history_functions
 
 EDITIONS = 12
 

@@ -13,8 +13,8 @@ import pytest
 from cornerwave.attack import KnownCells, KnownRows, measure_joint
 from cornerwave.errors import LevelError
 from cornerwave.levels import LATTICE, Level, Privacy
-from cornerwave.owner import Vault
-from cornerwave.recovered import PLACES, JointShares
+from cornerwave.privacy import PLACES, JointShares
+from cornerwave.vault import Vault
 from tests.choosing import one_now
 
 ROWS, FRESH, ATTACKED = 10_000, 10_000, 1000

@@ -24,8 +24,8 @@ def drawn() -> list[list[str]]:
 LAYERS = drawn()
 DEPTH = {room: depth for depth, layer in enumerate(LAYERS) for room in layer}
 # Who has no key must not even import one: recipients, auditors, attackers.
-SECRET = {"vault", "owner", "dataset", "recipe", "engines"}
-KEYLESS = {"attack", "miner", "audit", "coalition"}
+SECRET = {"vault", "ledger", "spine", "engines"}
+KEYLESS = {"attack", "miner", "audit", "privacy"}
 
 
 def room_of(path):
@@ -71,14 +71,14 @@ def test_imports_point_downwards(path):
 @pytest.mark.parametrize(
     ("room", "line"),
     [
-        ("noise", "from cornerwave.vault import Key"),
+        ("noise", "from cornerwave.ledger import Key"),
         ("levels", "import cornerwave.moments"),
-        ("table", "def f():\n    from cornerwave import recipe"),
-        ("attack", "from cornerwave.vault import Ledger"),
-        ("miner", "from cornerwave.owner import Vault"),
-        ("owner", "from cornerwave.cli import main"),
-        ("recipe", "from cornerwave.noise._stream import WhiteStreams"),
-        ("recipe", "from cornerwave.engines import local"),
+        ("columns", "def f():\n    from cornerwave import spine"),
+        ("attack", "from cornerwave.ledger import Ledger"),
+        ("miner", "from cornerwave.vault import Vault"),
+        ("vault", "from cornerwave.cli import main"),
+        ("spine", "from cornerwave.noise._stream import WhiteStreams"),
+        ("spine", "from cornerwave.engines import local"),
     ],
 )
 def test_an_import_that_points_elsewhere_is_found(room, line):
@@ -149,7 +149,7 @@ def test_heavy_modules_are_seen_when_loaded():
 
 def test_a_vault_is_opened_without_what_only_some_commands_need():
     needless = {"numba", "narwhals", "scipy", "pyspark", "cornerwave.audit", "cornerwave.miner"}
-    assert modules_after("import cornerwave.owner").isdisjoint(needless)
+    assert modules_after("import cornerwave.vault").isdisjoint(needless)
     assert "cornerwave.audit" in modules_after("import cornerwave.outlook")
 
 

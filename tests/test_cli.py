@@ -18,9 +18,9 @@ import pytest
 from typer.main import get_command
 
 from cornerwave import cli
-from cornerwave.owner import Vault
-from cornerwave.table import read_metadata
-from cornerwave.vault import Key
+from cornerwave.ledger import Key
+from cornerwave.outputs import read_metadata
+from cornerwave.vault import Vault
 from tests.conftest import edit_ledger, make_people, state
 
 pytestmark = pytest.mark.few_rows
@@ -778,7 +778,7 @@ def test_a_full_disk_leaves_nothing(run, tmp_path, ending):
 FAULT = """
 import sys
 from importlib import import_module
-import cornerwave.owner, cornerwave.cli
+import cornerwave.vault, cornerwave.cli
 home, name = sys.argv.pop(1).rsplit(":")
 def fault(*args, **kwargs):
     raise {error}("canary48213.0625")
@@ -794,12 +794,14 @@ cornerwave.cli.main()
 @pytest.mark.parametrize(
     ("seam", "error"),
     [
-        ("cornerwave.recipe:Recipe._copy", "KeyError"),
-        pytest.param("cornerwave.rows:fill_floats", "ValueError", marks=pytest.mark.slow),
+        ("cornerwave.spine.recipe:Recipe._copy", "KeyError"),
+        pytest.param("cornerwave.spine.rows:fill_floats", "ValueError", marks=pytest.mark.slow),
         # one in a hundred of these ends by a signal on a busy machine, in a thread of Arrow's
-        pytest.param("cornerwave.table._csv:CsvFile.read", "RuntimeError", marks=pytest.mark.slow),
-        ("cornerwave.vault:Ledger.hold", "ZeroDivisionError"),
-        pytest.param("cornerwave.owner:Vault.open", "ValueError", marks=pytest.mark.slow),
+        pytest.param(
+            "cornerwave.sources._csv:CsvFile.read", "RuntimeError", marks=pytest.mark.slow
+        ),
+        ("cornerwave.ledger:Ledger.hold", "ZeroDivisionError"),
+        pytest.param("cornerwave.vault:Vault.open", "ValueError", marks=pytest.mark.slow),
     ],
 )
 def test_a_fault_tells_its_place_and_nothing_else(registered, tmp_path, seam, error):

@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from cornerwave.errors import AlreadyRegistered
-from cornerwave.owner import Vault
+from cornerwave.vault import Vault
 
 PROCESSES = 16
 ROWS = 4000
@@ -19,7 +19,7 @@ ROWS = 4000
 @pytest.fixture(scope="module")
 def processes():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cornerwave.owner"])
+    context.set_forkserver_preload(["cornerwave.vault._vault"])
     return context
 
 

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from cornerwave.dataset import write_all
 from cornerwave.errors import LedgerDamaged, VaultExists
 from cornerwave.levels import Level
-from cornerwave.owner import Vault
-from cornerwave.table import CopyFile, metadata_path
+from cornerwave.outputs import CopyFile, metadata_path
+from cornerwave.vault import Vault, write_all
 from tests.conftest import make_people
 from tests.postgresql import copy_tree
 
@@ -33,12 +32,12 @@ from pathlib import Path
 
 import sqlalchemy
 
-from cornerwave.dataset import _release
+from cornerwave.vault import _release
 from cornerwave.levels import Level
-from cornerwave.dataset import write_all
-from cornerwave.owner import Vault
-from cornerwave.table import _outputs as write
-from cornerwave.vault import Ledger
+from cornerwave.vault import write_all
+from cornerwave.vault import Vault
+from cornerwave.outputs import _outputs as write
+from cornerwave.ledger import Ledger
 from tests.postgresql import copy_tree
 
 SEAMS = [

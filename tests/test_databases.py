@@ -23,7 +23,8 @@ from cornerwave.errors import (
     SourceError,
     SourceLost,
 )
-from cornerwave.table import ReadingSettings, _read_postgresql, _table_copies, open_source
+from cornerwave.outputs import _table_copies
+from cornerwave.sources import ReadingSettings, _read_postgresql, open_source
 from tests.conftest import ledger_lines, make_people
 from tests.postgresql import run
 
@@ -410,8 +411,8 @@ def test_a_copy_is_not_written_into_the_registered_table(vault, server):
 
 CHILD = """
 import sys, time
-from cornerwave.owner import Vault
-from cornerwave.table import _table_copies
+from cornerwave.vault import Vault
+from cornerwave.outputs import _table_copies
 def slow(self):
     print("held", flush=True)
     time.sleep(60)

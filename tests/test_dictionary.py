@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave.dataset import Dataset
 from cornerwave.dictionary import ColumnNote, dictionary_of
+from cornerwave.documents import write_dictionary
 from cornerwave.errors import OutputExists, SourceError
-from cornerwave.owner import Vault
-from cornerwave.pages import write_dictionary
-from cornerwave.table import read_metadata
+from cornerwave.outputs import read_metadata
+from cornerwave.vault import Dataset, Vault
 from tests.pages.test_kit import Parsed
 
 ROWS = 4000

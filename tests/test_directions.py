@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cornerwave.ledger import Key
 from cornerwave.levels import Level
-from cornerwave.moments import noise_shape
-from cornerwave.vault import Key
+from cornerwave.noise import noise_shape
 from tests.conftest import freeze_table
 
 KEY = Key.unsafe_from_seed(10)

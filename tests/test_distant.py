@@ -4,12 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave import distant
-from cornerwave.distant import DistantRows, Ties
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import draft, inspect
-from cornerwave.neighbours import ALPHA, RowOrder
-from cornerwave.table import open_source
+from cornerwave.privacy import ALPHA, DistantRows, RowOrder, Ties
+from cornerwave.privacy import _distant as distant
+from cornerwave.sources import open_source
 
 WAVES = {  # people, waves
     "eight": (2500, 8),

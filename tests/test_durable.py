@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cornerwave.owner import Vault
-from cornerwave.table import CopyFolder, WrittenFile, write_text
-from cornerwave.vault import Ledger
+from cornerwave.ledger import Ledger
+from cornerwave.outputs import CopyFolder, WrittenFile, write_text
+from cornerwave.vault import Vault
 from tests.disk import Disk
 
 FULL, EXTRA = 2, 3
@@ -102,7 +102,7 @@ def test_a_commit_returns_when_its_journal_is_gone_from_the_disk_too(vault):
 RELEASE = """
 import sys
 from pathlib import Path
-from cornerwave.owner import Vault
+from cornerwave.vault import Vault
 folder = Path(sys.argv[1])
 dataset = Vault.open(folder / "vault").dataset("x")
 dataset.release(to="ann", privacy=0.5).write(folder / "ann.parquet")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.owner import Vault
+from cornerwave.vault import Vault
 from tests import test_crash
 from tests.postgresql import copy_tree
 from tests.test_editions import people
@@ -27,7 +27,7 @@ SEAMS = [
 """
 ACT = """
 from cornerwave.errors import AlreadyRegistered
-from cornerwave.vault import SeenKeys
+from cornerwave.ledger import SeenKeys
 
 
 def release(folder, what, force=False):

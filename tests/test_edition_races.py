@@ -8,7 +8,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.errors import CornerwaveError, VaultError
-from cornerwave.owner import Vault
+from cornerwave.vault import Vault
 from tests.test_editions import people
 from tests.test_updates import changed
 

@@ -22,8 +22,8 @@ from cornerwave.errors import (
     SourceError,
     VaultError,
 )
-from cornerwave.marks import TableMarks, grown
-from cornerwave.owner import Vault
+from cornerwave.reuse import TableMarks, grown
+from cornerwave.vault import Vault
 from tests.conftest import make_people, survey_of
 
 pytestmark = pytest.mark.few_rows

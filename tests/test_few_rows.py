@@ -11,11 +11,12 @@ import pytest
 
 from cornerwave import Vault, cli
 from cornerwave.audit import audit
+from cornerwave.columns import LEAST_ROWS, SAFE_ROWS
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError
 from cornerwave.inspection import draft, inspect
-from cornerwave.owner import dataset_id
-from cornerwave.table import LEAST_ROWS, SAFE_ROWS, open_source
-from cornerwave.vault import Key
+from cornerwave.ledger import Key
+from cornerwave.sources import open_source
+from cornerwave.vault import dataset_id
 
 SECRET = Key(bytes(range(32)))
 

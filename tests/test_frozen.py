@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.frozen import Frozen
-from cornerwave.hidden import Hidden
-from cornerwave.missing import Draws
-from cornerwave.moments import Moments, factor
-from cornerwave.noise import grid_of
-from cornerwave.table._scale import Scale
-from cornerwave.vault import Key
+from cornerwave.columns._scale import Scale
+from cornerwave.ledger import Key
+from cornerwave.moments import Moments
+from cornerwave.noise import factor, grid_of
+from cornerwave.privacy import Hidden
+from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.missing import Draws
 from tests.conftest import decide, freeze_table
 
 

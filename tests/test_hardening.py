@@ -13,10 +13,11 @@ import pyarrow.parquet
 import pytest
 
 from cornerwave import algorithms
+from cornerwave import moments as _exact
 from cornerwave.errors import ColumnError, SourceChanged, SourceError, VaultError
-from cornerwave.frozen import Frozen
-from cornerwave.moments import Moments, _exact
-from cornerwave.owner import Vault
+from cornerwave.moments import Moments
+from cornerwave.spine.freeze import Frozen
+from cornerwave.vault import Vault
 
 ROWS = 600
 
@@ -131,7 +132,7 @@ class TestRegistration:
         # a missing value and the text 'None' are equally frequent: which of them is pooled?
         Vault.create(tmp_path / "v")
         script = (
-            "import sys, pyarrow as pa; from cornerwave.owner import Vault\n"
+            "import sys, pyarrow as pa; from cornerwave.vault import Vault\n"
             "vault = Vault.create(sys.argv[1], key_file=sys.argv[2])\n"
             "cells = ['z'] * 2 + ['None'] * 6 + [None] * 6 + ['b'] * 30\n"
             "table = pa.table({'c': cells, 'x': [float(i) for i in range(44)]})\n"
@@ -220,7 +221,7 @@ def read_only(locator):
 
 caching._CacheLocator.ensure_cache_path = read_only
 import cornerwave.cli
-import cornerwave.owner
+import cornerwave.vault
 import numpy as np
 from cornerwave.noise import round_to_grid
 

@@ -9,22 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cornerwave.attack import learned
-from cornerwave.coalition import (
-    hidden_in_history,
-    history_functions,
-)
-from cornerwave.history import (
+from cornerwave.noise import (
     Changes,
     HistoryReader,
+    Reader,
+    Reading,
     Transition,
     add_noise_on_grid,
+    add_on_grid,
     changed_cells,
+    factor,
     kinds_of,
     noise_across,
+    position_ids,
+    steps,
     transitions,
 )
-from cornerwave.moments import factor
-from cornerwave.noise import Reader, Reading, add_on_grid, position_ids, steps
+from cornerwave.privacy import hidden_in_history, history_functions
 from tests.histories import (
     EDITIONS,
     beside_constant,

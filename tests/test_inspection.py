@@ -8,7 +8,7 @@ import pytest
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import Inspection, draft, inspect
 from cornerwave.inspection._telling import Telling
-from cornerwave.table import open_source, open_to_inspect
+from cornerwave.sources import open_source, open_to_inspect
 from tests.tables import STRANGE_NAMES
 
 pytestmark = pytest.mark.few_rows
@@ -106,7 +106,7 @@ def test_what_cannot_be_perturbed_is_said():
 
 
 def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms(monkeypatch):
-    monkeypatch.setattr("cornerwave.table._distinct.MOST_VALUES", 200)
+    monkeypatch.setattr("cornerwave.columns._rare.MOST_VALUES", 200)
     monkeypatch.setattr("cornerwave.inspection._columns.MOST_CATEGORIES", 200)
     monkeypatch.setattr("cornerwave.inspection.GROUP_ROWS", 1000)
     rows = 10_000
@@ -266,7 +266,7 @@ def test_no_group_is_drafted_that_singles_rows_out():
 @pytest.mark.slow
 def test_what_a_draft_says_of_a_sample_is_what_registration_finds(tmp_path):
     from cornerwave.outlook import explained
-    from cornerwave.owner import Vault
+    from cornerwave.vault import Vault
 
     table = towns(90_000)  # more rows than the sample has
     found = inspect(open_source(table))

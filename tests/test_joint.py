@@ -7,7 +7,7 @@ from sklearn import datasets
 
 from cornerwave import Coalition, Level, Privacy, Vault
 from cornerwave.errors import LevelError
-from cornerwave.vault import Key
+from cornerwave.ledger import Key
 from tests.conftest import freeze_table
 
 ROWS = 20_000

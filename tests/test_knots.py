@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave import survey
 from cornerwave.audit import audit, findings
-from cornerwave.rows import RowSecrets
-from cornerwave.survey import Sample, Sampler, knot_weights
-from cornerwave.table import Choices, decide
+from cornerwave.columns import Choices, decide
+from cornerwave.spine import survey
+from cornerwave.spine.rows import RowSecrets
+from cornerwave.spine.survey import Sample, Sampler, knot_weights
 from tests.audit.releases import known_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")

@@ -10,7 +10,7 @@ import pytest
 from cornerwave.audit import audit
 from cornerwave.errors import AlreadyRegistered, BiasWarning, ColumnError
 from cornerwave.miner import Copy
-from cornerwave.table import read_metadata
+from cornerwave.outputs import read_metadata
 
 ROWS = 500
 rng = np.random.default_rng(11)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import SingularCovariance
-from cornerwave.missing import Draws, conditional, fill_missing
 from cornerwave.noise import position_ids
-from cornerwave.owner import Vault
+from cornerwave.spine.missing import Draws, conditional, fill_missing
+from cornerwave.vault import Vault
 from tests.processor import report_of
 from tests.scores import z_bound
 
@@ -20,7 +20,7 @@ REPORT = """
 import hashlib
 import numpy as np
 from cornerwave.errors import SingularCovariance
-from cornerwave.missing import conditional
+from cornerwave.spine.missing import conditional
 rng = np.random.default_rng(7)
 for columns in (2, 5, 9):
     A = rng.integers(-8, 9, (columns, columns)) / 8

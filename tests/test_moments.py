@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from cornerwave import moments as _exact
 from cornerwave.errors import SingularCovariance, SourceError
-from cornerwave.moments import Moments, _exact, factor
+from cornerwave.moments import Moments
+from cornerwave.noise import factor
 from tests import twins
 from tests.processor import report_of
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave.coalition import Law, Looks
 from cornerwave.editions._moves import MOVED, moved_of
 from cornerwave.errors import ColumnError, Drifted
+from cornerwave.privacy import Law, Looks
 from cornerwave.server._explorer import _together
 
 GRADES, ROWS = 12, 4000

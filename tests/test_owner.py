@@ -14,7 +14,6 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from cornerwave.dataset import Release, write_all
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
@@ -32,10 +31,10 @@ from cornerwave.errors import (
     VaultMissing,
     WrongKey,
 )
+from cornerwave.ledger import Key
 from cornerwave.levels import LATTICE, Level
-from cornerwave.owner import Vault, key_place, vault_place
-from cornerwave.table import read_metadata
-from cornerwave.vault import Key
+from cornerwave.outputs import read_metadata
+from cornerwave.vault import Release, Vault, key_place, vault_place, write_all
 from tests.conftest import FRAME_KINDS, make_people, state
 
 pytestmark = pytest.mark.few_rows
@@ -220,7 +219,7 @@ class TestFiles:
 
     @pytest.mark.parametrize("ending", FORMATS)
     def test_threads_change_no_byte_of_many_groups(self, vault, tmp_path, monkeypatch, ending):
-        monkeypatch.setattr("cornerwave.rows.GROUP_CELLS", 2048)
+        monkeypatch.setattr("cornerwave.spine.rows.GROUP_CELLS", 2048)
         rng = np.random.default_rng(6)
         table = pa.table({"x": rng.normal(size=9_000), "g": rng.choice(["a", "b"], 9_000)})
         release = vault.register("long", table).release(to="a", noise=1.0)
@@ -639,13 +638,13 @@ class TestNoCellIsShown:
         )
 
     SEAMS = (
-        "cornerwave.rows.fill_floats",
-        "cornerwave.recipe.add_on_grid",
-        "cornerwave.recipe.Recipe._copy",
-        "cornerwave.rows.Encoded.fill_bits",
-        "cornerwave.table.CopyFile.encode",
-        "cornerwave.table.CopyFile.append",
-        "cornerwave.table.CopyFile.publish",
+        "cornerwave.spine.rows.fill_floats",
+        "cornerwave.spine.recipe.add_on_grid",
+        "cornerwave.spine.recipe.Recipe._copy",
+        "cornerwave.spine.rows.Encoded.fill_bits",
+        "cornerwave.outputs.CopyFile.encode",
+        "cornerwave.outputs.CopyFile.append",
+        "cornerwave.outputs.CopyFile.publish",
     )
 
     @pytest.mark.parametrize("seam", SEAMS)
@@ -663,7 +662,9 @@ class TestNoCellIsShown:
         assert "write" in shown
         assert not list(tmp_path.glob("*copy*"))
 
-    @pytest.mark.parametrize("seam", ["cornerwave.rows.fill_floats", "cornerwave.survey.kept_of"])
+    @pytest.mark.parametrize(
+        "seam", ["cornerwave.spine.rows.fill_floats", "cornerwave.spine.survey.kept_of"]
+    )
     def test_a_fault_in_registration_shows_its_place_only(self, vault, table, monkeypatch, seam):
         def fault(*args, **kwargs):
             raise Provoked(f"{CANARY} {CANARY_TEXT}")

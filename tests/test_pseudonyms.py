@@ -17,13 +17,12 @@ from cornerwave import Vault, cli
 from cornerwave.audit import audit
 from cornerwave.dictionary import dictionary_of
 from cornerwave.errors import AlreadyRegistered, ColumnError, CornerwaveWarning, SourceError
+from cornerwave.ledger import Key
 from cornerwave.levels import Level
 from cornerwave.miner import Copy
-from cornerwave.pseudonyms import pseudonyms
-from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
-from cornerwave.rows import RowSecrets, row_ids
-from cornerwave.table import read_metadata
-from cornerwave.vault import Key
+from cornerwave.outputs import read_metadata
+from cornerwave.spine.recipe import NoiseSecrets, Recipe, Wanted
+from cornerwave.spine.rows import RowSecrets, pseudonyms, row_ids
 from tests.conftest import freeze_table, make_people
 from tests.tables import KEY_AS_IS
 

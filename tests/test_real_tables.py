@@ -14,15 +14,11 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave import Vault, cli
-from cornerwave.dataset import write_all
-from cornerwave.errors import (
-    AlreadyRegistered,
-    ColumnError,
-    OutputError,
-    SourceChanged,
-)
-from cornerwave.frozen import Frozen
-from cornerwave.table import Scale, read_metadata
+from cornerwave.columns import Scale
+from cornerwave.errors import AlreadyRegistered, ColumnError, OutputError, SourceChanged
+from cornerwave.outputs import read_metadata
+from cornerwave.spine.freeze import Frozen
+from cornerwave.vault import write_all
 from tests.scores import worst_cell_score, z_bound
 from tests.tables import STRANGE_NAMES, adult
 
@@ -197,7 +193,7 @@ def test_chunks_and_row_groups_play_no_part(vault, people, tmp_path, monkeypatch
     whole = copy_of(people)
     papq.write_table(mixed(), tmp_path / "cut.parquet", row_group_size=77)
     assert copy_of(vault.dataset("people", source=tmp_path / "cut.parquet")).equals(whole)
-    monkeypatch.setattr("cornerwave.rows.GROUP_CELLS", 1)  # groups of 1024 rows
+    monkeypatch.setattr("cornerwave.spine.rows.GROUP_CELLS", 1)  # groups of 1024 rows
     assert copy_of(vault.dataset("people", source=mixed())).equals(whole)
 
 

@@ -7,19 +7,19 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from cornerwave import rows as rows_module
+from cornerwave.columns._scale import Scale
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import LevelError, SourceChanged
-from cornerwave.frozen import Frozen
-from cornerwave.hidden import Hidden
+from cornerwave.ledger import Key
 from cornerwave.levels import Level
 from cornerwave.noise import WhiteStreams, coefficients, lattice_path
-from cornerwave.recipe import NoiseSecrets, Recipe, Wanted
-from cornerwave.rows import RowSecrets, numbered, row_ids
-from cornerwave.table import _csv as csv
-from cornerwave.table import open_source
-from cornerwave.table._scale import Scale
-from cornerwave.vault import Key
+from cornerwave.privacy import Hidden
+from cornerwave.sources import _csv as csv
+from cornerwave.sources import open_source
+from cornerwave.spine import rows as rows_module
+from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.recipe import NoiseSecrets, Recipe, Wanted
+from cornerwave.spine.rows import RowSecrets, numbered, row_ids
 from tests.conftest import decide, freeze_table, make_people
 from tests.tables import KEY_AS_IS
 
@@ -212,9 +212,11 @@ def test_threads_groups_blocks_and_cache_change_no_bit(
     monkeypatch, long_table, long_copy, threads, group_cells, block_cells, cache
 ):
     frozen, expected = long_copy
-    monkeypatch.setattr("cornerwave.recipe.CACHE_BYTES", cache)
+    monkeypatch.setattr("cornerwave.spine.recipe.CACHE_BYTES", cache)
     monkeypatch.setattr(rows_module, "GROUP_CELLS", group_cells)
-    monkeypatch.setattr("cornerwave.recipe.rows_of_block", lambda columns: block_cells // columns)
+    monkeypatch.setattr(
+        "cornerwave.spine.recipe.rows_of_block", lambda columns: block_cells // columns
+    )
     made = copies(long_table, frozen, [0.25, 1.0], threads=threads)
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cornerwave.inspection import _recognise, draft, inspect
 from cornerwave.inspection._words import words_of
-from cornerwave.owner import Vault
-from cornerwave.table import open_source
+from cornerwave.sources import open_source
+from cornerwave.vault import Vault
 from tests.fuzz.attempts import run
 
 pytestmark = pytest.mark.few_rows

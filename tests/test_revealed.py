@@ -9,8 +9,8 @@ import pytest
 
 from cornerwave import Vault
 from cornerwave.errors import CornerwaveWarning, LevelError
-from cornerwave.revealed import OpenColumn, reveal
-from cornerwave.vault import Key
+from cornerwave.ledger import Key
+from cornerwave.privacy import OpenColumn, reveal
 
 ROWS = 12_000
 # a share measured on half of the rows has an error of about sqrt(2 / 6000) = 0.018 of itself for

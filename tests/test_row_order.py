@@ -15,9 +15,9 @@ from cornerwave.demo import people
 from cornerwave.engines import _shuffle
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError
 from cornerwave.inspection import draft, inspect
-from cornerwave.neighbours import ALPHA, MATTERS, RowOrder, left_hidden
-from cornerwave.table import open_source
-from cornerwave.vault import Key
+from cornerwave.ledger import Key
+from cornerwave.privacy import ALPHA, MATTERS, RowOrder, left_hidden
+from cornerwave.sources import open_source
 from tests.conftest import survey_of
 from tests.tables import KEY_AS_IS
 
@@ -112,8 +112,8 @@ def test_few_rows_are_told_by_their_order_only_if_they_are_sorted():
 
 def test_chance_is_bounded_by_alpha(monkeypatch):
     """At ALPHA = 0.05 no more tables are told by chance than that, and sorted ones all are."""
-    monkeypatch.setattr("cornerwave.neighbours.ALPHA", 0.05)
-    monkeypatch.setattr("cornerwave.neighbours.MATTERS", 0.0)
+    monkeypatch.setattr("cornerwave.privacy._neighbours.ALPHA", 0.05)
+    monkeypatch.setattr("cornerwave.privacy._neighbours.MATTERS", 0.0)
     random, tables = np.random.default_rng(2), 400
     x = random.random((tables, 60))
     found = sum(bool(told({"x": row})) for row in x)
@@ -136,7 +136,7 @@ def test_the_smoother_is_wieners():
 
 def test_runs_of_a_large_table_stand_for_it(monkeypatch):
     """Memory is bounded: of many rows some runs are kept, in which the order still shows."""
-    monkeypatch.setattr("cornerwave.neighbours.LEAST_ROWS", 1 << 14)
+    monkeypatch.setattr("cornerwave.privacy._neighbours.LEAST_ROWS", 1 << 14)
     random = np.random.default_rng(3)
     table = pa.table({"x": np.sort(random.normal(size=200_000)), "y": random.normal(size=200_000)})
     order = RowOrder(["x", "y"], cells=1 << 12)
@@ -175,7 +175,7 @@ def test_registration_refuses_an_order_that_tells_and_names_the_choice(vault, by
 
 
 def test_the_order_is_part_of_the_identity(by_wage):
-    from cornerwave.frozen import freeze
+    from cornerwave.spine.freeze import freeze
 
     types = open_source(by_wage).schema
     ids = {

@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.documents import write_dictionary
 from cornerwave.errors import (
     CornerwaveError,
     ExtraMissing,
@@ -26,8 +27,8 @@ from cornerwave.errors import (
     SourceError,
     SourceLost,
 )
-from cornerwave.pages import write_dictionary
-from cornerwave.table import _csv, _stores, _uploads, open_source, place_of, read_metadata
+from cornerwave.outputs import _uploads, read_metadata
+from cornerwave.sources import _csv, _stores, open_source, place_of
 from tests import stores
 from tests.conftest import ledger_lines, make_people
 
@@ -420,8 +421,8 @@ def test_other_stores_hold_tables_and_copies(stored, vault, ending):
 
 CHILD = """
 import sys, time
-from cornerwave.owner import Vault
-from cornerwave.table import _uploads
+from cornerwave.vault import Vault
+from cornerwave.outputs import _uploads
 _uploads.PART = 1 << 12
 finish = _uploads.StoredCopy.finish
 def slow(self, *, force):

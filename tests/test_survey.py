@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cornerwave.columns._scale import Scale
 from cornerwave.engines import local, sorted_keys
 from cornerwave.errors import ColumnError, SingularCovariance, SourceError
-from cornerwave.frozen import freeze
+from cornerwave.ledger import Key
 from cornerwave.moments import Moments
 from cornerwave.noise import position_ids
-from cornerwave.rows import RowSecrets, row_ids
-from cornerwave.survey import Sample, Surveyor, no_rows, rank_draws, row_hashes
-from cornerwave.table import open_source
-from cornerwave.table._scale import Scale
-from cornerwave.vault import Key
+from cornerwave.sources import open_source
+from cornerwave.spine.freeze import freeze
+from cornerwave.spine.rows import RowSecrets, row_ids
+from cornerwave.spine.survey import Sample, Surveyor, no_rows, rank_draws, row_hashes
 from tests.conftest import decide, freeze_table, make_people
 
 KEY = Key.unsafe_from_seed(1)
@@ -214,7 +214,7 @@ def test_any_partition_in_any_order_gives_the_same_bits(rows, cuts, random):
 @pytest.mark.parametrize("cuts", [[4000], [1, 300, 301, 900, 5000], [4000, 4500]])
 def test_what_is_known_already_may_be_left_out(monkeypatch, cuts):
     """Rows surveyed beside those before them add up to the same, and keep less by themselves."""
-    monkeypatch.setattr("cornerwave.survey.SAMPLE_ROWS", 200)
+    monkeypatch.setattr("cornerwave.spine.survey.SAMPLE_ROWS", 200)
     monkeypatch.setattr(Surveyor, "joint_rows", 300)
     table = mixed(6000)
     surveyor = surveyor_of(table, **CHOICES)

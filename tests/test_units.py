@@ -12,14 +12,11 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave import cli
+from cornerwave.columns import Choices, Scale, decide
 from cornerwave.engines.local import survey_table
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import draft, inspect
-from cornerwave.owner import Vault
-from cornerwave.rows import RowSecrets, row_ids
-from cornerwave.survey import Surveyor, no_rows
-from cornerwave.table import Choices, Scale, decide, open_source
-from cornerwave.units import (
+from cornerwave.privacy import (
     Looked,
     UnitColumns,
     UnitRows,
@@ -27,7 +24,11 @@ from cornerwave.units import (
     left_of_mean,
     left_of_value,
 )
-from cornerwave.units._groups import Groups
+from cornerwave.privacy._groups import Groups
+from cornerwave.sources import open_source
+from cornerwave.spine.rows import RowSecrets, row_ids
+from cornerwave.spine.survey import Surveyor, no_rows
+from cornerwave.vault import Vault
 
 PERSONS, VISITS = 1000, 10
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import audit
-from cornerwave.dataset import _updating
+from cornerwave.documents import levels_page, write_report
 from cornerwave.engines import differences
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -20,13 +20,12 @@ from cornerwave.errors import (
     SourceError,
     VaultError,
 )
-from cornerwave.history import ChangedRows, Transition
 from cornerwave.levels import Privacy
 from cornerwave.miner import Copy
+from cornerwave.noise import ChangedRows, Transition
 from cornerwave.outlook import outlooks
-from cornerwave.owner import Vault
-from cornerwave.pages import levels_page, write_report
-from cornerwave.rows import Group, row_ids
+from cornerwave.spine.rows import Group, row_ids
+from cornerwave.vault import Vault, _updating
 from tests.tables import KEY_AS_IS
 from tests.test_editions import people
 
@@ -507,11 +506,11 @@ def test_changed_rows_are_kept_as_they_are():
 @pytest.mark.parametrize("order", ["the same", "shuffled", "odd ones later"])
 def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, at_once, held, order):
     """Against the rows themselves, taken by their places."""
-    from cornerwave.engines.batches import BatchSurveyor, batch_order
-    from cornerwave.rows import RowSecrets
-    from cornerwave.table import open_source
+    from cornerwave.engines import BatchSurveyor, batch_order
+    from cornerwave.sources import open_source
+    from cornerwave.spine.rows import RowSecrets
 
-    monkeypatch.setattr("cornerwave.rows.GROUP_CELLS", 1)  # groups of 1,024 rows
+    monkeypatch.setattr("cornerwave.spine.rows.GROUP_CELLS", 1)  # groups of 1,024 rows
     for name, value in (("HELD", held), ("FEW", 1000)):
         monkeypatch.setattr(f"cornerwave.engines._buckets.{name}", value)
     monkeypatch.setattr(differences, "AT_ONCE", at_once)

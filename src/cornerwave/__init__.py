@@ -22,10 +22,9 @@ if TYPE_CHECKING:
         parallel,
         sequential,
     )
-    from cornerwave.coalition import Coalition
-    from cornerwave.dataset import Dataset, Release, write_all, write_all_spark
     from cornerwave.levels import Level, Privacy
-    from cornerwave.owner import Vault
+    from cornerwave.privacy import Coalition
+    from cornerwave.vault import Dataset, Release, Vault, write_all, write_all_spark
 
 _HOMES = {
     "corner_wave": "algorithms",
@@ -33,14 +32,14 @@ _HOMES = {
     "on_demand": "algorithms",
     "parallel": "algorithms",
     "sequential": "algorithms",
-    "Coalition": "coalition",
+    "Coalition": "privacy",
     "Level": "levels",
     "Privacy": "levels",
-    "Dataset": "dataset",
-    "Release": "dataset",
-    "Vault": "owner",
-    "write_all": "dataset",
-    "write_all_spark": "dataset",
+    "Dataset": "vault",
+    "Release": "vault",
+    "Vault": "vault",
+    "write_all": "vault",
+    "write_all_spark": "vault",
 }
 
 __all__ = [

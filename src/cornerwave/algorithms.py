@@ -28,13 +28,14 @@ from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.keyed import KEY_BYTES, bits_of, strict, widest_vectors
 from cornerwave.levels import checked_noise
-from cornerwave.moments import Moments, factor
+from cornerwave.moments import Moments
 from cornerwave.noise import (
     CACHE_BYTES,
     COARSEST,
     TILE_ROWS,
     WhiteStreams,
     add_shaped,
+    factor,
     fill_tile,
     four_terms,
     four_tiles,

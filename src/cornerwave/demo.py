@@ -12,10 +12,9 @@ from rich.table import Table
 
 from cornerwave.algorithms import parallel
 from cornerwave.arrays import Floats
-from cornerwave.dataset import Dataset, write_all
 from cornerwave.levels import Privacy
 from cornerwave.moments import Moments
-from cornerwave.owner import Vault
+from cornerwave.vault import Dataset, Vault, write_all
 
 THREE = {
     "internal team": Privacy(0.2),

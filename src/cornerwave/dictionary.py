@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from cornerwave.columns import CATEGORY, KEPT, PERTURBED, UNIFORM
 from cornerwave.errors import BiasWarning, ColumnError, SourceError
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, Estimate
 from cornerwave.outlook import in_units
-from cornerwave.table import CATEGORY, KEPT, PERTURBED, UNIFORM, Address, read_metadata
+from cornerwave.outputs import read_metadata
+from cornerwave.sources import Address
 from cornerwave.times import DAY, is_date, moment, seconds_of
 
 Told = Mapping[str, Any]

@@ -14,12 +14,12 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.audit import Exposed, count_exposed
-from cornerwave.coalition import Law, guess
-from cornerwave.frozen import Frozen
-from cornerwave.hidden import done, telling, unreachable
+from cornerwave.columns import listed
 from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
-from cornerwave.table import Source, listed
+from cornerwave.privacy import Law, done, guess, telling, unreachable
+from cornerwave.sources import Source
+from cornerwave.spine.freeze import Frozen
 from cornerwave.times import seconds_of, span_of
 
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)

@@ -12,12 +12,14 @@ plain estimate from a single copy, mu + (Y - mu) / (1 + v): what the owner promi
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import cornerwave_reproduction as slips
 import numpy as np
+from cornerwave_reproduction import Scheme
 
 from cornerwave import attack as tools
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.attack import Knowledge, Llse, Measured, Scheme, error, gain
-from cornerwave.moments import factor
+from cornerwave.attack import Knowledge, Llse, Measured, error, gain
+from cornerwave.noise import factor
 
 REPEATS = 8  # how often the repeated request is made
 SIMULATED = 2  # noisier copies that a single holder makes before it learns
@@ -108,7 +110,7 @@ def _filtered(method: Callable[..., Floats]) -> Callable[[Evidence], Floats]:
 
 def _stripped(evidence: Evidence) -> Floats:
     best = evidence.least_noisy
-    stripped = tools.strip_twister(
+    stripped = slips.strip_twister(
         evidence.copies[best],
         noise=float(evidence.noise[best]),
         covariance=evidence.known.covariance,
@@ -121,7 +123,7 @@ def _stripped(evidence: Evidence) -> Floats:
 def _averaged(evidence: Evidence) -> Floats:
     """Average, believing that every request had fresh noise."""
     known, level = evidence.known, float(evidence.noise.min())
-    averaged = tools.average(evidence.copies)
+    averaged = slips.average(evidence.copies)
     across = [[level / len(evidence.copies)]]
     return Llse.of(known.mean, known.covariance, across=across).estimate([averaged])
 
@@ -131,13 +133,13 @@ def _unscaled(evidence: Evidence) -> Floats:
     if evidence.noise[low] == evidence.noise[high]:
         return plain(evidence)
     levels = (float(evidence.noise[low]), float(evidence.noise[high]))
-    return tools.solve_scaled(evidence.copies[low], evidence.copies[high], noise=levels)
+    return slips.solve_scaled(evidence.copies[low], evidence.copies[high], noise=levels)
 
 
 def _unsorted(evidence: Evidence) -> Floats:
     best = evidence.least_noisy
     before, after = evidence.copies[best], evidence.resorted[best]
-    return tools.undo_resort(before, after, order=evidence.order, mean=evidence.known.mean)
+    return slips.undo_resort(before, after, order=evidence.order, mean=evidence.known.mean)
 
 
 def _float_bits(precision: type | None) -> Callable[[Evidence], Floats]:
@@ -150,7 +152,7 @@ def _float_bits(precision: type | None) -> Callable[[Evidence], Floats]:
         ):
             values, counts = np.unique(reference, return_counts=True)
             columns.append(
-                tools.read_float_bits(
+                slips.read_float_bits(
                     column, candidates=values, counts=counts, variance=size, precision=precision
                 )
             )
@@ -191,7 +193,7 @@ def battery(
     X: Floats,
     *,
     noise: Sequence[float],
-    schemes: Sequence[Scheme] = tools.SCHEMES,
+    schemes: Sequence[Scheme] = slips.SCHEMES,
     attacks: Sequence[Attack] = ATTACKS,
     coalitions: Sequence[Sequence[int]] | None = None,
     leaked: Ints | None = None,

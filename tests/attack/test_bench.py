@@ -4,8 +4,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from cornerwave_reproduction import SCHEMES, Ours
 
-from cornerwave.attack import SCHEMES, Ours
 from tests.choosing import one_now
 
 from .bench import ATTACKS, battery

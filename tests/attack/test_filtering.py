@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from cornerwave_reproduction import Ours, PerColumn
 
-from cornerwave.attack import Llse, Ours, PerColumn, bayes, error, gain, pca, spectral
+from cornerwave.attack import Llse, bayes, error, gain, pca, spectral
 from cornerwave.errors import SourceError
 
 ALPHA = 1e-6

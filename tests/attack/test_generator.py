@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from cornerwave.attack import MersenneTwister, Ours, strip_twister
-from cornerwave.attack._twister import STATE_BITS, equations, normals, seeded, solve
+from cornerwave_reproduction import MersenneTwister, Ours, strip_twister
+from cornerwave_reproduction._twister import STATE_BITS, equations, normals, seeded, solve
 
 from .tables import skewed
 

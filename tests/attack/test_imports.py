@@ -7,7 +7,7 @@ from pathlib import Path
 
 import cornerwave.attack
 
-FORBIDDEN = ("cornerwave.vault", "cornerwave.release", "cornerwave.server", "cornerwave.cli")
+FORBIDDEN = ("cornerwave.vault", "cornerwave.ledger", "cornerwave.server", "cornerwave.cli")
 
 
 def test_nothing_of_the_owner_is_imported() -> None:

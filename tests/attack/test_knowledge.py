@@ -1,12 +1,10 @@
 import numpy as np
 import pytest
+from cornerwave_reproduction import Independent, Ours, Scaled
 
 from cornerwave.attack import (
     PAPER_SAMPLES,
-    Independent,
     Knowledge,
-    Ours,
-    Scaled,
     combination,
     error,
     gain,

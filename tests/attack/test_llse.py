@@ -4,11 +4,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from cornerwave_reproduction import SCHEMES, Independent, Ours, Scaled
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cornerwave.algorithms import corner_wave
-from cornerwave.attack import SCHEMES, Independent, Llse, Ours, Scaled, combination, error
+from cornerwave.attack import Llse, combination, error
 from cornerwave.errors import SourceError
 
 K = np.array([[4.0, 1.2e3, 0.3], [1.2e3, 1e6, -20.0], [0.3, -20.0, 0.5]])

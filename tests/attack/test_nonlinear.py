@@ -1,17 +1,8 @@
 import numpy as np
 import pytest
+from cornerwave_reproduction import Independent, Ours, Scaled
 
-from cornerwave.attack import (
-    Independent,
-    Knowledge,
-    Llse,
-    Ours,
-    Scaled,
-    error,
-    gain,
-    learned,
-    posterior_mean,
-)
+from cornerwave.attack import Knowledge, Llse, error, gain, learned, posterior_mean
 from cornerwave.attack import _estimators as module
 from cornerwave.errors import SourceError
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from cornerwave_reproduction import SCHEMES, Ours, PerColumn
 
 from cornerwave.algorithms import corner_wave, parallel
-from cornerwave.attack import SCHEMES, Ours, PerColumn
 from cornerwave.errors import LevelError
 from cornerwave.moments import Moments
 from cornerwave.noise import grid_of

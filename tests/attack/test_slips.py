@@ -2,19 +2,18 @@
 
 import numpy as np
 import pytest
-
-from cornerwave.attack import (
+from cornerwave_reproduction import (
     Independent,
     Ours,
     Scaled,
     SinglePrecision,
     average,
-    error,
-    gain,
     read_float_bits,
     solve_scaled,
     undo_resort,
 )
+
+from cornerwave.attack import error, gain
 from cornerwave.errors import SourceError
 
 from .tables import skewed

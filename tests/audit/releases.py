@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 
 from cornerwave.algorithms import parallel
-from cornerwave.dataset import Dataset
 from cornerwave.demo import people
-from cornerwave.owner import Vault
-from cornerwave.vault import Key
+from cornerwave.ledger import Key
+from cornerwave.vault import Dataset, Vault
 
 NAMES = ("age", "wage", "score", "rest")
 

@@ -18,8 +18,8 @@ from cornerwave.audit._lags import rows_alike
 from cornerwave.audit._noise_free import NoiseFree
 from cornerwave.audit._screening import choose, share_between
 from cornerwave.audit._value_parts import parts_of_numbers, parts_of_texts
+from cornerwave.columns import rank_scale
 from cornerwave.errors import CornerwaveWarning
-from cornerwave.table import rank_scale
 from tests.audit.beside import (
     LEAKS,
     PARTS,

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cornerwave.coalition as coalition_module
-from cornerwave.coalition import Coalition, Law, guess
+import cornerwave.privacy._coalition as coalition_module
 from cornerwave.levels import Level
+from cornerwave.privacy import Coalition, Law, guess
 from tests import twins
 
 LEVELS = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12)

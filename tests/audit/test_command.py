@@ -16,8 +16,8 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave import cli
-from cornerwave.dataset import write_all
 from cornerwave.levels import Level
+from cornerwave.vault import write_all
 from tests.audit.releases import frame, gaussian, independent, known_dataset
 
 LEVELS = {"low": Level(0.25), "high": Level(4.0)}

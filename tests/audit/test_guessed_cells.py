@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.audit import _recovery, attack_copies
-from cornerwave.coalition import Law, guess
 from cornerwave.errors import CornerwaveWarning
+from cornerwave.privacy import Law, guess
 from tests.audit.releases import frame, gaussian, known_dataset
 from tests.audit.releases import ours as copies_of
 from tests.audit.schemes import COUNTS, NOISE, independent, ours, tables

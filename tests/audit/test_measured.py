@@ -12,11 +12,11 @@ import pytest
 
 from cornerwave.audit import ALPHA, Audit, audit, findings, verdict
 from cornerwave.audit._gain import _without
+from cornerwave.columns import rank_scale
 from cornerwave.errors import SingularCovariance
 from cornerwave.levels import retention
 from cornerwave.moments import Moments
 from cornerwave.noise import position_ids, refresh, thresholds
-from cornerwave.table import rank_scale
 from tests.audit import releases
 from tests.audit.releases import (
     binomial_limit,

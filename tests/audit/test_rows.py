@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from cornerwave.audit import _kept_rows, _repeats
-from cornerwave.audit._chance import bernstein
-from cornerwave.audit._digits import scales_of
+from cornerwave.audit._category_checks import BINS, depends, table_of
+from cornerwave.audit._chance import Ranks, bernstein, morton
 from cornerwave.audit._kept_rows import RowKeeper
-from cornerwave.audit._ranks import Ranks, morton
 from cornerwave.audit._repeats import RepeatWatch, log_odds
+from cornerwave.audit._row_checks import scales_of
 from cornerwave.audit._sums import NoiseSums, means
-from cornerwave.audit._value_tables import BINS, depends, table_of
 from tests.audit.releases import gaussian, white
 from tests.scores import z_bound
 

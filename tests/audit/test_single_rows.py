@@ -9,8 +9,6 @@ import pytest
 
 from cornerwave.audit import as_json, audit, notes, verdict
 from cornerwave.audit._chance import bernstein, chi_square_score
-from cornerwave.audit._near_rows import NearRowKeeper
-from cornerwave.audit._row_sums import find_sums
 from cornerwave.audit._single_rows import (
     GAPS,
     WEIGHTS,
@@ -19,7 +17,9 @@ from cornerwave.audit._single_rows import (
     _ratio_limit,
     _taper,
     _weak,
+    find_sums,
 )
+from cornerwave.audit._watch import NearRowKeeper
 from tests.audit.leaks import shaped, tables
 from tests.audit.releases import gaussian
 from tests.scores import z_bound

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave import frozen
 from cornerwave.audit import ALPHA, Audit, as_json, audit, findings, notes, sections, verdict
 from cornerwave.audit._audit import SHARE
 from cornerwave.audit._chance import z_limit
 from cornerwave.cli._screen import parts_of
+from cornerwave.documents import audit_page
 from cornerwave.errors import CornerwaveWarning, LevelError
 from cornerwave.levels import retention
 from cornerwave.moments import Moments
-from cornerwave.pages import audit_page
+from cornerwave.spine import freeze as frozen
 from tests.audit.releases import binomial_limit, known_dataset
 from tests.audit.schemes import texts
 

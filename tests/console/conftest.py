@@ -16,9 +16,8 @@ from argon2 import PasswordHasher
 from fastapi import FastAPI
 
 from cornerwave.access import Sharing
-from cornerwave.dataset import Dataset
-from cornerwave.owner import Vault
 from cornerwave.server import _sign_in, application, first_link
+from cornerwave.vault import Dataset, Vault
 from tests.console.client import TestClient
 
 PASSWORD = "a password for tests"

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cornerwave.coalition import Coalition
 from cornerwave.outlook import outlook_of
+from cornerwave.privacy import Coalition
 from tests.console.client import TestClient
 from tests.console.conftest import LOCAL, World, table
 from tests.tables import STRANGE_NAMES

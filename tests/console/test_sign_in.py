@@ -8,10 +8,10 @@ import pytest
 from argon2 import PasswordHasher, Type
 
 from cornerwave.errors import AccessDenied
-from cornerwave.owner import Vault
+from cornerwave.ledger import now
 from cornerwave.server import _sign_in, first_link
 from cornerwave.server._sign_in import LINK_HOURS, MOST_TRIES, SESSION_HOURS, SignIn
-from cornerwave.vault import now
+from cornerwave.vault import Vault
 from tests.console.client import TestClient
 from tests.console.conftest import LOCAL, PASSWORD, World, sign_in
 

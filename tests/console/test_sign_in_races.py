@@ -10,9 +10,9 @@ import pytest
 from argon2 import PasswordHasher
 
 from cornerwave.errors import AccessDenied, TooManyRequests
-from cornerwave.owner import Vault
 from cornerwave.server import _sign_in
 from cornerwave.server._sign_in import MOST_TRIES, SignIn
+from cornerwave.vault import Vault
 from tests.console.conftest import FROM_HERE, PASSWORD, World, sign_in
 from tests.server.conftest import serve
 

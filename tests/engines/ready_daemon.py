@@ -5,8 +5,7 @@ A task that is killed takes its process with it; the next one need not import ev
 
 from pyspark.daemon import manager
 
-import cornerwave.engines._copy_jobs
-import cornerwave.engines._survey_jobs  # noqa: F401
+import cornerwave.engines._jobs  # noqa: F401
 
 if __name__ == "__main__":
     manager()

@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner
 
 from cornerwave import cli
-from cornerwave.dataset import write_all_spark
 from cornerwave.engines import spark as engine
 from cornerwave.errors import (
     ClusterError,
@@ -24,8 +23,8 @@ from cornerwave.errors import (
     SourceError,
 )
 from cornerwave.miner import Copy
-from cornerwave.owner import Vault
-from cornerwave.table import read_metadata
+from cornerwave.outputs import read_metadata
+from cornerwave.vault import Vault, write_all_spark
 from tests import sail
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 
@@ -350,8 +349,8 @@ class TestNoCellInAnError:
 def test_what_machines_send_cannot_run_code():
     import pickle
 
-    from cornerwave.engines._packed import packed, unpacked
-    from cornerwave.recipe import NoiseSecrets
+    from cornerwave.engines._on_worker import packed, unpacked
+    from cornerwave.spine.recipe import NoiseSecrets
 
     class Bad:
         def __reduce__(self):

@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.dataset import write_all_spark
+from cornerwave.columns import Finish
 from cornerwave.engines import spark as engine
 from cornerwave.errors import ClusterError, ColumnError, SourceChanged, SourceError
-from cornerwave.owner import Vault
-from cornerwave.recipe import Wanted
-from cornerwave.table import Finish
+from cornerwave.spine.recipe import Wanted
+from cornerwave.vault import Vault, write_all_spark
 from tests import sail, spark_cluster
 from tests.engines import through_spark
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone

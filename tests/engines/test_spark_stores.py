@@ -6,9 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.dataset import write_all_spark
 from cornerwave.errors import OutputError, OutputExists, SourceChanged
-from cornerwave.table import open_source, read_metadata
+from cornerwave.outputs import read_metadata
+from cornerwave.sources import open_source
+from cornerwave.vault import write_all_spark
 from tests import sail, stores
 from tests.engines.everyone import CHOICES, LEVELS, by_key, changed, everyone
 
@@ -105,7 +106,7 @@ def test_what_is_there_is_replaced_by_force_alone(spark, dataset, bucket):
 
 def test_of_two_writers_one_is_refused(spark, dataset, bucket, monkeypatch):
     """The second comes when the first has looked, and found nothing."""
-    monkeypatch.setattr("cornerwave.dataset._spark_release.check_stored_folder", lambda *_, **__: 0)
+    monkeypatch.setattr("cornerwave.vault._release.check_stored_folder", lambda *_, **__: 0)
     bucket.put("copy/_copy.json", b"of another")
     with pytest.raises(OutputExists, match="already exists"):
         dataset.release(to="near", noise=1.0).write_spark(bucket.address("copy"), spark=spark)
@@ -114,7 +115,8 @@ def test_of_two_writers_one_is_refused(spark, dataset, bucket, monkeypatch):
 
 @pytest.mark.parametrize("shown", [0, 1])
 def test_a_store_that_fails_halfway_shows_nothing(spark, dataset, bucket, monkeypatch, shown):
-    from cornerwave.table import _stored_folder, _stores
+    from cornerwave.outputs import _folders as _stored_folder
+    from cornerwave.sources import _stores
 
     complete, done = _stored_folder.complete_upload, []
 

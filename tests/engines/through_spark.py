@@ -6,12 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as papq
 
+from cornerwave.columns import Choices, decide, plain_type
 from cornerwave.engines import opened_frame
-from cornerwave.engines._on_worker import FOUND, Table
-from cornerwave.engines._packed import packed_table, unpacked_table
+from cornerwave.engines._on_worker import FOUND, Table, packed_table, unpacked_table
 from cornerwave.engines.spark import Cluster
-from cornerwave.rows import RowSecrets
-from cornerwave.table import Choices, decide, plain_type
+from cornerwave.spine.rows import RowSecrets
 from tests.table.test_source_types import COLUMNS, KEY, name_of, table_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"

@@ -1,10 +1,9 @@
 from dataclasses import replace
 
 import pytest
+from cornerwave_reproduction import Effort, Setting, _drawing, people
+from cornerwave_reproduction._requests import requested
 from threadpoolctl import threadpool_limits
-
-from cornerwave.experiments import Effort, Setting, _drawing, people
-from cornerwave.experiments._requests import requested
 
 QUICK = Effort(
     copies=12,

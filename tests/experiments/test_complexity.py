@@ -1,9 +1,8 @@
 """Figure 5 and the cost of matrices: the verdicts, and that every way makes correct copies."""
 
 import numpy as np
-
-from cornerwave.experiments import Verdict, _beyond_cost, _complexity, _fig5
-from cornerwave.experiments._complexity import growth, peak_bytes
+from cornerwave_reproduction import Verdict, _beyond_cost, _complexity, _fig5
+from cornerwave_reproduction._complexity import growth, peak_bytes
 
 COPIES = (6, 10, 14, 18, 22, 26, 30)
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cornerwave_reproduction import Verdict, _fig2, _fig3
+from cornerwave_reproduction._requests import Joint, StackedMoments, requested
 
-from cornerwave.experiments import Verdict, _fig2, _fig3
-from cornerwave.experiments._requests import Joint, StackedMoments, requested
 from tests.experiments.conftest import first_rows
 
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from cornerwave.experiments import Verdict, _beyond_attacks, _beyond_miner, _fig4
-from cornerwave.experiments._input_table import cancer, iris
+from cornerwave_reproduction import Verdict, _beyond_attacks, _beyond_miner, _fig4
+from cornerwave_reproduction._input_table import cancer, iris
 
 
 def made_up(shift):

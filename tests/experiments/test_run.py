@@ -9,18 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-
-import cornerwave
-from cornerwave import cli
-from cornerwave.errors import (
-    ColumnError,
-    ExtraMissing,
-    NoSuchExperiment,
-    OutputError,
-    SourceError,
-)
-from cornerwave.experiments import (
+from cornerwave_reproduction import (
     PARTS,
     InputTable,
     Setting,
@@ -30,7 +19,11 @@ from cornerwave.experiments import (
     people,
     reproduce,
 )
-from cornerwave.experiments._input_table import cancer, iris
+from cornerwave_reproduction._input_table import cancer, iris
+from typer.testing import CliRunner
+
+from cornerwave import cli
+from cornerwave.errors import ColumnError, ExtraMissing, NoSuchExperiment, OutputError, SourceError
 from tests.experiments.conftest import first_rows
 
 EXACT = ("table2", "fig1", "examples", "theorems", "fig2", "fig3")
@@ -173,8 +166,7 @@ def test_every_part_takes_any_number_of_columns(columns, setting):
 @pytest.mark.parametrize("package", ["matplotlib", "sklearn"])
 def test_without_the_extra_it_says_what_to_install(package, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delattr(cornerwave, "experiments")
-    for name in [name for name in sys.modules if name.startswith("cornerwave.experiments")]:
+    for name in [name for name in sys.modules if name.startswith("cornerwave_reproduction")]:
         monkeypatch.delitem(sys.modules, name)
     missing = refusal("--out", tmp_path)
     assert isinstance(missing, ExtraMissing)

@@ -2,10 +2,16 @@
 
 import numpy as np
 import pytest
+from cornerwave_reproduction import (
+    Independent,
+    Scaled,
+    Verdict,
+    _case_study,
+    _complexity,
+    _theorems,
+)
 
 from cornerwave.algorithms import corner_wave, sequential
-from cornerwave.attack import Independent, Scaled
-from cornerwave.experiments import Verdict, _case_study, _complexity, _theorems
 
 STANDING = (Verdict.HOLDS, Verdict.REMARK)
 ABOUT_OURS = (

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.table import METADATA_KEY, open_source, read_metadata
-from cornerwave.table._told import COLUMN_FIELDS, FIELDS
+from cornerwave.outputs import METADATA_KEY, read_metadata
+from cornerwave.outputs._copy_metadata import COLUMN_FIELDS, FIELDS
+from cornerwave.sources import open_source
 from tests.fuzz.world import ROWS, people, write_table
 
 Mutation = Callable[[Path, random.Random], str]

@@ -20,7 +20,7 @@ import typer
 from cornerwave import cli
 from cornerwave.errors import CornerwaveError
 from cornerwave.miner import Copy
-from cornerwave.table import check_metadata, read_metadata
+from cornerwave.outputs import check_metadata, read_metadata
 from tests.fuzz import batches
 from tests.fuzz.attempts import CLEAN, COMPILED, KINDS, Answer, Tried, fault_of, run
 from tests.fuzz.mutants import odd_fields

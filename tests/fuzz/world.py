@@ -15,10 +15,9 @@ import pyarrow.ipc as paipc
 import pyarrow.parquet as papq
 import pyreadstat
 
-from cornerwave.dataset import write_all
+from cornerwave.columns import Choices
 from cornerwave.levels import Level
-from cornerwave.owner import Vault
-from cornerwave.table import Choices
+from cornerwave.vault import Vault, write_all
 
 ROWS = 200
 MARKED = 77

@@ -9,10 +9,10 @@ import itertools
 import numpy as np
 import pytest
 
-from cornerwave.marks import Cells, Learned, kept_of
-from cornerwave.marks._compare import _same_values
-from cornerwave.marks._density import Density
-from cornerwave.marks._kept import LOG_CHANCE
+from cornerwave.reuse import Cells, Learned, kept_of
+from cornerwave.reuse._bottom import Density
+from cornerwave.reuse._compare import _same_values
+from cornerwave.reuse._kept import LOG_CHANCE
 
 SECRET = bytes(range(32))
 SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000)

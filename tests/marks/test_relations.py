@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import AlreadyRegistered, NoSuchDataset
-from cornerwave.marks import TableMarks, grown, related, repeated
-from cornerwave.owner import Vault
-from cornerwave.vault import Key
+from cornerwave.ledger import Key
+from cornerwave.reuse import TableMarks, grown, related, repeated
+from cornerwave.vault import Vault
 from tests.conftest import survey_of
 from tests.marks.test_repeats import marks_of
 

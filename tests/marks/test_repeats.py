@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import AlreadyRegistered, CornerwaveWarning
-from cornerwave.marks import TableMarks, related, repeated
-from cornerwave.marks._bottom import SIZE, Bottom
-from cornerwave.marks._cells import Cells
-from cornerwave.marks._compare import _log_tail
-from cornerwave.marks._density import lattice
-from cornerwave.vault import Key
+from cornerwave.ledger import Key
+from cornerwave.reuse import TableMarks, related, repeated
+from cornerwave.reuse._bottom import SIZE, Bottom, lattice
+from cornerwave.reuse._cells import Cells
+from cornerwave.reuse._compare import _log_tail
 from tests.conftest import survey_of
 from tests.marks.pairs import HONEST, REPEATED, WITHOUT_KEY, people, twice
 

@@ -9,8 +9,7 @@ from miner_world import ALPHA, noisy, normal_reach
 
 from cornerwave.errors import ColumnError
 from cornerwave.miner import Copy, Distribution
-from cornerwave.miner._distribution import BINS, cell_kernel, reconstruct
-from cornerwave.miner._mixture import GAP, Mixture
+from cornerwave.miner._distribution import BINS, GAP, Mixture, cell_kernel, reconstruct
 
 
 def _bimodal(rows: int, seed: int) -> np.ndarray:

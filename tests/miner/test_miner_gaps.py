@@ -10,7 +10,7 @@ from miner_world import agrees, coverage, covers
 
 from cornerwave import Vault
 from cornerwave.miner import Copy, Estimates, find_labels
-from cornerwave.miner._blocks import column_blocks
+from cornerwave.miner._estimates import column_blocks
 from cornerwave.miner._means import GroupSums, group_means
 from cornerwave.miner._shares import count_labels, two_way
 

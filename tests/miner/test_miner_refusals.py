@@ -14,11 +14,11 @@ import pytest
 from miner_world import agrees
 
 from cornerwave import Vault
-from cornerwave.dataset import Dataset
 from cornerwave.errors import ColumnError, LevelError, SourceError
+from cornerwave.ledger import Key
 from cornerwave.miner import Copy
-from cornerwave.table import METADATA_KEY, metadata_path, read_metadata
-from cornerwave.vault import Key
+from cornerwave.outputs import METADATA_KEY, metadata_path, read_metadata
+from cornerwave.vault import Dataset
 
 ROWS = 20_000
 

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave import algorithms, recipe
-from cornerwave.keyed import _siphash as siphash
-from cornerwave.keyed import _universal as universal
+from cornerwave import algorithms
+from cornerwave.keyed import _cipher as siphash
+from cornerwave.keyed import _cipher as universal
 from cornerwave.noise import NOISE_FORMAT, WhiteStreams, position_ids
 from cornerwave.noise import _reading as reading
 from cornerwave.noise import _stream as stream
+from cornerwave.spine import recipe
 from tests import twins
 from tests.processor import report_of
 from tests.scores import (

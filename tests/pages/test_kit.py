@@ -8,16 +8,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cornerwave_reproduction._reproduction_page import Picture, reproduction_page
 
 from cornerwave.audit import audit
+from cornerwave.documents import Canvas, audit_page
+from cornerwave.documents import _document as kit
+from cornerwave.documents._charts import Panel, ShareRow, bars, histograms, share_chart
+from cornerwave.documents._document import style_sheet
+from cornerwave.documents._tallies import Axis, not_redrawn, same_share
 from cornerwave.levels import retention
 from cornerwave.miner import CopyColumn
-from cornerwave.pages import Canvas, audit_page
-from cornerwave.pages import _document as kit
-from cornerwave.pages._charts import Panel, ShareRow, bars, histograms, share_chart
-from cornerwave.pages._document import style_sheet
-from cornerwave.pages._reproduction_page import Picture, reproduction_page
-from cornerwave.pages._tallies import Axis, not_redrawn, same_share
 from tests.audit.releases import frame, ours, skewed
 
 DOCS = Path(__file__).parents[2] / "docs"

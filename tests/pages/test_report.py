@@ -11,16 +11,22 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.dataset import Dataset
+from cornerwave.documents import _charts as charts
+from cornerwave.documents import write_report
+from cornerwave.documents._charts import Panel
+from cornerwave.documents._comparison import (
+    Copies,
+    Original,
+    copies_of,
+    look,
+    look_behind,
+    shown_of,
+)
+from cornerwave.documents._report import render_external, render_owner
+from cornerwave.documents._tallies import FEW
 from cornerwave.errors import OutputExists
 from cornerwave.miner import Copy
-from cornerwave.owner import Vault
-from cornerwave.pages import _charts as charts
-from cornerwave.pages import write_report
-from cornerwave.pages._charts import Panel
-from cornerwave.pages._comparison import Copies, Original, copies_of, look, look_behind, shown_of
-from cornerwave.pages._report_page import render_external, render_owner
-from cornerwave.pages._tallies import FEW
+from cornerwave.vault import Dataset, Vault
 from tests.audit.test_command import command
 from tests.conftest import ledger_lines
 

@@ -16,8 +16,8 @@ import pytest
 import uvicorn
 
 from cornerwave.access import Sharing
-from cornerwave.owner import Vault
 from cornerwave.server import application, settings
+from cornerwave.vault import Vault
 from tests.conftest import new_place
 
 ROWS = 3000

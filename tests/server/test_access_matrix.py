@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cornerwave.access import OWNER
-from cornerwave.server import _signatures
-from cornerwave.vault import now
+from cornerwave.ledger import now
+from cornerwave.server import _service as _signatures
 
 DELTA = "/delta-sharing/shares/cornerwave"
 TABLE = f"{DELTA}/schemas/copies/tables/wages"

@@ -13,10 +13,10 @@ import pytest
 import typer.testing
 
 from cornerwave import cli
-from cornerwave.dataset import Release
 from cornerwave.errors import AccessDenied, LevelError, NoSuchDataset, OutputError, VaultError
 from cornerwave.miner import Copy, fetch, open_copy
 from cornerwave.server._cache import MAKERS
+from cornerwave.vault import Release
 
 COPY = "/v1/datasets/wages/copy"
 

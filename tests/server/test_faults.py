@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from cornerwave.access import _permissions
-from cornerwave.dataset import Release
-from cornerwave.server import _access_log, _replies, _service
+from cornerwave.ledger import now
+from cornerwave.server import _cache as _access_log
+from cornerwave.server import _replies, _service
 from cornerwave.server._cache import Abandoned, CopyCache
-from cornerwave.vault import now
+from cornerwave.vault import Release
 
 COPY = "/v1/datasets/wages/copy"
 QUERY = "/delta-sharing/shares/cornerwave/schemas/copies/tables/odd_table/query"

@@ -11,7 +11,8 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from cornerwave.server import _app, _limits
+from cornerwave.server import _app
+from cornerwave.server import _app as _limits
 from tests.server.conftest import serve
 from tests.server.test_access_matrix import TABLE, routes_of
 

@@ -17,8 +17,8 @@ import pytest
 
 from cornerwave.access import Sharing
 from cornerwave.errors import VaultError
-from cornerwave.owner import Vault
 from cornerwave.server import application
+from cornerwave.vault import Vault
 from tests import postgresql
 from tests.server.conftest import serve
 
@@ -27,10 +27,10 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 import uvicorn
-from cornerwave.owner import Vault
+from cornerwave.vault import Vault
 from cornerwave.server import _replies, application, settings
-from cornerwave.table import CopyFile
-from cornerwave.vault import Ledger
+from cornerwave.outputs import CopyFile
+from cornerwave.ledger import Ledger
 
 folder, where, when = sys.argv[1:]
 _replies.CopyResponse.chunk_size = 1000

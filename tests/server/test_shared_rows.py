@@ -5,9 +5,9 @@ import sqlalchemy as sa
 
 from cornerwave.access import Sharing
 from cornerwave.errors import LedgerDamaged
-from cornerwave.owner import Vault
-from cornerwave.vault import Access
-from cornerwave.vault._database import CHAIN, RECORD
+from cornerwave.ledger import Access
+from cornerwave.ledger._database import CHAIN, RECORD
+from cornerwave.vault import Vault
 
 COPY = "/v1/datasets/wages/copy"
 

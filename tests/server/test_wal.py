@@ -12,8 +12,8 @@ from datetime import timedelta
 import pytest
 
 from cornerwave.access import Sharing, _permissions
-from cornerwave.owner import Vault
-from cornerwave.vault import _sqlite, now
+from cornerwave.ledger import _sqlite, now
+from cornerwave.vault import Vault
 
 COPY = "/v1/datasets/wages/copy"
 
@@ -47,7 +47,7 @@ def end(served, how, where):
         eval(ENDS[how], {"sharing": Sharing(Vault.open(vault))})
         return
     opened = f"sharing = Sharing(Vault.open({str(vault)!r}))"
-    imports = "from cornerwave.access import Sharing; from cornerwave.owner import Vault"
+    imports = "from cornerwave.access import Sharing; from cornerwave.vault import Vault"
     subprocess.run([sys.executable, "-c", f"{imports}; {opened}; {ENDS[how]}"], check=True)
 
 

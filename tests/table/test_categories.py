@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cornerwave.columns import Choices, decide
+from cornerwave.columns._categories import Categories, freeze_categories
+from cornerwave.columns._encoded import Encoded, tally
+from cornerwave.columns._rare import MOST_CATEGORIES, OTHER, check_number
+from cornerwave.columns._types import MISSING_BITS
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.noise import MISSING, thresholds
-from cornerwave.table import Choices, decide
-from cornerwave.table._categories import Categories, freeze_categories
-from cornerwave.table._encoded import Encoded, tally
-from cornerwave.table._rare import MOST_CATEGORIES, OTHER, check_number
-from cornerwave.table._types import MISSING_BITS
 
 SECRET = bytes(range(32))
 

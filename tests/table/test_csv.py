@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.errors import SourceError
-from cornerwave.table import _csv, open_source
+from cornerwave.sources import _csv, open_source
 
 HEADLESS = "seems to have no line of column names"
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.table import _csv_numbers
-from cornerwave.table._csv_numbers import DECIMAL, OTHER, WHOLE, plain_numbers
-from cornerwave.table._csv_types import TypeGuess
+from cornerwave.sources import _csv_numbers
+from cornerwave.sources._csv_numbers import DECIMAL, OTHER, WHOLE, plain_numbers
+from cornerwave.sources._csv_types import TypeGuess
 
 CELLS = {
     WHOLE: ["0", "-0", "7", "-7", "123456789012345678"],

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave.table import _distinct as distinct
-from cornerwave.table._distinct import Distinct
-from cornerwave.table._encoded import Encoded
+from cornerwave.columns import _rare as distinct
+from cornerwave.columns._encoded import Encoded
+from cornerwave.columns._rare import Distinct
 
 
 def texts(values):

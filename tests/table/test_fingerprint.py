@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cornerwave.columns import _encoded as module
+from cornerwave.columns._encoded import Fingerprint, key_ids, macs
+from cornerwave.columns._types import MISSING_BITS, to_floats
 from cornerwave.errors import ColumnError
 from cornerwave.noise import position_ids
-from cornerwave.table import _fingerprint as module
-from cornerwave.table._fingerprint import Fingerprint, key_ids, macs
-from cornerwave.table._types import MISSING_BITS, to_floats
 from tests import twins
 
 SECRET = bytes(range(32))

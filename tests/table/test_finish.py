@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cornerwave.columns import Choices, Finish, decide, type_named
+from cornerwave.columns._scale import Scale
 from cornerwave.errors import ColumnError, CornerwaveWarning
-from cornerwave.table import Choices, Finish, decide, type_named
-from cornerwave.table._scale import Scale
 
 WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 WHOLE += [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]

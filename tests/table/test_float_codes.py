@@ -10,7 +10,7 @@ from cornerwave.audit import audit
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import inspect
 from cornerwave.miner import Copy
-from cornerwave.table import open_source
+from cornerwave.sources import open_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
 

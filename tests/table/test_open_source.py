@@ -12,8 +12,9 @@ import pyarrow.feather as feather
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.columns import to_floats
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table import ReadingSettings, _csv, open_source, to_floats
+from cornerwave.sources import ReadingSettings, _csv, open_source
 
 CANARY = "SECRET-CELL-4711"
 NUMBER_CANARY = "-31415926.5358"

@@ -11,7 +11,7 @@ import pyreadstat
 import pytest
 
 from cornerwave.errors import ExtraMissing, SourceError
-from cornerwave.table import ReadingSettings, _stat_files, open_source, open_to_inspect
+from cornerwave.sources import ReadingSettings, _stat_files, open_source, open_to_inspect
 
 CANARY = "SECRET4711"
 BORN = [dt.date(1950, 1, 1), dt.date(1960, 2, 29), dt.date(1970, 12, 31), None]

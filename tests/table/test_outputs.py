@@ -16,17 +16,16 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.errors import OutputError, OutputExists
-from cornerwave.table import (
+from cornerwave.outputs import (
     CopyFile,
     _outputs,
     check_output,
-    format_of,
     metadata_path,
-    open_source,
     parquet_settings,
     read_metadata,
 )
-from cornerwave.table._outputs import writing
+from cornerwave.outputs._outputs import writing
+from cornerwave.sources import format_of, open_source
 
 ENDINGS = ["csv", "csv.gz", "parquet", "pq", "arrow", "feather", "ipc"]
 METADATA = {"dataset": "d", "noise": 0.1, "rows": 3, "columns": {"ä": {"role": "perturbed"}}}
@@ -258,7 +257,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from cornerwave.table import CopyFile
+from cornerwave.outputs import CopyFile
 
 table = pa.table({"a": [1.0, 2.0]})
 copy = CopyFile(Path(sys.argv[1]), table.schema, {})
@@ -316,7 +315,8 @@ import os, sys
 from pathlib import Path
 import pyarrow as pa
 from cornerwave.errors import CornerwaveError
-from cornerwave.table import CopyFile, check_output, open_source
+from cornerwave.outputs import CopyFile, check_output
+from cornerwave.sources import open_source
 
 path = Path(sys.argv[1])
 if os.geteuid() == 0:
@@ -364,7 +364,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from cornerwave.errors import OutputError
-from cornerwave.table import CopyFile
+from cornerwave.outputs import CopyFile
 
 path = Path(sys.argv[1])
 table = pa.table({"a": np.random.default_rng(0).standard_normal(200_000)})

@@ -4,7 +4,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.errors import ColumnError
-from cornerwave.table import open_source
+from cornerwave.sources import open_source
 
 
 def whole(source, columns=None):

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.table import _row_groups, parquet_settings
-from cornerwave.table._row_groups import RowGroups
+from cornerwave.outputs import _formats as _row_groups
+from cornerwave.outputs import parquet_settings
+from cornerwave.outputs._formats import RowGroups
 
 ROWS = 60
 METADATA = {b"what": b"a copy", b"long": b"x" * 300}

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cornerwave
+from cornerwave.columns import _scale as module
+from cornerwave.columns._scale import KNOTS, ROWS_PER_KNOT, Scale, Thinned, rank_scale
 from cornerwave.errors import ColumnError
 from cornerwave.moments import Moments
-from cornerwave.table import _scale as module
-from cornerwave.table._scale import KNOTS, ROWS_PER_KNOT, Scale, Thinned, rank_scale
 from tests.processor import report_of
 
 LOG = Scale("log1p")
@@ -20,7 +20,7 @@ PEOPLE = Path(cornerwave.__file__).parent / "data" / "people.parquet"
 REPORT = """
 import hashlib
 import numpy as np
-from cornerwave.table._scale import Scale, rank_scale
+from cornerwave.columns._scale import Scale, rank_scale
 x = np.random.default_rng(0).lognormal(3, 4, 30011)
 for scale in (Scale("log1p"), rank_scale(x, "c")):
     t = scale.forward(x, "c")

@@ -1,10 +1,10 @@
 import pyarrow as pa
 import pytest
 
+from cornerwave.columns import Choices, names_of, warn_of
+from cornerwave.columns import decide as decide_with
+from cornerwave.columns._schema import check_distinct
 from cornerwave.errors import ColumnError, CornerwaveWarning
-from cornerwave.table import Choices, names_of, warn_of
-from cornerwave.table import decide as decide_with
-from cornerwave.table._schema import check_distinct
 
 SOURCE = pa.schema(
     [

@@ -20,7 +20,9 @@ import pyarrow.csv as pacsv
 import pyarrow.feather as paft
 import pyarrow.parquet as papq
 
-from cornerwave.table import ReadingSettings, copy_at, open_source, place_of, plain_type
+from cornerwave.columns import plain_type
+from cornerwave.outputs import copy_at
+from cornerwave.sources import ReadingSettings, open_source, place_of
 from tests import postgresql
 
 PAGE = Path(__file__).parents[2] / "docs" / "sources.md"

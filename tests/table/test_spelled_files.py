@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table import ReadingSettings, _csv, open_source, open_to_inspect
-from cornerwave.table._csv_types import TypeGuess
-from cornerwave.table._spelling import typed
+from cornerwave.sources import ReadingSettings, _csv, open_source, open_to_inspect
+from cornerwave.sources._csv_types import TypeGuess
+from cornerwave.sources._reading_settings import typed
 
 CANARY = "SECRET4711"
 

@@ -9,20 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.columns import Choices, Finish
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
 from cornerwave.miner import Copy
-from cornerwave.owner import Vault
-from cornerwave.table import (
-    METADATA_KEY,
-    Choices,
-    Finish,
-    ReadingSettings,
-    check_metadata,
-    metadata_path,
-    read_metadata,
-)
-from cornerwave.table._told import COLUMN_FIELDS, FIELDS
+from cornerwave.outputs import METADATA_KEY, check_metadata, metadata_path, read_metadata
+from cornerwave.outputs._copy_metadata import COLUMN_FIELDS, FIELDS
+from cornerwave.sources import ReadingSettings
+from cornerwave.vault import Vault
 
 WRONG: dict[str, list[Any]] = {
     "dataset": [7, None, [], "two\nlines", "\x1b[2J"],

@@ -2,9 +2,10 @@ import os
 
 import pytest
 
+from cornerwave.choices import read_batch, read_choices
+from cornerwave.columns import Choices
 from cornerwave.errors import ColumnError, LevelError
 from cornerwave.levels import Level, Privacy
-from cornerwave.table import Choices, read_batch, read_choices
 
 COLUMNS = ["a", "b", "c", "d", "e"]
 WHOLE = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psycopg
 
-from cornerwave.marks import ColumnMarks, TableMarks
-from cornerwave.vault import Entry, Key, Ledger
+from cornerwave.ledger import Entry, Key, Ledger
+from cornerwave.reuse import ColumnMarks, TableMarks
 
 TABLES = ("cornerwave_vault", "cornerwave_chain", "cornerwave_line")
 NUMBERS = count()

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cornerwave.errors import LedgerDamaged
-from cornerwave.vault import Key
-from cornerwave.vault._chain import Chain, Draft, Line
+from cornerwave.ledger import Key
+from cornerwave.ledger._chain import Chain, Draft, Line
 
 KEY = Key(bytes(range(32)))
 TEXTS = st.text(max_size=8)

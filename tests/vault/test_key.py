@@ -14,7 +14,7 @@ from cornerwave.errors import (
     VaultMissing,
     WrongKey,
 )
-from cornerwave.vault import Key
+from cornerwave.ledger import Key
 
 SECRET = bytes(range(100, 132))
 

@@ -12,14 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cornerwave.errors import (
-    AlreadyRegistered,
-    LedgerDamaged,
-    NoSuchDataset,
-    VaultError,
-    WrongKey,
-)
-from cornerwave.vault import Entry, Holding, Key, Ledger
+from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError, WrongKey
+from cornerwave.ledger import Entry, Holding, Key, Ledger
 from tests.vault.outside import TABLES, content, edit, entry, marks_of, rows
 
 MADE = {"level": 500, "rounding": {"wage": 0.1}, "clip": [None, 1e300], "format": "parquet"}
@@ -72,7 +66,7 @@ class TestHoldings:
         assert [h.made for h in ledger.holdings(two)] == [{"level": 2}]
 
     def test_more_recipients_than_one_query_takes(self, ledger, dataset, monkeypatch):
-        monkeypatch.setattr("cornerwave.vault._chains._PARAMETERS", 3)
+        monkeypatch.setattr("cornerwave.ledger._chains._PARAMETERS", 3)
         copies = [(f"r{n}", {"level": n}) for n in range(1, 11)]
         ledger.hold(dataset, copies)
         ledger.hold(dataset, [*copies, ("last", {})])

@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from cornerwave.errors import ExtraMissing, LedgerDamaged, VaultError, VaultExists
-from cornerwave.vault import Key, Ledger
-from cornerwave.vault._chains import Chains
-from cornerwave.vault._postgresql import PostgreSQL
-from cornerwave.vault._sqlite import SQLite
+from cornerwave.ledger import Key, Ledger
+from cornerwave.ledger._chains import Chains
+from cornerwave.ledger._postgresql import PostgreSQL
+from cornerwave.ledger._sqlite import SQLite
 from tests.vault.outside import connect, content, edit, entry, used
 
 PEOPLE = "a1" * 16
@@ -248,7 +248,7 @@ def test_a_ledger_is_never_replaced(ledger_place):
 
 
 def test_a_busy_ledger_says_so(ledger_place, monkeypatch):
-    monkeypatch.setattr("cornerwave.vault._database.WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("cornerwave.ledger._database.WAIT_SECONDS", 0.05)
     ledger = Ledger.open(ledger_place, used(ledger_place))
     other = connect(ledger_place)
     try:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from cornerwave.vault import Key, Ledger
+from cornerwave.ledger import Key, Ledger
 from tests.vault.outside import entry, rows
 
 DATASET = "a1" * 16
@@ -22,8 +22,8 @@ from pathlib import Path
 import sqlalchemy
 
 from cornerwave.errors import AlreadyRegistered
-from cornerwave.marks import ColumnMarks, TableMarks
-from cornerwave.vault import Entry, Key, Ledger
+from cornerwave.reuse import ColumnMarks, TableMarks
+from cornerwave.ledger import Entry, Key, Ledger
 
 
 def age(total):

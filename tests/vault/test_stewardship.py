@@ -16,7 +16,7 @@ from cornerwave.errors import (
     SourceChanged,
     VaultError,
 )
-from cornerwave.owner import Vault
+from cornerwave.vault import Vault
 from tests.conftest import ledger_lines, make_people
 
 pytestmark = pytest.mark.few_rows

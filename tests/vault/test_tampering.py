@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cornerwave.errors import LedgerDamaged, VaultError, WrongKey
-from cornerwave.vault import Key, Ledger
-from cornerwave.vault._database import Database
+from cornerwave.ledger import Key, Ledger
+from cornerwave.ledger._database import Database
 from tests.vault.outside import content, edit, entry, restore, rows, use_everything, used
 
 PEOPLE, OTHERS = "a1" * 16, "b2" * 16

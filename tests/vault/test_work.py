@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.documents import _comparison
 from cornerwave.errors import VaultError
-from cornerwave.owner import Vault
-from cornerwave.pages import _comparison
-from cornerwave.vault import remove_leftovers, work_folder
+from cornerwave.ledger import remove_leftovers, work_folder
+from cornerwave.vault import Vault
 
 pytestmark = pytest.mark.few_rows
 
 KILLED = """
 import os, signal, sys
-from cornerwave.owner import Vault
-from cornerwave.pages import _comparison, write_report
+from cornerwave.vault import Vault
+from cornerwave.documents import _comparison, write_report
 
 dataset = Vault.open(sys.argv[1]).dataset("people")
 if sys.argv[2] == "report":

@@ -8,19 +8,28 @@
         sharing.foreseen(request)                      # what each coalition could recover then
         sharing.answer(request.id, privacy=0.4)
 
-    _grants       permissions
-    _tokens       tokens as texts, and as they are kept
-    _asking       what recipients ask for, and what coalitions could recover then
+    _grants       permissions, tokens, and what recipients ask for
     _permissions  all of it in a vault
 
 A grant is permission, not a copy: the ledger records the holding when the first byte could
 leave. Revoking stops downloads and changes nothing about what the recipient knows already.
 """
 
-from cornerwave.access._asking import MOST_WORDS, OPEN, Foreseen, Request
-from cornerwave.access._grants import ANYBODY, ANYBODY_KNOWN, Grant
+from cornerwave.access._grants import (
+    ANYBODY,
+    ANYBODY_KNOWN,
+    MOST_DAYS,
+    MOST_WORDS,
+    OPEN,
+    OWNER,
+    SHARING_PATH,
+    Foreseen,
+    Grant,
+    Request,
+    Token,
+    profile_text,
+)
 from cornerwave.access._permissions import Sharing
-from cornerwave.access._tokens import MOST_DAYS, OWNER, SHARING_PATH, Token, profile_text
 
 __all__ = [
     "ANYBODY",

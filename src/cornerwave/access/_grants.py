@@ -1,13 +1,19 @@
 """Grants: permission to fetch a dataset at a level, and how it is kept."""
 
+import hashlib
+import hmac
+import json
+import re
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cornerwave.dataset import Dataset, Release
+from cornerwave.columns import Finish
 from cornerwave.errors import VaultError
+from cornerwave.ledger import Record
 from cornerwave.levels import LATTICE, Level
-from cornerwave.table import Finish
-from cornerwave.vault import Record
+from cornerwave.vault import Dataset, Release
 
 ANYBODY = "anybody"
 """A grant to this name is the dataset's public level: anybody may fetch it, without a token."""
@@ -77,3 +83,171 @@ def time_of(text: str | datetime) -> datetime:
     except ValueError:
         raise VaultError(f"{text!r} is no date; write 2027-01-31 or 2027-01-31T12:00") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+# --------------------------------------------------------------------------------------------------
+# Tokens: what a recipient sends, and what is kept of it.
+#
+#     cw_ID_SECRET_CHECKSUM        12, 64 and 8 hexadecimal digits
+#
+# The secret has 256 random bits, of which only an HMAC is kept. The checksum tells a token that
+# was cut off from a false one, before any secret is compared.
+
+
+OWNER = "the owner"
+"""A token of this name is for the owner's own work over REST, and fetches nothing."""
+PREFIX = "cw"
+SHARING_PATH = "/delta-sharing"
+"""Where the service speaks the Delta Sharing protocol."""
+MOST_DAYS = 366
+LIVE_TOKENS = 2
+"""Tokens that a recipient may have at a time: the old and the new one, while they change."""
+SECRET_BYTES = 32
+_TOKEN = re.compile(rf"{PREFIX}_[0-9a-f]{{12}}_[0-9a-f]{{64}}_[0-9a-f]{{8}}")
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as it is kept: whose it is and how long it lasts, not the token itself."""
+
+    id: str
+    recipient: str
+    at: str
+    expires: str
+    revoked: str | None = None
+
+    @classmethod
+    def of(cls, record: Record) -> "Token":
+        """Read a token as it is kept."""
+        said = record.content
+        return cls(record.id, record.of, record.at, said["expires"], said["revoked"])
+
+    def is_live(self, at: datetime) -> bool:
+        """Return whether it opens anything at this time."""
+        return self.revoked is None and at < time_of(self.expires)
+
+
+def mac_of(key: bytes, id: str, secret: bytes) -> str:
+    """Return what is kept of a token's secret."""
+    return hmac.new(key, id.encode() + b"/" + secret, hashlib.sha256).hexdigest()
+
+
+def token_text(id: str, secret: bytes) -> str:
+    """Return a token as a text: prefix, id, secret, checksum."""
+    body = f"{PREFIX}_{id}_{secret.hex()}"
+    return f"{body}_{zlib.crc32(body.encode()):08x}"
+
+
+def token_parts(text: str) -> tuple[str, bytes]:
+    """Return id and secret of a token, both empty if it cannot be one.
+
+    >>> token_parts(token_text("0123456789ab", bytes(32))) == ("0123456789ab", bytes(32))
+    True
+    >>> token_parts("cw_0123456789ab_00_00000000")
+    ('', b'')
+    """
+    if not _TOKEN.fullmatch(text):
+        return "", b""
+    body, _, check = text.rpartition("_")
+    _, id, secret = body.split("_")
+    fits = check == f"{zlib.crc32(body.encode()):08x}"
+    return (id, bytes.fromhex(secret)) if fits else ("", b"")
+
+
+def profile_text(url: str, token: str, expires: str) -> str:
+    """Return a profile file, as clients of Delta Sharing read it."""
+    said = {
+        "shareCredentialsVersion": 1,
+        "endpoint": f"{url.rstrip('/')}{SHARING_PATH}/",
+        "bearerToken": token,
+        "expirationTime": expires,
+    }
+    return json.dumps(said, indent=2) + "\n"
+
+
+# --------------------------------------------------------------------------------------------------
+# Requests: what a recipient asks for, and what each coalition could recover if he got it.
+#
+# A coalition leaves hidden what its least noisy copy leaves (Theorem 4), so a new copy at level v
+# changes something only for coalitions with its recipient in which nobody holds less noise than v.
+
+
+OPEN, APPROVED, DECLINED = "open", "approved", "declined"
+MOST_WORDS = 500
+MOST_OPEN = 20
+"""Requests of one recipient that may wait for an answer."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A recipient asks for a dataset, or for a better level of it, and why.
+
+    `name` and `privacy` are as he wrote them. `dataset` is an id, or '' if there was none of that
+    name: he is not told whether there is.
+    """
+
+    id: str
+    dataset: str
+    name: str
+    recipient: str
+    privacy: float
+    reason: str
+    at: str
+    state: str = OPEN
+    answer: str = ""
+
+    @classmethod
+    def of(cls, record: Record) -> "Request":
+        """Read a request as it is kept."""
+        return cls(id=record.id, recipient=record.of, at=record.at, **record.content)
+
+    def record(self) -> Record:
+        """Return it as it is kept."""
+        content = {
+            "dataset": self.dataset,
+            "name": self.name,
+            "privacy": self.privacy,
+            "reason": self.reason,
+            "state": self.state,
+            "answer": self.answer,
+        }
+        return Record("request", self.id, self.recipient, self.at, content)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """The share that stays hidden from a coalition, now and if a recipient had one more copy."""
+
+    members: tuple[str, ...]
+    before: float
+    after: float
+
+    @property
+    def loses(self) -> bool:
+        """Whether less would stay hidden."""
+        return self.after < self.before
+
+
+def foreseen(dataset: Dataset, recipient: str, level: Level) -> Iterator[Foreseen]:
+    """Yield him alone, him with each holder, and all of them together if there are several.
+
+    Whoever holds no copy leaves everything hidden.
+    """
+    least: dict[str, Level] = {}
+    for held in dataset.holdings:  # least noise first
+        least.setdefault(held.recipient, held.level)
+    others = [name for name in least if name != recipient]
+    pairs = [(recipient, other) for other in others]
+    everybody = [(recipient, *others)] if len(others) > 1 else []
+    for members in [(recipient,), *pairs, *everybody]:
+        known = [least[name] for name in members if name in least]
+        before = dataset.privacy_of(min(known)) if known else 1.0
+        yield Foreseen(members, before, dataset.privacy_of(min([*known, level])))
+
+
+def short(text: str) -> str:
+    """Return text that fits into a line of a list. Raises VaultError."""
+    plain = "".join(c if c.isprintable() else " " for c in text).strip()
+    if len(plain) > MOST_WORDS:
+        raise VaultError(f"at most {MOST_WORDS} characters")
+    return plain

@@ -7,28 +7,30 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from cornerwave.access._asking import (
+from cornerwave.access._grants import (
+    ANYBODY,
+    ANYBODY_KNOWN,
     APPROVED,
     DECLINED,
-    MOST_OPEN,
-    OPEN,
-    Foreseen,
-    Request,
-    foreseen,
-    short,
-)
-from cornerwave.access._grants import ANYBODY, ANYBODY_KNOWN, Grant, time_of, written
-from cornerwave.access._tokens import (
     LIVE_TOKENS,
     MOST_DAYS,
+    MOST_OPEN,
+    OPEN,
     OWNER,
     SECRET_BYTES,
+    Foreseen,
+    Grant,
+    Request,
     Token,
+    foreseen,
     mac_of,
+    short,
+    time_of,
     token_parts,
     token_text,
+    written,
 )
-from cornerwave.dataset import Dataset, check_name
+from cornerwave.columns import Finish, names_of
 from cornerwave.errors import (
     AccessDenied,
     LevelError,
@@ -38,10 +40,9 @@ from cornerwave.errors import (
     VaultError,
     nearest,
 )
+from cornerwave.ledger import Access, Record, Records, now
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
-from cornerwave.owner import Vault
-from cornerwave.table import Finish, names_of
-from cornerwave.vault import Access, Record, Records, now
+from cornerwave.vault import Dataset, Vault, check_name
 
 _ID_BYTES = 6
 

@@ -24,9 +24,8 @@ import numpy as np
 from cornerwave.arrays import Floats, Ints
 from cornerwave.attack._estimators import left_by_posterior
 from cornerwave.attack._llse import whitening
-from cornerwave.coalition import hidden_shares
 from cornerwave.levels import LATTICE, retention
-from cornerwave.recovered import PLACES, JointShares
+from cornerwave.privacy import PLACES, JointShares, hidden_shares
 
 WIDTHS = (0.15, 0.5)
 KNOWN, ATTACKED, LEAST_KNOWN = 8192, 512, 200

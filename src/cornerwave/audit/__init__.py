@@ -11,42 +11,30 @@
     _untested              what a verdict does not cover
 
     numbers:     _sums, _watch, _repeats   what one pass keeps of all rows
-                 _completion               rows with missing values, completed
-                 _kept_rows, _directions   some rows, and their noise in many directions
-                 _evidence                 all of it, as checks see it
-                 _number_checks            sums of products      _promise   what stays hidden
-                 _row_checks, _ranks       sorted rows           _digits    low digits
+                 _kept_rows, _directions   some rows, completed, and their noise in many directions
+                 _number_checks            sums of products, and what stays hidden
+                 _row_checks               sorted rows, and low digits
+                 _single_rows              leaks in few rows, noise that came from other rows
                  _gain                     what coalitions recover, linear or not
                  _apart                    columns clipped or on ranks, each by itself
     categories:  _shown                    what one pass keeps
-                 _category_checks, _value_tables   refreshes, replacements, path
+                 _category_checks          refreshes, replacements, path
                  _guesses                  what stays hidden, alone and together
     both:        _kinds                    do noise and draws have nothing in common?
                  _whole                    does everything in a copy hide what it states?
-                 _everything, _strips      the rows in which this is measured
+                 _everything               the rows in which this is measured
                  _noise_free               what stands without noise, and the copy smoothed over it
                  _attacks, _fits           the attacks, and the estimators that they use
 
 The audit imports no key and no ledger: an auditor has neither.
 """
 
-from cornerwave.audit._audit import (
-    CATEGORY_CHECKS,
-    MIXED_CHECKS,
-    NUMBER_CHECKS,
-    Audit,
-    CategoryAudit,
-    NumberAudit,
-    audit,
-)
-from cornerwave.audit._chance import ALPHA, Check
+from cornerwave.audit._audit import CATEGORY_CHECKS, MIXED_CHECKS, NUMBER_CHECKS, Audit, audit
+from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._exposure import Exposed, count_exposed
-from cornerwave.audit._gain import Gain
-from cornerwave.audit._guessed_cells import GuessedCells
 from cornerwave.audit._recovery import Recovered, attack_copies
-from cornerwave.audit._sections import Section, sections
-from cornerwave.audit._verdict import as_json, count, findings, notes, verdict
-from cornerwave.audit._whole import Left
+from cornerwave.audit._sections import sections
+from cornerwave.audit._verdict import as_json, findings, notes, verdict
 
 __all__ = [
     "ALPHA",
@@ -54,19 +42,11 @@ __all__ = [
     "MIXED_CHECKS",
     "NUMBER_CHECKS",
     "Audit",
-    "CategoryAudit",
-    "Check",
     "Exposed",
-    "Gain",
-    "GuessedCells",
-    "Left",
-    "NumberAudit",
     "Recovered",
-    "Section",
     "as_json",
     "attack_copies",
     "audit",
-    "count",
     "count_exposed",
     "findings",
     "notes",

@@ -18,19 +18,18 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._stated import Stated, by_source_names
-from cornerwave.errors import ColumnError, SourceError
-from cornerwave.table import (
+from cornerwave.columns import (
     SHUFFLE,
     Encoded,
-    Source,
     category_type,
     is_number,
     is_text,
     one_chunk,
-    open_source,
     to_floats,
     value_type,
 )
+from cornerwave.errors import ColumnError, SourceError
+from cornerwave.sources import Source, open_source
 
 BLOCK_ROWS = 1 << 16
 

@@ -24,13 +24,12 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.audit._alignment import Aligned
-from cornerwave.audit._chance import Check, Family, sure_limit, z_limit
+from cornerwave.audit._chance import Check, Family, Ranks, sure_limit, z_limit
 from cornerwave.audit._directions import normal_shares, within
 from cornerwave.audit._kept_rows import RowKeeper
-from cornerwave.audit._ranks import Ranks
 from cornerwave.audit._row_checks import normal_fit
+from cornerwave.columns import Scale, Thinned, knot_scores, rank_scale, share_ends, share_means
 from cornerwave.errors import ColumnError
-from cornerwave.table import Scale, Thinned, knot_scores, rank_scale, share_ends, share_means
 
 LAST_BITS = 2.0**-50
 """A value that is closer to a bound, as a share of it, is at the bound."""

@@ -22,9 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats
+from cornerwave.arrays import Codes, Flags, Floats
+from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._chance import z_limit
-from cornerwave.audit._shown import ABSENT, CategoryCodes
+from cornerwave.audit._shown import ABSENT, CategoryCodes, Collected
+from cornerwave.columns import MARGINAL, UNIFORM
+from cornerwave.errors import SourceError
+from cornerwave.levels import retention
+from cornerwave.privacy import Law, guess
+from cornerwave.sources import Progress
 
 STEADY = 20.0
 """A value that was seen in few rows counts as if this many more had the mean of all values."""
@@ -185,3 +191,95 @@ def _across_halves(estimate: Callable[[slice], Floats]) -> Floats:
     found = estimate(odd).copy()
     found[..., odd] = estimate(even)[..., odd]
     return found
+
+
+# --------------------------------------------------------------------------------------------------
+# The adversary's guess of each cell of a category, from one copy or several.
+#
+# A cell is retained with probability q_i = 1 / sqrt(1 + v_i), else drawn from b. An adversary who
+# takes the copies for independent draws guesses the x with the greatest
+#
+#     log pi_x  +  sum over copies of  log(q_i [y_i = x] + (1 - q_i) b(y_i))
+#
+# which is the best guess from one copy, whatever the others are, and from independent ones. Only
+# what some copy shows, and the most frequent value, can be greatest. pi comes from the best copy.
+
+
+@dataclass(frozen=True)
+class GuessedCells:
+    """How often guesses of a category are right, as a share of `rows`.
+
+    `blind`: of the most frequent value; `expected` of the best copy's guess by theory; `alone` is
+    what the best copy's guess reached, `together` that of all copies, None without a truth.
+    """
+
+    columns: tuple[str, ...]
+    rows: int
+    blind: float
+    expected: float
+    alone: float | None
+    together: float | None
+
+
+def guess_cells(
+    aligned: Aligned, noise: Sequence[float], progress: Progress, *, scored: bool
+) -> tuple[GuessedCells, ...]:
+    """Guess the categories that files share, in rows spread over the table.
+
+    If `scored`, the source is the truth, and guesses are compared with it.
+    """
+    if not aligned.categories:
+        return ()
+    collected = Collected(aligned.categories, 1 + len(aligned.copies))
+    for block in aligned.category_blocks():
+        before = collected.rows
+        collected.add(block)
+        progress(collected.rows - before)
+    if not collected.rows:
+        raise SourceError("the files have no rows")
+    return tuple(_guessed(each, aligned, noise, scored=scored) for each in collected.shown())
+
+
+def _guessed(
+    shown: CategoryCodes, aligned: Aligned, noise: Sequence[float], *, scored: bool
+) -> GuessedCells:
+    known = (shown.codes != ABSENT).all(axis=0)
+    truth, *copies = shown.codes[:, known]
+    base = UNIFORM if UNIFORM in aligned.stated.told(shown.columns[0], "base") else MARGINAL
+    best = int(np.argmin(noise))
+    pi = _shares(copies[best], len(shown.values), noise[best], base)
+    drawn = np.full(len(pi), 1 / len(pi)) if base == UNIFORM else pi
+    held = np.bincount(truth, minlength=len(pi)) / max(len(truth), 1) if scored else pi
+    found: list[float | None] = [None, None]
+    if scored and len(truth):
+        sets = ([best], range(len(copies)))
+        guesses = (_best(pi, drawn, [(copies[i], noise[i]) for i in which]) for which in sets)
+        found = [float((own == truth).mean()) for own in guesses]
+    # counts as fine as shares need be: the law takes whole numbers
+    law = Law(np.rint(held * (1 << 40)).astype(np.int64).tolist(), base)
+    right = guess(law, [noise[best]])
+    return GuessedCells(shown.columns, len(truth), right.blind, right.best, found[0], found[1])
+
+
+def _shares(codes: Codes, values: int, noise: float, base: str) -> Floats:
+    """Return the distribution of the truth, from that of a copy."""
+    share = np.bincount(codes, minlength=values) / max(len(codes), 1)
+    if base == UNIFORM:
+        q = retention(noise)
+        share = np.maximum((share - (1 - q) / values) / q, 0.0)
+    return np.asarray(share / max(float(share.sum()), 1e-300))
+
+
+def _best(pi: Floats, drawn: Floats, copies: Sequence[tuple[Codes, float]]) -> Codes:
+    """Return the most likely value of each cell, given the codes and the noise of copies."""
+    floor = 1e-300
+    best = np.full(len(copies[0][0]), int(pi.argmax()), dtype=np.int32)
+    most = np.full(len(best), -np.inf)
+    for candidate in (best.copy(), *(codes for codes, _ in copies)):
+        score = np.log(np.maximum(pi[candidate], floor))
+        for codes, noise in copies:
+            q = retention(noise)
+            chance = q * (codes == candidate) + (1 - q) * drawn[codes]
+            score = score + np.log(np.maximum(chance, floor))
+        best, most = np.where(score > most, candidate, best), np.maximum(score, most)
+    return np.asarray(best, dtype=np.int32)

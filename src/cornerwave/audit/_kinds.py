@@ -18,7 +18,7 @@ import numpy as np
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.audit._category_checks import CategoryEvidence
 from cornerwave.audit._chance import Check, Family, bernstein, chi_square_score, sure_limit
-from cornerwave.audit._evidence import NumberEvidence
+from cornerwave.audit._directions import NumberEvidence
 from cornerwave.audit._shown import ABSENT, CategoryCodes
 
 BINS, PER_BIN = 8, 400

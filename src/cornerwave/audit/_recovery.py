@@ -29,12 +29,13 @@ from cornerwave import attack
 from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import Knowledge
 from cornerwave.audit._alignment import Aligned
-from cornerwave.audit._arithmetic import refuse_overflow
-from cornerwave.audit._guessed_cells import GuessedCells, guess_cells
+from cornerwave.audit._chance import refuse_overflow
+from cornerwave.audit._guesses import GuessedCells, guess_cells
 from cornerwave.audit._sums import covariance_of, means
 from cornerwave.errors import ColumnError, CornerwaveWarning, LevelError, SourceError
 from cornerwave.levels import checked_noise
-from cornerwave.table import CopyFile, Progress, check_output
+from cornerwave.outputs import CopyFile, check_output
+from cornerwave.sources import Progress
 
 REFERENCE_ROWS = 4096
 """Rows of the truth from which `bayes` knows the distribution: so many, or up to twice that."""

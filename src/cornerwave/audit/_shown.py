@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Codes, Floats, Ints
-from cornerwave.table import MOST_CATEGORIES, Encoded, cases
+from cornerwave.columns import MOST_CATEGORIES, Encoded, cases
 
 KEPT_CELLS = 1 << 23
 """Cells that are kept of all tables together."""

@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
+from cornerwave.columns import KEPT, KEY, is_category
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.levels import Level
-from cornerwave.table import KEPT, KEY, DatabaseAddress, Source, is_category, read_metadata
+from cornerwave.outputs import read_metadata
+from cornerwave.sources import DatabaseAddress, Source
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.attack import whitening
-from cornerwave.moments import factor
+from cornerwave.noise import factor
 
 GROUPS = 64
 LEAST_PER_GROUP = 8

@@ -9,7 +9,7 @@ import numpy as np
 
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._whole import Left
-from cornerwave.table import KEPT, KEY
+from cornerwave.columns import KEPT, KEY
 
 if TYPE_CHECKING:
     from cornerwave.audit._audit import CategoryAudit, NumberAudit

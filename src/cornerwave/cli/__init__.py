@@ -1,8 +1,7 @@
 """The command line. Each command imports what it needs when it runs.
 
     _owner.py      init, register, inspect
-    _steward.py    schema, rename, close, unregister
-    _editions.py   append, update
+    _editions.py   append, update; schema, rename, close, unregister
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
     _sharing.py    recipient, grant, revoke, token, serve, fetch, request
@@ -31,14 +30,13 @@ from cornerwave.cli import _screen
 from cornerwave.cli._adversary import attack, audit
 from cornerwave.cli._answering import requests
 from cornerwave.cli._copies import again, release
-from cornerwave.cli._editions import append, update
+from cornerwave.cli._editions import append, close, rename, schema, unregister, update
 from cornerwave.cli._options import reads
 from cornerwave.cli._owner import init, inspect, register
 from cornerwave.cli._questions import coalition, ledger, levels, report
 from cornerwave.cli._researcher import demo, reproduce
 from cornerwave.cli._screen import say, show_warning, tell_places
 from cornerwave.cli._sharing import fetch, grant, recipient_app, request, revoke, serve, token
-from cornerwave.cli._steward import close, rename, schema, unregister
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault
 from cornerwave.version import __version__
 

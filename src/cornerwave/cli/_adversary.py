@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cornerwave.audit import Recovered
-    from cornerwave.table import ReadingSettings, Source
+    from cornerwave.sources import ReadingSettings, Source
 
 FOUND = 1
 
@@ -53,7 +53,7 @@ def audit(
     from cornerwave.audit import as_json as to_json
     from cornerwave.audit import audit as run
     from cornerwave.audit import findings, sections, verdict
-    from cornerwave.table import open_source, place_of
+    from cornerwave.sources import open_source, place_of
 
     with progress("Auditing") as advance, ExitStack() as closing:
         truth = _as_copied(source, copies, key, vault, closing)
@@ -61,8 +61,8 @@ def audit(
         found = run(truth, copies, key=key, privacy=privacy, progress=advance)
         found = replace(found, source=place_of(source).name)  # not that of its rows in order
     if html is not None:
-        from cornerwave.pages import audit_page
-        from cornerwave.table import write_text
+        from cornerwave.documents import audit_page
+        from cornerwave.outputs import write_text
 
         write_text(html, audit_page(found))
     if as_json:
@@ -81,7 +81,8 @@ def _as_read(
     reading: "ReadingSettings | None", copies: "Sequence[Path]"
 ) -> "ReadingSettings | None":
     """Return how to read the original: what is missing there is what its copies say, if unsaid."""
-    from cornerwave.table import ReadingSettings, read_metadata
+    from cornerwave.outputs import read_metadata
+    from cornerwave.sources import ReadingSettings
 
     own = reading or ReadingSettings()
     if own.missing is not None or not copies:
@@ -104,8 +105,10 @@ def _as_copied(
     Only the vault that made them knows either. None if rows can be matched without it, by
     position or by this key, or if no vault here knows their dataset.
     """
-    from cornerwave.owner import is_vault, vault_place
-    from cornerwave.table import SHUFFLE, open_source, place_of, read_metadata
+    from cornerwave.columns import SHUFFLE
+    from cornerwave.outputs import read_metadata
+    from cornerwave.sources import open_source, place_of
+    from cornerwave.vault import is_vault, vault_place
 
     try:
         told = (read_metadata(copies[0]) if copies else None) or {}
@@ -156,7 +159,7 @@ def attack(
 ) -> None:
     """Play the adversary: estimate the original from copies."""
     from cornerwave.audit import attack_copies as run
-    from cornerwave.table import open_source
+    from cornerwave.sources import open_source
 
     with progress("Attacking") as advance, ExitStack() as closing:
         original = None

@@ -25,9 +25,9 @@ from cornerwave.errors import LevelError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cornerwave.dataset import Dataset, Release
     from cornerwave.levels import Level, Privacy
-    from cornerwave.table import Place
+    from cornerwave.sources import Place
+    from cornerwave.vault import Dataset, Release
 
 
 def release(
@@ -89,8 +89,8 @@ def release(
     vault: VaultOption = None,
 ) -> None:
     """Release copies of a registered table to recipients."""
-    from cornerwave.dataset import write_all, write_all_spark
-    from cornerwave.table import Finish
+    from cornerwave.columns import Finish
+    from cornerwave.vault import write_all, write_all_spark
 
     finish = Finish(frozenset(round_ or ()), bounds_of(clip))
     asked_for = _requests(name, to, privacy, noise, out, levels, on_cluster=engine == "spark")
@@ -135,7 +135,7 @@ def _from(against: str, asked: "Level | Privacy") -> "Level | Privacy":
 
 def _check_dictionary(places: "Sequence[Place]") -> None:
     """Raise OutputError if a dictionary would have to lie beside a table of a database."""
-    from cornerwave.table import DatabaseAddress
+    from cornerwave.sources import DatabaseAddress
 
     if tables := [place for place in places if isinstance(place, DatabaseAddress)]:
         raise OutputError(
@@ -148,7 +148,7 @@ def _write_dictionary(made: "Release", path: "Place", *, force: bool) -> None:
     """Write the dictionary of a copy that was released with one, and say where."""
     if not made.dictionary:
         return
-    from cornerwave.pages import write_dictionary
+    from cornerwave.documents import write_dictionary
 
     for place in write_dictionary(path, force=force):
         say(f"{place}: what its columns are and how to compute with them")
@@ -226,8 +226,8 @@ def _place_again(
     name: str, recipient: str, out: str | None, format_: str, *, on_cluster: bool
 ) -> "Place":
     """Return where a copy is made again. Raises OutputError if it would be another file."""
-    from cornerwave.dataset import FOLDER, FRAME
-    from cornerwave.table import format_of, place_of
+    from cornerwave.sources import format_of, place_of
+    from cornerwave.vault import FOLDER, FRAME
 
     kinds = {"postgresql": "a table of PostgreSQL", FOLDER: "a directory that Spark wrote"}
     kind = kinds.get(format_, f"a .{format_} file")
@@ -292,7 +292,7 @@ def _requests(
 def _requests_in(
     path: Path, name: str, *, on_cluster: bool
 ) -> list[tuple[str, "Level | Privacy", "Place"]]:
-    from cornerwave.table import read_batch
+    from cornerwave.choices import read_batch
 
     found = []
     for recipient, level, out in read_batch(path):
@@ -308,7 +308,7 @@ def _outputs(name: str, to: list[str], out: list[str] | None, *, on_cluster: boo
     A copy of a cluster is a directory itself: one that is there may be a copy, and is no place
     for another one, which readers would take for more rows of the first.
     """
-    from cornerwave.table import place_of
+    from cornerwave.sources import place_of
 
     folders = [each for each in out or () if Path(each).is_dir() and not on_cluster]
     if out and len(out) == len(to) and not folders:

@@ -12,7 +12,7 @@ import typer
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError
 
 if TYPE_CHECKING:
-    from cornerwave.owner import Vault
+    from cornerwave.vault import Vault
 
 Columns = list[str] | None
 Value = TypeVar("Value")
@@ -83,7 +83,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def open_vault(vault: Path | None) -> "Vault":
     """Open the vault that the option or the environment names."""
-    from cornerwave.owner import Vault, key_place, vault_place
+    from cornerwave.vault import Vault, key_place, vault_place
 
     return Vault.open(vault_place(vault), key_file=key_place())
 
@@ -159,7 +159,7 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
         order_by: list[str] | None,
         **options: Any,
     ) -> None:
-        from cornerwave.table import ReadingSettings
+        from cornerwave.sources import ReadingSettings
 
         reading = ReadingSettings.of(
             delimiter=delimiter,

@@ -28,8 +28,8 @@ from cornerwave.cli._screen import progress, say
 from cornerwave.errors import CornerwaveError, OutputExists, spelled
 
 if TYPE_CHECKING:
-    from cornerwave.dataset import Dataset
-    from cornerwave.table import ReadingSettings
+    from cornerwave.sources import ReadingSettings
+    from cornerwave.vault import Dataset
 
 
 def init(
@@ -49,7 +49,7 @@ def init(
     vault: VaultOption = None,
 ) -> None:
     """Create a vault: a secret key and an empty ledger."""
-    from cornerwave.owner import KEY_FILE, Vault, is_vault, key_place, vault_place
+    from cornerwave.vault import KEY_FILE, Vault, is_vault, key_place, vault_place
 
     place = vault_place(vault)
     existed = is_vault(place)
@@ -161,8 +161,8 @@ def register(
     reading: "ReadingSettings | None" = None,
 ) -> None:
     """Register a table before its first release."""
+    from cornerwave.columns import Choices, order_of
     from cornerwave.outlook import explained
-    from cornerwave.table import Choices, order_of
 
     choices = Choices(
         key=one(key, "--key"),
@@ -214,7 +214,7 @@ _ORDERS = {
 
 
 def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
-    from cornerwave.table import listed, said_in
+    from cornerwave.columns import listed, said_in
 
     frozen = dataset.frozen
     key, pseudonym = frozen.schema.key, frozen.schema.pseudonym
@@ -259,7 +259,8 @@ def inspect(
     """Look at a table and draft a schema file for `register`."""
     from cornerwave.inspection import draft, how_read
     from cornerwave.inspection import inspect as look
-    from cornerwave.table import open_to_inspect, write_text
+    from cornerwave.outputs import write_text
+    from cornerwave.sources import open_to_inspect
 
     with progress("Inspecting") as advance:
         opened = open_to_inspect(source, reading)
@@ -283,7 +284,7 @@ def inspect(
 
 def _registered_as(source: str) -> str | None:
     """Return the name under which the vault at hand, if there is one, has registered a file."""
-    from cornerwave.owner import is_vault, vault_place
+    from cornerwave.vault import is_vault, vault_place
 
     if not is_vault(vault_place()):
         return None

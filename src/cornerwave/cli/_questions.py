@@ -7,23 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cornerwave.cli._options import (
-    AgainstOption,
-    JsonOption,
-    SourceOption,
-    VaultOption,
-    open_vault,
-)
+from cornerwave.cli._options import AgainstOption, JsonOption, SourceOption, VaultOption, open_vault
 from cornerwave.cli._screen import one_line, print_json, print_table, progress, say, tell
 from cornerwave.errors import SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
-    from cornerwave.coalition import Coalition
-    from cornerwave.dataset import Dataset
     from cornerwave.editions import Edition
     from cornerwave.outlook import Outlook
-    from cornerwave.owner import Vault
-    from cornerwave.table import Source
+    from cornerwave.privacy import Coalition
+    from cornerwave.sources import Source
+    from cornerwave.vault import Dataset, Vault
 
 
 def ledger(
@@ -120,7 +113,7 @@ def _lines(given: list[str]) -> list[str]:
 def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
     """Report whether the ledger knows each copy's dataset and level. Exits 1 if not."""
     from cornerwave.levels import Level
-    from cornerwave.table import read_metadata
+    from cornerwave.outputs import read_metadata
 
     unknown = 0
     for path in copies:
@@ -197,12 +190,12 @@ def levels(
     vault: VaultOption = None,
 ) -> None:
     """Show what each privacy hides and costs: which one to pick."""
-    from cornerwave.coalition import OF_HISTORY
     from cornerwave.outlook import explained, outlooks, recognised
-    from cornerwave.table import check_place, write_text
+    from cornerwave.outputs import check_place, write_text
+    from cornerwave.privacy import OF_HISTORY
 
     if out is not None:
-        from cornerwave.pages import is_page, levels_page, levels_title
+        from cornerwave.documents import is_page, levels_page, levels_title
 
         check_place(out, force=force or is_page(out, levels_title(name)))
     dataset = open_vault(vault).dataset(name, source=source or None)
@@ -372,7 +365,7 @@ def _of_moving(found: "Coalition") -> "Iterator[str]":
 
 def _of_changing(found: "Coalition") -> list[tuple[str, str]]:
     """Return what stays hidden of rows that changed, if there are editions that changed rows."""
-    from cornerwave.coalition import OF_HISTORY
+    from cornerwave.privacy import OF_HISTORY
 
     return [
         (f"of a row that changed: {OF_HISTORY[name]}, from numbers", f"{share:.4g}")
@@ -392,7 +385,7 @@ def report(
     vault: VaultOption = None,
 ) -> None:
     """Write a web page about a dataset: who holds what, what it reveals, what it costs."""
-    from cornerwave.pages import write_report
+    from cornerwave.documents import write_report
 
     dataset = open_vault(vault).dataset(name, source=source or None)
     with progress("Reporting", dataset.rows) as advance:

@@ -29,7 +29,7 @@ def reproduce(
     ] = "all",
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Output directory: figures, numbers, index.html.")
-    ] = Path("reproduction"),
+    ] = Path("reproduced"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the noise; for experiments only.")] = 1,
     data: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Use your own table (with --columns).")
@@ -54,7 +54,7 @@ def reproduce(
 def _experiments() -> Any:
     """Return the package of the experiments; raise ExtraMissing without its packages."""
     try:
-        from cornerwave import experiments
+        import cornerwave_reproduction as experiments
     except ModuleNotFoundError as error:
         raise ExtraMissing(
             f"reproduce needs {error.name}, which is not installed: "
@@ -64,7 +64,7 @@ def _experiments() -> Any:
 
 
 def _setting(data: Path | None, columns: str | None, seed: int) -> Any:
-    from cornerwave.experiments import Setting, people, table_of
+    from cornerwave_reproduction import Setting, people, table_of
 
     if (data is None) != (columns is None):
         raise ColumnError("--data FILE and --columns A,B,... go together; give both or neither")

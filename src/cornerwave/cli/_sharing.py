@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cornerwave.cli._options import (
-    AgainstOption,
-    JsonOption,
-    VaultOption,
-    bounds_of,
-    open_vault,
-)
+from cornerwave.cli._options import AgainstOption, JsonOption, VaultOption, bounds_of, open_vault
 from cornerwave.cli._screen import print_json, print_table, progress, say
 from cornerwave.errors import ExtraMissing, OutputError, VaultError
 
@@ -50,7 +44,7 @@ def add(
 @recipient_app.command("list")
 def list_(as_json: JsonOption = False, vault: VaultOption = None) -> None:
     """List recipients and what they may fetch."""
-    from cornerwave.vault import now
+    from cornerwave.ledger import now
 
     sharing = open_sharing(vault)
     names = {each.id: each.name for each in sharing.vault.datasets()}

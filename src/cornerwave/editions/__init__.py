@@ -4,14 +4,13 @@ Edition 1 is the registered table. Each batch that is appended makes the next ed
 far; so does each new state of the whole table. What registration fixed stays.
 
     Edition, Portion       which rows, and where they lie            (_numbered)
-    hidden_of_changing     what copies of several editions hide of rows that changed    (_changing)
+    hidden_of_changing     what copies of several editions hide of rows that changed    (_numbered)
     measure_drift, Drift   how far new rows drifted from the first edition              (_drift)
-    Spread                 how their numbers spread, held against the noise             (_spread)
+    Spread                 how their numbers spread, held against the noise             (_drift)
     Moves, check_moves     how well old values of categories tell the new ones          (_moves)
 """
 
-from cornerwave.editions._changing import hidden_after, hidden_of_changing
-from cornerwave.editions._drift import Drift, Ranges, measure_drift
+from cornerwave.editions._drift import Drift, Ranges, Spread, measure_drift
 from cornerwave.editions._moves import Moves, accepted_moves, check_moves
 from cornerwave.editions._numbered import (
     APPENDED,
@@ -21,11 +20,12 @@ from cornerwave.editions._numbered import (
     Edition,
     Portion,
     check_columns,
+    hidden_after,
+    hidden_of_changing,
     next_edition,
     portion,
     updated_edition,
 )
-from cornerwave.editions._spread import Spread
 
 __all__ = [
     "APPENDED",

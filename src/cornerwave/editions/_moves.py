@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cornerwave.arrays import Words
+from cornerwave.columns import MISSING_BITS, Categories
+from cornerwave.editions._drift import ALLOWANCE
 from cornerwave.editions._numbered import Edition
-from cornerwave.editions._spread import ALLOWANCE
 from cornerwave.errors import ColumnError, Drifted
-from cornerwave.table import MISSING_BITS, Categories
 
 MOVED = 0.25
 """The share of a table's rows that may move predictably, over all editions together. The first

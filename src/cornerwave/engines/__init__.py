@@ -6,20 +6,36 @@ adds nothing to what happens to a row, so every engine makes the same copies, to
 local        groups of rows side by side in threads, results in order; copies are files
 spark        parts of a table on the machines of a cluster; copies are directories of files
 sorted_keys  the keys of a table's rows, none of them twice
-batches      rows that come to a registered table
 differences  two editions of a table, compared
 """
 
 from typing import TYPE_CHECKING, Any
 
+from cornerwave.engines._passes import (
+    AT_ONCE,
+    BatchSurveyor,
+    batch_order,
+    check_batch_order,
+    survey_batch,
+)
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cornerwave.columns import Schema
     from cornerwave.engines._passes import Engine
     from cornerwave.engines.sorted_keys import KeepKeys
-    from cornerwave.rows import RowSecrets
-    from cornerwave.survey import Survey, Surveyor
-    from cornerwave.table import Progress, Schema, Source
+    from cornerwave.sources import Progress, Source
+    from cornerwave.spine.rows import RowSecrets
+    from cornerwave.spine.survey import Survey, Surveyor
+
+__all__ = [
+    "AT_ONCE",
+    "BatchSurveyor",
+    "batch_order",
+    "check_batch_order",
+    "survey_batch",
+]
 
 
 def opened_frame(what: Any) -> Any:

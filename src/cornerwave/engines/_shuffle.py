@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids, Ints, Words
+from cornerwave.columns import one_chunk, plain_type
 from cornerwave.errors import OutputError, SourceChanged
-from cornerwave.recipe import Recipe
-from cornerwave.rows import group_rows, numbered, row_ids
-from cornerwave.table import Source, one_chunk, plain_type
+from cornerwave.sources import Source
+from cornerwave.spine.recipe import Recipe
+from cornerwave.spine.rows import group_rows, numbered, row_ids
 
 BUCKET_CELLS = 1 << 22
 """Cells of a table that are sorted in memory at once, about."""

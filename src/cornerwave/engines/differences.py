@@ -19,14 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
+from cornerwave.columns import Fingerprint, Schema
 from cornerwave.engines._buckets import Buckets
 from cornerwave.engines.local import in_threads
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.keyed import strict
-from cornerwave.neighbours import RowOrder
-from cornerwave.rows import Group, RowSecrets, numbered, row_ids
-from cornerwave.survey import Survey, Surveyor, no_rows
-from cornerwave.table import Fingerprint, Progress, Schema, Source, silent
+from cornerwave.privacy import RowOrder
+from cornerwave.sources import Progress, Source, silent
+from cornerwave.spine.rows import Group, RowSecrets, numbered, row_ids
+from cornerwave.spine.survey import Survey, Surveyor, no_rows
 
 Numbered = tuple[int, pa.Table]
 """Some rows of a table, and the number of the first before them."""

@@ -10,21 +10,15 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from cornerwave.arrays import Ids, Words
-from cornerwave.engines._passes import (
-    Found,
-    Surveyed,
-    Work,
-    registered_rows,
-    seen_in,
-    survey_rows,
-)
+from cornerwave.columns import SHUFFLE, Fingerprint, Schema
+from cornerwave.engines._passes import Found, Surveyed, Work, registered_rows, seen_in, survey_rows
 from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
 from cornerwave.noise import available_threads
-from cornerwave.recipe import Recipe
-from cornerwave.rows import RowSecrets, numbered, row_ids
-from cornerwave.survey import Survey, Surveyor
-from cornerwave.table import SHUFFLE, Fingerprint, Progress, Schema, Source, silent
+from cornerwave.sources import Progress, Source, silent
+from cornerwave.spine.recipe import Recipe
+from cornerwave.spine.rows import RowSecrets, numbered, row_ids
+from cornerwave.spine.survey import Survey, Surveyor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -8,9 +8,10 @@ from typing import BinaryIO
 import numpy as np
 
 from cornerwave.arrays import Ids, Words, places_among
+from cornerwave.columns import Schema
 from cornerwave.engines._passes import not_unique, repeated_ids
-from cornerwave.rows import RowSecrets, row_ids
-from cornerwave.table import Schema, Source
+from cornerwave.sources import Source
+from cornerwave.spine.rows import RowSecrets, row_ids
 
 IDS_AT_ONCE, IDS_IN_MEMORY = 1 << 23, 1 << 20
 """Row ids that are sorted at once, and those that do not need a file."""

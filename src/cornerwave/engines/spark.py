@@ -24,42 +24,39 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.engines._copy_jobs import BucketJob, CopyJob, CopyPlan, OrderedCopyJob
-from cornerwave.engines._on_worker import ERROR, FOUND, IDS, KEYS, Job, Note, Table, sent
-from cornerwave.engines._packed import unpacked, unpacked_error
-from cornerwave.engines._passes import (
-    SampleWork,
-    Surveyed,
-    SurveyWork,
-    Work,
-    not_unique,
-    seen_in,
-)
-from cornerwave.engines._shuffle import bucket_count
-from cornerwave.engines._survey_jobs import (
+from cornerwave.columns import SHUFFLE, Fingerprint, Schema
+from cornerwave.engines._jobs import (
     KEY_RANGES,
+    BucketJob,
+    CopyJob,
+    CopyPlan,
+    OrderedCopyJob,
     SampleJob,
     SampleSum,
     SurveyJob,
     SurveySum,
     unpacked_survey,
 )
+from cornerwave.engines._on_worker import (
+    ERROR,
+    FOUND,
+    IDS,
+    KEYS,
+    Job,
+    Note,
+    Table,
+    sent,
+    unpacked,
+    unpacked_error,
+)
+from cornerwave.engines._passes import SampleWork, Surveyed, SurveyWork, Work, not_unique, seen_in
+from cornerwave.engines._shuffle import bucket_count
 from cornerwave.engines.sorted_keys import KeepKeys, KeyRanges
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError
-from cornerwave.recipe import Recipe
-from cornerwave.survey import Sample, Survey
-from cornerwave.table import (
-    SHUFFLE,
-    TEXT_ENDINGS,
-    Address,
-    Fingerprint,
-    Progress,
-    Schema,
-    Source,
-    Written,
-    parquet_parts,
-    silent,
-)
+from cornerwave.outputs import Written
+from cornerwave.sources import TEXT_ENDINGS, Address, Progress, Source, parquet_parts, silent
+from cornerwave.spine.recipe import Recipe
+from cornerwave.spine.survey import Sample, Survey
 
 LARGEST_CLOSURE = 1 << 20
 """Spark writes what is larger to disks: of the machines, and of the driver."""

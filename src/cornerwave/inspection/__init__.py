@@ -6,26 +6,26 @@
 Names and counts are shown, never a value.
 
     _columns    what each column is, and what to watch for
-    _how_read   how the cells of a text file are spelled
     _recognise  what must not leave by default, and numbers that are codes; _words: by name
     _telling    which columns tell which, and what copies will look like
-    _units      which columns name units of several rows: people, firms, places
-    _risks      few rows, far records, combinations and gaps, each with a number
-    _draft      the text
+    _draft      the text; columns that name people, firms, places; risks, each with a number
 """
 
 from dataclasses import dataclass
 
+from cornerwave.columns import SAFE_ROWS
 from cornerwave.inspection._columns import ColumnReport, Columns
-from cornerwave.inspection._draft import written
-from cornerwave.inspection._how_read import how_read
-from cornerwave.inspection._risks import risks
+from cornerwave.inspection._draft import how_read, left_to_owner, risks, said_of, units_in, written
 from cornerwave.inspection._telling import SampledRows, Telling, telling
-from cornerwave.inspection._units import left_to_owner, said_of, units_in
-from cornerwave.table import SAFE_ROWS, Progress, Source, silent
-from cornerwave.units import Unit
+from cornerwave.privacy import Unit
+from cornerwave.sources import Progress, Source, silent
 
-__all__ = ["ColumnReport", "Inspection", "draft", "how_read", "inspect"]
+__all__ = [
+    "Inspection",
+    "draft",
+    "how_read",
+    "inspect",
+]
 
 GROUP_ROWS = 1 << 17
 

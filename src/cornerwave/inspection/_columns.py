@@ -12,6 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats
+from cornerwave.columns import (
+    FEW_ROWS,
+    MOST_CATEGORIES,
+    Distinct,
+    Encoded,
+    identifies,
+    is_category,
+    is_number,
+    one_chunk,
+    to_floats,
+    value_type,
+)
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.inspection._recognise import (
     DROP_OR_KEY,
@@ -25,22 +37,10 @@ from cornerwave.inspection._recognise import (
     recognise,
     zeros,
 )
-from cornerwave.moments import Moments, factor
-from cornerwave.neighbours import RowOrder
-from cornerwave.table import (
-    FEW_ROWS,
-    LEVELS,
-    MOST_CATEGORIES,
-    Distinct,
-    Encoded,
-    Source,
-    identifies,
-    is_category,
-    is_number,
-    one_chunk,
-    to_floats,
-    value_type,
-)
+from cornerwave.moments import Moments
+from cornerwave.noise import factor
+from cornerwave.privacy import RowOrder
+from cornerwave.sources import LEVELS, Source
 
 RARE = 5
 """Values held by fewer rows than this are called rare."""

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cornerwave.columns import FEW_ROWS, is_text, to_floats, unit_of
 from cornerwave.inspection import _words
-from cornerwave.table import FEW_ROWS, is_text, to_floats, unit_of
-from cornerwave.units import names_a_thing
+from cornerwave.privacy import names_a_thing
 
 MANY = 100
 """Text of so many values is left to the owner, whatever it looks like,"""

@@ -9,15 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Words
-from cornerwave.errors import SourceError
-from cornerwave.frozen import Frozen, freeze, pairs_worth_joining
-from cornerwave.keyed import KEY_BYTES, expand
-from cornerwave.levels import retention
-from cornerwave.noise import position_ids
-from cornerwave.outlook import explained, outlooks
-from cornerwave.rows import RowSecrets
-from cornerwave.survey import JOINT_ROWS, Survey, Surveyor, row_hashes
-from cornerwave.table import (
+from cornerwave.columns import (
     DAYS,
     Choices,
     Scale,
@@ -28,6 +20,14 @@ from cornerwave.table import (
     unit_of,
     value_type,
 )
+from cornerwave.errors import SourceError
+from cornerwave.keyed import KEY_BYTES, expand
+from cornerwave.levels import retention
+from cornerwave.noise import position_ids
+from cornerwave.outlook import explained, outlooks
+from cornerwave.spine.freeze import Frozen, freeze, pairs_worth_joining
+from cornerwave.spine.rows import RowSecrets
+from cornerwave.spine.survey import JOINT_ROWS, Survey, Surveyor, row_hashes
 
 MOST_CELLS = 1 << 23
 """A sample has fewer rows if the table is wide."""

@@ -9,9 +9,18 @@ strict         arithmetic without fast-math, and the functions made of it
 widest_vectors for the loops that take most of the time
 """
 
-from cornerwave.keyed._cipher import KEY_BYTES, BlockFunction, expand, masks, room_for
-from cornerwave.keyed._secrets import Secrets
-from cornerwave.keyed._siphash import hash_bytes, hash_words
+from cornerwave.keyed._cipher import (
+    KEY_BYTES,
+    BlockFunction,
+    Secrets,
+    expand,
+    fill_row_blocks,
+    hash_bytes,
+    hash_key,
+    hash_words,
+    masks,
+    room_for,
+)
 from cornerwave.keyed._strict import (
     bits_of,
     cos_sin_of,
@@ -27,7 +36,6 @@ from cornerwave.keyed._strict import (
     whole_sums,
     widest_vectors,
 )
-from cornerwave.keyed._universal import fill_row_blocks, hash_key
 
 __all__ = [
     "KEY_BYTES",

@@ -13,10 +13,9 @@
 The package needs the copy and its metadata, and imports no key, ledger or original.
 """
 
-from cornerwave.miner._blocks import code_blocks, find_labels, number_blocks
 from cornerwave.miner._copy import Copy
 from cornerwave.miner._distribution import Distribution
-from cornerwave.miner._estimates import Estimate, Estimates
+from cornerwave.miner._estimates import Estimate, Estimates, code_blocks, find_labels, number_blocks
 from cornerwave.miner._fetch import Profile, fetch, open_copy
 from cornerwave.miner._metadata import LOG1P, RANK, CopyColumn
 from cornerwave.miner._regression import Regression

@@ -15,14 +15,17 @@ import numpy as np
 from cornerwave.errors import ColumnError, nearest
 from cornerwave.levels import Level
 from cornerwave.miner import _covariance, _means, _ranked, _regression, _shares
-from cornerwave.miner._blocks import column_blocks, find_labels, number_blocks
-from cornerwave.miner._distribution import (
-    CELLS,
-    CONFIDENCE,
-    Distribution,
-    distribution_of,
+from cornerwave.miner._covariance import Pairs
+from cornerwave.miner._distribution import CELLS, CONFIDENCE, Distribution, distribution_of
+from cornerwave.miner._estimates import (
+    Estimate,
+    Estimates,
+    Of,
+    check_of,
+    column_blocks,
+    find_labels,
+    number_blocks,
 )
-from cornerwave.miner._estimates import Estimate, Estimates, Of, check_of
 from cornerwave.miner._metadata import (
     LOG1P,
     RANK,
@@ -34,10 +37,9 @@ from cornerwave.miner._metadata import (
     table_of,
     warn_of_bias,
 )
-from cornerwave.miner._pairs import Pairs
 from cornerwave.miner._regression import Regression
 from cornerwave.moments import Moments
-from cornerwave.table import Source
+from cornerwave.sources import Source
 
 
 @dataclass(frozen=True)

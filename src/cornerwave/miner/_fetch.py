@@ -150,7 +150,7 @@ def _download(
 
 
 def _format(path: Path) -> str:
-    from cornerwave.table import format_of
+    from cornerwave.sources import format_of
 
     return format_of(path)
 

@@ -18,26 +18,20 @@ from typing import Any
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
-from cornerwave.levels import THOUSANDTHS, Level
-from cornerwave.table import (
+from cornerwave.columns import (
     CATEGORY,
     KEPT,
     KEY,
     KNOTS,
     MARGINAL,
-    METADATA_KEY,
     PERTURBED,
-    Address,
-    Source,
-    check_metadata,
     is_number,
-    open_source,
-    parse_metadata,
-    place_of,
-    read_metadata,
     type_named,
 )
+from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
+from cornerwave.levels import THOUSANDTHS, Level
+from cornerwave.outputs import METADATA_KEY, check_metadata, parse_metadata, read_metadata
+from cornerwave.sources import Address, Source, open_source, place_of
 
 LOG1P, RANK = "log1p", "rank"
 Metadata = Mapping[str, Any]

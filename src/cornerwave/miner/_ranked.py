@@ -24,11 +24,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cornerwave.arrays import Floats
+from cornerwave.columns import SAMPLE, Thinned, knot_scores
 from cornerwave.errors import ColumnError
 from cornerwave.miner._distribution import Distribution, normal_shares
 from cornerwave.miner._estimates import Estimate, Of
 from cornerwave.miner._metadata import CopyColumn
-from cornerwave.table import SAMPLE, Thinned, knot_scores
 
 BINS = 1024
 """The sorted copy is summed up in so many parts."""

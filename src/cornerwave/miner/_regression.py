@@ -29,14 +29,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from cornerwave.arrays import Floats
+from cornerwave.columns import MARGINAL
 from cornerwave.errors import ColumnError
-from cornerwave.miner._blocks import ColumnLabels, column_blocks
 from cornerwave.miner._covariance import gather, growth, unrounded, warn_of_coarse
-from cornerwave.miner._estimates import Estimates, Of
+from cornerwave.miner._estimates import ColumnLabels, Estimates, Of, column_blocks
 from cornerwave.miner._metadata import CopyColumn
 from cornerwave.miner._shares import Refresh
 from cornerwave.moments import Moments
-from cornerwave.table import MARGINAL, Source
+from cornerwave.sources import Source
 
 INTERCEPT = "(intercept)"
 

@@ -26,11 +26,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cornerwave.arrays import Floats
+from cornerwave.columns import MARGINAL, UNIFORM
 from cornerwave.errors import ColumnError
-from cornerwave.miner._blocks import code_blocks, find_labels
-from cornerwave.miner._estimates import Estimates, Labels, Of
+from cornerwave.miner._estimates import Estimates, Labels, Of, code_blocks, find_labels
 from cornerwave.miner._metadata import CopyColumn, quoted
-from cornerwave.table import MARGINAL, UNIFORM, Source
+from cornerwave.sources import Source
 
 MOST_PAIRS = 20_000
 """Cells of a two-way table; the work for their standard errors grows with the square."""

@@ -8,8 +8,20 @@ add_shaped           factor and white noise -> noise shaped like K, in one order
 add_on_grid          values and noise -> a copy on its grid
 Memory               where copies are made, used again; large ones go there around the cache
 Refresher, refresh   categories: events at keyed times, each a fresh draw
+factor, noise_shape  a factor of K, singular or not
+Transition, Rules, HistoryReader, ChangedRows    rows that changed: their noise in the next edition
 """
 
+from cornerwave.noise._carried import (
+    HistoryReader,
+    Rules,
+    add_noise_on_grid,
+    drifting_history,
+    noise_across,
+    personal_history,
+)
+from cornerwave.noise._changed_rows import ChangedRows, Past
+from cornerwave.noise._factor import factor, noise_shape
 from cornerwave.noise._grid import (
     COARSEST,
     GRID_BITS,
@@ -18,27 +30,41 @@ from cornerwave.noise._grid import (
     round_to_grid,
     step_onto,
 )
-from cornerwave.noise._memory import CACHE_BYTES, Memory, write_around_cache
-from cornerwave.noise._path import (
-    ORIGIN,
-    Step,
-    ancestors,
-    coefficients,
-    lattice_index,
-    lattice_path,
-    steps,
-)
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
 from cornerwave.noise._refresh import MISSING, Refresher, RefreshRoom, refresh, thresholds
 from cornerwave.noise._shape import (
+    CACHE_BYTES,
     TILE_ROWS,
+    Memory,
     add_shaped,
     four_terms,
     four_tiles,
-    shape_white,
     tile_of,
+    write_around_cache,
 )
-from cornerwave.noise._stream import NOISE_FORMAT, WhiteStreams, fill_tile, position_ids
+from cornerwave.noise._stream import (
+    NOISE_FORMAT,
+    ORIGIN,
+    Step,
+    WhiteStreams,
+    ancestors,
+    coefficients,
+    fill_tile,
+    lattice_index,
+    lattice_path,
+    position_ids,
+    steps,
+)
+from cornerwave.noise._transition import (
+    Changes,
+    SecondMoments,
+    Transition,
+    changed_cells,
+    exact_transition,
+    kinds_of,
+    returning_transitions,
+    transitions,
+)
 
 __all__ = [
     "CACHE_BYTES",
@@ -48,33 +74,50 @@ __all__ = [
     "NOISE_FORMAT",
     "ORIGIN",
     "TILE_ROWS",
+    "ChangedRows",
+    "Changes",
+    "HistoryReader",
     "Memory",
+    "Past",
     "Reader",
     "Reading",
     "RefreshRoom",
     "Refresher",
+    "Rules",
+    "SecondMoments",
     "Step",
+    "Transition",
     "WhiteStreams",
+    "add_noise_on_grid",
     "add_on_grid",
     "add_shaped",
     "ancestors",
     "available_threads",
+    "changed_cells",
     "coefficients",
+    "drifting_history",
+    "exact_transition",
+    "factor",
     "fill_tile",
     "four_terms",
     "four_tiles",
     "grid_of",
+    "kinds_of",
     "lattice_index",
     "lattice_path",
+    "noise_across",
+    "noise_shape",
     "over_blocks",
+    "personal_history",
     "position_ids",
     "refresh",
+    "returning_transitions",
     "round_to_grid",
     "rows_of_block",
-    "shape_white",
     "step_onto",
     "steps",
     "thresholds",
     "tile_of",
+    "transitions",
     "write_around_cache",
 ]

@@ -12,7 +12,6 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.keyed import strict, widest_vectors
-from cornerwave.noise._memory import write_around_cache
 from cornerwave.noise._shape import (
     TILE_ROWS,
     add_shaped,
@@ -20,6 +19,7 @@ from cornerwave.noise._shape import (
     four_terms,
     four_tiles,
     tile_of,
+    write_around_cache,
 )
 
 GRID_BITS = 24

@@ -19,9 +19,8 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ids
 from cornerwave.keyed import strict, widest_vectors
-from cornerwave.noise._path import ORIGIN, Step, ancestors
 from cornerwave.noise._shape import TILE_ROWS, tile_of
-from cornerwave.noise._stream import WhiteStreams, fill_tile
+from cornerwave.noise._stream import ORIGIN, Step, WhiteStreams, ancestors, fill_tile
 
 BLOCK_CELLS = 65536
 """Cells of a block: few enough for the cache, enough to make a call worth its while."""

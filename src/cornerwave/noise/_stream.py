@@ -15,12 +15,16 @@ format.
 
 import math
 import struct
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Floats, Ids, Words
+from cornerwave.errors import LevelError
 from cornerwave.keyed import (
     BlockFunction,
     bits_of,
@@ -34,6 +38,7 @@ from cornerwave.keyed import (
     strict,
     widest_vectors,
 )
+from cornerwave.levels import checked_noise, lattice_order
 from cornerwave.noise._shape import TILE_ROWS, tile_of
 
 NOISE_FORMAT = 1
@@ -164,3 +169,119 @@ def fill_positions(start: int, out: Any) -> None:
     for row in range(out.shape[0]):
         out[row, 0] = start + row
         out[row, 1] = 0
+
+
+# --------------------------------------------------------------------------------------------------
+# From levels, in the order in which they are entered, to steps on the path.
+#
+#     W(0) = 0,   Cov(W(u), W(v)) = min(u, v) K                    (corner-wave property)
+#
+# The path is Markov, so a new level v needs only its nearest neighbours a < v < b
+# among the levels read before it (a = 0 counts), and fresh noise xi ~ N(0, K):
+#
+#     no b:  W(v) = W(a) + sqrt(v - a) xi
+#     else:  W(v) = (b-v)/(b-a) W(a) + (v-a)/(b-a) W(b) + sqrt((v-a)(b-v)/(b-a)) xi
+#
+# This is Algorithm 3 of the paper without its matrix inverse; read upwards it is
+# Algorithm 2. Unrolled, row j holds the coefficients of W(v_j) on the fresh noise
+# of levels 1..j: the Cholesky factor of the min-matrix in that order.
+#
+# For a vault the order is a constant, that of the lattice, so that a level's noise
+# never depends on what was released before it.
+
+
+ORIGIN = -1
+"""The index of W(0) = 0, which every path starts from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How one level is reached: weights on two earlier levels, and on fresh noise."""
+
+    noise: float
+    below: int
+    above: int
+    weight_below: float
+    weight_above: float
+    weight_fresh: float
+
+
+def steps(noise: Sequence[float]) -> tuple[Step, ...]:
+    """Return one step per level, for distinct levels in the order of their entry.
+
+    Raises LevelError for a duplicate level: it is the same copy.
+
+    >>> [(s.below, s.above, s.weight_fresh) for s in steps([1.0, 4.0, 2.0])]
+    [(-1, -1, 1.0), (0, -1, 1.7320508075688772), (0, 1, 0.816496580927726)]
+    """
+    ordered: list[float] = []
+    index_at: list[int] = []
+    result = []
+    for index, level in enumerate(map(checked_noise, noise)):
+        place = bisect_left(ordered, level)
+        if place < len(ordered) and ordered[place] == level:
+            raise LevelError(f"duplicate noise level {level!r}")
+        below = index_at[place - 1] if place > 0 else ORIGIN
+        above = index_at[place] if place < len(ordered) else ORIGIN
+        result.append(_step(level, below, above, noise))
+        ordered.insert(place, level)
+        index_at.insert(place, index)
+    return tuple(result)
+
+
+@cache
+def lattice_path() -> tuple[Step, ...]:
+    """Return the steps of all 999 levels of the lattice, in its fixed order."""
+    return steps(lattice_order())
+
+
+def lattice_index(noise: float) -> int:
+    """Return the place of a lattice level in `lattice_path`."""
+    return _lattice_places()[noise]
+
+
+@cache
+def _lattice_places() -> dict[float, int]:
+    return {noise: place for place, noise in enumerate(lattice_order())}
+
+
+def _step(level: float, below: int, above: int, noise: Sequence[float]) -> Step:
+    low = float(noise[below]) if below != ORIGIN else 0.0
+    if above == ORIGIN:
+        return Step(level, below, above, 1.0, 0.0, math.sqrt(level - low))
+    high = float(noise[above])
+    weight_below = (high - level) / (high - low)
+    weight_above = (level - low) / (high - low)
+    fresh = math.sqrt((level - low) * weight_below)
+    return Step(level, below, above, weight_below, weight_above, fresh)
+
+
+def ancestors(path: Sequence[Step], wanted: Iterable[int]) -> list[int]:
+    """Return the levels that must be read to reach `wanted`, in the order of their entry.
+
+    For levels asked for in random order these are about 2 ln M of M.
+
+    >>> ancestors(steps([4.0, 1.0, 2.0, 9.0]), [3])
+    [0, 3]
+    """
+    needed: set[int] = set()
+    pending = list(wanted)
+    while pending:
+        index = pending.pop()
+        if index != ORIGIN and index not in needed:
+            needed.add(index)
+            pending += (path[index].below, path[index].above)
+    return sorted(needed)
+
+
+def coefficients(path: Sequence[Step]) -> Floats:
+    """Return the M x M rows of W(v_j) on the fresh noise of each level.
+
+    >>> coefficients(steps([1.0, 4.0])).round(4).tolist()
+    [[1.0, 0.0], [1.0, 1.7321]]
+    """
+    rows = np.zeros((len(path) + 1, len(path)))  # the last row is W(0) = 0: index ORIGIN
+    for index, step in enumerate(path):
+        rows[index] = step.weight_below * rows[step.below] + step.weight_above * rows[step.above]
+        rows[index, index] = step.weight_fresh
+    return rows[:-1]

@@ -4,17 +4,13 @@
     settings        how uvicorn runs it
     first_link      where its owner sets the password of the console
 
-    _service        who is asking, what is permitted, and the copies
-    _access_log     what was asked, written down
-    _cache          copies that were made, in a bounded folder
-    _signatures     signed addresses of files
+    _service        who is asking, what is permitted, and the copies; signed addresses of files
+    _cache          copies that were made, in a bounded folder; the access log
     _downloads      plain HTTP
     _administration the owner's work over REST
     _delta_sharing  the Delta Sharing protocol; _delta_types its types
-    _limits         how much of it one client may take
     _replies        files with ranges, and errors in words
-    _reference      all requests as a page, /docs
-    _app            all of it as one application
+    _app            all of it as one application, with limits for each client, and /docs
 
 The console, for the owner in a browser:
 
@@ -30,8 +26,11 @@ Bytes leave only after the fingerprint passed, the ledger line is written, and t
 checked for this very request.
 """
 
-from cornerwave.server._app import application
-from cornerwave.server._limits import settings
+from cornerwave.server._app import application, settings
 from cornerwave.server._sign_in import first_link
 
-__all__ = ["application", "first_link", "settings"]
+__all__ = [
+    "application",
+    "first_link",
+    "settings",
+]

@@ -12,11 +12,11 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from cornerwave.access import ANYBODY, ANYBODY_KNOWN, OPEN, Foreseen, Grant, Sharing
 from cornerwave.access import Request as Asked
-from cornerwave.dataset import Dataset
+from cornerwave.documents import inner, write_report
 from cornerwave.errors import CornerwaveError, LedgerDamaged, LevelError, NoSuchDataset
+from cornerwave.ledger import Access, now
 from cornerwave.levels import Level
 from cornerwave.outlook import explained
-from cornerwave.pages import inner, write_report
 from cornerwave.server._page import (
     PREFIX,
     Fields,
@@ -29,7 +29,7 @@ from cornerwave.server._page import (
     words_of,
 )
 from cornerwave.server._replies import service_of
-from cornerwave.vault import Access, now
+from cornerwave.vault import Dataset
 
 pages = router(signed_in)
 MOST_DOWNLOADS, SEARCHED = 20, 5000

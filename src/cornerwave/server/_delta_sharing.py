@@ -18,8 +18,7 @@ from starlette.responses import JSONResponse, Response
 from cornerwave.access import SHARING_PATH, Token
 from cornerwave.errors import LevelError, NoSuchDataset
 from cornerwave.server._replies import bearer, send_copy, service_of
-from cornerwave.server._service import DELTA, Facts, Permitted, table_names
-from cornerwave.server._signatures import LIFETIME
+from cornerwave.server._service import DELTA, LIFETIME, Facts, Permitted, table_names
 
 SHARE, SCHEMA = "cornerwave", "copies"
 MOST_RESULTS = 500

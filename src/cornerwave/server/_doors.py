@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from cornerwave.errors import AccessDenied, TooManyRequests, VaultError
+from cornerwave.ledger import Record
 from cornerwave.server._page import (
     PREFIX,
     STATIC,
@@ -20,7 +21,6 @@ from cornerwave.server._page import (
     signed_in,
 )
 from cornerwave.server._sign_in import LEAST_LETTERS, SESSION_HOURS, USED
-from cornerwave.vault import Record
 
 outside, inside = router(), router(signed_in)
 open_to_all = APIRouter(include_in_schema=False)

@@ -15,14 +15,14 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cornerwave.coalition import Coalition, Law, independent_level
-from cornerwave.dataset import Dataset
+from cornerwave.documents import ColumnSketch
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
 from cornerwave.outlook import Outlook, explained, in_units, outlook_at, outlook_of
-from cornerwave.pages import ColumnSketch
+from cornerwave.privacy import Coalition, Law, independent_level
 from cornerwave.server._console import dataset_of, live_grants
 from cornerwave.server._page import page, router, signed_in
+from cornerwave.vault import Dataset
 
 pages = router(signed_in)
 GUESSED = 8

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from cornerwave.documents import ShareRow, share_strip, style_sheet
 from cornerwave.errors import (
     AccessDenied,
     CornerwaveError,
@@ -27,7 +28,6 @@ from cornerwave.errors import (
     NoSuchRecipient,
     TooManyRequests,
 )
-from cornerwave.pages import ShareRow, share_strip, style_sheet
 from cornerwave.server._replies import fault
 from cornerwave.server._sign_in import TRY_SECONDS, SignIn
 from cornerwave.version import __version__

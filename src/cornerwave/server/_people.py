@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from cornerwave.access import MOST_DAYS, Sharing, Token, profile_text
-from cornerwave.dataset import Held
 from cornerwave.errors import CornerwaveError, NoSuchRecipient, VaultError
+from cornerwave.ledger import Access, now
 from cornerwave.server._console import state_of
 from cornerwave.server._page import Fields, go, page, router, signed_in, status_of, words_of
 from cornerwave.server._replies import service_of
-from cornerwave.vault import Access, now
+from cornerwave.vault import Held
 
 pages = router(signed_in)
 DAYS = 90

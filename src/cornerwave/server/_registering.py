@@ -15,13 +15,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cornerwave.dataset import Dataset
+from cornerwave.columns import Choices, is_number, listed
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, SourceError, discreet
 from cornerwave.inspection import Inspection, inspect
 from cornerwave.outlook import explained
 from cornerwave.server._page import Ticked, page, router, signed_in, words_of
 from cornerwave.server._replies import service_of
-from cornerwave.table import SOURCE_ENDINGS, Choices, is_number, listed, open_to_inspect
+from cornerwave.sources import SOURCE_ENDINGS, open_to_inspect
+from cornerwave.vault import Dataset
 
 pages = router(signed_in)
 MOST_FILES, DEPTH = 500, 4

@@ -1,7 +1,12 @@
 """What the service does, apart from HTTP: who is asking, what is permitted, and the copies."""
 
 import asyncio
+import base64
+import hashlib
+import hmac
+import json
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,14 +18,65 @@ import anyio.to_thread
 import pyarrow.parquet as pq
 
 from cornerwave.access import Grant, Sharing, Token
-from cornerwave.dataset import Dataset, Release
 from cornerwave.errors import AccessDenied, NoSuchDataset, VaultError
-from cornerwave.owner import Vault
-from cornerwave.server._access_log import AccessLog, Grouped
-from cornerwave.server._cache import CopyCache, key_of
+from cornerwave.ledger import State, WouldWait
+from cornerwave.server._cache import AccessLog, CopyCache, Grouped, key_of
 from cornerwave.server._delta_types import is_offered, schema_string, write_offered
-from cornerwave.server._signatures import Signer, Ticket
-from cornerwave.vault import State, WouldWait
+from cornerwave.vault import Dataset, Release, Vault
+
+# --------------------------------------------------------------------------------------------------
+# Addresses of files that need no header: signed, short-lived, and bound to a grant.
+#
+#     payload.signature      payload: grant, recipient, format, expiry
+#
+# The grant is looked up again for every request, so that a revoked one opens nothing.
+
+
+LIFETIME = 15 * 60.0
+"""Seconds that an address is good for."""
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a signed address permits: one format of what a grant gives to a recipient."""
+
+    dataset: str
+    grant: str
+    recipient: str
+    format: str
+    token: str
+
+
+class Signer:
+    """Signs tickets, and reads those that it signed."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def sign(self, ticket: Ticket, *, at: float | None = None) -> str:
+        """Return a ticket as a text that ends after LIFETIME."""
+        ends = (time.time() if at is None else at) + LIFETIME
+        said = [ticket.dataset, ticket.grant, ticket.recipient, ticket.format, ticket.token, ends]
+        payload = _encoded(json.dumps(said, separators=(",", ":")).encode())
+        return f"{payload}.{self._mac(payload)}"
+
+    def read(self, text: str) -> Ticket:
+        """Return the ticket of a text. Raises AccessDenied if it is false or has ended."""
+        payload, _, mac = text.partition(".")
+        if not hmac.compare_digest(mac.encode(), self._mac(payload).encode()):
+            raise AccessDenied("this address is not valid; ask for the table again")
+        *said, ends = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        if time.time() > ends:
+            raise AccessDenied("this address has expired; ask for the table again")
+        return Ticket(*said)
+
+    def _mac(self, payload: str) -> str:
+        return _encoded(hmac.new(self._secret, payload.encode(), hashlib.sha256).digest())
+
+
+def _encoded(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
 
 CACHE = "cache"
 DELTA = "delta"

@@ -23,8 +23,8 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 from cornerwave.errors import AccessDenied, TooManyRequests, VaultError
-from cornerwave.owner import Vault
-from cornerwave.vault import Record, Records, now
+from cornerwave.ledger import Record, Records, now
+from cornerwave.vault import Vault
 
 LEAST_LETTERS, MOST_LETTERS = 12, 256
 SESSION_HOURS, LINK_HOURS = 12, 24

@@ -1,0 +1,263 @@
+"""The values of category columns, by number, and how often each occurs.
+
+A group of columns that is refreshed together is one category column whose values are
+the combinations that occur; a missing cell is part of its combination. Values held by
+fewer than `min_count` rows are pooled into one, which is called '(other)' in a text
+column and is missing in any other.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cornerwave.arrays import Codes, Flags, Ints, Words, places_among
+from cornerwave.columns._encoded import (
+    Encoded,
+    Tally,
+    combined,
+    hash_texts,
+    look_up,
+    stored,
+    stored_type,
+)
+from cornerwave.columns._rare import OTHER, in_order, rare_values
+from cornerwave.columns._schema import UNIFORM, Schema, listed
+from cornerwave.columns._types import category_type, is_text
+from cornerwave.errors import ColumnError, SourceChanged
+from cornerwave.keyed import strict
+from cornerwave.noise import MISSING, thresholds
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The frozen values of a group of columns.
+
+    `values[c]` are the distinct values of column c; `combinations` (m, columns) number
+    the m values of the group, -1 for missing within; `counts` say how often each occurs.
+    The last one stands for all that were pooled if `pooled`.
+    """
+
+    columns: tuple[str, ...]
+    values: tuple[pa.Array, ...]
+    combinations: Ints
+    counts: tuple[int, ...]
+    base: str
+    hides_missing: bool
+    pooled: bool
+
+    @cached_property
+    def bounds(self) -> Words:
+        """The bounds that a draw from pi is compared with."""
+        return thresholds([1] * len(self.counts) if self.base == UNIFORM else self.counts)
+
+    def draws_missing(self, column: str) -> bool:
+        """Whether a draw may leave a column without a value."""
+        if column not in self.columns:
+            return False
+        return bool((self.combinations[:, self.columns.index(column)] == MISSING).any())
+
+    def encode(self, columns: Sequence[Encoded]) -> Codes:
+        """Return the group's codes of some rows. Raises SourceChanged for an unknown value."""
+        combinations, rows = _numbered(columns)
+        own = [
+            _translated(encoded, values)[codes]
+            for encoded, values, codes in zip(columns, self.values, combinations.T, strict=True)
+        ]
+        found, known = self._places(np.stack(own, axis=1))
+        if not known.all() and not known[rows].all():
+            raise SourceChanged(f"{listed(self.columns)}: a value that was not there before")
+        if not self.hides_missing:
+            found[(combinations < 0).any(axis=1)] = MISSING
+        codes = np.empty(len(rows), dtype=np.int32)
+        look_up(found.astype(np.int32), rows, codes)
+        return codes
+
+    def decode(self, codes: Codes) -> list[pa.Array]:
+        """Return the columns of the group for codes of some rows; text with its values apart."""
+        combinations = np.vstack([self.combinations, np.full(len(self.columns), MISSING)])
+        arrays = []
+        for own, values in zip(combinations.T, self.values, strict=True):
+            places, occurring = _places_of(np.ascontiguousarray(own), codes, len(values))
+            missing = places < 0
+            indices = pa.array(places, mask=missing if missing.any() else None)
+            present = values.take(pa.array(occurring))
+            kept_apart = pa.DictionaryArray.from_arrays(indices, present, safe=False)
+            is_text = values.type == pa.string()
+            arrays.append(kept_apart if is_text else kept_apart.dictionary_decode())
+        return arrays
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept in the ledger."""
+        return {
+            "columns": list(self.columns),
+            "values": [_packed(values) for values in self.values],
+            "combinations": self.combinations.tolist(),
+            "counts": list(self.counts),
+            "base": self.base,
+            "hides_missing": self.hides_missing,
+            "pooled": self.pooled,
+        }
+
+    def cases(self) -> list[tuple[Any, ...]]:
+        """Return the values of the group as a tally has them; None is missing."""
+        values = [[*stored(column).to_pylist(), None] for column in self.values]
+        return [
+            tuple(own[code] for own, code in zip(values, codes, strict=True))
+            for codes in self.combinations.tolist()
+        ]
+
+    def hashed_values(self) -> list[str]:
+        """Return what tells the values from any others, whatever library wrote them."""
+        return [hash_texts(values, bytes(16)).tobytes().hex() for values in self.values]
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> "Categories":
+        """Return what `to_json` wrote."""
+        columns = tuple(kept["columns"])
+        combinations = np.array(kept["combinations"], dtype=np.int64).reshape(-1, len(columns))
+        return cls(
+            columns=columns,
+            values=tuple(_unpacked(text) for text in kept["values"]),
+            combinations=combinations,
+            counts=tuple(kept["counts"]),
+            base=kept["base"],
+            hides_missing=kept["hides_missing"],
+            pooled=kept["pooled"],
+        )
+
+    def _places(self, rows: Ints) -> tuple[Ints, Flags]:
+        """Return the group's code of combinations of the columns' own, and which are allowed.
+
+        Unknown ones are pooled, or not allowed.
+        """
+        known = np.zeros(len(self.combinations), dtype=np.int64)
+        wanted = np.zeros(len(rows), dtype=np.int64)
+        # Column by column, each step numbered anew: a product of all columns would overflow.
+        for own, given, values in zip(self.combinations.T, rows.T, self.values, strict=True):
+            radix = len(values) + 2
+            distinct, known = np.unique(known * radix + own + 2, return_inverse=True)
+            places = places_among(distinct, wanted * radix + given + 2)
+            wanted = np.where(wanted >= 0, places, -1)
+        found = wanted >= 0
+        codes = np.where(found, np.argsort(known)[wanted], len(known) - 1)
+        incomplete = (rows == MISSING).any(axis=1)
+        return codes, found | self.pooled | (incomplete & (not self.hides_missing))
+
+
+_UNKNOWN = -2
+
+
+def _numbered(columns: Sequence[Encoded]) -> tuple[Ints, Ints | Codes]:
+    """Return combinations of the columns' codes, and for each row which of them it holds.
+
+    Those of one column are its values and, in the last place, which is also -1, missing.
+    """
+    if len(columns) > 1:
+        return combined(columns)
+    return np.append(np.arange(len(columns[0].values)), MISSING)[:, None], columns[0].codes
+
+
+def _places_of(values: Ints, codes: Codes, number: int) -> tuple[Codes, Ints]:
+    """Number values[codes] by their first appearance; return the numbers, and which occur.
+
+    A list of these values alone says nothing that the rows don't say.
+    """
+    places = np.empty(len(codes), dtype=np.int32)
+    occurring = np.empty(number, dtype=np.int64)
+    numbers = np.full(number, MISSING, dtype=np.int32)
+    count = _fill_places(values, codes, numbers, occurring, places)
+    return places, occurring[:count]
+
+
+@strict
+def _fill_places(values: Any, codes: Any, numbers: Any, occurring: Any, places: Any) -> int:
+    count = 0
+    for row in range(codes.shape[0]):
+        code = values[codes[row]]
+        if code < 0:
+            places[row] = code
+            continue
+        if numbers[code] < 0:
+            numbers[code] = count
+            occurring[count] = code
+            count += 1
+        places[row] = numbers[code]
+    return count
+
+
+def _packed(values: pa.Array) -> str:
+    batch = pa.record_batch([values], names=["values"])
+    with pa.BufferOutputStream() as stream:
+        with pa.ipc.new_stream(stream, batch.schema) as writer:
+            writer.write_batch(batch)
+        return base64.b64encode(stream.getvalue()).decode()
+
+
+def _unpacked(text: str) -> pa.Array:
+    with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))) as reader:
+        return reader.read_all().column("values").combine_chunks()
+
+
+def _translated(encoded: Encoded, values: pa.Array) -> Ints:
+    """Return the frozen code of each of a column's values; -2 is unknown, the last is missing."""
+    try:
+        same_type = encoded.values.cast(values.type)
+    except pa.ArrowException:
+        raise SourceChanged(f"{encoded.name!r}: other kinds of values than before") from None
+    places = pc.index_in(same_type, value_set=values).fill_null(_UNKNOWN)
+    return np.append(places.to_numpy(zero_copy_only=False).astype(np.int64), MISSING)
+
+
+def freeze_categories(
+    names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schema
+) -> Categories:
+    """Fix the values of a group of columns and how often they occur.
+
+    Raises ColumnError if there is nothing to draw from.
+    """
+    kinds = [category_type(types.field(name).type) for name in names]
+    other = tuple(OTHER if is_text(kind) else None for kind in kinds)
+    hides = len(names) > 1 or schema.column(names[0]).hide_missing
+    counted = {c: n for c, n in found.items() if hides or None not in c}
+    if not counted:
+        raise ColumnError(f"{listed(names)}: no values at all; drop it")
+    if any(value != value for case in counted for value in case):
+        raise ColumnError(f"{listed(names)}: NaN is among the values; make it missing")
+    rare = rare_values(counted, schema.min_count, other)
+    if rare and other == (None,) and other in found and not hides:
+        # What is pooled leaves as missing: the two must be one value, or they tell on each other.
+        hides, counted = True, dict(found)
+        rare = rare_values(counted, schema.min_count, other)
+    frequent = {c: n for c, n in counted.items() if c not in rare and not (rare and c == other)}
+    ordered = sorted(frequent, key=lambda c: (-frequent[c], in_order(c)))
+    counts = [frequent[c] for c in ordered]
+    if rare:
+        ordered.append(other)
+        counts.append(sum(counted.values()) - sum(counts))
+    values = tuple(_distinct(ordered, place, kind) for place, kind in enumerate(kinds))
+    return Categories(
+        columns=names,
+        values=values,
+        combinations=_combinations(ordered, values),
+        counts=tuple(counts),
+        base=schema.column(names[0]).base,
+        hides_missing=hides,
+        pooled=bool(rare),
+    )
+
+
+def _distinct(ordered: Sequence[tuple[Any, ...]], place: int, kind: pa.DataType) -> pa.Array:
+    values = dict.fromkeys(c[place] for c in ordered if c[place] is not None)
+    return pa.array(list(values), type=stored_type(kind)).view(kind)
+
+
+def _combinations(ordered: Sequence[tuple[Any, ...]], values: Sequence[pa.Array]) -> Ints:
+    numbers = [{v: i for i, v in enumerate(stored(array).to_pylist())} for array in values]
+    rows = [[n.get(v, MISSING) for n, v in zip(numbers, c, strict=True)] for c in ordered]
+    return np.array(rows, dtype=np.int64).reshape(len(ordered), len(values))

@@ -1,0 +1,302 @@
+"""A column as numbers into its distinct values, and how many rows hold each."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cornerwave.arrays import Codes, Ids, Ints, Words
+from cornerwave.columns._types import value_type
+from cornerwave.columns._whole_texts import whole_texts
+from cornerwave.errors import ColumnError
+from cornerwave.keyed import (
+    BlockFunction,
+    expand,
+    fill_row_blocks,
+    hash_bytes,
+    hash_key,
+    hash_words,
+    room_for,
+    strict,
+)
+from cornerwave.noise import MISSING
+
+Tally = Counter[tuple[Any, ...]]
+"""How many rows hold each combination of values; None is missing."""
+AT_ONCE = 1 << 13
+"""Texts that are made and hashed at once: they stay in the nearest caches."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A column as numbers into its distinct values; -1 is missing."""
+
+    name: str
+    codes: Codes
+    values: pa.Array
+
+    @classmethod
+    def of(cls, column: pa.Array, name: str) -> "Encoded":
+        """Number the distinct values of a column. Raises ColumnError for what has no text."""
+        try:
+            encoded = _encoded(column)
+        except pa.ArrowException:
+            raise _without_text(name, column.type) from None
+        codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
+        return cls(name, codes.astype(np.int32, copy=False), encoded.dictionary)
+
+    @cached_property
+    def counts(self) -> Ints:
+        """How many rows hold each value."""
+        return np.bincount(self.codes + 1, minlength=len(self.values) + 1)[1:]
+
+    @classmethod
+    def of_category(cls, column: pa.Array, name: str) -> "Encoded":
+        """Number the distinct values of a category: floats are the whole numbers that they hold,
+        as beside gaps. Raises ColumnError for fractions.
+        """
+        return cls.of(_whole_numbers(column, name), name)
+
+    def fill_bits(self, secret: bytes, missing: np.uint64, out: Words) -> None:
+        """Fill in 64 bits that stand for each cell. Raises ColumnError for what has no text."""
+        try:
+            hashes = hash_texts(self.values, secret)[:, 0]
+        except pa.ArrowException:
+            raise _without_text(self.name, self.values.type) from None
+        look_up(np.append(hashes, missing), self.codes, out)
+
+
+@strict
+def look_up(entries: Any, places: Any, out: Any) -> None:
+    """Fill `out` with entries[places]; -1 is the last one."""
+    for row in range(places.shape[0]):
+        out[row] = entries[places[row]]
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece; distinct values that stand apart are made one list."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return column.combine_chunks()
+
+
+def _without_text(name: str, type_: pa.DataType) -> ColumnError:
+    return ColumnError(f"{name!r}: a column of type {type_} cannot leave; drop it")
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    """Return a column with its distinct values apart, as Parquet often has them already."""
+    if pa.types.is_dictionary(column.type):
+        if column.dictionary.null_count == 0 and column.type.value_type == pa.string():
+            return column
+        column = column.dictionary_decode()
+    return column.cast(value_type(column.type)).dictionary_encode()
+
+
+def _whole_numbers(column: pa.Array, name: str) -> pa.Array:
+    if not pa.types.is_floating(column.type):
+        return column
+    floats = column.cast(pa.float64())
+    try:
+        return pc.if_else(pc.is_nan(floats), None, floats).cast(pa.int64())
+    except pa.ArrowException:
+        raise ColumnError(
+            f"{name!r}: it holds fractions, or numbers beyond 2^53, and a category of numbers has "
+            "whole ones; perturb it, or make it text"
+        ) from None
+
+
+def combined(columns: Sequence[Encoded]) -> tuple[Ints, Ints]:
+    """Return combinations of the columns' codes, and for each row which of them it holds."""
+    first = columns[0]
+    combinations = np.arange(-1, len(first.values))[:, None]
+    rows = first.codes.astype(np.int64) + 1
+    for encoded in columns[1:]:
+        radix = len(encoded.values) + 1
+        distinct, rows = np.unique(rows * radix + encoded.codes + 1, return_inverse=True)
+        before = combinations[distinct // radix]
+        combinations = np.column_stack([before, distinct % radix - 1])
+    return combinations, rows
+
+
+def cases(columns: Sequence[Encoded]) -> tuple[list[tuple[Any, ...]], Ints]:
+    """Return combinations of the columns' values, and for each row which of them it holds."""
+    combinations, rows = combined(columns)
+    values = [[*stored(encoded.values).to_pylist(), None] for encoded in columns]
+    found = [
+        tuple(v[code] for v, code in zip(values, combination, strict=True))
+        for combination in combinations.tolist()
+    ]
+    return found, rows
+
+
+def tally(columns: Sequence[Encoded]) -> Tally:
+    """Count the combinations of some rows."""
+    if len(columns) == 1:
+        return _tally_of_one(columns[0])
+    found, rows = cases(columns)
+    counted: Tally = Counter()
+    for case, count in zip(found, np.bincount(rows, minlength=len(found)).tolist(), strict=True):
+        if count:
+            counted[case] += count
+    return counted
+
+
+def _tally_of_one(column: Encoded) -> Tally:
+    occurring = np.flatnonzero(column.counts)
+    values = stored(column.values.take(pa.array(occurring))).to_pylist()
+    counted: Tally = Counter()
+    for value, count in zip(values, column.counts[occurring].tolist(), strict=True):
+        counted[(value,)] += count
+    if missing := len(column.codes) - int(column.counts.sum()):
+        counted[(None,)] += missing
+    return counted
+
+
+def stored(values: pa.Array) -> pa.Array:
+    """Return values as what they are counted as."""
+    return values.view(stored_type(values.type))
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return what dates and times are counted as: Python's have a shorter range, and no ns."""
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind
+
+
+def hash_texts(values: pa.Array, secret: bytes) -> Words:
+    """Return the 128-bit keyed hash of each value's text, shape (rows, 2)."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    hashes = np.empty((len(values), 2), dtype=np.uint64)
+    for start in range(0, max(1, len(values)), AT_ONCE):
+        _hash_some(values.slice(start, AT_ONCE), secret, hashes[start : start + AT_ONCE])
+    return hashes
+
+
+def _hash_some(values: pa.Array, secret: bytes, out: Words) -> None:
+    if pa.types.is_integer(values.type) and values.type != pa.uint64() and not values.null_count:
+        numbers = values.cast(pa.int64()).to_numpy()
+        if numbers.min(initial=0) >= 0:
+            hash_words(*whole_texts(numbers), secret, out)
+            return
+    texts = values.cast(pa.large_string()) if not _is_bytes(values.type) else values
+    texts = texts.cast(pa.large_binary())
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    content = np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
+    hash_bytes(starts, content, secret, out)
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_fixed_size_binary(type_)
+        or pa.types.is_binary_view(type_)
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Which row is which, and whether this is still the same table.
+#
+#     row id       the 128-bit keyed hash of the key column's text; or the row's position
+#     fingerprint  sum over rows of AES(row id + NH(row))        in two lanes, modulo 2^64 each
+#
+# NH is a universal hash of a row's values, 64 bits each, under one secret key, and is added lane
+# by lane; AES-256 uses another key. Sums do not care about order, chunks or threads; with
+# positions as ids the rows' order still counts, since it is in the ids.
+#
+# Why it is sound. All rows of a dataset have one number of values, which NH needs, and their ids
+# differ. Let two tables differ in r pairs of id and row; equal pairs cancel. Any one of the r
+# meets another in the input of AES with probability at most (r - 1) 2^-64. If it meets none, its
+# image is random and independent of all others, and the sums are equal with probability 2^-128
+# (2^-126 if a pair stands there twice), plus what tells AES from a random function. So whoever
+# does not know the keys, and sees no sum, offers another table that passes with probability at
+# most r 2^-64: 2^-36 if he changed all of 10^8 rows, 2^-63 if he changed one.
+
+
+CHUNK = 4096
+"""Rows that are hashed and enciphered at once: they stay in the nearest caches."""
+
+
+def key_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
+    """Return the row ids of a key column; raise ColumnError if one is missing or has no text."""
+    if pa.types.is_dictionary(keys.type):  # where a missing value may be one of the values
+        keys = keys.dictionary_decode()
+    if keys.null_count:
+        raise ColumnError(
+            f"the key column {name!r} has {keys.null_count} missing values; every row needs its key"
+        )
+    try:
+        return hash_texts(keys, secret)
+    except pa.ArrowException:
+        raise ColumnError(f"{name!r}: a column of type {keys.type} cannot be the key") from None
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """How many rows a table has, and the two 64-bit lanes of the sum over them.
+
+    `a + b` is the fingerprint of both parts of a table together.
+    """
+
+    rows: int
+    sums: Words
+
+    @classmethod
+    def of(cls, ids: Ids, words: Words, secret: bytes) -> "Fingerprint":
+        """Return the fingerprint of some rows, given 64 bits for each value (values, rows)."""
+        return macs(ids, words, secret)[0]
+
+    @classmethod
+    def nothing(cls) -> "Fingerprint":
+        """Return the fingerprint of no rows."""
+        return cls(0, np.zeros(2, dtype=np.uint64))
+
+    @classmethod
+    def read(cls, text: str) -> "Fingerprint":
+        """Return the fingerprint that was written as this text."""
+        rows, _, sums = text.partition(":")
+        return cls(int(rows, 16), np.frombuffer(bytes.fromhex(sums), ">u8").astype(np.uint64))
+
+    def __add__(self, other: "Fingerprint") -> "Fingerprint":
+        return Fingerprint(self.rows + other.rows, self.sums + other.sums)
+
+    def __str__(self) -> str:
+        return f"{self.rows:x}:{self.sums.astype('>u8').tobytes().hex()}"
+
+
+def macs(ids: Ids, words: Words, secret: bytes) -> tuple[Fingerprint, Words]:
+    """Return the fingerprint of some rows, and 64 bits of each row's MAC, to choose samples by.
+
+    `words` are 64 bits for each value (values, rows).
+    """
+    encipher = BlockFunction(expand(secret, "rows"))
+    key = hash_key(expand(secret, "values"), len(words))
+    blocks, room = np.empty((CHUNK, 2), dtype=np.uint64), room_for(CHUNK)
+    sums, found = np.zeros(2, dtype=np.uint64), np.empty(len(ids), dtype=np.uint64)
+    for start in range(0, len(ids), CHUNK):
+        rows = min(CHUNK, len(ids) - start)
+        fill_row_blocks(ids, words, start, key, blocks[:rows])
+        _take(encipher(blocks[:rows], room), sums, found[start : start + rows])
+    return Fingerprint(len(ids), sums), found
+
+
+@strict
+def _take(images: Any, sums: Any, out: Any) -> None:
+    """Add up both lanes of the images, and keep the first."""
+    low, high = sums[0], sums[1]
+    for row in range(out.shape[0]):
+        low += images[2 * row]
+        high += images[2 * row + 1]
+        out[row] = images[2 * row]
+    sums[0], sums[1] = low, high

@@ -1,0 +1,222 @@
+"""What is done to a copy after the noise: rounding to a type, clipping to bounds, other names.
+
+All are functions of the copy alone, chosen copy by copy. A set of rounded or clipped
+copies never reveals more than the raw copy at the least noise in the set.
+
+Rounding takes the nearest value of the type within the bounds, so that whatever lies
+beyond becomes the outermost one.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats
+from cornerwave.columns._schema import Column, Schema, listed
+from cornerwave.columns._types import (
+    ends_of,
+    is_number,
+    nearest,
+    plain_type,
+    step_of,
+    type_named,
+    unit_of,
+)
+from cornerwave.errors import ColumnError, CornerwaveWarning
+
+if TYPE_CHECKING:
+    from cornerwave.columns._scale import Scale
+
+Bound = float | date | None
+"""Where a clipped column ends: a number, a date or a datetime; None leaves it open."""
+_Bounds = tuple[float | None, float | None]
+
+REACH = 12.0
+"""No value of a copy is this many standard deviations from the mean: normal noise exceeds
+it once in 10^33 cells."""
+
+_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Which numeric columns are rounded, and which are clipped to bounds.
+
+    A rounded column has its source's type, or the one in `types`. `names` are what columns are
+    called in the copy, of those that have another name there.
+    """
+
+    round: frozenset[str] = frozenset()
+    clip: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, column: str) -> str:
+        """Return what a column is called in the copy."""
+        return self.names.get(column, column)
+
+    def counted(self, schema: Schema) -> "Finish":
+        """Return the same with bounds as numbers, as copies count: days, seconds, or plain."""
+        return replace(
+            self, clip={name: self._bounds(name, schema.column(name).unit) for name in self.clip}
+        )
+
+    def check(self, schema: Schema) -> None:
+        """Raise ColumnError unless all named columns are perturbed numbers, within bounds."""
+        named = sorted({*self.round, *self.clip, *self.types})
+        if wrong := [name for name in named if name not in schema.perturbed]:
+            raise ColumnError(
+                f"{listed(wrong)}: only perturbed numbers can be rounded or clipped; these are "
+                f"{listed(schema.perturbed)}"
+            )
+        columns = [schema.column(name) for name in named]
+        for column in columns:
+            self._check_bounds(column)
+        doubles = [c.name for c in columns if type_named(c.type) == pa.float64()]
+        if idle := [n for n in doubles if n in self.round and n not in self.types]:
+            warnings.warn(
+                f"{listed(idle)}: floats in the source, so rounding does not change them",
+                CornerwaveWarning,
+                stacklevel=3,
+            )
+
+    def _check_bounds(self, column: Column) -> None:
+        name, type_ = column.name, type_named(self.types.get(column.name, column.type))
+        _check_type(column, type_)
+        low, high = self._bounds(name, column.unit)
+        if name in self.clip and low is None and high is None:
+            raise ColumnError(f"{name!r}: clip has no bound; give at least one")
+        if any(bound is not None and not np.isfinite(bound) for bound in (low, high)):
+            raise ColumnError(f"{name!r}: clip takes finite bounds; leave one out to open it")
+        if low is not None and high is not None and low > high:
+            raise ColumnError(f"{name!r}: clip from {low:g} to {high:g}; give the lower first")
+        if name in self.round and type_ is not None:
+            least, most = ends_of(type_, low, high)
+            if least > most:
+                raise ColumnError(
+                    f"{name!r}: no value of type {type_} lies within the bounds; widen them"
+                )
+
+    def type_of(self, name: str, source: pa.DataType) -> pa.DataType:
+        """Return the type of a perturbed column in the copy."""
+        if name not in self.round:
+            return pa.float64()
+        return type_named(self.types[name]) if name in self.types else plain_type(source)
+
+    def apply(
+        self, name: str, values: Floats, source: pa.DataType, *, complete: bool = False
+    ) -> pa.Array:
+        """Return a perturbed column as it is released; NaN is missing, unless it is `complete`.
+
+        A complete column of floats is not copied, so the values must not change any more.
+        """
+        low, high = self._bounds(name, unit_of(source))
+        if name in self.round:
+            return nearest(values, self.type_of(name, source), low, high)
+        if low is not None or high is not None:
+            values = np.clip(values, low, high)
+        return pa.array(values, from_pandas=not complete)
+
+    def describe(
+        self, name: str, source: pa.DataType, *, mean: float, deviation: float, scale: "Scale"
+    ) -> dict[str, Any]:
+        """Return what the copy's metadata says about a column.
+
+        `mean` and `deviation` are the copy's, on the column's scale. The ends of a
+        rounded column's type count as bounds where values of the copy can reach them.
+        """
+        low, high = self._bounds(name, unit_of(source))
+        if name not in self.round:
+            return {"rounded": None, "clipped": _clipped(low, high)}
+        type_ = self.type_of(name, source)
+        step = step_of(type_)
+        least, most = (float(end * (step or Fraction(1))) for end in ends_of(type_, low, high))
+        far = REACH * deviation
+        lowest, highest = scale.backward(np.array([mean - far, mean + far]))
+        return {
+            "rounded": None if step is None else float(step),
+            "clipped": _clipped(
+                least if low is not None or least > lowest else None,
+                most if high is not None or most < highest else None,
+            ),
+        }
+
+    def _bounds(self, name: str, unit: str | None) -> _Bounds:
+        """Return a column's bounds in the unit of its copies. Raises ColumnError."""
+        try:
+            low, high = self.clip.get(name, (None, None))
+        except (TypeError, ValueError):
+            raise ColumnError(
+                f"{name!r}: clip takes a pair (low, high), with None for an open end"
+            ) from None
+        return _in_unit(low, name, unit), _in_unit(high, name, unit)
+
+
+def _check_type(column: Column, type_: pa.DataType | None) -> None:
+    """Raise ColumnError unless copies of a column can have this type."""
+    if type_ is None or not is_number(type_) or unit_of(type_) != column.unit:
+        raise ColumnError(
+            f"{column.name!r}: copies of a column of type {column.type} cannot have another kind "
+            "of type; use one such as int64, decimal128(9, 2), date32[day] or timestamp[s]"
+        )
+
+
+def wide_type(type_: pa.DataType) -> pa.DataType:
+    """Return a type of the same step whose ends noise does not reach, if there is one.
+
+    >>> wide_type(pa.uint8()), wide_type(pa.decimal128(5, 2)), wide_type(pa.time32("s"))
+    (DataType(int64), Decimal128Type(decimal128(38, 2)), Time32Type(time32[s]))
+    """
+    types = pa.types
+    if types.is_integer(type_):
+        return pa.int64()
+    if types.is_decimal(type_) and not types.is_decimal256(type_):
+        return pa.decimal128(38, type_.scale)
+    return type_
+
+
+def settled(schema: Schema) -> Schema:
+    """Return a schema whose bounds are numbers, as copies count. Raises ColumnError."""
+    said = said_in(schema)
+    said.check(schema)
+    counted = said.counted(schema).clip
+    columns = (replace(c, clip=counted.get(c.name, c.clip)) for c in schema.columns)
+    return replace(schema, columns=tuple(columns))
+
+
+def said_in(schema: Schema) -> Finish:
+    """Return what the owner said at registration about the looks of copies."""
+    types = {c.name: c.released_type for c in schema.columns if c.released_type}
+    return Finish(
+        round=frozenset({c.name for c in schema.columns if c.round} | types.keys()),
+        clip={c.name: c.clip for c in schema.columns if c.clip is not None},
+        types=types,
+        names={c.name: c.released_as for c in schema.columns if c.released_as},
+    )
+
+
+def _clipped(low: float | None, high: float | None) -> list[float | None] | None:
+    return None if low is None and high is None else [low, high]
+
+
+def _in_unit(bound: Any, name: str, unit: str | None) -> float | None:
+    if bound is None:
+        return None
+    has_dates = unit is not None and "1970" in unit
+    if has_dates and isinstance(bound, date):
+        if isinstance(bound, datetime):
+            seconds = bound.replace(tzinfo=bound.tzinfo or UTC).timestamp()
+        else:
+            seconds = float((bound - date(1970, 1, 1)).days * _DAY)
+        return seconds / _DAY if str(unit).startswith("days") else seconds
+    if not isinstance(bound, Real) or isinstance(bound, bool):
+        kinds = "numbers, dates or datetimes" if has_dates else "numbers"
+        raise ColumnError(f"{name!r}: clip takes {kinds} as bounds, not {type(bound).__name__}")
+    return float(bound)

@@ -1,0 +1,452 @@
+"""What happens to each column: perturbed, refreshed, key, kept or dropped, and nothing else.
+
+    numbers, dates, times        perturbed, jointly
+    text, booleans, categories   refreshed, each by itself or some together; every
+                                 dictionary-encoded column is a category
+    anything else                must be named: key, kept or dropped
+
+Nothing is released unperturbed unless the owner chose so. A column that can be neither
+perturbed nor refreshed and was not named is an error that says what can be done.
+"""
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pyarrow as pa
+
+from cornerwave.columns._types import is_number, is_text, plain_type, type_named, unit_of
+from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError, nearest
+
+PERTURBED, CATEGORY, KEY, KEPT, DROPPED = "perturbed", "category", "key", "kept", "dropped"
+MARGINAL, UNIFORM = "marginal", "uniform"
+TRANSFORMS = ("log1p", "rank")
+SHUFFLE, KEEP_ORDER = "shuffle", "keep"
+ORDERS = (SHUFFLE, KEEP_ORDER)
+"""What happens to the order of the rows, if the owner said: it is shuffled, or kept."""
+LEAST_ROWS, SAFE_ROWS = 100, 500
+"""A table of fewer than LEAST_ROWS is refused unless the owner accepts it, and one of fewer than
+SAFE_ROWS is warned of: an audit needs the former, and measures a share of variance in the latter
+with a standard error of about 1/sqrt(SAFE_ROWS), a twentieth."""
+
+_NEEDED = {
+    "categorical": (CATEGORY,),
+    "uniform": (CATEGORY,),
+    "together": (CATEGORY,),
+    "perturb": (PERTURBED,),
+    "transform": (PERTURBED,),
+    "hide_missing": (PERTURBED, CATEGORY),
+    "round": (PERTURBED,),
+    "clip": (PERTURBED,),
+    "released_type": (PERTURBED,),
+    "released_as": (PERTURBED, CATEGORY, KEY, KEPT),
+}
+"""The roles that a choice is for."""
+
+_ROLES = {
+    PERTURBED: "a number",
+    CATEGORY: "a category",
+    KEY: "the key",
+    KEPT: "kept",
+    DROPPED: "dropped",
+}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the owner chose for the columns; everything else goes by type."""
+
+    key: str | None = None
+    key_as_is: bool = False
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    perturb: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    uniform: tuple[str, ...] = ()
+    together: tuple[tuple[str, ...], ...] = ()
+    hide_missing: tuple[str, ...] = ()
+    transform: Mapping[str, str] = field(default_factory=dict)
+    min_count: int = 0
+    order: str | None = None
+    independent_rows: bool = False
+    few_rows: bool = False
+    round: Mapping[str, bool] = field(default_factory=dict)
+    clip: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    released_type: Mapping[str, str] = field(default_factory=dict)
+    released_as: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, choice: str) -> list[str]:
+        """Return the columns that are named by one of the choices."""
+        if choice == "key":
+            return [] if self.key is None else [self.key]
+        if choice == "together":
+            return [name for group in self.together for name in group]
+        return list(getattr(self, choice))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the source and what happens to it.
+
+    `shown` if it is in the copies; `declared` if the owner called it a category. The last five
+    are what copies look like, and no noise depends on them: whether a number is rounded (None:
+    where a miner loses nothing by it), its bounds, its type and its name, and whether a key
+    leaves as it is instead of as a pseudonym.
+    """
+
+    name: str
+    type: str
+    role: str
+    unit: str | None = None
+    shown: bool = True
+    hide_missing: bool = False
+    transform: str | None = None
+    base: str = MARGINAL
+    declared: bool = False
+    round: bool | None = None
+    clip: tuple[Any, Any] | None = None
+    released_type: str | None = None
+    released_as: str | None = None
+    as_is: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The decided columns of a table, in the source's order.
+
+    `together` are the groups of category columns that are refreshed as one; values held
+    by fewer than `min_count` rows are pooled. `order` is what the owner said about the order
+    of the rows; None if there was no need to. `independent_rows` if the owner said that no two
+    rows belong together, `few_rows` if the owner accepts that there are few.
+    """
+
+    columns: tuple[Column, ...]
+    together: tuple[tuple[str, ...], ...] = ()
+    min_count: int = 0
+    order: str | None = None
+    independent_rows: bool = False
+    few_rows: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.perturbed and not self.categories:
+            raise ColumnError(
+                "no column to perturb: the table needs at least one column of numbers, dates, "
+                "times or categories that is neither key, kept nor dropped"
+            )
+
+    def _names(self, role: str) -> list[str]:
+        return [column.name for column in self.columns if column.role == role]
+
+    @property
+    def perturbed(self) -> list[str]:
+        """The columns that get noise, jointly."""
+        return self._names(PERTURBED)
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns that are released as they are."""
+        return self._names(KEPT)
+
+    @property
+    def categories(self) -> list[tuple[str, ...]]:
+        """The groups of columns that are refreshed as one, most of them of one column."""
+        single = set(self._names(CATEGORY)) - {name for group in self.together for name in group}
+        return [(name,) for name in self._names(CATEGORY) if name in single] + list(self.together)
+
+    @property
+    def encoded(self) -> list[str]:
+        """The columns whose cells are told apart by their values: kept ones and categories."""
+        return [*self.kept, *(name for group in self.categories for name in group)]
+
+    @property
+    def key(self) -> str | None:
+        """The column that identifies the rows, if there is one."""
+        return next(iter(self._names(KEY)), None)
+
+    @property
+    def pseudonym(self) -> str | None:
+        """The key, if copies have pseudonyms in its place."""
+        shown = (c.name for c in self.columns if c.role == KEY and c.shown and not c.as_is)
+        return next(shown, None)
+
+    @property
+    def unchanged(self) -> list[str]:
+        """The columns that copies show as they are: the kept ones, and a key by choice alone."""
+        key = [c.name for c in self.columns if c.role == KEY and c.shown and c.as_is]
+        return [*self.kept, *key]
+
+    @property
+    def used(self) -> list[str]:
+        """The columns that are read: all but the dropped."""
+        return [column.name for column in self.columns if column.role != DROPPED]
+
+    @property
+    def looked_at(self) -> list[str]:
+        """The columns that registration reads: dropped ones too, which may name units."""
+        if self.independent_rows:
+            return self.used
+        dropped = [column for column in self.columns if column.role == DROPPED]
+        return [*self.used, *(c.name for c in dropped if type_named(c.type) is not None)]
+
+    @property
+    def shown(self) -> list[Column]:
+        """The columns of a copy, in the source's order."""
+        return [column for column in self.columns if column.role != DROPPED and column.shown]
+
+    def column(self, name: str) -> Column:
+        """Return a column by its name."""
+        return next(column for column in self.columns if column.name == name)
+
+
+def decide(source: pa.Schema, choices: Choices) -> Schema:
+    """Give every column of the source its role.
+
+    A key identifies the rows, and is released as a pseudonym, or as it is if the owner chose so;
+    one that is also dropped is not released. Raises ColumnError for an unknown, repeated or
+    undecided column.
+    """
+    check_distinct(source.names)
+    groups = tuple(_group(group, source.names) for group in choices.together)
+    choices = replace(choices, together=groups)
+    _check_choices(choices, source.names)
+    columns = tuple(_dressed(_column(part, choices), choices) for part in source)
+    if undecided := [f"{each.name!r} ({each.type})" for each in columns if not each.role]:
+        raise ColumnError(
+            f"no decision for {', '.join(undecided)}: neither a number, a date nor a category. "
+            "Drop the column, keep it as it is, or make it the key",
+            use=("drop", "keep", "key"),
+        )
+    _check_roles({column.name: column.role for column in columns}, choices)
+    check_distinct([c.released_as or c.name for c in columns if c.role != DROPPED and c.shown])
+    return Schema(
+        columns,
+        choices.together,
+        choices.min_count,
+        choices.order,
+        choices.independent_rows,
+        choices.few_rows,
+    )
+
+
+def is_category(type_: pa.DataType) -> bool:
+    """Return whether a column of this type is a category by default."""
+    types = pa.types
+    return bool(types.is_dictionary(type_) or is_text(type_) or types.is_boolean(type_))
+
+
+def _group(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
+    """Return a group of columns; spaces as in 'a, b' are not part of a name."""
+    known = tuple(name if name in present else name.strip() for name in names)
+    if unknown := [name for name in known if name not in present]:
+        raise ColumnError(
+            f"together: no column {listed(unknown)}; the table has {listed(present)}. "
+            "If a name contains a comma, use a schema file",
+            use=("schema",),
+        )
+    return known
+
+
+def _column(part: pa.Field, choices: Choices) -> Column:
+    name, type_ = part.name, str(part.type)
+    if name == choices.key:
+        plain = plain_type(part.type)
+        if pa.types.is_floating(plain) or pa.types.is_nested(plain):
+            raise ColumnError(f"{name!r}: a key must be whole numbers, text or dates, not {type_}")
+        shown = name not in choices.drop
+        return Column(name, type_, KEY, shown=shown, as_is=choices.key_as_is)
+    if name in choices.drop:
+        return Column(name, type_, DROPPED)
+    if name in choices.keep:
+        if pa.types.is_nested(part.type):
+            raise ColumnError(f"{name!r}: a nested column ({type_}) cannot be kept; drop it")
+        return Column(name, type_, KEPT)
+    hide, declared = name in choices.hide_missing, name in choices.categorical
+    called_number = name in choices.perturb and is_number(part.type)
+    if declared or (is_category(part.type) and not called_number):
+        _check_category(part)
+        base = UNIFORM if name in choices.uniform else MARGINAL
+        return Column(name, type_, CATEGORY, hide_missing=hide, base=base, declared=declared)
+    if is_number(part.type):
+        transform, unit = choices.transform.get(name), unit_of(part.type)
+        return Column(name, type_, PERTURBED, unit, hide_missing=hide, transform=transform)
+    return Column(name, type_, "")
+
+
+def _dressed(column: Column, choices: Choices) -> Column:
+    """Return a column with what its copies look like."""
+    name = column.name
+    return replace(
+        column,
+        round=choices.round.get(name),
+        clip=choices.clip.get(name),
+        released_type=choices.released_type.get(name),
+        released_as=choices.released_as.get(name),
+    )
+
+
+def _check_category(part: pa.Field) -> None:
+    if pa.types.is_nested(plain_type(part.type)):
+        raise ColumnError(f"{part.name!r}: a nested column ({part.type}) cannot be a category")
+
+
+def _check_choices(choices: Choices, present: Sequence[str]) -> None:
+    named = [name for each in ("key", "keep", "drop", *_NEEDED) for name in choices.named(each)]
+    if unknown := [name for name in named if name not in present]:
+        raise ColumnError(
+            f"no column {listed(unknown)}; the table has {listed(present)}"
+            f"{nearest(unknown[0], present)}"
+        )
+    if both := sorted(set(choices.keep) & {*choices.drop, choices.key}):
+        raise ColumnError(f"{listed(both)}: kept and also dropped or the key; choose one")
+    if choices.key_as_is and choices.key is None:
+        raise ColumnError("no column is the key, so none can be released as it is", use=("key",))
+    if choices.key_as_is and choices.key in choices.drop:
+        raise ColumnError(f"{choices.key!r}: released as it is and also dropped; choose one")
+    for name, transform in choices.transform.items():
+        if transform not in TRANSFORMS:
+            raise ColumnError(f"{name!r}: unknown transform {transform!r}; use log1p or rank")
+    if twice := repeated(choices.named("together")):
+        raise ColumnError(f"{listed(twice)}: in more than one group of together")
+    if any(len(group) < 2 for group in choices.together):
+        raise ColumnError('together needs groups of at least two columns, as in [["a", "b"]]')
+    if both := sorted(set(choices.named("together")) & set(choices.uniform)):
+        raise ColumnError(
+            f"{listed(both)}: uniform does not go with together, whose columns are drawn "
+            "from the combinations in the table; choose one"
+        )
+    if choices.min_count < 0:
+        raise ColumnError("min_count must be a number of rows, 0 or more")
+    if choices.order not in (None, *ORDERS):
+        raise ColumnError(f"order must be {' or '.join(ORDERS)}, not {choices.order!r}")
+
+
+def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
+    for choice, allowed in _NEEDED.items():
+        for name in choices.named(choice):
+            if roles[name] not in allowed:
+                raise ColumnError(
+                    f"{name!r} is {_ROLES[roles[name]]}, but {choice} needs "
+                    f"{' or '.join(_ROLES[role] for role in allowed)}; "
+                    f"{_REMEDIES.get((roles[name], allowed[0]), 'choose one of the two')}"
+                )
+
+
+_REMEDIES = {
+    (PERTURBED, CATEGORY): "declare it as a category too",
+    (CATEGORY, PERTURBED): (
+        "correct or blank the cells that are not numbers (inspect counts them), "
+        "or treat it as a category"
+    ),
+}
+"""What to do with a column that is the one and should be the other."""
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise ColumnError if two columns have the same name."""
+    if twice := repeated(names):
+        raise ColumnError(f"{listed(twice)}: more than one column has this name; rename them")
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once, in order."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def warn_of(notes: Mapping[str, str], schema: Schema, remarks: Sequence[str] = ()) -> None:
+    """Warn of what is odd about columns that are categories without being declared so.
+
+    And of what is odd about the whole file.
+    """
+    for remark in remarks:
+        warnings.warn(remark, CornerwaveWarning, stacklevel=3)
+    for column in schema.columns:
+        if column.role == CATEGORY and not column.declared and column.name in notes:
+            text = f"{column.name!r}: {notes[column.name]}"
+            warnings.warn(text, CornerwaveWarning, stacklevel=3)
+
+
+def check_rows(rows: int, schema: Schema) -> None:
+    """Raise SourceError for a table of too few rows, or warn of few, unless they are accepted."""
+    if schema.few_rows or rows >= SAFE_ROWS:
+        return
+    if rows < LEAST_ROWS:
+        raise SourceError(
+            f"the table has {rows:,} rows, and needs at least {LEAST_ROWS}: what is promised holds "
+            "on average over rows, in so few each record makes up much of its own noise, and the "
+            "copies cannot be audited. Register more rows, or accept that there are few",
+            use=("few_rows",),
+        )
+    warnings.warn(
+        f"the table has {rows:,} rows, fewer than {SAFE_ROWS}: what is promised holds on average "
+        "over rows, and an audit of so few sees only large faults; few_rows accepts that",
+        CornerwaveWarning,
+        stacklevel=4,
+    )
+
+
+def order_of(*, shuffle: bool, keep_order: bool) -> str | None:
+    """Return what is said about the order of the rows. Raises ColumnError for both."""
+    if shuffle and keep_order:
+        raise ColumnError("the rows are shuffled or keep their order; choose one of the two")
+    return SHUFFLE if shuffle else KEEP_ORDER if keep_order else None
+
+
+def names_of(given: str | Iterable[Any]) -> tuple[Any, ...]:
+    """Return columns as they were named in Python; a string is one name."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+MOST_LISTED = 20
+"""Names in one line of a message."""
+
+
+def listed(names: Sequence[str], spelled: Callable[[str], str] = repr) -> str:
+    """Return names as a message shows them."""
+    more = len(names) - MOST_LISTED
+    return ", ".join(map(spelled, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
+
+
+# --------------------------------------------------------------------------------------------------
+# Names in a schema file that stand for several columns, such as item_*.
+
+
+def is_wildcard(name: str, columns: Collection[str]) -> bool:
+    """Whether a name stands for others: it has a * in it, and is no column's own name."""
+    return "*" in name and name not in columns
+
+
+def fits(column: str, wildcard: str) -> bool:
+    """Whether a wildcard stands for a column; nothing but * is special.
+
+    >>> fits("item_1", "item_*"), fits("item_1", "item_?")
+    (True, False)
+    """
+    return fnmatchcase(column, wildcard.replace("[", "[[]").replace("?", "[?]"))
+
+
+# --------------------------------------------------------------------------------------------------
+# Values as TOML writes them down, for schema files that are drafted or shown.
+
+
+def toml_text(value: Any) -> str:
+    """Return a value as it stands in a TOML file.
+
+    >>> print(toml_text(["it is so", True, 2.5]))
+    ["it is so", true, 2.5]
+    """
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_text, value))}]"
+    return str(value)
+
+
+def toml_comment(text: str) -> str:
+    """Return text that cannot end a comment's line."""
+    return toml_text(text)[1:-1].replace('\\"', '"')

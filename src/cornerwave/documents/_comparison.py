@@ -1,0 +1,248 @@
+"""What a report compares: the copies of a dataset, and the original behind them.
+
+    vault ──make again──> copies ──look──────────────────────────────> Copies
+    source ──look_behind, with the copies' bins, labels and questions──> Original
+
+`Copies` is made from the copies alone; nothing in it has seen the original.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cornerwave.columns import plain_type
+from cornerwave.documents._answers import Answers, Questions, as_kept, ask
+from cornerwave.documents._tallies import Axis, Tally, axes_of, frequent, tally
+from cornerwave.editions import Edition
+from cornerwave.errors import NoSuchRecipient
+from cornerwave.levels import Level
+from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
+from cornerwave.outlook import Behind, see
+from cornerwave.privacy import Coalition
+from cornerwave.sources import Progress, hold
+from cornerwave.vault import Dataset, Held
+
+MOST_COLUMNS = 24
+"""So many columns of each kind are shown."""
+MOST_PREDICTORS = 5
+MOST_INDICATORS = 6
+MOST_PAIRED = 12
+"""So many recipients, those with the least noise, are paired."""
+
+Member = TypeVar("Member")
+
+
+@dataclass(frozen=True)
+class ShownColumns:
+    """The columns of a report: perturbed numbers that vary, and refreshed categories."""
+
+    numbers: tuple[str, ...]
+    categories: tuple[str, ...]
+    whole: tuple[str, ...]
+    units: Mapping[str, str | None]
+    pooled: tuple[str, ...]
+    left_out: tuple[str, ...]
+    promised: Mapping[float, float]
+    """What a copy at each noise hides of every column, as it says itself."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The copies of a dataset, least noisy first: levels, distributions and estimates."""
+
+    rows: int
+    edition: int
+    levels: tuple[Level, ...]
+    shown: ShownColumns
+    axes: Mapping[str, tuple[CopyColumn, Axis]]
+    categories: tuple[CopyColumn, ...]
+    labels: Mapping[str, pa.Array]
+    tallies: tuple[Tally, ...]
+    asked: Questions
+    answers: tuple[Answers, ...]
+
+    def named(self, level: Level) -> str:
+        """Return what a level is called on the page."""
+        return f"privacy {self.privacy_of(level):.4g}"
+
+    def privacy_of(self, level: Level) -> float:
+        """Return the share of the variance of every column that copies at a level hide."""
+        return self.shown.promised[level.noise]
+
+    @property
+    def ranked(self) -> list[str]:
+        """The numbers that were perturbed on their ranks."""
+        return [name for name, (column, _) in self.axes.items() if column.transform == RANK]
+
+
+@dataclass(frozen=True)
+class Original:
+    """What only the owner knows: holdings, coalitions, the original's own distributions."""
+
+    holdings: tuple[Held, ...]
+    editions: tuple[Edition, ...]
+    coalitions: tuple[Coalition, ...]
+    tally: Tally
+    answers: Answers
+    seen: Behind
+    left: tuple[Mapping[str, float], ...]
+    columns: tuple[str, ...]
+
+
+def copies_of(dataset: Dataset, progress: Progress = lambda rows: None) -> Copies:
+    """Make the copy at each level that is held once more, and look at it.
+
+    The copies are made in one pass, which also checks that the table is the registered
+    one, into files in the vault that vanish at the end. The ledger stays as it is.
+    """
+    if not dataset.levels:
+        raise NoSuchRecipient(
+            f"no copy of {dataset.name!r} has been released, so there is nothing to report; "
+            "release a copy first"
+        )
+    with dataset.work_folder() as folder:
+        places = dataset.remake(folder, progress=progress)
+        return look([Copy.open(place) for place in places], shown_of(dataset))
+
+
+def shown_of(dataset: Dataset) -> ShownColumns:
+    """Return the columns to show: constant, kept and key columns would show cells."""
+    frozen = dataset.frozen
+    varies = dict(zip(frozen.schema.perturbed, np.diag(frozen.covariance) > 0, strict=True))
+    numbers = tuple(name for name, does in varies.items() if does)
+    categories = tuple(name for group in frozen.schema.categories for name in group)
+    names = [column.name for column in frozen.schema.shown]
+    return ShownColumns(
+        numbers=numbers,
+        categories=categories,
+        whole=tuple(name for name in numbers if _is_whole(frozen.source_types.field(name).type)),
+        units={name: frozen.schema.column(name).unit for name in numbers},
+        pooled=tuple(name for part in frozen.categories if part.pooled for name in part.columns),
+        left_out=tuple(name for name in names if name not in (*numbers, *categories)),
+        promised={level.noise: dataset.privacy_of(level) for level in dataset.levels},
+    )
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    plain = plain_type(type_)
+    return bool(pa.types.is_integer(plain) or pa.types.is_date(plain))
+
+
+def look(copies: Sequence[Copy], shown: ShownColumns) -> Copies:
+    """Look at copies, least noisy first."""
+    columns = copies[0].columns
+    numbers = [columns[name] for name in shown.numbers[:MOST_COLUMNS]]
+    categories = [columns[name] for name in shown.categories[:MOST_COLUMNS]]
+    axes = _axes(copies, numbers, shown)
+    labels = _labels(copies, categories)
+    tallies = [tally(copy.source, axes, categories, labels) for copy in copies]
+    asked = _questions(numbers, categories, labels, tallies, shown)
+    return Copies(
+        rows=tallies[0].rows,
+        edition=copies[0].edition or 1,
+        levels=tuple(copy.level for copy in copies),
+        shown=shown,
+        axes=axes,
+        categories=tuple(categories),
+        labels=labels,
+        tallies=tuple(tallies),
+        asked=asked,
+        answers=tuple(ask(copy, asked) for copy in copies),
+    )
+
+
+def _axes(
+    copies: Sequence[Copy], numbers: Sequence[CopyColumn], shown: ShownColumns
+) -> dict[str, tuple[CopyColumn, Axis]]:
+    if not numbers:
+        return {}
+    whole = [c.name in shown.whole and c.transform != LOG1P for c in numbers]
+    ends = [number_blocks(copy.source, numbers) for copy in (copies[0], copies[-1])]
+    axes = zip(numbers, axes_of(ends, whole), strict=True)
+    return {column.name: (column, axis) for column, axis in axes}
+
+
+def _labels(copies: Sequence[Copy], categories: Sequence[CopyColumn]) -> dict[str, pa.Array]:
+    """Return every label that any copy holds, sorted; missing is one where it is hidden."""
+    found = [find_labels(copy.source, categories) for copy in copies] if categories else []
+    union = {
+        column.name: pa.concat_arrays([labels[column.name] for labels in found]).unique()
+        for column in categories
+    }
+    return {name: known.take(pc.sort_indices(known)) for name, known in union.items()}
+
+
+def _questions(
+    numbers: Sequence[CopyColumn],
+    categories: Sequence[CopyColumn],
+    labels: Mapping[str, pa.Array],
+    tallies: Sequence[Tally],
+    shown: ShownColumns,
+) -> Questions:
+    """Choose what to ask; values that are rare in a copy are not asked about."""
+    asked = [column.name for column in numbers if column.transform != RANK]
+    common = {column.name: frequent(tallies, column.name) for column in categories}
+    # A regression on a category needs all of its labels, in the original too.
+    indicators = [
+        column.name
+        for column in categories
+        if 2 <= len(labels[column.name]) <= MOST_INDICATORS
+        and len(common[column.name]) == len(labels[column.name])
+        and not column.together
+        and column.name not in shown.pooled
+    ]
+    return Questions(
+        titles={column.name: title_of(column) for column in numbers if column.name in asked},
+        labels={
+            name: [labels[name][place].as_py() for place in places]
+            for name, places in common.items()
+        },
+        on=(*asked[:-1][:MOST_PREDICTORS], *indicators[:1]) if asked else (),
+        units=shown.units,
+    )
+
+
+def title_of(column: CopyColumn) -> str:
+    """Return what a number is called on the scale that it is shown on."""
+    return f"log(1 + {column.name})" if column.transform == LOG1P else column.name
+
+
+def look_behind(dataset: Dataset, copies: Copies) -> Original:
+    """Look at the original in the same bins and by the same questions as the copies.
+
+    It is read once: a page asks many questions, and a table may be slow to read.
+    """
+    columns = [*(column for column, _ in copies.axes.values()), *copies.categories]
+    recipients = list(dict.fromkeys(held.recipient for held in dataset.holdings))
+    frozen = replace(dataset.frozen, rows=dataset.rows)
+    perturbed = frozen.schema.perturbed
+    with dataset.work_folder() as folder:
+        used = dict.fromkeys([*(column.name for column in columns), *perturbed])
+        source = hold(dataset.source, list(used), folder)
+        return Original(
+            holdings=tuple(dataset.holdings),
+            editions=tuple(dataset.editions),
+            coalitions=tuple(dataset.coalition(group) for group in groups(recipients)),
+            tally=tally(source, copies.axes, copies.categories, copies.labels),
+            answers=ask(as_kept(source, columns), copies.asked),
+            seen=see(frozen, source, [each.noise for each in copies.levels]),
+            left=tuple(frozen.left_by_joint(level) for level in copies.levels),
+            columns=tuple(perturbed),
+        )
+
+
+def groups(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:
+    """Yield each member alone, each pair and all of them.
+
+    >>> list(groups("abc"))
+    [('a',), ('b',), ('c',), ('a', 'b'), ('a', 'c'), ('b', 'c'), ('a', 'b', 'c')]
+    """
+    yield from ((member,) for member in members)
+    yield from combinations(members[:MOST_PAIRED], 2)
+    if len(members) > 2:
+        yield tuple(members)

@@ -1,0 +1,287 @@
+"""All chains of a ledger, as one transaction reads and extends them."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from cornerwave.columns import listed
+from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError
+from cornerwave.ledger._chain import Chain, Draft, Line, attached, detach
+from cornerwave.ledger._database import CHAIN, LINE, Database
+from cornerwave.ledger._key import Key
+from cornerwave.reuse import Relation, Repeat, TableMarks, related, repeated
+
+VAULT_CHAIN = "vault"
+HOLDING, UNREGISTERED, RENAMED, MOVED, EDITION = (
+    "holding",
+    "unregistration",
+    "renaming",
+    "move",
+    "edition",
+)
+MARKS = "marks"
+_PARAMETERS = 5_000  # SQLite takes 32,766 in a statement, PostgreSQL 65,535
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered dataset.
+
+    `frozen` is what registration fixed, `marks` by what its values are recognised, as text;
+    `keys` says how the file of its keys is known, None without a key; `unrelated` are the ids of
+    datasets that the owner says have nothing to do with it; `closed` is when releases ended, '' if
+    they did not; `editions` are the lines of those after the first; `macs` are those of what
+    registration keeps beside the chain.
+    """
+
+    id: str
+    name: str
+    source: str | None
+    registered_at: str
+    frozen: str
+    marks: str
+    keys: Mapping[str, Any] | None = None
+    unrelated: tuple[str, ...] = ()
+    closed: str = ""
+    editions: tuple[Mapping[str, Any], ...] = ()
+    macs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A recipient holds a copy since a time; `made` says everything that made its bytes."""
+
+    recipient: str
+    made: Mapping[str, Any]
+    since: str
+
+
+class Chains:
+    """The chains of a ledger within one transaction; all that is read of them is checked."""
+
+    def __init__(self, connection: sa.Connection, database: Database, key: Key) -> None:
+        self.connection, self._database, self._key = connection, database, key
+
+    def vault(self, *, lock: bool = False) -> Chain:
+        """Return the vault's own chain."""
+        chain = self._stated(VAULT_CHAIN, lock=lock)
+        if chain is None:
+            raise self._database.damaged("the list of datasets is missing")
+        return chain
+
+    def chain(self, dataset: str, *, lock: bool = False) -> Chain:
+        """Return the chain of a dataset. Raises NoSuchDataset."""
+        chain = self._stated(dataset, lock=lock)
+        if chain is None or dataset == VAULT_CHAIN:
+            raise NoSuchDataset(f"the vault has no dataset with the id {dataset!r}")
+        return chain
+
+    def _stated(self, id: str, *, lock: bool) -> Chain | None:
+        """Return a chain as its sealed row states it; locked until the transaction ends."""
+        query = sa.select(CHAIN).where(CHAIN.c.id == id)
+        row = self.connection.execute(query.with_for_update() if lock else query).first()
+        return None if row is None else Chain.of_row(self._key, row)
+
+    def datasets(self, vault: Chain) -> list[Chain]:
+        """Return the chains of all datasets: those that the vault's chain lists, no others."""
+        names: dict[str, str] = {}
+        for line in self.lines(vault):
+            said = json.loads(vault.read(line))
+            if line.kind == UNREGISTERED:
+                del names[said["id"]]
+            else:
+                names[said["id"]] = said["name"]
+        query = sa.select(CHAIN).where(CHAIN.c.id != VAULT_CHAIN)
+        chains = {row.id: Chain.of_row(self._key, row) for row in self.connection.execute(query)}
+        if {c.id: c.name for c in chains.values()} != names:
+            raise vault.damaged("the datasets are not those that were registered")
+        return [chains[id] for id in names]
+
+    def gone(self, vault: Chain) -> list[dict[str, Any]]:
+        """Return what the vault's chain says about datasets that are no longer registered."""
+        lines = self.lines(vault)
+        return [json.loads(vault.read(line)) for line in lines if line.kind == UNREGISTERED]
+
+    def entry(self, chain: Chain) -> Entry:
+        """Return what a dataset's chain says about it, by its lines of no recipient."""
+        lines = self.lines_of(chain, None)
+        if not lines or lines[0].number != 1:
+            raise chain.damaged("its registration is missing")
+        said = json.loads(chain.read(lines[0]))
+        editions: list[dict[str, Any]] = []
+        for line in lines[1:]:
+            if line.kind == EDITION:
+                editions.append({**json.loads(chain.read(line)), "at": line.at})
+            elif line.kind == MOVED:
+                moved = json.loads(chain.read(line))
+                of = said if moved["edition"] == 1 else editions[moved["edition"] - 2]
+                of["source"] = moved["source"]
+        now = {"name": chain.name, "closed": chain.closed, "editions": tuple(editions)}
+        return Entry(**{**said, **now, "unrelated": tuple(said.get("unrelated", ()))})
+
+    def lines(self, chain: Chain, *, first: int = 1) -> list[Line]:
+        """Return a chain's lines from number `first` to its end, checked."""
+        query = sa.select(LINE).where(LINE.c.chain == chain.id, LINE.c.number >= first - 1)
+        rows = self.connection.execute(query.order_by(LINE.c.number)).all()
+        lines, before = [Line._make(row) for row in rows], ""
+        if first > 1:
+            if not lines or lines[0].number != first - 1:
+                raise chain.damaged(f"line {first - 1} is missing")
+            before = lines.pop(0).mac
+        chain.check(lines, after=first - 1, before=before)
+        return lines
+
+    def lines_of(self, chain: Chain, recipients: Collection[str] | None) -> list[Line]:
+        """Return the lines of some recipients, each checked against its predecessor's mac.
+
+        Without recipients, return those of none: all that are no holdings.
+        """
+        previous = LINE.alias()
+        query = (
+            sa.select(LINE, previous.c.mac)
+            .outerjoin(
+                previous,
+                sa.and_(previous.c.chain == LINE.c.chain, previous.c.number == LINE.c.number - 1),
+            )
+            .where(LINE.c.chain == chain.id)
+        )
+        found = []
+        names = sorted(recipients or ())
+        some = [names[i : i + _PARAMETERS] for i in range(0, len(names), _PARAMETERS)]
+        wanted = [LINE.c.recipient.in_(few) for few in some]
+        for condition in [LINE.c.recipient.is_(None)] if recipients is None else wanted:
+            for *fields, before in self.connection.execute(query.where(condition)):
+                line = Line._make(fields)
+                chain.check_line(line, "" if line.number == 1 else before)
+                if line.number > chain.length:
+                    raise chain.damaged("it has lines after its end")
+                found.append(line)
+        return sorted(found, key=lambda line: line.number)
+
+    def add(self, chain: Chain) -> None:
+        """Begin a chain."""
+        self.connection.execute(CHAIN.insert().values(chain.row))
+
+    def remove(self, chain: Chain) -> None:
+        """Remove a chain, its lines and all that is beside it."""
+        detach(self.connection, chain)
+        self.connection.execute(LINE.delete().where(LINE.c.chain == chain.id))
+        self.connection.execute(CHAIN.delete().where(CHAIN.c.id == chain.id))
+
+    def append(self, chain: Chain, drafts: Iterable[Draft]) -> None:
+        """Append lines to a chain."""
+        lines, longer = chain.extend(drafts)
+        self.connection.execute(LINE.insert(), [line._asdict() for line in lines])
+        self.connection.execute(CHAIN.update().where(CHAIN.c.id == chain.id).values(longer.row))
+
+    def attached(self, chain: Chain, entry: Entry, name: str, mac: str) -> bytes:
+        """Return a content as an entry knows it. Raises VaultError if it was replaced since."""
+        try:
+            return attached(self.connection, chain, name, mac)
+        except LedgerDamaged:
+            if len(self.entry(chain).editions) > len(entry.editions):
+                raise late(chain) from None
+            raise
+
+    def marks(self, chain: Chain, entry: Entry) -> list[str]:
+        """Return the marks of a dataset: those of registration, or of its last edition."""
+        if not entry.editions:
+            return [entry.marks]
+        mac = entry.editions[-1]["macs"][MARKS]
+        found: list[str] = json.loads(self.attached(chain, entry, MARKS, mac))
+        return found
+
+
+def holdings_in(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:
+    """Yield the holdings among a chain's lines."""
+    for line in lines:
+        if line.kind == HOLDING and line.recipient is not None:
+            yield Holding(line.recipient, json.loads(chain.read(line)), line.at)
+
+
+def late(chain: Chain) -> VaultError:
+    """Say that another edition was added before this one."""
+    return VaultError(
+        f"{chain.name!r} has got another edition meanwhile, so this one was not recorded; repeat "
+        "the command"
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Refusals of what a vault has already: names, tables, values.
+
+
+def check_named(entry: Entry, there: Entry) -> None:
+    """Raise AlreadyRegistered if a dataset has this name or this id."""
+    if there.name == entry.name:
+        raise AlreadyRegistered(
+            f"a dataset {entry.name!r} is registered already, with another table or other "
+            "choices; release from it, or register under another name"
+        )
+    if there.id == entry.id:
+        raise AlreadyRegistered(
+            f"this table is registered already, with the same choices, as {there.name!r}; "
+            "release from it"
+        )
+
+
+def check_new(marks: str, known: Iterable[str], dataset: str) -> None:
+    """Raise AlreadyRegistered if a dataset has or had these values, or functions of them."""
+    new = TableMarks.from_json(marks)
+    for old in map(TableMarks.from_json, known):
+        if found := repeated(new, old):
+            raise AlreadyRegistered(_what_repeats(found, dataset), use=("unrelated",))
+        if relation := related(new, old):
+            raise AlreadyRegistered(_what_follows(relation, dataset), use=("unrelated",))
+
+
+def check_rows_new(marks: str, known: Sequence[str]) -> None:
+    """Raise AlreadyRegistered if new rows of a dataset hold values that it has already."""
+    if found := repeated(TableMarks.from_json(marks), TableMarks.from_json(known[0])):
+        raise AlreadyRegistered(_what_comes_again(found))
+
+
+def _what_comes_again(found: Repeat) -> str:
+    """Say which of a dataset's own values come again in new rows, and what to do."""
+    what = "rows" if found.column is None else f"values of {found.column!r}"
+    return (
+        f"the batch holds {what} that the dataset has already: new rows get noise of their own, "
+        "which recipients could average with the old one. Leave out what is there already; for "
+        "rows that changed, make a new edition of the whole table"
+    )
+
+
+def _what_repeats(found: Repeat, dataset: str) -> str:
+    """Say what another dataset has already, why that matters and what to do."""
+    if found.column is None:
+        how = "are" if found.same else "are an edition or a part of"
+        what = f"the rows of this table {how} those of dataset {dataset!r}, in any order"
+        return f"{what}: {_WHY} Release from {dataset!r}. {_UNLESS}"
+    how = "the same values as" if found.same else "an edition or a part of the values of"
+    what = f"column {found.column!r} holds {how} {found.of!r} of dataset {dataset!r}"
+    return f"{what}: {_WHY} {_remedy([found.column], dataset)}. {_UNLESS}"
+
+
+def _what_follows(found: Relation, dataset: str) -> str:
+    """Say which columns are computed from those of another dataset, and what to do."""
+    mine, theirs = listed(found.columns), listed(found.of)
+    if len(found.columns) == len(found.of) == 1:
+        what = f"column {mine} is a function of {theirs} of dataset {dataset!r}, or the reverse"
+    else:
+        what = f"a combination of {mine} is one of {theirs} of dataset {dataset!r}"
+    return f"{what}: {_WHY} {_remedy(found.columns, dataset)}. {_UNLESS}"
+
+
+def _remedy(columns: Sequence[str], dataset: str) -> str:
+    what = f"the column {columns[0]!r}" if len(columns) == 1 else "one of these columns"
+    return f"Release from {dataset!r}, or drop {what} here"
+
+
+_WHY = "two datasets have independent noise, which colluding recipients could average."
+_UNLESS = (
+    "If the tables agree by chance alone, declare this one unrelated to it; if they do not, copies "
+    "of both reveal more than either states"
+)

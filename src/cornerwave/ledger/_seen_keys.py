@@ -1,0 +1,186 @@
+"""Which keys a table has ever had: 8 bytes of a keyed hash for each, in files beside the ledger.
+
+    VAULT/keys/<salt>    ascending hashes in blocks; then the first hash and the tag of each block
+    tag of a block       GMAC under HKDF(vault key, salt), with the block's number as its nonce
+    in the chain         salt, number of hashes, and the HMAC of all first hashes and tags
+
+One file for the rows that each edition brought. To see whether keys are new, only the blocks
+where they would stand are read and checked. A file can be made again from the rows that it
+belongs to, and is then the same, so it need not be in a backup, nor on every machine that
+shares a ledger in PostgreSQL: whatever is missing is made again, and what does not fit its
+line is never used.
+"""
+
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from cornerwave.arrays import Flags, Words
+from cornerwave.errors import LedgerDamaged, VaultError
+from cornerwave.keyed import strict
+from cornerwave.ledger._key import Key
+from cornerwave.noise import available_threads
+
+BLOCK = 1 << 17
+"""Hashes in a block: a megabyte."""
+FEW = 8
+"""So many blocks are worth a thread."""
+_ENTRY = np.dtype([("first", "<u8"), ("tag", "V16")])
+
+
+@dataclass(frozen=True)
+class KeyRun:
+    """What a line of the chain says of the keys of some rows."""
+
+    salt: str
+    count: int
+    mac: str
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> "KeyRun":
+        """Read what a line says."""
+        return cls(said["salt"], said["count"], said["mac"])
+
+    def said(self) -> dict[str, Any]:
+        """Return what the line says."""
+        return asdict(self)
+
+
+class SeenKeys:
+    """The files of keys in a vault."""
+
+    def __init__(self, home: Path, key: Key) -> None:
+        self._home, self._key = home, key
+
+    def write(self, path: Path, hashes: Iterable[Words], salt: str | None = None) -> KeyRun:
+        """Write ascending hashes to a new file, and return what is to be known of them."""
+        salt = salt or secrets.token_hex(16)
+        tag, index, count = self._tagger(salt), [], 0
+        try:
+            with open(path, "xb") as file:  # noqa: PTH123
+                for number, block in enumerate(_blocks(hashes)):
+                    content = block.astype("<u8").tobytes()
+                    file.write(content)
+                    index.append((block[0], tag(number, content)))
+                    count += len(block)
+                entries = np.array(index, dtype=_ENTRY).tobytes()
+                file.write(entries)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise _not_kept(path.parent, error) from None
+        return KeyRun(salt, count, self._mac(salt, count, entries))
+
+    def publish(self, path: Path, run: KeyRun) -> None:
+        """Move a file that was written to its place."""
+        try:
+            self._home.mkdir(mode=0o700, exist_ok=True)
+            path.replace(self._home / run.salt)
+        except OSError as error:
+            raise _not_kept(self._home, error) from None
+
+    def remove(self, runs: Iterable[KeyRun]) -> None:
+        """Remove the files of a dataset that is gone."""
+        for run in runs:
+            (self._home / run.salt).unlink(missing_ok=True)
+
+    def seen(self, run: KeyRun, hashes: Words) -> Flags:
+        """Return which of some ascending hashes a file has. Raises FileNotFoundError.
+
+        Raises LedgerDamaged if the file does not fit what the line says of it.
+        """
+        tag, found = self._tagger(run.salt), np.zeros(len(hashes), dtype=bool)
+        with open(self._home / run.salt, "rb", buffering=0) as file:  # noqa: PTH123
+            index = self._index(file, run)
+            cuts = [*np.searchsorted(hashes, index["first"]).tolist(), len(hashes)]
+
+            def look_into(numbers: Iterable[int]) -> None:
+                block = np.empty(min(BLOCK, run.count), dtype=np.uint64)
+                for number in numbers:
+                    own, wanted = block[: run.count - BLOCK * number], slice(*cuts[number:][:2])
+                    content = own.view(np.uint8).data
+                    os.preadv(file.fileno(), [content], 8 * BLOCK * number)
+                    if tag(number, content) != index["tag"][number].tobytes():
+                        raise _damaged()
+                    _mark(own, hashes[wanted], found[wanted])
+
+            # blocks in which none of them would stand are left out
+            some = [number for number, (first, end) in enumerate(pairwise(cuts)) if first < end]
+            _in_threads(look_into, some)
+        return found
+
+    def _index(self, file: BinaryIO, run: KeyRun) -> Any:
+        """Return the first hashes and the tags of all blocks, checked."""
+        file.seek(8 * run.count)
+        entries = file.read()
+        if self._mac(run.salt, run.count, entries) != run.mac:
+            raise _damaged()
+        return np.frombuffer(entries, dtype=_ENTRY)
+
+    def _tagger(self, salt: str) -> Callable[[int, bytes | memoryview], bytes]:
+        """Return what tags a block: each file has a key of its own, each block its nonce."""
+        gmac = AESGCM(self._key.derive("blocks of keys", bytes.fromhex(salt)))
+        return lambda number, content: gmac.encrypt(number.to_bytes(12, "big"), b"", content)
+
+    def _mac(self, salt: str, count: int, entries: bytes) -> str:
+        return self._key.seal(f"keys {salt} {count} ".encode() + entries)
+
+
+@strict
+def _mark(block: Any, hashes: Any, out: Any) -> None:
+    """Mark those of some ascending hashes that an ascending block has: in strides, then halves."""
+    place, step = 0, max(block.shape[0] // max(hashes.shape[0], 1), 1)
+    for i in range(hashes.shape[0]):
+        while place + step < block.shape[0] and block[place + step] < hashes[i]:
+            place += step
+        end = min(place + step, block.shape[0])
+        while place < end:
+            middle = (place + end) // 2
+            if block[middle] < hashes[i]:
+                place = middle + 1
+            else:
+                end = middle
+        out[i] = place < block.shape[0] and block[place] == hashes[i]
+
+
+def _in_threads(look_into: Callable[[Sequence[int]], None], blocks: Sequence[int]) -> None:
+    """Look into some blocks, in several threads if they are many."""
+    count = min(available_threads(), -(-len(blocks) // FEW))
+    if count <= 1:
+        look_into(blocks)
+        return
+    with ThreadPoolExecutor(count) as pool:
+        deque(pool.map(look_into, (blocks[start::count] for start in range(count))), maxlen=0)
+
+
+def _blocks(hashes: Iterable[Words]) -> Iterator[Words]:
+    """Yield BLOCK hashes at a time, the last time what is left."""
+    held = np.empty(0, dtype=np.uint64)
+    for more in hashes:
+        held = np.concatenate([held, more])
+        whole = len(held) // BLOCK * BLOCK
+        for start in range(0, whole, BLOCK):
+            yield held[start : start + BLOCK]
+        held = held[whole:]
+    if len(held):
+        yield held
+
+
+def _not_kept(folder: Path, error: OSError) -> VaultError:
+    return VaultError(f"the keys cannot be kept in {folder}: {error.strerror}")
+
+
+def _damaged() -> LedgerDamaged:
+    return LedgerDamaged(
+        "a file of keys in the vault was changed from outside. Remove it: it is made again from "
+        "the table"
+    )

@@ -1,0 +1,211 @@
+"""The noise of rows that changed, at the wanted levels.
+
+    W_0 = L U_0,         W_e = A_e W_{e-1} + H_e Z_{e-1} + B_e U_e
+    Z_0 = 0.4 W_0,       Z_e = A_e Z_{e-1} + H_e Z_{e-1} + 0.27 B_e U_e
+
+in the columns that edition e changed; the others keep theirs.
+
+U_e is the white path of edition e: the same streams and the same order of levels as U_0, under
+a key of the edition's own. So the noise of a row is a function of the key, its id, the level
+and which editions changed it by which of their rules; a row that none changed has the noise of
+the first edition, bit for bit. The arithmetic is strict, every sum from left to right.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cornerwave.arrays import Floats, Ids, Ints
+from cornerwave.keyed import expand, strict
+from cornerwave.noise._grid import step_onto
+from cornerwave.noise._reading import Reader, Reading
+from cornerwave.noise._shape import shape_white
+from cornerwave.noise._transition import LASTING, LASTING_FIRST, Transition
+
+
+def edition_key(key: bytes, edition: int) -> bytes:
+    """Return the key of the fresh path of an edition, from that of the dataset's noise."""
+    return expand(key, "edition", struct.pack("<Q", edition))
+
+
+class HistoryReader:
+    """Computes the noise of changed rows, at most `rows` at a time. Each thread needs its own.
+
+    `rules` holds the frozen rules of editions by their number, `factor` is L.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        key: bytes,
+        *,
+        factor: Floats,
+        rules: Mapping[int, Sequence[Transition]],
+        rows: int,
+    ) -> None:
+        columns = len(factor)
+        self._factor, self._rules = factor, dict(sorted(rules.items()))
+        self._first = Reader(reading, key, columns=columns, rows=rows)
+        self._later = {
+            edition: Reader(reading, edition_key(key, edition), columns=columns, rows=rows)
+            for edition in self._rules
+        }
+
+    def noise(self, ids: Ids, kinds: Mapping[int, Ints]) -> Iterator[tuple[int, Floats]]:
+        """Yield (index, W) for each wanted level; W has the shape (columns, rows).
+
+        `kinds` says for some editions which of its rules each row follows; -1 is none.
+        """
+        rows_of = {edition: np.flatnonzero(kinds[edition] >= 0) for edition in sorted(kinds)}
+        changed = {edition: rows for edition, rows in rows_of.items() if len(rows)}
+        fresh = [self._later[edition].white(ids[rows]) for edition, rows in changed.items()]
+        # all readers follow one plan, so they reach the levels in the same order
+        for (index, white), *later in zip(self._first.white(ids), *fresh, strict=True):
+            noise = np.empty(white.shape)
+            shape_white(self._factor, white, noise)
+            lasting = LASTING_FIRST * noise
+            for (edition, rows), (_, path) in zip(changed.items(), later, strict=True):
+                self._carry(edition, kinds[edition], rows, path, noise, lasting)
+            yield index, noise
+
+    def _carry(
+        self, edition: int, kinds: Ints, rows: Ints, path: Floats, noise: Floats, lasting: Floats
+    ) -> None:
+        kinds = kinds[rows]
+        for kind in np.flatnonzero(np.bincount(kinds)):
+            rule, own = self._rules[edition][int(kind)], np.flatnonzero(kinds == kind)
+            here, columns = rows[own], np.array(rule.columns, dtype=np.int64)
+            before, kept = noise.take(here, axis=1), lasting.take(here, axis=1)
+            fresh = path[columns].take(own, axis=1)
+            for share, old, out in ((1.0, before, noise), (LASTING, kept, lasting)):
+                after = np.empty(fresh.shape)
+                carry_over(rule.carry, old, rule.recall, kept, share * rule.fresh, fresh, after)
+                out[columns[:, None], here] = after
+
+
+@strict
+def carry_over(
+    carry: Any, before: Any, recall: Any, lasting: Any, fresh: Any, path: Any, after: Any
+) -> None:
+    """Fill `after` (c, rows) with carry @ before + recall @ lasting + fresh @ path."""
+    for i in range(after.shape[0]):
+        after[i] = 0.0
+        _add_terms(carry[i], before, before.shape[0], after[i])
+        _add_terms(recall[i], lasting, lasting.shape[0], after[i])
+        _add_terms(fresh[i], path, i + 1, after[i])  # lower triangular
+
+
+@strict
+def _add_terms(weights: Any, noise: Any, terms: int, out: Any) -> None:
+    """Add the first terms of weights @ noise to out, four in one pass, from left to right."""
+    fours = terms // 4 * 4
+    for j in range(0, fours, 4):
+        a, b, c, d = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
+        wa, wb, wc, wd = noise[j], noise[j + 1], noise[j + 2], noise[j + 3]
+        for row in range(out.shape[0]):
+            out[row] = out[row] + a * wa[row] + b * wb[row] + c * wc[row] + d * wd[row]
+    for j in range(fours, terms):
+        a, wa = weights[j], noise[j]
+        for row in range(out.shape[0]):
+            out[row] = out[row] + a * wa[row]
+
+
+def add_noise_on_grid(x: Floats, noise: Floats, grid: Floats) -> Floats:
+    """Return x + noise, both (columns, rows), as whole numbers of each column's grid steps."""
+    out = noise.copy()
+    for values, step, copy in zip(x, grid, out, strict=True):
+        step_onto(np.ascontiguousarray(values), step, copy)
+    return out
+
+
+# --------------------------------------------------------------------------------------------------
+# The covariance of a row's noise across editions, exactly, and of values that it may have.
+#
+#     Cov(W_e(u), W_f(v)) = min(u, v) S_ef
+#
+# S follows from the coefficients of W_e and its lasting part Z_e on independent noise: that of the
+# first edition and the fresh paths of the editions that changed the row.
+#
+# Of the values only one step at a time was measured, y = A x + e with Q = Cov(e). Two histories
+# with these steps: in a drifting one e is independent of all that was before. In a personal one a
+# level of covariance U stays, and the rest is drawn anew at each change: H_ef = K if no edition
+# between e and f changed the row, else U.
+
+
+Rules = Sequence[Transition | None]
+"""By which rule each edition after the first changed a row; None if it did not."""
+
+
+def noise_across(covariance: Floats, rules: Rules) -> Floats:
+    """Return S, (E N, E N), for E = 1 + len(rules), edition after edition.
+
+    covariance: K, the noise's shape in the first edition. S is in units of the level's noise.
+
+    >>> one = np.eye(1)
+    >>> step = Transition((0,), carry=one, recall=0 * one, fresh=one, remainder=one)
+    >>> noise_across(one, [step, None]).round(6).tolist()
+    [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0], [1.0, 2.0, 2.0]]
+    """
+    return _across(covariance, rules, lambda rule: (rule.carry, rule.recall, rule.fresh))
+
+
+def drifting_history(covariance: Floats, rules: Rules) -> Floats:
+    """Return the covariance of values, (E N, E N), that keep nothing but what A keeps."""
+    return _across(covariance, rules, lambda rule: (rule.carry, 0 * rule.recall, rule.remainder))
+
+
+def personal_history(covariance: Floats, rules: Rules) -> Floats:
+    """Return the covariance of values, (E N, E N), with a level that stays for ever."""
+    steps = [rule for rule in rules if rule is not None]
+    level = _level(covariance, steps) if steps else covariance
+    changes = np.cumsum([0, *(rule is not None for rule in rules)])
+    same = (changes[:, None] == changes).astype(np.float64)
+    return np.asarray(np.kron(same, covariance) + np.kron(1 - same, level))
+
+
+def _level(covariance: Floats, steps: Sequence[Transition]) -> Floats:
+    """Return U: the covariance of values before and after a change, on average; 0 <= U <= K."""
+    cross = np.zeros_like(covariance)
+    for step in steps:
+        regression = np.eye(len(covariance))
+        regression[list(step.columns)] = step.carry
+        cross += regression @ covariance / len(steps)
+    root = _root(covariance)
+    white = np.linalg.pinv(root) @ (cross + cross.T) / 2 @ np.linalg.pinv(root).T
+    shares, axes = np.linalg.eigh(white)
+    axes = root @ axes
+    return np.asarray(axes * np.clip(shares, 0.0, 1.0) @ axes.T)
+
+
+def _root(covariance: Floats) -> Floats:
+    """Return X with XX' = K, without the directions that do not vary."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    kept = values > 1e-9 * len(values)
+    return np.asarray(scale[:, None] * vectors[:, kept] * np.sqrt(values[kept]))
+
+
+def _across(
+    covariance: Floats,
+    rules: Rules,
+    matrices: Callable[[Transition], tuple[Floats, Floats, Floats]],
+) -> Floats:
+    now = _root(covariance)  # coefficients of W_e on independent noise, a row per column
+    lasting = LASTING_FIRST * now
+    editions = [now]
+    for rule in rules:
+        if rule is not None:
+            carry, recall, fresh = matrices(rule)
+            here, new = list(rule.columns), np.zeros((len(covariance), len(fresh)))
+            new[here] = fresh
+            recalled, carried, kept = recall @ lasting, carry @ now, carry @ lasting
+            now, lasting = now.copy(), lasting.copy()
+            now[here], lasting[here] = carried + recalled, kept + recalled
+            now, lasting = np.hstack([now, new]), np.hstack([lasting, LASTING * new])
+        editions.append(now)
+    sources = now.shape[1]
+    wide = [np.hstack([w, np.zeros((len(w), sources - w.shape[1]))]) for w in editions]
+    every = np.concatenate(wide)
+    return np.asarray(every @ every.T)

@@ -1,0 +1,207 @@
+"""A copy as a table of a PostgreSQL database: one transaction, so that it appears whole.
+
+    create, by a name of its own ── copy rows ── fingerprint? ── rename, comment ── ledger ── commit
+
+Nobody sees a row before the commit, which comes after the ledger's line; a process or a server
+that dies before it leaves nothing. What the copy says about itself is the table's comment.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+
+from cornerwave.errors import CornerwaveError, OutputError, OutputExists
+from cornerwave.outputs._formats import plain_schema
+from cornerwave.outputs._uploads import exists
+from cornerwave.sources import (
+    DatabaseAddress,
+    connect,
+    is_of_database,
+    meaning_of,
+    quoted,
+    table_name,
+)
+
+_types = pa.types
+_MARK = '{"cornerwave": '
+_LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer ones
+_KINDS: tuple[tuple[Any, str, pa.DataType | None], ...] = (
+    (_types.is_boolean, "boolean", None),
+    (_types.is_int8, "smallint", pa.int16()),
+    (_types.is_uint8, "smallint", pa.int16()),
+    (_types.is_int16, "smallint", None),
+    (_types.is_uint16, "integer", pa.int32()),
+    (_types.is_int32, "integer", None),
+    (_types.is_uint32, "bigint", pa.int64()),
+    (_types.is_int64, "bigint", None),
+    (_types.is_uint64, "bigint", pa.int64()),
+    (_types.is_float16, "real", pa.float32()),
+    (_types.is_float32, "real", None),
+    (_types.is_float64, "double precision", None),
+    (_types.is_date, "date", pa.date32()),
+    (_types.is_time, "time", pa.time64("us")),
+    (_types.is_duration, "interval", pa.duration("us")),
+    (_types.is_null, "text", pa.string()),
+)
+
+
+def column_kind(type_: pa.DataType) -> tuple[str, pa.DataType]:
+    """Return a column's type in PostgreSQL, and the type in which its values are sent.
+
+    Raises OutputError for a type that has none.
+    """
+    if _types.is_decimal(type_):
+        return f"numeric({type_.precision}, {max(0, type_.scale)})", type_
+    if _types.is_timestamp(type_):
+        return f"timestamp{' with time zone' if type_.tz else ''}", pa.timestamp("us", type_.tz)
+    if _types.is_string(type_) or _types.is_large_string(type_) or _types.is_string_view(type_):
+        return "text", pa.string()
+    for is_one, kind, sent in _KINDS:
+        if is_one(type_):
+            return kind, sent or type_
+    raise OutputError(f"PostgreSQL has no column of type {type_}; write the copy to a file")
+
+
+def _check_length(name: str) -> None:
+    if len(name.encode()) > _LONGEST_NAME:
+        raise OutputError(
+            f"the name {name!r} is longer than the {_LONGEST_NAME} bytes that PostgreSQL keeps; "
+            "name the column otherwise in copies",
+            use=("as",),
+        )
+
+
+class TableCopy:
+    """A copy on its way to a table; `publish` or `discard` ends it."""
+
+    def __init__(
+        self, place: DatabaseAddress, schema: pa.Schema, metadata: Mapping[str, Any]
+    ) -> None:
+        self.path = place
+        self.format = place.kind
+        self._plain = plain_schema(schema).remove_metadata()
+        kinds = {part.name: column_kind(part.type) for part in self._plain}
+        for name in (*kinds, *(place.table or "").split(".")):
+            _check_length(name)
+        self._sent = pa.schema([(name, sent) for name, (_, sent) in kinds.items()])
+        self._metadata = metadata
+        with writing_to(place):
+            self._connection = connect(place)
+            try:
+                self._schema, self._own = _named(self._connection, place)
+                self._part = f"cornerwave_{secrets.token_hex(8)}"
+                columns = ", ".join(f"{quoted(n)} {kind}" for n, (kind, _) in kinds.items())
+                self._run(f"CREATE TABLE {self._called(self._part)} ({columns})")
+            except BaseException:
+                self.discard()
+                raise
+
+    def encode(self, group: pa.Table) -> pa.Table:
+        """Return a group of rows as it will be sent; threads may do so side by side."""
+        try:
+            return group.cast(self._plain).cast(self._sent)
+        except pa.ArrowException:
+            raise OutputError(
+                f"{self.path} cannot be written: a column does not fit a type of PostgreSQL; write "
+                "the copy to a file"
+            ) from None
+
+    def append(self, encoded: pa.Table) -> None:
+        """Send an encoded group after those before it."""
+        with writing_to(self.path), self._connection.cursor() as cursor:
+            cursor.adbc_ingest(self._part, encoded, mode="append", db_schema_name=self._schema)
+
+    def finish(self, *, force: bool = True) -> None:
+        """Give the table its name. Unless `force`, raises OutputExists for another one."""
+        target = self._called(self._own)
+        with writing_to(self.path):
+            if _is_there(self._connection, target):
+                if not force:
+                    raise exists(self.path)
+                self._check_ours(target)
+                self._run(f"DROP TABLE {target}")
+            self._run(f"ALTER TABLE {self._called(self._part)} RENAME TO {quoted(self._own)}")
+            told = f"{_MARK}{json.dumps(self._metadata)}}}".replace("'", "''")
+            self._run("SET LOCAL standard_conforming_strings = on")
+            self._run(f"COMMENT ON TABLE {target} IS '{told}'")
+
+    def publish(self) -> None:
+        """Make the finished copy visible."""
+        with writing_to(self.path):
+            self._connection.commit()
+
+    def discard(self) -> None:
+        """Leave no trace of a copy that was not published."""
+        for end in (self._connection.rollback, self._connection.close):
+            with suppress(Exception):  # the server may be gone, and with it the transaction
+                end()
+
+    def _check_ours(self, table: str) -> None:
+        """Raise OutputExists for a table that is no copy: force replaces copies alone."""
+        statement = "SELECT obj_description(to_regclass($1), 'pg_class')"
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, parameters=(table,))
+            ((told,),) = cursor.fetchall()
+        if not (told or "").startswith(_MARK):
+            raise OutputExists(
+                f"{self.path} is a table that Cornerwave did not make; it is never dropped. Choose "
+                "another name"
+            )
+
+    def _run(self, statement: str) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def _called(self, table: str) -> str:
+        return f"{quoted(self._schema)}.{quoted(table)}"
+
+
+def check_table(place: DatabaseAddress, *, force: bool) -> None:
+    """Raise OutputError unless a copy can be written to this table."""
+    if place.kind != "postgresql":
+        raise OutputError(
+            f"{place}: a copy becomes a table of PostgreSQL, or a file that other databases read, "
+            "such as .parquet"
+        )
+    if place.table is None:
+        raise OutputError("name the table of the copy, as in postgresql://HOST/DATABASE#TABLE")
+    with writing_to(place), connect(place) as connection:
+        schema, own = _named(connection, place)
+        if not force and _is_there(connection, f"{quoted(schema)}.{quoted(own)}"):
+            raise exists(place)
+
+
+def _named(connection: Any, place: DatabaseAddress) -> tuple[str, str]:
+    """Return the schema, by default the first of the search path, and the name of a table."""
+    table_name(place.table or "")  # raises for a name that is none
+    schema, _, own = (place.table or "").rpartition(".")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_schema()")
+        ((current,),) = cursor.fetchall()
+    if not schema and current is None:
+        raise OutputError(f"{place} cannot be written: name the schema too, as in #SCHEMA.TABLE")
+    return schema or current, own
+
+
+def _is_there(connection: Any, table: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass($1) IS NOT NULL", parameters=(table,))
+        ((is_there,),) = cursor.fetchall()
+    return bool(is_there)
+
+
+@contextmanager
+def writing_to(place: DatabaseAddress) -> Iterator[None]:
+    """Report a copy that cannot be written, in our own words."""
+    try:
+        yield
+    except CornerwaveError:
+        raise
+    except Exception as error:
+        if not is_of_database(error):
+            raise
+        raise OutputError(f"{place} cannot be written: {meaning_of(error)}") from None

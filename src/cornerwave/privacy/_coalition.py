@@ -1,0 +1,375 @@
+"""What a set of recipients can recover together, exactly, from the levels that they hold.
+
+With copies Y_i = X + Z_i and Cov(Z) = Sigma (x) K, the best linear estimate leaves
+the share 1 / (1 + 1' Sigma^-1 1) of X's variance hidden, in every column:
+
+    corner wave   Sigma = min(u, v)   ->  v / (1 + v) of the least noise v      (Theorem 4)
+    independent   Sigma = diag(v)     ->  t / (1 + t),  1/t = sum 1/v           (Theorem 3)
+
+So independent copies are worth one copy of noise t, and this holds for the whole copy: with
+q = 1/sqrt(1+v), a category that is refreshed from its own distribution pi has indicators
+Y with Cov(Y, Z) = q C and Cov(Y) = q^2 C + (1 - q^2) D like the numbers (see `joint`), so that
+Y_i / q_i = Z + noise of covariance v_i D, uncorrelated between copies. What the copies of a
+dataset hide of the worst column is known for every noise, and both figures are read from it,
+at the least noise and at t. With even draws D depends a little on the level, and t is close.
+
+An adversary who knows pi, the retention q and the distribution b of the draws of a category
+guesses right with probability
+
+    sum over y of max over x of pi_x P(y | x),    P(y | x) = q [x = y] + (1 - q) b_y
+
+from the best copy; further copies of the refresh process add nothing. The share
+(1 - sum of P(x, y)^2 / P(y)) / (1 - sum of pi^2) of its variance stays hidden: p for
+b = pi, more or less than p for even draws (uniform).
+
+Of a table that changes, a row's values in all editions are one long row x of covariance H. Copies
+of editions e and f at levels u and v have noise of covariance min(u, v) S_ef, and of a linear
+function of the history with weights w there stays hidden the share
+
+    1 - w'H_s (H_ss + min(u, v) S_ss)^-1 H_s'w / w'Hw          s: what of x is in the copies held
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cornerwave.arrays import Floats
+from cornerwave.columns import MARGINAL, UNIFORM
+from cornerwave.levels import Level, retention
+
+EXACT_CELLS = 1 << 20
+RANK_TOLERANCE = 1e-12
+"""Directions with less than this share of the variance of copies only repeat others."""
+
+DRAWS = 100_000
+"""Cells that are drawn if exact sums over all cases would have more than EXACT_CELLS terms."""
+
+
+@dataclass(frozen=True)
+class BestGuess:
+    """How often the best guess of a category is right, and the hidden share of its variance.
+
+    `best` is from the least noisy copy, and `joint`, from all copies, equals it;
+    `independent` is from copies refreshed independently. `least_hidden` is the hidden share
+    of the most visible value. If copies of several editions are held between which values
+    changed, nothing bounds what they reveal of this category, nor of others that it reveals: then
+    `joint` and both shares are None. For a category that changed, `looks` is what stays hidden if
+    each old value determines the new one.
+    """
+
+    blind: float
+    best: float
+    joint: float | None
+    independent: float
+    hidden: float | None
+    least_hidden: float | None
+    looks: "Looks | None" = None
+
+    def unbounded(self, looks: "Looks | None") -> "BestGuess":
+        """Return the same for copies of editions between which values of some category changed."""
+        return replace(self, joint=None, hidden=None, least_hidden=None, looks=looks)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What several looks at one value leave, each drawn afresh: a category that moves by a rule."""
+
+    number: int
+    right: float
+    hidden: float
+
+    @classmethod
+    def of(cls, law: "Law", noise: Sequence[float]) -> "Looks":
+        """Return it for one look at each noise.
+
+        A row has as many looks as its category has values: who comes back to a value gives
+        the old answer.
+
+        >>> two = Looks.of(Law([1, 1]), [3.0, 3.0])
+        >>> two.number, two.right, round(two.hidden, 3)
+        (2, 0.75, 0.6)
+        """
+        least = sorted(noise)[: len(law.counts)]
+        right, square = _posterior_of_looks(law, least)
+        variance = 1 - float((law.pi**2).sum())
+        return cls(len(least), right, max(0.0, (1 - square) / variance) if variance > 0 else 0.0)
+
+
+@dataclass(frozen=True)
+class Law:
+    """The distribution of a category, as counts of its values, and that of its draws."""
+
+    counts: Sequence[int]
+    base: str = MARGINAL
+
+    @property
+    def pi(self) -> Floats:
+        """The distribution of the values."""
+        return np.array(self.counts, dtype=np.float64) / sum(self.counts)
+
+    @property
+    def drawn(self) -> Floats:
+        """The distribution of the draws."""
+        return np.full(len(self.counts), 1 / len(self.counts)) if self.base == UNIFORM else self.pi
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """Shares of variance that stay hidden from a set of recipients.
+
+    All of them are of the column of which the copies hide least. `best_privacy` is that of the
+    best copy alone. If a category changed between the editions held, nothing bounds what it
+    reveals, nor what it reveals of other columns: then `joint_privacy` and
+    `independent_privacy` are None.
+    """
+
+    members: tuple[tuple[str, Level], ...]
+    joint_privacy: float | None
+    best_member: str
+    best_privacy: float
+    independent_privacy: float | None
+    guesses: Mapping[str, BestGuess] = field(default_factory=dict)
+    changing: Mapping[str, float] = field(default_factory=dict)
+    """What stays hidden of rows that changed between editions: of each `value`, of the `mean` of
+    all editions, of each `change`."""
+
+    @classmethod
+    def of(
+        cls,
+        members: Sequence[tuple[str, Level]],
+        categories: Mapping[str, Law] | None = None,
+        *,
+        privacy_of: Callable[[Level], float] = lambda level: level.privacy,
+    ) -> "Coalition":
+        """Return what recipients can recover together from their copies.
+
+        `categories` gives the law of each category, for the best guess; `privacy_of` is what
+        the whole copy at any level hides, by default that of a table of numbers alone.
+
+        >>> pair = Coalition.of([("alice", Level(1.0)), ("bob", Level(4.0))])
+        >>> pair.joint_privacy, pair.best_member, round(pair.independent_privacy, 4)
+        (0.5, 'alice', 0.4444)
+        """
+        best, level = min(members, key=lambda member: member[1])
+        noise = [level.noise for _, level in members]
+        joint = privacy_of(level)
+        return cls(
+            members=tuple(members),
+            joint_privacy=joint,
+            best_member=best,
+            best_privacy=joint,
+            # no more than the best of them alone, whatever `privacy_of` rounds
+            independent_privacy=min(joint, privacy_of(independent_level(noise))),
+            guesses={name: guess(law, noise) for name, law in (categories or {}).items()},
+        )
+
+    def over_editions(self, looks: Mapping[str, "Looks"]) -> "Coalition":
+        """Return the same for copies of editions between which these categories changed.
+
+        What is frozen does not say what other columns hide from somebody who knows a category,
+        so no figure is left for any of them.
+
+        >>> pair = Coalition.of([("ann", Level(1.0)), ("bob", Level(1.0))], {"grade": Law([1, 1])})
+        >>> over = pair.over_editions({"grade": Looks.of(Law([1, 1]), [1.0, 1.0])})
+        >>> over.joint_privacy, over.best_privacy, over.unbounded
+        (None, 0.5, ['grade'])
+        """
+        if not looks:
+            return self
+        guesses = {name: each.unbounded(looks.get(name)) for name, each in self.guesses.items()}
+        return replace(self, joint_privacy=None, independent_privacy=None, guesses=guesses)
+
+    @property
+    def unbounded(self) -> list[str]:
+        """The categories that changed between the editions held: no figure bounds them.
+
+        Nor is any other column bounded then, as far as these reveal it.
+        """
+        return [name for name, each in self.guesses.items() if each.looks is not None]
+
+    @property
+    def gain(self) -> float | None:
+        """What pooling uncovers beyond the best member's own copy; 0 for corner-wave noise."""
+        return None if self.joint_privacy is None else self.best_privacy - self.joint_privacy
+
+    @property
+    def independent_gain(self) -> float | None:
+        """What pooling would uncover if each copy had independent noise."""
+        independent = self.independent_privacy
+        return None if independent is None else self.best_privacy - independent
+
+
+def independent_level(noise: Iterable[float]) -> Level:
+    """Return the level whose copy is worth copies of these noises, were they independent.
+
+    >>> independent_level([1.0, 4.0]), independent_level([3.0])
+    (Level(noise=0.8), Level(noise=3.0))
+    """
+    known = list(noise)
+    least = min(known)
+    return Level(least / sum(least / v for v in known) or least)  # `or`: half of the least double
+
+
+OF_HISTORY = {
+    "value": "any value",
+    "mean": "mean of its editions",
+    "change": "any change",
+}
+"""What is asked about a row that changes, and how it is said."""
+
+
+def history_functions(editions: int, columns: int) -> dict[str, Floats]:
+    """Return what to ask of a history: each value, the mean and the changes of each column.
+
+    Weights (questions, editions, columns) on the values of a row.
+
+    >>> {name: len(weights) for name, weights in history_functions(3, 2).items()}
+    {'value': 6, 'mean': 2, 'change': 4}
+    """
+    value = np.eye(editions * columns).reshape(editions, columns, editions, columns)
+    shape = (-1, editions, columns)
+    return {
+        "value": value.reshape(shape),
+        "mean": value.mean(axis=0).reshape(shape),
+        "change": np.diff(value, axis=0).reshape(shape),
+    }
+
+
+def hidden_in_history(
+    weights: Floats, held: Sequence[tuple[int, float]], *, history: Floats, noise: Floats
+) -> Floats:
+    """Return the share of the variance of functions of a row's history that stays hidden.
+
+    weights: (questions, E, N) on the row's values; held: (edition, noise) of every copy;
+    history: H (E N, E N), the covariance of the values, edition after edition; noise: S of the
+    same shape, from `cornerwave.noise.noise_across`. What does not vary counts as hidden.
+
+    >>> H, fresh = np.ones((2, 2)), np.eye(2)  # a constant value with fresh noise each time
+    >>> weights, held = np.array([[[1.0], [0.0]]]), [(0, 1.0), (1, 1.0)]
+    >>> hidden_in_history(weights, held, history=H, noise=fresh).round(4).tolist()
+    [0.3333]
+    """
+    questions, _, columns = weights.shape
+    asked = weights.reshape(questions, -1)
+    levels = np.repeat([level for _, level in held], columns)
+    cells = np.concatenate([np.arange(e * columns, (e + 1) * columns) for e, _ in held])
+    here = np.ix_(cells, cells)
+    copies = history[here] + np.minimum.outer(levels, levels) * noise[here]
+    scale = np.sqrt(np.maximum(np.diag(copies), 1e-300))
+    inverse = np.linalg.pinv(copies / np.outer(scale, scale), RANK_TOLERANCE, hermitian=True)
+    told = asked @ history[:, cells] / scale
+    recovered = np.einsum("qi,ij,qj->q", told, inverse, told)
+    variance = np.einsum("qi,ij,qj->q", asked, history, asked)
+    varies = variance > RANK_TOLERANCE * np.einsum("qi,i,qi->q", asked, np.diag(history), asked)
+    return np.asarray(1 - np.where(varies, recovered, 0.0) / np.where(varies, variance, 1.0))
+
+
+def guess(law: Law, noise: Sequence[float]) -> BestGuess:
+    """Return how well a category can be guessed from copies at these levels.
+
+    >>> fair = guess(Law([1, 1]), [3.0, 3.0])
+    >>> fair.blind, fair.best, fair.joint, fair.hidden
+    (0.5, 0.75, 0.75, 0.75)
+    """
+    pi, base = law.pi, law.drawn
+    q = max(retention(level) for level in noise)
+    kept, drawn = pi * (q + (1 - q) * base), (1 - q) * base
+    # Given y, guess y itself or, if that is rare, the most common other value.
+    top, second = np.argsort(-pi, kind="stable")[[0, min(1, len(pi) - 1)]]
+    other = np.where(np.arange(len(pi)) == top, pi[second] if second != top else 0.0, pi[top])
+    best = float(np.maximum(kept, other * drawn).sum())
+    independent = max(best, _guess_independent(law, noise))  # draws may fall short by chance
+    return BestGuess(float(pi.max()), best, best, independent, *_hidden(law, q))
+
+
+def _hidden(law: Law, q: float) -> tuple[float, float]:
+    return hidden_shares(law.pi, law.drawn, q)
+
+
+def hidden_shares(pi: Floats, base: Floats, q: float) -> tuple[float, float]:
+    """Return the hidden share of the variance: of all values, and of the most visible one.
+
+    Values have the law pi, those that are drawn the law `base`. E[1_x | y] has the mean square
+    sum over y of P(x, y)^2 / P(y); pi_x less that stays hidden.
+    """
+    drawn = (1 - q) * base
+    if len(pi) == 1:
+        return 0.0, 0.0
+    shown = np.maximum(q * pi + drawn, 1e-300)
+    elsewhere = float((drawn**2 / shown).sum()) - drawn**2 / shown
+    recovered = pi**2 * ((q + drawn) ** 2 / shown + elsewhere)
+    shares = (pi - recovered) / np.maximum(pi * (1 - pi), 1e-300)
+    return float((pi - recovered).sum() / (1 - (pi**2).sum())), float(shares[pi > 0].min())
+
+
+def _guess_independent(law: Law, noise: Sequence[float]) -> float:
+    """Return how often the best guess is right if copies are refreshed independently."""
+    if len(law.counts) ** (1 + len(noise)) > EXACT_CELLS:
+        return _guess_drawn(law, noise)
+    return float(_chances(law, noise).max(axis=0).sum())
+
+
+def _chances(law: Law, noise: Sequence[float]) -> Floats:
+    """Return the chance of each truth and each case of what is seen: (values, cases)."""
+    pi = law.pi
+    joint = pi[:, None]  # of the truth and all that was seen so far
+    for level in noise:
+        q = retention(level)
+        seen = q * np.eye(len(pi)) + (1 - q) * law.drawn
+        joint = (joint[:, :, None] * seen[:, None, :]).reshape(len(pi), -1)
+    return np.asarray(joint)
+
+
+def _posterior_of_looks(law: Law, noise: Sequence[float]) -> tuple[float, float]:
+    """Return the means of the largest chance, and of the sum of squared chances, of a value.
+
+    Given independent looks y: P(x | y) is proportional to pi_x times, for each look at x, the
+    factor 1 + q / ((1 - q) b_x). Over all cases, or over drawn cells if these are too many.
+    """
+    pi, base = law.pi, law.drawn
+    if len(pi) ** (1 + len(noise)) <= EXACT_CELLS:
+        joint = _chances(law, noise)
+        seen_at_all = np.maximum(joint.sum(axis=0), 1e-300)
+        return float(joint.max(axis=0).sum()), float((joint**2 / seen_at_all).sum())
+    rng = np.random.default_rng(0)
+    truth = rng.choice(len(pi), DRAWS, p=pi)
+    seen = []
+    for level in noise:
+        kept = rng.random(DRAWS) < retention(level)
+        seen.append(np.where(kept, truth, rng.choice(len(pi), DRAWS, p=base)))
+    factors = [
+        1 + retention(level) / (1 - retention(level)) / base[shown]
+        for level, shown in zip(noise, seen, strict=True)
+    ]
+    whole, square = np.ones(DRAWS), np.full(DRAWS, float((pi**2).sum()))
+    top = np.full(DRAWS, float(pi.max()))
+    for place, shown in enumerate(seen):
+        first = np.all([earlier != shown for earlier in seen[:place]], axis=0)
+        times = np.prod(
+            [np.where(other == shown, f, 1.0) for other, f in zip(seen, factors, strict=True)],
+            axis=0,
+        )
+        whole += np.where(first, pi[shown] * (times - 1), 0.0)
+        square += np.where(first, pi[shown] ** 2 * (times**2 - 1), 0.0)
+        top = np.maximum(top, pi[shown] * times)
+    return float((top / whole).mean()), float((square / whole**2).mean())
+
+
+def _guess_drawn(law: Law, noise: Sequence[float]) -> float:
+    """Return the same from drawn cells, if there are too many cases to enumerate."""
+    rng, pi, base = np.random.default_rng(0), law.pi, law.drawn
+    truth = rng.choice(len(pi), DRAWS, p=pi)
+    copies = []
+    for level in noise:
+        kept = rng.random(DRAWS) < retention(level)
+        copies.append(np.where(kept, truth, rng.choice(len(pi), DRAWS, p=base)))
+    best_guess, best_score = np.full(DRAWS, int(pi.argmax())), np.full(DRAWS, -1.0)
+    for candidate in (best_guess.copy(), *copies):
+        score = pi[candidate]
+        for level, copy in zip(noise, copies, strict=True):
+            q = retention(level)
+            score = score * np.where(copy == candidate, 1 + q / ((1 - q) * base[candidate]), 1.0)
+        best_guess = np.where(score > best_score, candidate, best_guess)
+        best_score = np.maximum(score, best_score)
+    return float((best_guess == truth).mean())

@@ -1,0 +1,210 @@
+"""What copies of a dataset hide of each column, as measured at registration, and in words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cornerwave.levels import LATTICE, THOUSANDTHS, Level
+
+GAPS_OF = "gaps of "
+"""What reveals a column beside other columns: where one has gaps; `part_of` one; several."""
+TOGETHER = " together"
+NEAR_CEILING = 0.9
+"""Above this share of what can be hidden of a column at most, noise rises steeply."""
+LITTLE = 0.05
+"""Less than this share of a column is not worth a word."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What would lower the noise that half of every column needs, or raise the highest privacy.
+
+    `needed` is that noise, None if no noise would do; `highest` the privacy that can be had then.
+    """
+
+    action: str
+    columns: tuple[str, ...]
+    needed: float | None
+    highest: float = 0.999
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What a dataset's copies hide of each column, as measured at registration.
+
+    `shares[column]` are the shares of its variance that copies at privacy 0.01, 0.02, ... of
+    the lattice hide; `needed[p - 1]` is the least level, in thousandths, at which p thousandths
+    of every column are hidden, 0 if there is none; `tellers[column]` is the other column, of
+    those with noise of their own, that tells most about it, and the share of its variance that
+    this one tells without noise;
+    `bounds` is the same among what copies show without noise: kept columns, a key and gaps;
+    `ceilings` are the shares that no noise can exceed, since that all together reveals the rest.
+    """
+
+    shares: Mapping[str, tuple[float, ...]]
+    needed: tuple[int, ...]
+    tellers: Mapping[str, tuple[str, float]]
+    remedies: tuple[Remedy, ...] = ()
+    bounds: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+
+    def at(self, level: Level) -> dict[str, float]:
+        """Return what a copy at a level of the lattice hides of each column, at least."""
+        place, least = level.thousandths // 10 - 1, self.promised(level)
+        return {
+            name: max(known[place], least) if place >= 0 else least
+            for name, known in self.shares.items()
+        }
+
+    def promised(self, level: Level) -> float:
+        """Return the privacy of a level: the share of every column that its copies hide."""
+        place = level.thousandths
+        fits = [p for p, needed in enumerate(self.needed, start=1) if 0 < needed <= place]
+        return max(fits, default=0) / THOUSANDTHS
+
+    def level_of(self, thousandths: int) -> Level | None:
+        """Return the least level that hides so many thousandths of every column, if one does."""
+        needed = self.needed[thousandths - 1]
+        return Level(LATTICE[needed - 1]) if needed else None
+
+    @property
+    def highest(self) -> float:
+        """The highest privacy that can be had."""
+        return max((p for p, needed in enumerate(self.needed, 1) if needed), default=0) / 1000
+
+    @property
+    def worst(self) -> str:
+        """The column of which the noisiest copy hides least."""
+        return min(self.shares, key=lambda name: self.shares[name][-1])
+
+    def near_ceiling(self, privacy: float) -> list[str]:
+        """Name the columns of which no noise hides much more than a privacy."""
+        return [
+            name
+            for name, most in self.ceilings.items()
+            if most < 1 - LITTLE and privacy > NEAR_CEILING * most
+        ]
+
+
+def part_of(part: str, column: str) -> str:
+    """Name a part of the values of a column.
+
+    >>> part_of("end", "iban")
+    'end of iban'
+    """
+    return f"{part} of {column}"
+
+
+def all_of(columns: Sequence[str]) -> str:
+    """Name columns that reveal something together.
+
+    >>> all_of(["lat", "lon", "type"])
+    'lat, lon and type together'
+    """
+    return f"{', '.join(columns[:-1])} and {columns[-1]}{TOGETHER}"
+
+
+def _is_plural(teller: str) -> bool:
+    return is_gap(teller) or teller.endswith(TOGETHER)
+
+
+def is_gap(name: str) -> bool:
+    """Whether a teller is not a column, but where a column has gaps."""
+    return name.startswith(GAPS_OF)
+
+
+def telling(teller: str, share: float, of: str) -> str:
+    """Say which column tells which.
+
+    >>> telling("gaps of wage", 0.471, "age")
+    'gaps of wage tell 47% of age'
+    """
+    return f"{teller} {'tell' if _is_plural(teller) else 'tells'} {share:.0%} of {of}"
+
+
+def unreachable(hidden: Hidden) -> str:
+    """Say what stands against a higher privacy, and what to do about it."""
+    worst = hidden.worst
+    most = hidden.ceilings.get(worst, hidden.highest)
+    teller, share = hidden.bounds.get(worst, ("", 0.0))
+    alone = "" if teller.endswith(TOGETHER) else " alone"
+    reason = f"; {teller}{alone} {'reveal' if _is_plural(teller) else 'reveals'} {share:.0%}"
+    reason = reason if share > LITTLE else ""
+    return (
+        f"the highest privacy is {hidden.highest:g}. Of {worst}, no noise hides more than "
+        f"{most:.1%}: what copies show without noise reveals the rest{reason}"
+        f"{''.join(f'. {each}' for each in helpful(hidden))}"
+    )
+
+
+def helpful(hidden: Hidden) -> Iterator[str]:
+    """Yield what raises the highest privacy, with what it costs, the best first."""
+    for remedy in hidden.remedies:
+        if remedy.highest > hidden.highest + 0.01:
+            cost = "" if remedy.needed is None else f", and 0.5 takes noise {remedy.needed:.3g}"
+            doing = done(remedy)
+            yield f"{doing[0].upper()}{doing[1:]}, up to {remedy.highest:g} can be had{cost}"
+
+
+def done(remedy: Remedy) -> str:
+    """Say what a remedy does to the columns that it names.
+
+    >>> done(Remedy("3 bands", ("age",), 1.2))
+    'with age in 3 bands'
+    """
+    what = " and ".join(remedy.columns)
+    if is_gap(what):
+        return f"with {what} hidden (hide_missing)"
+    if remedy.action.endswith("bands"):
+        return f"with {what} in {remedy.action}"
+    actions = {
+        "drop": f"without {what}",
+        "together": f"with {what} together",
+        "refresh": f"with {what} refreshed as a category instead of kept",
+    }
+    return actions[remedy.action]
+
+
+# --------------------------------------------------------------------------------------------------
+# What an adversary who knows how rows are distributed left of each column, at any level.
+
+
+PLACES = (100, 200, 300, 400, 500, 600, 700, 800, 900, 970, 999)
+"""The levels at which it is measured, in thousandths; between them shares rise linearly."""
+
+
+@dataclass(frozen=True)
+class JointShares:
+    """The share of each column's variance that was left at the levels PLACES.
+
+    Empty if it was not measured.
+    """
+
+    shares: Mapping[str, tuple[float, ...]]
+
+    def at(self, level: Level) -> dict[str, float]:
+        """Return what is left at a level of the lattice."""
+        return {
+            name: float(_between(known, level.thousandths)) for name, known in self.shares.items()
+        }
+
+    def place_of(self, thousandths: int) -> int | None:
+        """Return the least level, in thousandths, at which so many of each column are left.
+
+        >>> known = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+        >>> JointShares({"wage": known}).place_of(500)
+        600
+        """
+        if not self.shares:
+            return None
+        places = np.arange(1, 1 + len(LATTICE))
+        least = np.min([_between(known, places) for known in self.shares.values()], axis=0)
+        enough = np.flatnonzero(least >= thousandths / THOUSANDTHS - 1e-9)
+        return int(places[enough[0]]) if len(enough) else None
+
+
+def _between(known: Sequence[float], places: Any) -> Any:
+    """Return shares at some levels, from those at PLACES."""
+    return np.interp(places, (0, *PLACES), (0.0, *known))

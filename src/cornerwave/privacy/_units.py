@@ -1,0 +1,523 @@
+"""Whether some column, or some columns together, group rows that belong together.
+
+A column is a unit's if
+
+    most rows have values that few rows hold, and these values are many;
+    rows of one value agree in noisy columns, beyond rows of neighbouring values, so much that a
+    copy of all of them leaves less than BOUND of what is promised of a value hidden;
+    that is no chance: ALPHA, over all candidates and columns;
+    they agree in several columns, or in one that does not follow from the value.
+
+Neighbouring values: a number that has to do with another is no unit, though rows agree where it
+is equal; they agree as much where it is nearly equal.
+
+A number that gets noise is a measurement, unless it is called like an identifier or each value
+has about as many rows, as no measurement has. Measurements recur by themselves, and reveal where
+or when they were taken. They name units only if
+
+    their values are many times as many as the rows of each;
+    rows agree by more than what rises or falls with the measurement;
+    they agree in half of what the other noisy columns hold, where columns that follow from each
+    other count once: the exponential of the entropy of the eigenvalues of their correlations.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats, Ints, Words
+from cornerwave.privacy._groups import (
+    PRIVACY,
+    Agreement,
+    Groups,
+    Kinds,
+    Meetings,
+    Scores,
+    left_of_mean,
+    left_of_value,
+)
+from cornerwave.privacy._named import names_a_thing
+
+ALPHA = 1e-6
+"""The probability that rows which do not belong together are said to."""
+BOUND = 0.9
+"""Refused is what leaves less than this share of the promise hidden."""
+LEAST_ROWS = 100
+"""A table of fewer rows is no evidence."""
+LEAST_UNITS = 15
+"""Fewer values than this are kinds of rows,"""
+KINDS = 0.75
+"""as are fewer than so many times the rows of each."""
+LEAST_EACH = 1.5
+"""Fewer rows to a value are rows that happen to have one."""
+COVERED = 0.5
+"""The share of the rows that have a value which few hold."""
+SHARE, MORE = 0.25, 0.5
+"""So many of the other noisy columns agree: more if no column alone that could name units does,
+or if a measurement does; of what is called like an identifier, one is enough."""
+TIMES = 4.0
+"""So many times as many as the rows of each are the values of a measurement that names units."""
+PART = " separator"
+"""How the beginning of a text is called; whole columns are named first if they agree in at least"""
+NEARLY = 0.8
+"""this share of as many columns."""
+MOST_NAMED = 5
+"""Columns that a message names."""
+SOME = 0.1
+"""Less than this is no agreement to speak of."""
+SAME = 0.98
+"""A column that agrees more than this follows from the value."""
+MOST_CANDIDATES, MOST_COLUMNS = 32, 256
+"""So many candidates are tried, and so many columns held against each."""
+SOME_ROWS, SOME_COLUMNS, PAIRS, TOGETHER = 1 << 14, 16, 6, 4
+"""Columns that name units together: rows and columns looked at, pairs tried, columns at most."""
+LIFT, LEAST_PAIRS = 2.0, 100
+"""Rows are equal in several columns so many times more often than by chance, and so many pairs
+of rows are."""
+SPLIT = 0.8
+"""A column that leaves more of the equal rows equal says nothing new: it follows from the rest."""
+
+
+WAYS_OUT = (
+    "If these are several rows of a person, or of another thing that copies shall hide, register "
+    "one row of each, such as the mean or the latest. If each row is a record of its own and "
+    "merely shares a school, an area or a product with others, state that rows are independent: "
+    "whoever knows which rows share it then learns as much as this about them"
+)
+"""What to do about rows that belong together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """A column of some rows.
+
+    Rows of one value have one of the `codes`, which ascend with it if it is `ordered`; -1 is
+    missing. `names` if it could name units, as fractions cannot; `noisy` if copies hide it;
+    `is_time` for dates and times, from which others follow: year, month, weekday; `is_category`
+    if rows agree in it when they are equal.
+    """
+
+    name: str
+    codes: Ints
+    ordered: bool
+    names: bool
+    noisy: bool
+    is_time: bool = False
+    is_category: bool = False
+
+    @classmethod
+    def of_numbers(
+        cls, name: str, numbers: Floats, *, noisy: bool, is_time: bool = False
+    ) -> "Looked":
+        """Look at numbers, NaN for missing."""
+        codes = np.full(len(numbers), -1)
+        here = np.isfinite(numbers)
+        values, codes[here] = np.unique(numbers[here], return_inverse=True)
+        whole = bool((values == np.floor(values)).all())
+        return cls(name, codes, ordered=True, names=whole, noisy=noisy, is_time=is_time)
+
+    @classmethod
+    def of_cells(
+        cls, name: str, cells: Words, missing: Flags, *, noisy: bool, is_time: bool = False
+    ) -> "Looked":
+        """Look at cells that are told apart, some of them missing."""
+        codes = np.full(len(cells), -1)
+        codes[~missing] = np.unique(cells[~missing], return_inverse=True)[1]
+        return cls(name, codes, False, names=True, noisy=noisy, is_time=is_time, is_category=True)
+
+    def sorted_by(self, numbers: Floats) -> "Looked":
+        """Return the column in the order of its values as numbers."""
+        here = self.codes >= 0
+        least = np.full(self.distinct, np.inf)
+        np.minimum.at(least, self.codes[here], np.nan_to_num(numbers[here], nan=np.inf))
+        places = np.empty(self.distinct, dtype=np.int64)
+        places[np.argsort(least, kind="stable")] = np.arange(self.distinct)
+        codes = np.where(here, places[self.codes], -1)
+        whole = bool((least == np.floor(least)).all())
+        return replace(self, codes=codes, ordered=True, names=whole)
+
+    def some(self, rows: slice) -> "Looked":
+        """Return some of the rows."""
+        return replace(self, codes=self.codes[rows])
+
+    @property
+    def distinct(self) -> int:
+        """How many values there are."""
+        return int(self.codes.max(initial=-1)) + 1
+
+    def signal(self) -> Scores | Kinds | None:
+        """Return the column as what can agree."""
+        if self.is_category:
+            return Kinds.of(self.codes)
+        return Scores.of(np.where(self.codes < 0, np.nan, self.codes.astype(np.float64)))
+
+
+@dataclass(frozen=True)
+class Agreeing:
+    """A column in which the rows of a unit agree, and what a copy of all of them leaves hidden."""
+
+    column: str
+    r: float
+    value: float
+    mean: float
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Columns that name units: how many of these, rows of each, and what agrees within them."""
+
+    columns: tuple[str, ...]
+    units: int
+    rows_each: float
+    agreeing: tuple[Agreeing, ...]
+    mean_rows: float
+    largest: int | None = None
+
+    @property
+    def sizes(self) -> str:
+        """How many rows the groups have: on average over groups, and at most."""
+        most = self.largest is not None and self.largest > 1.5 * self.mean_rows
+        return f"about {self.mean_rows:.3g} rows each" + (
+            f", at most {self.largest:,}" if most else ""
+        )
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether the rows of a unit are equal in all columns in which they agree."""
+        return all(each.r > SAME for each in self.agreeing)
+
+    def __str__(self) -> str:
+        """Say it, and what it gives away."""
+        names, most = " and ".join(map(repr, self.columns)), self.agreeing[0]
+        shares = [
+            f"{each.column!r} ({min(each.r, 1.0):.2f})" for each in self.agreeing[:MOST_NAMED]
+        ]
+        more = len(self.agreeing) - MOST_NAMED
+        return (
+            f"rows with the same {names} belong together: they agree in {', '.join(shares)}"
+            f"{f' and {more} more' if more > 0 else ''}, where 0 is chance and 1 is equal "
+            f"({self.units:,} such groups, {self.sizes}). At privacy "
+            f"{PRIVACY:g}, the best linear estimate from all rows of a group leaves "
+            f"{most.value:.3f} of a value of {most.column!r} hidden, and {most.mean:.3f} of the "
+            f"group's mean, instead of {PRIVACY:g}"
+        )
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    columns: tuple[Looked, ...]
+    groups: tuple[Groups, ...]
+    """The same groups, with neighbours in each of the columns."""
+
+    @property
+    def is_eligible(self) -> bool:
+        """Whether there are many values that few rows hold."""
+        groups = self.groups[0]
+        return (
+            groups.repeated >= LEAST_UNITS
+            and groups.covered >= COVERED
+            and groups.rows_each >= LEAST_EACH
+            and len(groups.sizes) >= (TIMES if self.is_measured else KINDS) * groups.rows_each
+        )
+
+    @property
+    def is_called_so(self) -> bool:
+        """Whether it is one column that could name units, and is called like an identifier."""
+        [first, *others] = self.columns
+        return not others and first.names and names_a_thing(first.name)
+
+    @cached_property
+    def is_number(self) -> bool:
+        """Whether all columns are numbers, and nothing says that they are names."""
+        numbers = all(column.ordered for column in self.columns)
+        return numbers and not self.is_called_so and not self.groups[0].is_given_out
+
+    def agreement(self, signal: Scores | Kinds) -> Agreement | None:
+        """Return the agreement beyond neighbours in any of the columns.
+
+        Identifiers are often given out in the order of something: their neighbours do not count.
+        """
+        least = None
+        for each in self.groups:
+            found = each.agreement(signal)
+            if found is not None and self.is_called_so:
+                return replace(found, near=0.0)
+            if least is None or (found is not None and found.beyond < least.beyond):
+                least = found
+            if least is None or least.beyond < SOME:  # it agrees with none of the others either
+                break
+        return least
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether all of these numbers get noise."""
+        return self.is_number and all(c.noisy and not c.is_category for c in self.columns)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows that are looked at: each stands for `scale` rows; `is_new` those that came."""
+
+    scale: float
+    is_new: Flags | None = None
+
+    def groups(self, codes: Ints, *, ordered: bool, blocks: Ints | None = None) -> Groups:
+        """Group the rows by codes."""
+        if self.is_new is None:
+            return Groups(codes, scale=self.scale, ordered=ordered, blocks=blocks)
+        return Meetings(codes, self.is_new, scale=self.scale, ordered=ordered, blocks=blocks)
+
+
+def find_units(columns: Sequence[Looked], *, rows: int) -> list[Unit]:
+    """Return which columns name units, those first in which most columns agree.
+
+    `columns` are those of all rows of a table, or of a sample of its `rows`.
+    """
+    seen = len(columns[0].codes) if columns else 0
+    if seen < LEAST_ROWS:
+        return []
+    some = [c.some(slice(SOME_ROWS)) for c in columns]
+    less = len(some[0].codes)
+    return _found(columns, _Rows((rows - 1) / (seen - 1)), some, _Rows((rows - 1) / (less - 1)))
+
+
+def find_meetings(columns: Sequence[Looked], is_new: Flags, *, rows: int) -> list[Unit]:
+    """Return which columns name units of which rows that come meet rows that are there.
+
+    `columns` are those of both, `is_new` says which came; the others are a sample of `rows`.
+    """
+    old = int(np.count_nonzero(~is_new))
+    if min(old, len(is_new) - old) < LEAST_ROWS:
+        return []
+    looked = _Rows(rows / old, is_new)
+    return _found(columns, looked, columns, looked)
+
+
+def _found(
+    columns: Sequence[Looked], rows: _Rows, some: Sequence[Looked], some_rows: _Rows
+) -> list[Unit]:
+    alone = [_alone(c, rows) for c in columns if c.names]
+    found = list(_judged(alone, columns, SHARE))
+    if not found:
+        fractions = [_alone(c, some_rows) for c in some if not c.names]
+        found = list(_judged([*fractions, *_several(some, some_rows)], some, MORE))
+    return sorted(found, key=_place)
+
+
+def _place(unit: Unit) -> tuple[float, float]:
+    """Return what units are sorted by: those first in which most columns agree."""
+    part = any(name.endswith(PART) for name in unit.columns)
+    return -len(unit.agreeing) * (NEARLY if part else 1.0), unit.agreeing[0].value
+
+
+def _alone(column: Looked, rows: _Rows) -> _Candidate:
+    return _Candidate((column,), (rows.groups(column.codes, ordered=column.ordered),))
+
+
+def _judged(
+    candidates: Sequence[_Candidate], columns: Sequence[Looked], share: float
+) -> Iterator[Unit]:
+    """Yield the units among candidates; that share of the other columns must agree."""
+    eligible = [each for each in candidates if each.is_eligible]
+    eligible = sorted(eligible, key=lambda each: -len(each.groups[0].sizes))[:MOST_CANDIDATES]
+    noisy = [c for c in columns if c.noisy] if eligible else []
+    signals = {c.name: (c, signal) for c in noisy if (signal := c.signal())}
+    signals = dict(list(signals.items())[:MOST_COLUMNS])
+    u = math.log(max(1, len(eligible) * len(signals)) / ALPHA)
+    for each in eligible:
+        found = {
+            column.name: agreement
+            for column, signal in signals.values()
+            if column not in each.columns and not _is_alias(column, each)
+            if (agreement := each.agreement(signal))
+        }
+        strong = _strong(each, found, u)
+        if each.is_number:
+            strong = _beyond_monotone(each, strong, {n: signals[n][1] for n in strong}, u)
+        if _are_few(each, strong, found, share, {n: signals[n][1] for n in found}):
+            continue
+        if not _follow(each, strong, found, u):
+            yield _unit(each, strong)
+
+
+def _is_alias(column: Looked, candidate: _Candidate) -> bool:
+    """Whether a category is about as fine as the units: another name of them."""
+    return column.is_category and column.distinct > len(candidate.groups[0].sizes) / 2
+
+
+def _strong(
+    candidate: _Candidate, agreements: Mapping[str, Agreement], u: float
+) -> dict[str, Agreement]:
+    """Return those that are no chance, and give away more than BOUND allows."""
+    rows, noise = candidate.groups[0].rows_each, PRIVACY / (1 - PRIVACY)
+    return {
+        name: found
+        for name, found in agreements.items()
+        if found.beyond > found.chance(u)
+        and left_of_value(found.beyond, rows, noise) < BOUND * PRIVACY
+    }
+
+
+def _beyond_monotone(
+    candidate: _Candidate,
+    strong: Mapping[str, Agreement],
+    signals: Mapping[str, Scores | Kinds],
+    u: float,
+) -> dict[str, Agreement]:
+    """Return those that are strong without what rises or falls with any of the measurements."""
+    less = {
+        name: replace(
+            found,
+            near=max(
+                found.near, *(found.r * each.monotone(signals[name]) for each in candidate.groups)
+            ),
+        )
+        for name, found in strong.items()
+    }
+    kept = _strong(candidate, less, u)
+    return {name: strong[name] for name in kept}
+
+
+def _are_few(
+    candidate: _Candidate,
+    strong: Mapping[str, Agreement],
+    agreements: Mapping[str, Agreement],
+    share: float,
+    signals: Mapping[str, Scores | Kinds],
+) -> bool:
+    """Whether too few of the other noisy columns agree."""
+    if candidate.is_called_so:
+        return not strong
+    if len(strong) < max(1.0, share * len(agreements)):
+        return True
+    if not candidate.is_measured:
+        return False
+    held = _effective([signals[name] for name in strong])
+    return held < MORE * _effective([*signals.values()])
+
+
+def _effective(signals: Sequence[Scores | Kinds]) -> float:
+    """Return how many columns hold as much as these: those that follow from others count less."""
+    Z = np.array([signal.parts()[0][:SOME_ROWS] for signal in signals])
+    deviations = Z.std(axis=1)
+    Z = (Z - Z.mean(axis=1, keepdims=True))[deviations > 0] / deviations[deviations > 0, None]
+    if not len(Z):
+        return 0.0
+    shares = np.maximum(np.linalg.eigvalsh(Z @ Z.T / Z.shape[1]), 1e-12) / len(Z)
+    return math.exp(-float((shares * np.log(shares)).sum()))
+
+
+def _unit(candidate: _Candidate, strong: Mapping[str, Agreement]) -> Unit:
+    """Return the unit that a candidate is."""
+    groups, noise = candidate.groups[0], PRIVACY / (1 - PRIVACY)
+    agreeing = [
+        Agreeing(
+            name,
+            found.r,
+            left_of_value(found.r, groups.rows_each, noise),
+            left_of_mean(found.r, groups.rows_each, noise),
+        )
+        for name, found in strong.items()
+    ]
+    return Unit(
+        tuple(column.name for column in candidate.columns),
+        len(groups.sizes),
+        groups.rows_each,
+        tuple(sorted(agreeing, key=lambda each: each.value)),
+        groups.mean_rows,
+        groups.largest,
+    )
+
+
+def _follow(
+    candidate: _Candidate,
+    strong: Mapping[str, Agreement],
+    agreements: Mapping[str, Agreement],
+    u: float,
+) -> bool:
+    """Whether columns agree because they follow from the candidate, as a price from a product.
+
+    Of what cannot name units, one column alone is not enough; nor, where there are others, of a
+    measurement, as of wages in steps that differ from state to state. What is called like an
+    identifier names units by a constant column if others agree too, however little.
+    """
+    if len(strong) == 1 and not all(column.names for column in candidate.columns):
+        return True
+    if len(strong) == 1 and len(agreements) > 1 and candidate.is_measured:
+        return True
+    only = all(found.r > SAME for found in strong.values())
+    if only and not any(column.is_time for column in candidate.columns):
+        others = (found for name, found in agreements.items() if name not in strong)
+        agree = any(found.beyond > found.chance(u) for found in others)
+        return len(strong) == 1 and not (candidate.is_called_so and agree)
+    return only
+
+
+def _several(columns: Sequence[Looked], rows: _Rows) -> Iterator[_Candidate]:
+    """Yield columns that name units together: in which rows are equal more often than by chance.
+
+    From the best pairs on, columns are added in which rows are equal more often still.
+    """
+    alike = {c: _alike(c.codes) for c in columns}
+    usable = sorted((c for c in columns if 0 < alike[c] < 0.9), key=lambda c: alike[c])
+    usable, lifts = usable[:SOME_COLUMNS], {}
+    for one, two in combinations(usable, 2):
+        share = _alike(_joined(one.codes, two.codes))
+        if share * len(one.codes) ** 2 / 2 > LEAST_PAIRS and share < SPLIT * alike[one]:
+            lifts[one, two] = share / (alike[one] * alike[two])
+    tried = set()
+    for pair in sorted(lifts, key=lambda pair: -lifts[pair])[:PAIRS]:
+        chosen = [*pair] if lifts[pair] > LIFT else []
+        while chosen:
+            if (names := frozenset(chosen)) not in tried:
+                yield _together(chosen, rows)
+            tried.add(names)
+            chosen = _with_one_more(chosen, usable, alike)
+
+
+def _with_one_more(
+    chosen: list[Looked], usable: Sequence[Looked], alike: dict[Looked, float]
+) -> list[Looked]:
+    """Return columns with the one in which rows that are equal in them are equal most."""
+    if len(chosen) == TOGETHER:
+        return []
+    own = chosen[0].codes
+    for column in chosen[1:]:
+        own = _joined(own, column.codes)
+    before, best, most = _alike(own), None, LIFT
+    for column in usable:
+        share = _alike(_joined(own, column.codes)) if column not in chosen else before
+        if 0 < share < SPLIT * before and share / (before * alike[column]) > most:
+            best, most = column, share / (before * alike[column])
+    return [*chosen, best] if best else []
+
+
+def _together(columns: Sequence[Looked], rows: _Rows) -> _Candidate:
+    """Return columns as a candidate: neighbours differ in one of them, and agree in the rest."""
+    groups = []
+    for last in columns:
+        rest = np.zeros(len(last.codes), dtype=np.int64)
+        for column in columns:
+            if column is not last:
+                rest = _joined(rest, column.codes)
+        groups.append(rows.groups(_joined(rest, last.codes), ordered=True, blocks=rest))
+    return _Candidate(tuple(columns), tuple(groups))
+
+
+def _joined(codes: Ints, others: Ints) -> Ints:
+    """Return one code for each combination of two, ascending with the first, then the second."""
+    both = codes * (int(others.max(initial=0)) + 1) + others
+    both[(codes < 0) | (others < 0)] = -1
+    here = both >= 0
+    both[here] = np.unique(both[here], return_inverse=True)[1]
+    return both
+
+
+def _alike(codes: Ints) -> float:
+    """Return the share of pairs of rows that are equal."""
+    counts = np.bincount(codes[codes >= 0])
+    return float((counts * (counts - 1)).sum()) / max(1, len(codes) * (len(codes) - 1))

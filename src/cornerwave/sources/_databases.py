@@ -1,0 +1,281 @@
+"""Tables of databases as sources: rows in one snapshot, in an order that will be the same again.
+
+postgresql    through ADBC, which copies rows in binary form into Arrow
+duckdb        through its own Arrow interface
+sqlite        through the standard library; a column's type is that of all its cells
+
+A table has no order of its own. So rows come ordered by columns that the owner names, by the
+key, or by the table's primary key. Nothing is ever written: the transaction, or the connection,
+is read-only, and the server refuses a query that writes. Errors are told by their code, in our
+words, since those of a database quote the query, the password and the cells.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Protocol
+
+import pyarrow as pa
+
+from cornerwave.columns import ends_of
+from cornerwave.errors import ColumnError, CornerwaveError, ExtraMissing, SourceError, SourceLost
+from cornerwave.sources._places import WHERE_SECRETS_ARE, DatabaseAddress
+from cornerwave.sources._reading_settings import ReadingSettings
+
+# --------------------------------------------------------------------------------------------------
+# What tables of all databases have in common: names, columns, and errors in our words.
+
+
+SCHEMA_ROWS = "LIMIT 0"
+ROWS_AT_A_TIME = 1 << 14
+
+
+class Session(Protocol):
+    """A connection in one snapshot."""
+
+    def columns(self, rows: str, table: str | None) -> "Mapping[str, Selected]":
+        """Return the columns of a table or a query, and how each is selected."""
+
+    def primary_key(self, table: str) -> list[str]:
+        """Return the columns of a table's primary key."""
+
+    def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a statement."""
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A column: its type here, the expression that selects it, and the one that orders by it.
+
+    `convert` makes the values of the type from what the database gives.
+    """
+
+    type: pa.DataType
+    select: str
+    order: str
+    convert: Callable[[pa.Array], pa.Array] | None = None
+    note: str = ""
+
+    def values(self, cells: pa.Array) -> pa.Array:
+        """Return cells as values."""
+        cells = cells if self.convert is None else self.convert(cells)
+        cells = cells if cells.type == self.type else cells.cast(self.type)
+        if pa.types.is_date(self.type) or pa.types.is_timestamp(self.type):
+            _check_ends(cells, self.select)
+        return cells
+
+
+def _check_ends(moments: pa.Array, name: str) -> None:
+    """Raise ColumnError for dates that no calendar has: databases spell infinity so."""
+    import pyarrow.compute as pc
+
+    whole = moments.view(pa.int32() if moments.type == pa.date32() else pa.int64())
+    ends, (least, most) = pc.min_max(whole).as_py(), ends_of(moments.type, None, None)
+    if ends["min"] is not None and not least <= ends["min"] <= ends["max"] <= most:
+        raise ColumnError(
+            f"{name} holds dates that are infinite, or outside of the years 1 to 9999; make them "
+            "missing in a query"
+        )
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it, whatever it holds.
+
+    >>> print(quoted('a"; DROP TABLE b; --'))
+    "a""; DROP TABLE b; --"
+    """
+    if "\0" in name:
+        raise SourceError("a name in a database cannot hold a NUL character")
+    return '"' + name.replace('"', '""') + '"'
+
+
+def table_name(table: str) -> str:
+    """Return the name of a table, which may name its schema first.
+
+    >>> table_name("public.people")
+    '"public"."people"'
+    """
+    parts = table.split(".")
+    if len(parts) > 2 or not all(parts):
+        raise SourceError("the name of a table is TABLE or SCHEMA.TABLE")
+    return ".".join(map(quoted, parts))
+
+
+def is_of_database(error: Exception) -> bool:
+    """Whether a database, or the way to it, raised an error."""
+    return isinstance(error, OSError) or type(error).__module__.split(".")[0] in _LIBRARIES
+
+
+_LIBRARIES = ("adbc_driver_manager", "_duckdb", "duckdb", "sqlite3", "pyarrow")
+
+
+_MEANINGS = {
+    "28": "the server refuses this user or password",
+    "3D": "there is no such database",
+    "42501": "this user has no permission",
+    "42P01": "there is no such table",
+    "42703": "there is no such column",
+    "42": "the query is not valid",
+    "25006": "the query writes, or the database is read-only",
+    "53100": "the disk is full",
+    "22": "the query meets a value that it cannot use",
+    "53": "the server is short of connections or memory; try again",
+    "57": "the server is stopping, or stopped the query; try again",
+    "40": "the server is busy; try again",
+    "08": "the connection was lost; try again",
+}
+
+
+_INVALID = ("ParserException", "BinderException", "InvalidInputException")
+
+
+def meaning_of(error: Exception) -> str:
+    """Return what an error of a database means, without its words."""
+    told = re.search(r"SQLSTATE:? (\w{5})", str(error))  # all that is left of it in a stream
+    state = getattr(error, "sqlstate", None) or (told and told[1])
+    for length in (5, 2):
+        if state and (meaning := _MEANINGS.get(state[:length])):
+            return meaning
+    if state:
+        return f"the database reports SQLSTATE {state}"
+    if "read-only transaction" in str(error):
+        return _MEANINGS["25006"]
+    kind = type(error).__name__
+    if kind == "CatalogException" or "no such table" in str(error):
+        return "there is no such table"
+    if kind in _INVALID or re.search("syntax error|no such|one statement", str(error)):
+        return "the query is not valid"
+    if kind == "PermissionException":
+        return "the query asks for more than this database"
+    if type(error).__module__.startswith("adbc"):
+        return (
+            "no connection; check that the server is running, that the database exists, and the "
+            f"user and password ({WHERE_SECRETS_ARE['postgresql']})"
+        )
+    if isinstance(error, OSError):  # of a stream of Arrow
+        return _MEANINGS["08"]
+    return "it is damaged, busy or not this kind of database"
+
+
+def missing(what: str, package: str) -> ExtraMissing:
+    """Return the error of a package that is not installed."""
+    return ExtraMissing(
+        f"{what} needs {package}, which is not installed: pip install 'cornerwave[databases]'"
+    )
+
+
+_LOST = "server|connection"
+
+
+@dataclass(frozen=True)
+class DatabaseTable:
+    """The rows of a table or a query, in an order if one is known."""
+
+    place: DatabaseAddress
+    rows: str
+    columns: Mapping[str, Selected]
+    order: tuple[str, ...]
+    reading: ReadingSettings
+    session: Session | None = field(default=None, repr=False)
+
+    @classmethod
+    def open(cls, place: DatabaseAddress, reading: ReadingSettings) -> "DatabaseTable":
+        """Look at a table or a query. Raises SourceError."""
+        if place.file is not None and not place.file.is_file():
+            raise SourceError(f"there is no file {place.file}")
+        if place.table and reading.table not in (None, place.table):
+            raise SourceError("the address names one table, and the reading another; name one")
+        table = place.table or reading.table
+        if (table is None) == (reading.query is None):
+            raise SourceError(
+                f"{place.name}: name a table of the database, or a query, and not both",
+                use=("table", "query"),
+            )
+        rows = table_name(table) if table else f"(\n{_one_query(reading.query)}\n) AS rows_of_query"
+        place, reading = replace(place, table=table), replace(reading, table=table)
+        with session(place) as opened, _asking(place):
+            columns = opened.columns(rows, table)
+            order = reading.order_by or (tuple(opened.primary_key(table)) if table else ())
+        if not columns:
+            raise SourceError(f"{place.name} has no columns")
+        if unknown := [name for name in order if name not in columns]:
+            raise ColumnError(f"{place.name} has no column {unknown[0]!r} to order its rows by")
+        return cls(place, rows, columns, order, reading)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        return pa.schema([(name, column.type) for name, column in self.columns.items()])
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the columns, all of one snapshot. Raises SourceError."""
+        chosen = [self.columns[name] for name in columns]
+        listed = ", ".join(column.select for column in chosen) or "1"
+        by = ", ".join(self.columns[name].order for name in self.order)
+        statement = f"SELECT {listed} FROM {self.rows}" + (f" ORDER BY {by}" if by else "")  # noqa: S608 - names are quoted
+        with self._session() as opened, _asking(self.place):
+            for batch in opened.batches(statement):
+                arrays = [c.values(cells) for c, cells in zip(chosen, batch.columns, strict=False)]
+                if arrays:
+                    yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def _session(self) -> AbstractContextManager[Session]:
+        return session(self.place) if self.session is None else nullcontext(self.session)
+
+    @contextmanager
+    def snapshot(self, key: str | None) -> Iterator["DatabaseTable"]:
+        """Give the rows of one moment, in an order that no two rows share. Raises SourceError."""
+        order = self.order or ((key,) if key else ())
+        if not order:
+            raise SourceError(
+                f"the rows of {self.place.name} have no order of their own. Name a key, or columns "
+                "to order them by that no two rows share",
+                use=("key", "order_by"),
+            )
+        with session(self.place) as opened:
+            if self.reading.order_by and self._repeats(opened):
+                raise SourceError(
+                    f"rows of {self.place.name} share a value of {', '.join(map(repr, order))}, so "
+                    "that their order is open; name more columns to order them by",
+                    use=("order_by",),
+                )
+            reading = replace(self.reading, order_by=order)
+            yield replace(self, order=order, reading=reading, session=opened)
+
+    def _repeats(self, opened: Session) -> bool:
+        by = ", ".join(self.columns[name].order for name in self.order)
+        statement = f"SELECT 1 FROM {self.rows} GROUP BY {by} HAVING count(*) > 1 LIMIT 1"  # noqa: S608
+        with _asking(self.place):
+            return any(batch.num_rows for batch in opened.batches(statement))
+
+
+def _one_query(query: str | None) -> str:
+    return (query or "").strip().rstrip(";").rstrip()
+
+
+@contextmanager
+def session(place: DatabaseAddress) -> Iterator[Session]:
+    """Connect, and stay in one snapshot. Raises SourceError."""
+    # not on import: each needs a library of its own
+    reader = import_module(f"cornerwave.sources._read_{place.kind}")
+    with ExitStack() as stack:
+        with _asking(place):
+            opened: Session = stack.enter_context(reader.reading(place))
+        yield opened
+
+
+@contextmanager
+def _asking(place: DatabaseAddress) -> Iterator[None]:
+    """Report what a database refuses, in our own words: its own quote cells and passwords."""
+    try:
+        yield
+    except (CornerwaveError, GeneratorExit):
+        raise
+    except Exception as error:
+        if not is_of_database(error):
+            raise
+        said = meaning_of(error)
+        kind = SourceLost if re.search(_LOST, said) else SourceError
+        raise kind(f"{place} cannot be read: {said}") from None

@@ -1,0 +1,235 @@
+"""The rows that a survey sampled, as coordinates of what copies hide and as what they show.
+
+Numbers are coordinates themselves, on their scales and with draws where they are missing in
+secret; the frequent values of a category are indicators. What rare values of a category say of
+other coordinates is one coordinate for each of these: their mean over the rows that share the
+value, of rows other than its own. What copies show without noise are features: kept columns,
+a key that is released as it is, and visible gaps; parts of these, and differences of two.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats, Ints, Words
+from cornerwave.columns import (
+    MISSING_BITS,
+    UNIFORM,
+    Categories,
+    calendar_parts,
+    is_number,
+    plain_type,
+    type_named,
+    unit_of,
+)
+from cornerwave.moments import Moments
+from cornerwave.privacy import (
+    GAPS_OF,
+    MOST_VALUES,
+    NUMBERS,
+    Coordinate,
+    JointSample,
+    OpenColumn,
+    group_means,
+    indicators,
+    part_of,
+    standardised,
+)
+from cornerwave.spine.missing import Draws, fill_missing
+from cornerwave.spine.survey import Survey, Surveyor
+
+MOST_INDICATORS, MOST_RARE, ROWS_PER_COORDINATE = 160, 96, 5
+"""So many indicators, and coordinates for rare values, at most, with so many rows for each."""
+MOST_REACH = 1.5
+"""What chance in the means of few rows hides of a correlation is put right up to this factor."""
+MOST_DIFFERENT, ALIKE = 8, 8.0
+"""Numbers whose differences are looked at: not further apart, nor wider, than by this factor."""
+
+
+@dataclass(frozen=True)
+class NoisyNumbers:
+    """The numbers that get noise: with draws where values are missing in secret.
+
+    `numbers` are those of the sampled rows; `covariance` is K of all rows, and what the draws
+    change of it in the sample: they may lie where no value does, as logarithms of 0 would.
+    """
+
+    numbers: Floats
+    covariance: Floats
+    with_draws: bool
+
+    @classmethod
+    def of(cls, surveyor: Surveyor, survey: Survey, law: Draws | None) -> "NoisyNumbers":
+        """Return them for a table, given the law of its draws."""
+        sample, schema = survey.joint.ordered, surveyor.schema
+        numbers, K = sample.numbers[: len(schema.perturbed)], survey.moments.covariance
+        if law is None:
+            return cls(numbers, K, with_draws=False)
+        ids = np.column_stack([sample.hashes, np.zeros_like(sample.hashes)])
+        drawn = fill_missing(numbers, ids, schema, law, surveyor.secrets.sample)
+        before, after = (Moments.of_columns(each).covariance for each in (numbers, drawn))
+        return cls(drawn, np.asarray(K + (after - before)), with_draws=True)
+
+    def excess(self, shape: Floats) -> Floats:
+        """Return by how much the shape of the noise exceeds K, on the scale of the deviations."""
+        deviation = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        scale = np.where(deviation > 0, deviation, 1.0)
+        return np.asarray((shape - self.covariance) / np.outer(scale, scale))
+
+
+def sampled_rows(
+    surveyor: Surveyor,
+    survey: Survey,
+    categories: Sequence[Categories],
+    shown: NoisyNumbers,
+    shape: Floats,
+) -> JointSample:
+    """Return the sampled rows, for noise of a shape."""
+    groups = {
+        "+".join(each.columns): _codes(_cells(surveyor, survey, each.columns))
+        for each in categories
+    }
+    coordinates = [
+        Coordinate(name, NUMBERS, values)
+        for name, values in zip(surveyor.schema.perturbed, shown.numbers, strict=True)
+    ]
+    room = len(survey.joint.ordered.hashes) // ROWS_PER_COORDINATE - len(coordinates)
+    each_has = max(1, min(MOST_INDICATORS, room) // max(1, len(categories)))
+    for each, (name, codes) in zip(categories, groups.items(), strict=True):
+        missing = _missing(surveyor, survey, each)
+        even = len(each.counts) if each.base == UNIFORM else None
+        coordinates += indicators(name, name, codes, missing, most=each_has, values=even)
+    rare = [
+        made
+        for name, codes in groups.items()
+        if codes.max(initial=0) >= each_has
+        for made in _rare_values(name, codes, coordinates)
+    ]
+    rare.sort(key=lambda made: -float(np.nanvar(made.values)))  # those that say most
+    return JointSample(
+        [*coordinates, *rare[: max(0, min(MOST_RARE, room))]],
+        shown.excess(shape),
+        list(_features(surveyor, survey, categories, shown)),
+        survey.moments.rows,
+    )
+
+
+def _features(
+    surveyor: Surveyor, survey: Survey, categories: Sequence[Categories], shown: NoisyNumbers
+) -> Iterator[OpenColumn]:
+    """Yield what copies show without noise."""
+    schema, sample = surveyor.schema, survey.joint.ordered
+    for name, values in zip(schema.perturbed, shown.numbers, strict=True):
+        if not schema.column(name).hide_missing and np.isnan(values).any():
+            yield _gaps(name, np.isnan(values))
+    for each in categories:
+        if (missing := _missing(surveyor, survey, each)).any():
+            yield _gaps("+".join(each.columns), missing)
+    numbers = sample.numbers[len(schema.perturbed) :]
+    open_columns = []
+    for name, own in zip(schema.unchanged, numbers, strict=True):
+        known = None if np.isnan(own).all() else own
+        if name == schema.key:  # no two rows have one: its order can reveal, and its parts
+            open_columns.append(OpenColumn.coded(name, own, known))
+        else:
+            open_columns.append(OpenColumn(name, _codes(_cells(surveyor, survey, [name])), known))
+    yield from open_columns
+    yield from _parts(surveyor, survey, [f.name for f in open_columns if f.values > MOST_VALUES])
+    types = {name: type_named(schema.column(name).type) for name in schema.unchanged}
+    yield from _differences([f for f in open_columns if f.name not in surveyor.texts], types)
+
+
+def _parts(surveyor: Surveyor, survey: Survey, columns: Sequence[str]) -> Iterator[OpenColumn]:
+    """Yield the parts of some columns that copies show, each once: of few values each is known."""
+    schema, sample = surveyor.schema, survey.joint.ordered
+    named = [(name, part) for name, parts in surveyor.parts.items() for part in parts]
+    words = sample.cells[len(sample.cells) - len(named) :]
+    seen: set[bytes] = set()
+    for (name, part), own in zip(named, words, strict=True):
+        codes = _codes(own[None])
+        distinct = int(codes.max(initial=0)) + 1
+        telling = 1 < distinct < len(codes) or (part.is_number and distinct > 1)
+        if name in columns and telling and (mark := codes.tobytes()) not in seen:
+            seen.add(mark)
+            numbers = own.view(np.float64) if part.is_number else None
+            yield OpenColumn(part_of(part.name, name), codes, numbers, of=(name,))
+    for name, own in zip(schema.unchanged, sample.numbers[len(schema.perturbed) :], strict=True):
+        type_ = type_named(schema.column(name).type)
+        if name in columns and type_ is not None and is_number(type_):
+            for called, values in calendar_parts(own, type_):
+                yield replace(OpenColumn.coded(part_of(called, name), values, values), of=(name,))
+
+
+def _differences(
+    shown: Sequence[OpenColumn], types: Mapping[str, "pa.DataType | None"]
+) -> Iterator[OpenColumn]:
+    """Yield the differences of numbers of like size, and of dates and times."""
+    sized = [(f.name, *_in_seconds(f, types[f.name])) for f in shown if f.numbers is not None]
+    for (a, x, unit), (b, y, other) in combinations(sized[:MOST_DIFFERENT], 2):
+        spread = sorted(float(np.nanstd(each)) for each in (x, y))
+        apart = abs(float(np.nanmedian(x)) - float(np.nanmedian(y)))
+        if unit == other and apart <= ALIKE * spread[1] <= ALIKE**2 * spread[0]:
+            values = y - x
+            if not np.isnan(values).all():
+                name = part_of("difference", f"{b} and {a}")
+                yield replace(OpenColumn.coded(name, values, values), of=(a, b))
+
+
+def _in_seconds(feature: OpenColumn, type_: "pa.DataType | None") -> tuple[Floats, str]:
+    """Return dates and times in seconds, other numbers as they are, and which of these."""
+    assert feature.numbers is not None
+    if type_ is None or unit_of(type_) is None:
+        return feature.numbers, "numbers"
+    if pa.types.is_date(plain_type(type_)):
+        return feature.numbers * 86_400, "moments"
+    return feature.numbers, "moments" if pa.types.is_timestamp(plain_type(type_)) else "times"
+
+
+def _gaps(name: str, missing: object) -> OpenColumn:
+    return OpenColumn(f"{GAPS_OF}{name}", np.asarray(missing, dtype=np.int64))
+
+
+def _cells(surveyor: Surveyor, survey: Survey, columns: Sequence[str]) -> Words:
+    """Return the cells of some encoded columns in the sampled rows (columns, rows)."""
+    cells = dict(zip(surveyor.schema.encoded, survey.joint.ordered.cells, strict=False))
+    return np.array([cells[name] for name in columns])
+
+
+def _missing(
+    surveyor: Surveyor, survey: Survey, group: Categories
+) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Return where a category shows that it is missing."""
+    cells = _cells(surveyor, survey, group.columns)
+    return np.asarray((cells == MISSING_BITS).any(axis=0) & (not group.hides_missing))
+
+
+def _codes(cells: Words) -> Ints:
+    """Return rows of cells (columns, rows) as codes."""
+    rows = np.ascontiguousarray(cells.T).view(f"V{8 * len(cells)}").ravel()
+    distinct = cells[0] if len(cells) == 1 else rows  # numbers are sorted faster than bytes
+    return np.asarray(np.unique(distinct, return_inverse=True)[1]).ravel()
+
+
+def _rare_values(
+    block: str, codes: Ints, coordinates: Sequence[Coordinate]
+) -> Iterator[Coordinate]:
+    """Yield what the values of a category say of each coordinate of others, where it is not chance.
+
+    The mean of few rows is uncertain: the coordinate correlates less with what it stands for than
+    the value itself, by a factor that the share between groups states.
+    """
+    others = [each for each in coordinates if each.block != block]
+    if not others:
+        return
+    Z = standardised(np.array([each.values for each in others]))
+    means, between = group_means(Z, codes)
+    for mean, share, values in zip(means, between.tolist(), Z, strict=True):
+        both = ~np.isnan(values)
+        if share <= 0 or not np.std(mean[both]) > 0:
+            continue
+        seen = float(np.corrcoef(mean[both], values[both])[0, 1])
+        reach = min(MOST_REACH, max(1.0, np.sqrt(share) / max(seen, 1e-3)))
+        yield Coordinate(None, block, mean, reach=reach)

@@ -1,0 +1,447 @@
+"""What registration fixes for ever: the columns, K and its factor, the grid, the fingerprint.
+
+The noise depends on all of it, and the same noise on anything else gives the difference
+away. So it is computed once, kept exactly, and a dataset's key is derived from it: the same
+table with the same choices is the same dataset, and anything else has independent noise.
+"""
+
+import base64
+import json
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats
+from cornerwave.columns import (
+    Categories,
+    Column,
+    Finish,
+    Knots,
+    RankDraws,
+    Scale,
+    Schema,
+    check_identifying,
+    ends_of,
+    freeze_categories,
+    is_text,
+    listed,
+    plain_type,
+    said_in,
+    step_of,
+    wide_type,
+)
+from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError, VaultError
+from cornerwave.levels import LATTICE, LINEAR, Level, Privacy
+from cornerwave.moments import Moments
+from cornerwave.noise import COARSEST, NOISE_FORMAT, factor, grid_of, noise_shape
+from cornerwave.privacy import (
+    Hidden,
+    JointSample,
+    JointShares,
+    Remedy,
+    close_pairs,
+    hidden_at,
+    measure_hidden,
+)
+from cornerwave.sources import ReadingSettings
+from cornerwave.spine.coordinates import NoisyNumbers, sampled_rows
+from cornerwave.spine.missing import Draws, has_many_complete_rows
+from cornerwave.spine.survey import Survey, Surveyor, on_scales
+
+WORTH_SAYING = 0.1
+"""The owner is told of noise that missing values raise by more than this share."""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A registered table, without a single one of its cells.
+
+    Moments, factor and grid belong to the perturbed columns on their scales. The noise has the
+    covariance v (`covariance` + `excess`): the excess is 0 unless values are missing. `missing`
+    names the columns that have missing values and show it, `draws` is what stands in for
+    those that hide theirs.
+    """
+
+    schema: Schema
+    source_types: pa.Schema
+    rows: int
+    scales: tuple[Scale, ...]
+    mean: Floats
+    covariance: Floats
+    excess: Floats
+    factor: Floats
+    grid: Floats
+    categories: tuple[Categories, ...]
+    missing: tuple[str, ...]
+    fingerprint: str
+    draws: Draws | None
+    hidden: Hidden
+    joint: JointShares = field(default_factory=lambda: JointShares({}))
+    """What an adversary who knows how rows are distributed leaves of each column."""
+    noise_format: int = NOISE_FORMAT
+    reading: ReadingSettings | None = None
+    """How the cells of the source are spelled: values do not depend on it, reading them does."""
+
+    def scaled(self, numbers: Floats, draws: RankDraws | None = None) -> Floats:
+        """Return perturbed columns (N, rows) on the scales that they are perturbed on."""
+        return on_scales(self.scales, self.schema.perturbed, numbers, draws)
+
+    def unscaled(self, numbers: Floats) -> Floats:
+        """Return columns on their own scale again."""
+        if all(scale.name is None for scale in self.scales):
+            return numbers
+        return np.stack([s.backward(row) for s, row in zip(self.scales, numbers, strict=True)])
+
+    def left_by_joint(self, level: Level) -> dict[str, float]:
+        """Return what the better of the linear and the joint adversary leaves of each column.
+
+        Empty if the joint one was not measured, as of a table of few rows.
+        """
+        linear, joint = self.hidden.at(level), self.joint.at(level)
+        return {name: min(share, joint.get(name, share)) for name, share in linear.items() if joint}
+
+    def level_against(self, asked: Privacy) -> Level | None:
+        """Return the least level that gives a privacy against its adversary, if one does."""
+        level = self.hidden.level_of(asked.thousandths)
+        if level is None or asked.against == LINEAR:
+            return level
+        place = self.joint.place_of(asked.thousandths)
+        return None if place is None else max(level, Level(LATTICE[place - 1]))
+
+    def to_json(self) -> str:
+        """Return the exact text that is kept."""
+        return _exact(self._kept())
+
+    def identity(self) -> bytes:
+        """Return all that the noise depends on, in a form that no version of a library changes.
+
+        Not how copies look: released in another way, a table must have the same noise again.
+        """
+        kept = self._kept()
+        del kept["hidden"], kept["joint"], kept["reading"]
+        del kept["independent_rows"], kept["few_rows"]
+        kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
+        for column in kept["columns"]:
+            for look in ("declared", "round", "clip", "released_type", "released_as", "as_is"):
+                del column[look]
+            column["type"] = type_name(self.source_types.field(column["name"]).type)
+        for group, categories in zip(kept["categories"], self.categories, strict=True):
+            group["values"] = categories.hashed_values()
+        return _exact(kept).encode()
+
+    def _kept(self) -> dict[str, Any]:
+        return {
+            "noise_format": self.noise_format,
+            "columns": [asdict(column) for column in self.schema.columns],
+            "together": self.schema.together,
+            "min_count": self.schema.min_count,
+            "order": self.schema.order,
+            "independent_rows": self.schema.independent_rows,
+            "few_rows": self.schema.few_rows,
+            "types": base64.b64encode(self.source_types.serialize()).decode(),
+            "rows": self.rows,
+            "scales": [asdict(scale) for scale in self.scales],
+            "mean": self.mean.tolist(),
+            "covariance": self.covariance.tolist(),
+            "excess": self.excess.tolist(),
+            "factor": self.factor.tolist(),
+            "grid": self.grid.tolist(),
+            "categories": [categories.to_json() for categories in self.categories],
+            "missing": self.missing,
+            "fingerprint": self.fingerprint,
+            "draws": self.draws
+            and {
+                "mean": self.draws.mean.tolist(),
+                "covariance": self.draws.covariance.tolist(),
+                "quantiles": self.draws.quantiles,
+            },
+            "hidden": asdict(self.hidden),
+            "joint": dict(self.joint.shares),
+            "reading": self.reading and self.reading.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> "Frozen":
+        """Return what `to_json` wrote, bit for bit. Raises VaultError for another noise format."""
+        kept: dict[str, Any] = json.loads(text)
+        if kept["noise_format"] != NOISE_FORMAT:
+            raise VaultError(
+                f"this dataset has noise of format {kept['noise_format']}, and this version of "
+                f"Cornerwave makes format {NOISE_FORMAT}: its copies would have other noise"
+            )
+        columns = len(kept["mean"])
+        return cls(
+            schema=Schema(
+                columns=tuple(_column(column) for column in kept["columns"]),
+                together=tuple(tuple(group) for group in kept["together"]),
+                min_count=kept["min_count"],
+                order=kept["order"],
+                independent_rows=kept["independent_rows"],
+                few_rows=kept["few_rows"],
+            ),
+            source_types=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept["types"]))),
+            rows=kept["rows"],
+            scales=tuple(_scale(scale) for scale in kept["scales"]),
+            mean=np.array(kept["mean"], dtype=np.float64),
+            covariance=_square(kept["covariance"], columns),
+            excess=_square(kept["excess"], columns),
+            factor=_square(kept["factor"], columns),
+            grid=np.array(kept["grid"], dtype=np.float64),
+            categories=tuple(Categories.from_json(group) for group in kept["categories"]),
+            missing=tuple(kept["missing"]),
+            fingerprint=kept["fingerprint"],
+            draws=kept["draws"] and _draws(kept["draws"], columns),
+            hidden=_hidden(kept["hidden"]),
+            joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
+            noise_format=kept["noise_format"],
+            reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
+        )
+
+
+def _column(kept: Mapping[str, Any]) -> Column:
+    clip = kept["clip"]
+    return Column(**{**kept, "clip": None if clip is None else tuple(clip)})
+
+
+def _scale(kept: Mapping[str, Any]) -> Scale:
+    return Scale(kept["name"], _knots(kept["knots"]), kept["ends"] and tuple(kept["ends"]))
+
+
+def type_name(type_: pa.DataType) -> str:
+    """Return a type's name; all kinds of text, encoded or not, are one: files differ in them."""
+    return "string" if is_text(plain_type(type_)) else str(plain_type(type_))
+
+
+def _exact(kept: Mapping[str, Any]) -> str:
+    # a double is written with as many digits as bring the same double back
+    return json.dumps(kept, allow_nan=False, sort_keys=True)
+
+
+def _square(kept: Sequence[Sequence[float]], columns: int) -> Floats:
+    return np.array(kept, dtype=np.float64).reshape(columns, columns)
+
+
+def _draws(kept: Mapping[str, Any], columns: int) -> Draws:
+    return Draws(
+        mean=np.array(kept["mean"], dtype=np.float64),
+        covariance=_square(kept["covariance"], columns),
+        quantiles={name: _knots(knots) for name, knots in kept["quantiles"].items()},
+    )
+
+
+def _hidden(kept: Mapping[str, Any]) -> Hidden:
+    return Hidden(
+        shares={name: tuple(shares) for name, shares in kept["shares"].items()},
+        needed=tuple(kept["needed"]),
+        tellers={name: (teller, share) for name, (teller, share) in kept["tellers"].items()},
+        remedies=tuple(
+            Remedy(each["action"], tuple(each["columns"]), each["needed"], each["highest"])
+            for each in kept["remedies"]
+        ),
+        bounds={name: (shown, share) for name, (shown, share) in kept["bounds"].items()},
+        ceilings=kept["ceilings"],
+    )
+
+
+def _knots(kept: Sequence[Sequence[float]]) -> Knots:
+    return tuple((value, score) for value, score in kept)
+
+
+def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
+    """Fix what a survey of the whole table found; `types` are those of the source.
+
+    Warns about singular columns. Raises SourceError for a table that cannot be perturbed.
+    """
+    schema, moments = surveyor.schema, survey.moments
+    _check_size(moments, schema)
+    for names, found in survey.tallies.items():
+        check_identifying(names, found, schema)
+    law = Draws.of(surveyor, survey)
+    shown = NoisyNumbers.of(surveyor, survey, law)
+    shape = _noise_shape(survey, schema, shown)
+    lower = factor(shape)
+    lower.warn(schema.perturbed)
+    categories = tuple(
+        freeze_categories(names, found, schema, types) for names, found in survey.tallies.items()
+    )
+    _warn_of(categories, schema)
+    return Frozen(
+        schema=schema,
+        source_types=pa.schema([pa.field(field.name, field.type) for field in types]),
+        rows=moments.rows,
+        scales=surveyor.scales,
+        mean=moments.mean,
+        covariance=moments.covariance,
+        excess=shape - moments.covariance,
+        factor=lower.lower,
+        grid=grid_of(deviation=moments.deviation, largest=moments.largest),
+        categories=categories,
+        missing=_shows_missing(survey, schema, categories),
+        fingerprint=str(survey.fingerprint),
+        draws=law,
+        hidden=measure_hidden(sampled_rows(surveyor, survey, categories, shown, shape)),
+    )
+
+
+def pairs_worth_joining(
+    surveyor: Surveyor, survey: Survey, frozen: Frozen
+) -> list[tuple[str, str]]:
+    """Return pairs of categories that are better refreshed together, the closest first."""
+    return close_pairs(_sample_of(frozen, surveyor, survey))
+
+
+def hidden_of_rows(
+    frozen: Frozen, surveyor: Surveyor, survey: Survey, level: Level
+) -> dict[str, float]:
+    """Return what copies at a level hide of each column of other rows, from all columns together.
+
+    As if categories were drawn from the frequencies of these rows.
+    """
+    return hidden_at(_sample_of(frozen, surveyor, survey), level)
+
+
+def _sample_of(frozen: Frozen, surveyor: Surveyor, survey: Survey) -> JointSample:
+    shown = NoisyNumbers.of(surveyor, survey, frozen.draws)
+    shape = frozen.covariance + frozen.excess
+    return sampled_rows(surveyor, survey, frozen.categories, shown, shape)
+
+
+def _noise_shape(survey: Survey, schema: Schema, shown: NoisyNumbers) -> Floats:
+    """Return the shape of the noise: K, or more where missing values leave K uncertain.
+
+    And more where what stands in for them in secret varies more.
+    """
+    K = survey.moments.covariance
+    if survey.complete is None:
+        return K
+    complete = survey.complete.covariance if has_many_complete_rows(survey) else None
+    shape = noise_shape(K, complete)
+    if shown.with_draws:
+        shape = noise_shape(shape, shown.covariance)
+    raised = np.diag(shape) / np.maximum(np.diag(K), 1e-300) - 1
+    if (raised > WORTH_SAYING).any():
+        pairs = zip(schema.perturbed, raised, strict=True)
+        names = [name for name, more in pairs if more > WORTH_SAYING]
+        warnings.warn(
+            f"{listed(names)}: missing values leave the covariance of the columns uncertain, or "
+            "what stands in for them lies far from the others, so copies have up to "
+            f"{raised.max():.0%} more noise there than those of a complete table",
+            CornerwaveWarning,
+            stacklevel=3,
+        )
+    return shape
+
+
+def _shows_missing(
+    survey: Survey, schema: Schema, categories: Sequence[Categories]
+) -> tuple[str, ...]:
+    """Name the columns that have missing values and do not hide them."""
+    present = zip(schema.perturbed, survey.moments.present, strict=True)
+    numbers = [name for name, count in present if count < survey.moments.rows]
+    shown = [name for name in numbers if not schema.column(name).hide_missing]
+    open_ = [each.columns for each in categories if not each.hides_missing]
+    return (*shown, *(names[0] for names in open_ if (None,) in survey.tallies[names]))
+
+
+def _check_size(moments: Moments, schema: Schema) -> None:
+    if moments.rows < 2:
+        raise SourceError(f"a table needs at least 2 rows to be perturbed; it has {moments.rows}")
+    for name, present in zip(schema.perturbed, moments.present, strict=True):
+        if present < 2:
+            raise ColumnError(f"{name!r} has fewer than 2 values; drop it")
+    for name in np.array(schema.perturbed)[moments.vanishing]:
+        raise ColumnError(
+            f"{str(name)!r}: its values are so close together that their variance, and with it "
+            "the noise, vanishes in floating point; multiply them, or drop the column"
+        )
+    grid = grid_of(deviation=moments.deviation, largest=moments.largest)
+    for name in np.array(schema.perturbed)[grid > COARSEST * moments.deviation]:
+        raise ColumnError(
+            f"{str(name)!r}: its values lie so far from zero, and so close together, that floating "
+            "point has no room for the noise; subtract a constant, or drop the column"
+        )
+
+
+def _warn_of(categories: Sequence[Categories], schema: Schema) -> None:
+    """Warn of what an owner may not expect of categories."""
+    for each in categories:
+        if len(each.counts) == 1:
+            has = "has" if len(each.columns) == 1 else "together have"
+            message = f"{listed(each.columns)} {has} a single value, so copies show it unchanged"
+            warnings.warn(message, CornerwaveWarning, stacklevel=4)
+        hidden = len(each.columns) > 1 or schema.column(each.columns[0]).hide_missing
+        if each.hides_missing and not hidden:
+            message = (
+                f"{listed(each.columns)}: pooled values are released as missing, so cells that "
+                "are missing already are refreshed with them"
+            )
+            warnings.warn(message, CornerwaveWarning, stacklevel=4)
+
+
+# --------------------------------------------------------------------------------------------------
+# What a copy looks like unless the owner says otherwise: like the table, where that is free.
+#
+# Whole numbers, decimals, dates and timestamps are rounded to their own step if
+#
+#     noise deviation >= step,   and the type's ends lie out of the noise's reach.
+#
+# Then rounding adds step^2/12 to the variance and nothing else that a miner would notice (see
+# miner/_covariance.py); otherwise they stay floats. The type is wide enough for the noise: an
+# 8-bit age becomes a 64-bit one. What the owner said at registration, or for one release, counts.
+
+
+def look(frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False) -> Finish:
+    """Return how a copy at a level is finished; `asked` for this copy counts most.
+
+    A `raw` one is neither rounded nor clipped but for what is asked; its names stay.
+    """
+    said = said_in(frozen.schema).counted(frozen.schema)
+    if raw:
+        return replace(asked, names=said.names)
+    clip = {**said.clip, **asked.clip}
+    free = {
+        name: str(type_)
+        for place, name in enumerate(frozen.schema.perturbed)
+        if frozen.schema.column(name).round is None
+        if name not in said.round | asked.round
+        if (type_ := _free_type(frozen, place, level, clip.get(name))) is not None
+    }
+    return Finish(
+        round=said.round | asked.round | free.keys(),
+        clip=clip,
+        types={**free, **said.types, **asked.types},
+        names=said.names,
+    )
+
+
+def _free_type(
+    frozen: Frozen, place: int, level: Level, clip: tuple[Any, Any] | None
+) -> pa.DataType | None:
+    """Return the type to which a column can be rounded at no cost to a miner, if any."""
+    name = frozen.schema.perturbed[place]
+    source = frozen.source_types.field(name).type
+    type_ = wide_type(plain_type(source))
+    step = step_of(type_)
+    if step is None or frozen.schema.column(name).transform is not None:
+        return None
+    variance = float(frozen.covariance[place, place])
+    shape = variance + float(frozen.excess[place, place])
+    if 0 < math.sqrt(level.noise * shape) < step:
+        return None
+    low, high = clip or (None, None)
+    least, most = ends_of(type_, low, high)
+    if least > most:
+        return None
+    told = Finish(round=frozenset([name]), types={name: str(type_)}).describe(
+        name,
+        source,
+        mean=float(frozen.mean[place]),
+        deviation=math.sqrt((1 + level.noise) * variance),
+        scale=frozen.scales[place],
+    )
+    return type_ if told["clipped"] is None else None

@@ -1,0 +1,347 @@
+"""THE SPINE: rows in, copies out.
+
+    ids, rows ──> numbers ── missing in secret? draw ── + noise of the level ── grid ──┐
+                  categories ── refresh ─────────────────────────────────────────────┤
+                  key ── pseudonym ──────────────────────────────────────────────────┤
+                  kept columns ──────────────────────────────────────────────────────┴──> copy
+             └──> fingerprint: is this the registered table?
+
+A copy is a pure function of the source's rows, the dataset's key and what its ledger line
+says. What happens to some rows is this one function, without thread, file or ledger; engines
+decide where it runs and where the copies go.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats, Ids, Words
+from cornerwave.columns import CATEGORY, KEY, PERTURBED, Column, Fingerprint, Finish, plain_type
+from cornerwave.errors import SourceChanged, SourceError
+from cornerwave.keyed import BlockFunction, Secrets, room_for
+from cornerwave.levels import Level, retention
+from cornerwave.noise import (
+    CACHE_BYTES,
+    HistoryReader,
+    Memory,
+    Past,
+    Reader,
+    Reading,
+    Refresher,
+    RefreshRoom,
+    add_noise_on_grid,
+    add_on_grid,
+    lattice_index,
+    lattice_path,
+    rows_of_block,
+)
+from cornerwave.sources import ENCODED_TEXT
+from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.missing import fill_missing
+from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms
+from cornerwave.spine.survey import rank_draws
+
+
+@dataclass(frozen=True, repr=False)
+class NoiseSecrets(Secrets):
+    """What the noise of one dataset comes from."""
+
+    noise: bytes
+    missing: bytes
+    order: bytes
+    pseudonyms: bytes
+
+    @classmethod
+    def of(cls, derive: Callable[[str], bytes]) -> "NoiseSecrets":
+        """Derive them from a dataset's key, each for one purpose."""
+        return cls(
+            noise=derive("noise"),
+            missing=derive("missing"),
+            order=derive("order"),
+            pseudonyms=derive("pseudonyms"),
+        )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A copy that is wanted: a level of the lattice, and what is done after the noise."""
+
+    level: Level
+    finish: Finish = field(default_factory=Finish)
+
+
+class Recipe:
+    """How the copies of a dataset are made: what is frozen, what is wanted, and the secrets."""
+
+    def __init__(
+        self,
+        dataset: str,
+        frozen: Frozen,
+        wanted: Sequence[Wanted],
+        *,
+        rows: RowSecrets,
+        noise: NoiseSecrets,
+        edition: int = 1,
+        batch: int | None = None,
+        past: Past | None = None,
+    ) -> None:
+        """`frozen` has the rows and the fingerprint of the edition, or of the batch alone.
+
+        `past` says which rows editions up to this one have changed.
+        """
+        self.dataset, self.frozen, self.wanted = dataset, frozen, tuple(wanted)
+        self.edition, self.batch, self.past = edition, batch, past
+        self._pasts: list[HistoryReader] = []
+        self.row_secrets, self._noise_secrets = rows, noise
+        self._levels = sorted({each.level.noise for each in self.wanted})
+        self._reading = Reading(lattice_path(), [lattice_index(v) for v in self._levels])
+        columns = max(1, len(frozen.schema.perturbed))
+        self._block_rows = min(rows_of_block(columns), group_rows(frozen.schema))
+        # Memory costs as much to ask for as the noise that is made in it, and keys take time.
+        # Nothing else is kept from call to call.
+        self._readers: list[Reader] = []
+        self._refreshers: list[list[Refresher]] = []
+        self._memory = Memory()
+
+    @property
+    def noise_secrets(self) -> NoiseSecrets:
+        """What the noise comes from, for an engine that makes copies elsewhere."""
+        return self._noise_secrets
+
+    def copies(self, ids: Ids, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
+        """Return the rows' part of the fingerprint, and one table for each wanted copy.
+
+        Raises SourceError for rows that cannot be those of the registered table.
+        """
+        try:
+            group = Group.of(ids, table, self.frozen.schema)
+            numbers = [self.frozen.unscaled(made) for made in self.perturbed(group)]
+            categories = self.refreshed(group)
+            made = dict(zip(self._levels, zip(numbers, categories, strict=True), strict=True))
+            shown = self._without_noise(group)
+            tables = [self._copy(w, shown, *made[w.level.noise]) for w in self.wanted]
+            return group.fingerprint(self.row_secrets), tables
+        except pa.ArrowException:  # its words may quote a cell
+            raise SourceError("a column no longer holds values of its kind") from None
+
+    def places(self, ids: Ids) -> Words:
+        """Return where rows stand in shuffled copies: (n, 2) words to sort by, first word first.
+
+        AES is a permutation, so no two ids have one place. The secret is the dataset's own:
+        known rows of another dataset must not show the order of this one.
+        """
+        return BlockFunction(self._noise_secrets.order)(ids, room_for(len(ids))).reshape(-1, 2)
+
+    def pseudonyms(self, ids: Ids) -> pa.Array:
+        """Return what stands for the keys of rows in copies."""
+        return pseudonyms(ids, self._noise_secrets.pseudonyms)
+
+    def check(self, found: Fingerprint | None) -> None:
+        """Raise SourceChanged unless this is the fingerprint of the registered table."""
+        if str(found) == self.frozen.fingerprint:
+            return
+        rows = found.rows if found else 0
+        if rows != self.frozen.rows:
+            what = f"it has {rows:,} rows, but {self.frozen.rows:,} were registered"
+        elif self.frozen.schema.key is None:
+            what = "a value differs, or the order of the rows"
+        else:
+            what = "a value differs"
+        raise SourceChanged(
+            f"this is not the registered table: {what}. The same noise on other values would "
+            "reveal the difference, so nothing was written. Restore the registered table"
+        )
+
+    def schema(self, wanted: Wanted) -> pa.Schema:
+        """Return the columns of a copy, in the source's order; numbers are floats or rounded.
+
+        Refreshed text is dictionary-encoded on its way to the output.
+        """
+        return pa.schema(
+            [_field(column, self.frozen, wanted.finish) for column in self.frozen.schema.shown]
+        )
+
+    def metadata(self, wanted: Wanted) -> dict[str, Any]:
+        """Return what a copy says of itself; nothing in it comes from single rows."""
+        level, reading = wanted.level, self.frozen.reading
+        marks = reading.missing if reading else None
+        return {
+            "dataset": self.dataset,
+            "noise": level.noise,
+            "privacy": self.frozen.hidden.promised(level),
+            "retention": retention(level.noise),
+            "rows": self.frozen.rows,
+            "edition": self.edition,
+            **({} if self.batch is None else {"batch": self.batch}),
+            "order": self.frozen.schema.order,
+            "noise_format": self.frozen.noise_format,
+            **({"missing": list(marks)} if marks else {}),
+            "columns": {
+                wanted.finish.name_of(column.name): describe(column, self.frozen, wanted)
+                for column in self.frozen.schema.shown
+            },
+        }
+
+    def perturbed(self, group: Group) -> list[Floats]:
+        """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
+        frozen, secrets = self.frozen, self._noise_secrets
+        scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.ids))
+        x = fill_missing(scaled, group.ids, frozen.schema, frozen.draws, secrets.missing)
+        reader = self._readers.pop() if self._readers else self._new_reader()
+        copies = {index: self._memory.lend(x.shape) for index in reader.wanted}
+        around = len(copies) * x.nbytes > CACHE_BYTES
+        for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
+            for index, white in reader.white(group.ids[start : start + self._block_rows]):
+                add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start, around)
+        self._readers.append(reader)
+        if self.past is not None:
+            self._carry_over(self.past, group.ids, x, copies)
+        return [copies[lattice_index(noise)] for noise in self._levels]
+
+    def _carry_over(self, past: Past, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
+        """Give rows that an edition changed the noise that this made of theirs."""
+        rows, kinds = past.of(ids)
+        reader = self._pasts.pop() if self._pasts else self._new_past(past)
+        for start in range(0, len(rows) if len(x) else 0, self._block_rows):
+            some = slice(start, start + self._block_rows)
+            here, own = rows[some], {edition: found[some] for edition, found in kinds.items()}
+            for index, noise in reader.noise(ids[here], own):
+                copies[index][:, here] = add_noise_on_grid(x[:, here], noise, self.frozen.grid)
+        self._pasts.append(reader)
+
+    def _new_past(self, past: Past) -> HistoryReader:
+        return HistoryReader(
+            self._reading,
+            self._noise_secrets.noise,
+            factor=self.frozen.factor,
+            rules=past.rules,
+            rows=self._block_rows,
+        )
+
+    def _new_reader(self) -> Reader:
+        columns = len(self.frozen.schema.perturbed)
+        return Reader(
+            self._reading, self._noise_secrets.noise, columns=columns, rows=self._block_rows
+        )
+
+    def refreshed(self, group: Group) -> list[dict[str, pa.Array]]:
+        """Return the refreshed category columns by name, for each level, ascending."""
+        copies: list[dict[str, pa.Array]] = [{} for _ in self._levels]
+        refreshers = self._refreshers.pop() if self._refreshers else self._new_refreshers()
+        for refresher, categories in zip(refreshers, self.frozen.categories, strict=True):
+            codes = categories.encode(group.columns_of(categories.columns))
+            for copy, own in zip(copies, refresher.refreshed(codes, group.ids), strict=True):
+                copy.update(zip(categories.columns, categories.decode(own), strict=True))
+        self._refreshers.append(refreshers)
+        return copies
+
+    def _new_refreshers(self) -> list[Refresher]:
+        key, room = self._noise_secrets.noise, RefreshRoom()
+        return [
+            Refresher(key, place, noise=self._levels, bounds=each.bounds, room=room)
+            for place, each in enumerate(self.frozen.categories)
+        ]
+
+    def _without_noise(self, group: Group) -> dict[str, pa.Array]:
+        """Return what is the same in all copies: columns as they are, and pseudonyms."""
+        schema = self.frozen.schema
+        shown = {name: group.unchanged(name) for name in schema.unchanged}
+        if schema.pseudonym is not None:
+            shown[schema.pseudonym] = self.pseudonyms(group.ids)
+        return shown
+
+    def _copy(
+        self,
+        wanted: Wanted,
+        shown: Mapping[str, pa.Array],
+        numbers: Floats,
+        categories: Mapping[str, pa.Array],
+    ) -> pa.Table:
+        schema, types = self.frozen.schema, self.frozen.source_types
+        gaps = self.frozen.missing
+        made: dict[str, Any] = {
+            name: wanted.finish.apply(
+                name, values, types.field(name).type, complete=name not in gaps
+            )
+            for name, values in zip(schema.perturbed, numbers, strict=True)
+        }
+        made |= {**shown, **categories}
+        arrays = [made[column.name] for column in schema.shown]
+        fields = self.schema(wanted)
+        try:
+            return pa.table(arrays, names=fields.names).cast(fields)
+        except ValueError:
+            raise SourceError("a value is missing where none was, or is of another kind") from None
+
+
+def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
+    """Return what a recipient needs to know about a column to allow for its noise."""
+    type_ = frozen.source_types.field(column.name).type
+    finish, name_of = wanted.finish, wanted.finish.name_of
+    released = finish.type_of(column.name, type_) if column.name in finish.round else type_
+    if is_pseudonym := column.name == frozen.schema.pseudonym:
+        released = pa.string()
+    plain = str(plain_type(released))
+    told: dict[str, Any] = {"role": column.role, "type": plain, "unit": column.unit}
+    if column.role == KEY:
+        told["pseudonym"] = is_pseudonym
+    if column.name in finish.names:
+        told["source"] = column.name
+    if frozen.reading and column.name in (own := dict(frozen.reading.column_missing or ())):
+        told["marks"] = own[column.name]
+    for names, share in frozen.hidden.at(wanted.level).items():
+        if column.name in names.split("+"):
+            told["hidden"] = share
+    if column.role == PERTURBED:
+        place = frozen.schema.perturbed.index(column.name)
+        told["transform"] = column.transform
+        if knots := frozen.scales[place].knots:
+            # copies reveal them anyway, and they are no exact averages
+            told["scores"], told["knots"] = len(knots), [value for value, _ in knots]
+        told["excess"] = _excess(place, frozen, finish)
+        told |= finish.describe(
+            column.name,
+            type_,
+            mean=float(frozen.mean[place]),
+            deviation=float(np.sqrt((1 + wanted.level.noise) * frozen.covariance[place, place])),
+            scale=frozen.scales[place],
+        )
+    if column.role in (PERTURBED, CATEGORY):
+        told["missing"] = "hidden" if column.hide_missing else "shown"
+    for categories in frozen.categories:
+        if column.name in categories.columns:
+            # pooled values of a column that is not text are released as missing: one more value
+            as_missing = categories.pooled and bool((categories.combinations[-1] < 0).all())
+            told["missing"] = "hidden" if categories.hides_missing or as_missing else "shown"
+            told["base"] = categories.base
+            told["pooled"] = categories.pooled
+            told["categories"] = len(categories.counts)
+            together = [name_of(name) for name in categories.columns]
+            told["together"] = together if len(together) > 1 else None
+    return told
+
+
+def _excess(place: int, frozen: Frozen, finish: Finish) -> dict[str, float] | None:
+    """Return by how much the noise exceeds the table's covariances, per unit of noise."""
+    names = [finish.name_of(name) for name in frozen.schema.perturbed]
+    found = dict(zip(names, frozen.excess[place].tolist(), strict=True))
+    return {name: value for name, value in found.items() if value} or None
+
+
+def _field(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
+    type_ = frozen.source_types.field(column.name).type
+    gaps = column.name in frozen.missing  # without any, Parquet takes and needs less
+    if column.role == PERTURBED:
+        type_ = finish.type_of(column.name, type_)
+        return pa.field(finish.name_of(column.name), type_, nullable=gaps)
+    if column.name == frozen.schema.pseudonym:
+        return pa.field(finish.name_of(column.name), pa.string(), nullable=False)
+    plain = plain_type(type_)
+    if column.role != CATEGORY:
+        return pa.field(finish.name_of(column.name), plain)
+    gaps = gaps or any(each.draws_missing(column.name) for each in frozen.categories)
+    kind = ENCODED_TEXT if plain == pa.string() else plain
+    return pa.field(finish.name_of(column.name), kind, nullable=gaps)

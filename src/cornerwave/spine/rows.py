@@ -1,0 +1,201 @@
+"""A group of source rows, ready to be surveyed, recognised and perturbed.
+
+Registration and release read the same table in the same way; what they must agree on, to
+the bit, is here: the rows' ids, and the bits that their values are recognised by.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats, Ids, Words
+from cornerwave.columns import (
+    MISSING_BITS,
+    Encoded,
+    Fingerprint,
+    Schema,
+    fill_floats,
+    key_ids,
+    macs,
+    one_chunk,
+    value_type,
+)
+from cornerwave.keyed import BlockFunction, Secrets, room_for, strict
+from cornerwave.noise import position_ids
+from cornerwave.sources import Source
+
+GROUP_CELLS = 1 << 20
+"""Numbers in a group, which is also a row group of a Parquet copy."""
+
+
+@dataclass(frozen=True, repr=False)
+class RowSecrets(Secrets):
+    """What recognises rows and values again. They belong to the vault, not to a dataset:
+    a dataset's own key depends on what they recognise."""
+
+    ids: bytes
+    fingerprint: bytes
+    texts: bytes
+    sample: bytes
+    mark_numbers: bytes
+    mark_texts: bytes
+    ranks: bytes
+
+    @classmethod
+    def of(cls, derive: Callable[[str], bytes]) -> "RowSecrets":
+        """Derive them, each for one purpose."""
+        return cls(
+            ids=derive("row ids"),
+            fingerprint=derive("fingerprint"),
+            texts=derive("texts"),
+            sample=derive("sample"),
+            mark_numbers=derive("marks of numbers"),
+            mark_texts=derive("marks of texts"),
+            ranks=derive("ranks"),
+        )
+
+
+def row_ids(start: int, table: pa.Table, schema: Schema, secrets: RowSecrets) -> Ids:
+    """Return the ids of the rows that begin at `start`: by their key, else by position."""
+    if schema.key is None:
+        return position_ids(start, table.num_rows)
+    return key_ids(_whole(table, schema.key), secrets.ids, schema.key)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some rows: their table, ids, numbers (N, rows) and encoded categories and kept columns.
+
+    `words` (N + encoded, rows) has 64 bits for each value: first those of the numbers, in the
+    same memory, then those of the cells that are encoded.
+    """
+
+    table: pa.Table
+    ids: Ids
+    words: Words
+    numbers: Floats
+    encoded: Mapping[str, Encoded]
+
+    @classmethod
+    def of(cls, ids: Ids, table: pa.Table, schema: Schema) -> "Group":
+        """Convert some rows. Raises ColumnError for a value that cannot be used."""
+        number = len(schema.perturbed)
+        words = np.empty((number + len(schema.encoded), table.num_rows), dtype=np.uint64)
+        numbers = words[:number].view(np.float64)
+        for row, name in zip(numbers, schema.perturbed, strict=True):
+            at = 0
+            for piece in table.column(name).chunks:
+                fill_floats(piece, name, row[at : at + len(piece)])
+                at += len(piece)
+        encoded = {
+            name: (Encoded.of if name in schema.kept else Encoded.of_category)(
+                _whole(table, name), name
+            )
+            for name in schema.encoded
+        }
+        return cls(table, ids, words, numbers, encoded)
+
+    def recognised(self, secrets: RowSecrets) -> tuple[Fingerprint, Words]:
+        """Return the fingerprint of these rows, and 64 bits of each row's MAC.
+
+        Fills in the words of encoded cells: each is hashed once.
+        """
+        for row, column in zip(self.cells, self.encoded.values(), strict=True):
+            column.fill_bits(secrets.texts, MISSING_BITS, row)
+        return macs(self.ids, self.words, secrets.fingerprint)
+
+    @property
+    def cells(self) -> Words:
+        """The words of the encoded cells."""
+        return self.words[len(self.numbers) :]
+
+    def fingerprint(self, secrets: RowSecrets) -> Fingerprint:
+        """Return the fingerprint of these rows."""
+        return self.recognised(secrets)[0]
+
+    def unchanged(self, name: str) -> pa.Array:
+        """Return a column that is released as it is: its values alone, in one piece.
+
+        A column may share memory with rows that are not in the table, and hold values under
+        its missing ones; an Arrow file would contain both.
+        """
+        column = _whole(self.table, name)
+        plain = column.cast(value_type(column.type))
+        missing = plain.is_null().to_numpy(zero_copy_only=False)
+        return plain.take(pa.array(np.arange(len(plain)), mask=missing))
+
+    def columns_of(self, names: Sequence[str]) -> list[Encoded]:
+        """Return some encoded columns."""
+        return [self.encoded[name] for name in names]
+
+
+def group_rows(schema: Schema) -> int:
+    """Return how many rows make a group: a power of two that depends on the columns alone."""
+    rows = GROUP_CELLS // max(1, len(schema.perturbed) + len(schema.categories))
+    return max(1024, 1 << max(rows.bit_length() - 1, 0))
+
+
+def numbered(
+    source: Source,
+    schema: Schema,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield (first row, table) for all groups of a source, or for so many `rows` each.
+
+    They have the used columns, or those that are named.
+    """
+    start = source.first
+    for table in source.groups(columns or schema.used, rows or group_rows(schema)):
+        yield start, table
+        start += table.num_rows
+
+
+def _whole(table: pa.Table, name: str) -> pa.Array:
+    return one_chunk(table.column(name))
+
+
+# --------------------------------------------------------------------------------------------------
+# What stands for the key of a row in copies: a pseudonym that only the owner can make.
+#
+#     pseudonym(row) = the first 20 characters of base32(AES(row id))        100 bits, lower case
+#
+# Keys of real tables are seldom arbitrary: they are numbered by time, or begin with the person or
+# the place, so that rows next to each other in the order of the key are alike, and averaging a copy
+# over them takes the noise away. AES of distinct ids looks like distinct random blocks, whatever is
+# known about the keys: neither the order nor a prefix of pseudonyms says anything about a row, and
+# who knows all keys of the table, and all copies, still cannot compute a pseudonym.
+#
+# The key of AES is the dataset's own: the same for all copies, batches and editions, another for
+# every other dataset. AES is a permutation, but 28 of its bits are left out: among n rows two have
+# one pseudonym with probability n^2 / 2^101, 4e-15 for 10^8 rows.
+
+
+LENGTH = 20
+"""Characters of a pseudonym, of 5 bits each."""
+_ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", dtype=np.uint8)
+_U = np.uint64
+
+
+def pseudonyms(ids: Ids, secret: bytes) -> pa.Array:
+    """Return the pseudonyms of rows as a column of text."""
+    blocks = BlockFunction(secret)(ids, room_for(len(ids))).reshape(-1, 2)
+    letters = np.empty((len(ids), LENGTH), dtype=np.uint8)
+    _spell(blocks.byteswap(), _ALPHABET, letters)
+    ends = np.arange(0, LENGTH * len(ids) + 1, LENGTH, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(ids), pa.py_buffer(ends), pa.py_buffer(letters))
+
+
+@strict
+def _spell(blocks: Any, alphabet: Any, out: Any) -> None:
+    """Write the first 100 bits of blocks, two words each with the first bit on top."""
+    for row in range(out.shape[0]):
+        first = blocks[row, 0]  # 12 characters are bits 0 to 59, the other 8 from bit 60 on
+        then = (first << _U(60)) | (blocks[row, 1] >> _U(4))
+        for place in range(12):
+            out[row, place] = alphabet[(first >> (_U(59) - _U(5) * _U(place))) & _U(31)]
+        for place in range(8):
+            out[row, 12 + place] = alphabet[(then >> (_U(59) - _U(5) * _U(place))) & _U(31)]

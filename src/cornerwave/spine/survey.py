@@ -1,0 +1,456 @@
+"""What one pass learns about a table. Everything adds up, in any order and any parts:
+
+    survey of all rows = survey of some rows + survey of the others        (to the bit)
+
+    moments      exact sums: mean and K of the numbers, on their scales
+    tallies      how many rows hold each value of a category
+    fingerprint  keyed sums that recognise the table again
+    marks        keyed samples that recognise its values in another table
+    sample       the rows whose MAC is smallest
+    units        of some of these rows all columns, to see which rows belong together
+
+So a table can be surveyed by threads, or by the machines of a cluster, and what is frozen
+afterwards does not depend on how.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats, Ids, Ints, Words
+from cornerwave.columns import (
+    Fingerprint,
+    Knots,
+    RankDraws,
+    Scale,
+    Schema,
+    ShownPart,
+    Tally,
+    check_number,
+    exponentials,
+    is_number,
+    one_chunk,
+    part_words,
+    quantiles,
+    rank_scale,
+    shown_numbers,
+    shown_parts,
+    taken,
+    tally,
+    to_floats,
+    type_named,
+)
+from cornerwave.keyed import BlockFunction, expand, room_for
+from cornerwave.moments import Moments
+from cornerwave.privacy import UnitColumns
+from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
+from cornerwave.spine.rows import Group, RowSecrets
+
+SAMPLE_ROWS = 1 << 20
+"""Rows whose values stand for a column's distribution."""
+JOINT_ROWS, LEAST_JOINT_ROWS, JOINT_CELLS = 1 << 16, 1 << 15, 1 << 22
+"""Rows that second moments across all columns are measured on: fewer of a wide table."""
+MOST_PARTS = 64
+"""Parts of columns that copies show, such as how texts end, at most: fewer of each of many."""
+UNIT_ROWS, LEAST_UNIT_ROWS, UNIT_CELLS = 1 << 16, 1 << 10, 1 << 22
+"""Rows that are looked at to see which belong together: fewer of a wide table."""
+SPARE = 1.25
+"""So many times the rows that a sample is to have are kept at most."""
+ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Some rows: their keyed hashes, numbers and cells (columns, rows)."""
+
+    hashes: Words
+    numbers: Floats
+    cells: Words
+
+    def take(self, rows: Ints) -> "Sampled":
+        """Return some of the rows."""
+        return Sampled(self.hashes[rows], self.numbers[:, rows], self.cells[:, rows])
+
+    def up_to(self, limit: np.uint64) -> "Sampled":
+        """Return the rows whose hash is not above a limit."""
+        low = self.hashes <= limit
+        return self if low.all() else self.take(np.flatnonzero(low))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The `most` rows whose keyed hash is smallest, and some more: none above `limit` is one.
+
+    The rows too many are dropped only when they become many, from each part by itself.
+    """
+
+    parts: tuple[Sampled, ...]
+    most: int
+    limit: np.uint64 = ALL
+
+    @classmethod
+    def of(
+        cls,
+        hashes: Words,
+        numbers: Sequence[Floats],
+        cells: Sequence[Words],
+        *,
+        most: int,
+        below: np.uint64 = ALL,
+    ) -> "Sample":
+        """Sample some rows of columns by the rows' keyed hashes, none of them above `below`."""
+        limit = _limit(hashes, most, below)
+        rows = np.flatnonzero(hashes <= limit)
+        found = Sampled(
+            hashes[rows],
+            np.array([column[rows] for column in numbers]).reshape(len(numbers), len(rows)),
+            np.array([c[rows] for c in cells], dtype=np.uint64).reshape(len(cells), len(rows)),
+        )
+        return cls((found,), most, limit)
+
+    def __add__(self, other: "Sample") -> "Sample":
+        limit = min(self.limit, other.limit)
+        parts = [
+            part if each.limit == limit else part.up_to(limit)
+            for each in (self, other)
+            for part in each.parts
+        ]
+        if sum(len(part.hashes) for part in parts) > SPARE * self.most:
+            limit = np.partition(np.concatenate([p.hashes for p in parts]), self.most)[self.most]
+            parts = [part.up_to(limit) for part in parts]
+        return Sample(tuple(parts), self.most, limit)
+
+    def trimmed(self) -> "Sample":
+        """Return the same sample without the rows too many, to be sent."""
+        rows = self.ordered
+        full = len(rows.hashes) == self.most
+        return Sample((rows,), self.most, rows.hashes[-1] if full else self.limit)
+
+    @property
+    def ordered(self) -> Sampled:
+        """The sampled rows in the order of their hashes, whatever parts they came in."""
+        whole = _together(self.parts)
+        return whole.take(np.argsort(whole.hashes)[: self.most])
+
+
+def _limit(hashes: Words, most: int, below: np.uint64) -> np.uint64:
+    """Return `below`, or a lower hash that at least `most` hashes are not above, and few more.
+
+    Of n evenly spread ones, `most` and eight deviations are expected below the first guess.
+    """
+    share = (most + 8 * math.sqrt(most) + 64) / max(len(hashes), 1)
+    limit = ALL if share >= 1 else np.uint64(int(share * 2.0**64))
+    if len(hashes) <= most or below <= limit:
+        return below
+    enough = np.count_nonzero(hashes <= limit) >= most
+    return limit if enough else min(np.uint64(np.partition(hashes, most - 1)[most - 1]), below)
+
+
+def _together(parts: Sequence[Sampled]) -> Sampled:
+    return Sampled(
+        np.concatenate([part.hashes for part in parts]),
+        np.concatenate([part.numbers for part in parts], axis=1),
+        np.concatenate([part.cells for part in parts], axis=1),
+    )
+
+
+def row_hashes(ids: Ids, secret: bytes) -> Words:
+    """Return a keyed hash of each row, to choose a sample by."""
+    return BlockFunction(secret)(ids, room_for(len(ids)))[::2].copy()
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is known of some rows of a table; `a + b` is what is known of both parts.
+
+    `complete` are the moments of the rows that miss no number, None if none is missing;
+    `sample` holds many rows of the columns whose distribution must be known, `joint` some rows
+    of all columns: the numbers, those shown as they are as numbers, the cells of all others, and
+    the parts of those that are shown.
+    """
+
+    moments: Moments
+    complete: Moments | None
+    fingerprint: Fingerprint
+    marks: Learned
+    tallies: Mapping[tuple[str, ...], Tally]
+    sample: Sample
+    joint: Sample
+    units: Sample
+
+    @property
+    def whole(self) -> Moments:
+        """The moments of the rows that miss no number."""
+        return self.moments if self.complete is None else self.complete
+
+    def __add__(self, other: "Survey") -> "Survey":
+        gaps = self.complete is not None or other.complete is not None
+        return Survey(
+            moments=self.moments + other.moments,
+            complete=self.whole + other.whole if gaps else None,
+            fingerprint=self.fingerprint + other.fingerprint,
+            marks=self.marks + other.marks,
+            tallies={names: found + other.tallies[names] for names, found in self.tallies.items()},
+            sample=self.sample + other.sample,
+            joint=self.joint + other.joint,
+            units=self.units + other.units,
+        )
+
+
+@dataclass(frozen=True)
+class Surveyor:
+    """Surveys rows of a table with decided columns, on known scales."""
+
+    schema: Schema
+    scales: tuple[Scale, ...]
+    secrets: RowSecrets
+
+    @property
+    def sampled(self) -> list[str]:
+        """The columns whose distribution must be known: those that hide missing values."""
+        schema = self.schema
+        return [name for name in schema.perturbed if schema.column(name).hide_missing]
+
+    @property
+    def texts(self) -> list[str]:
+        """The columns that copies show as they are and whose values are texts."""
+        types = {name: type_named(self.schema.column(name).type) for name in self.schema.unchanged}
+        return [name for name, type_ in types.items() if type_ is None or not is_number(type_)]
+
+    @property
+    def parts(self) -> dict[str, Sequence[ShownPart]]:
+        """The parts that are sampled of each column that copies show as it is."""
+        names = self.schema.unchanged
+        room = max(2, MOST_PARTS // max(1, len(names)))
+        return {
+            name: shown_parts(type_named(self.schema.column(name).type), room) for name in names
+        }
+
+    @property
+    def joint_rows(self) -> int:
+        """How many rows are sampled of all columns."""
+        columns = len(self.schema.perturbed) + len(self.schema.encoded)
+        return min(JOINT_ROWS, max(LEAST_JOINT_ROWS, JOINT_CELLS // max(1, columns)))
+
+    def of(self, ids: Ids, table: pa.Table, places: Ints, known: Survey | None = None) -> Survey:
+        """Survey some rows, given their ids and their places in the table.
+
+        If they are to be added to what is `known` of others, and to nothing before that, what
+        cannot matter there is left out. Raises SourceError for values that cannot be used.
+        """
+        schema, group = self.schema, Group.of(ids, table, self.schema)
+        draws = rank_draws(self.secrets, ids)
+        numbers = on_scales(self.scales, schema.perturbed, group.numbers, draws)
+        fingerprint, hashes = group.recognised(self.secrets)
+        sampled = [schema.perturbed.index(name) for name in self.sampled]
+        chosen = hashes if sampled else hashes[:0]  # a sample of no columns needs no rows
+        below = (known.sample.limit, known.joint.limit) if known else (ALL, ALL)
+        unit_limit = known.units.limit if known else ALL
+        moments = Moments.of_columns(numbers, schema.perturbed)
+        return Survey(
+            moments=moments,
+            complete=_complete(numbers, moments, schema),
+            fingerprint=fingerprint,
+            marks=self._learned(group, places, known.marks if known else None),
+            tallies={names: tally(group.columns_of(names)) for names in schema.categories},
+            sample=Sample.of(
+                chosen, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS, below=below[0]
+            ),
+            joint=self._joint(hashes, numbers, group, below[1]),
+            units=self._units(hashes, table, unit_limit),
+        )
+
+    def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
+        """Sample rows of all columns; what is shown is worked out for the sampled rows alone."""
+        limit = _limit(hashes, self.joint_rows, below)
+        rows = np.flatnonzero(hashes <= limit)
+        shown = {
+            name: taken(one_chunk(group.table.column(name)), rows) for name in self.schema.unchanged
+        }
+        parts = [
+            words
+            for name, own in self.parts.items()
+            for words in part_words(shown[name], own, self.secrets.texts)
+        ]
+        return Sample.of(
+            hashes[rows],
+            [*(each[rows] for each in numbers), *map(shown_numbers, shown.values())],
+            [*(each[rows] for each in group.cells), *parts],
+            most=self.joint_rows,
+            below=limit,
+        )
+
+    @property
+    def unit_columns(self) -> UnitColumns:
+        """The columns that are looked at to see which rows belong together."""
+        return UnitColumns.of(self.schema)
+
+    @property
+    def unit_rows(self) -> int:
+        """How many rows are looked at for that."""
+        return min(UNIT_ROWS, max(LEAST_UNIT_ROWS, UNIT_CELLS // max(1, self.unit_columns.count)))
+
+    def _units(self, hashes: Words, table: pa.Table, below: np.uint64) -> Sample:
+        """Sample rows of all columns: what is not sampled is not even hashed."""
+        columns, most = self.unit_columns, self.unit_rows
+        hashes = hashes if columns.count else hashes[:0]
+        limit = _limit(hashes, most, below)
+        rows = np.flatnonzero(hashes <= limit)
+        numbers, cells = columns.of_rows(table, rows, self.secrets.texts)
+        return Sample.of(hashes[rows], numbers, cells, most=most, below=limit)
+
+    def check(self, survey: Survey) -> None:
+        """Raise ColumnError as soon as a category is seen to have too many values."""
+        for names, found in survey.tallies.items():
+            check_number(names, found, survey.moments.rows)
+
+    def marks(self, survey: Survey) -> TableMarks:
+        """Return the marks by which a vault recognises these values again."""
+        return kept_of(survey.marks, self.marked, shown=self.shown)
+
+    @property
+    def marked(self) -> list[str]:
+        """The columns that have marks: all that are used, but a key that copies do not show."""
+        schema = self.schema
+        groups = [name for names in schema.categories for name in names]
+        return [*schema.perturbed, *groups, *self.shown]
+
+    @property
+    def shown(self) -> list[str]:
+        """The columns that copies show as they are."""
+        return self.schema.unchanged
+
+    def _learned(self, group: Group, places: Ints, known: Learned | None = None) -> Learned:
+        numbers, texts = self.secrets.mark_numbers, self.secrets.mark_texts
+        cells = {
+            name: Cells.of_numbers(row, numbers, unit=self.schema.column(name).unit)
+            for name, row in zip(self.schema.perturbed, group.numbers, strict=True)
+        }
+        for name, column in group.encoded.items():
+            cells[name] = Cells.of_encoded(column, numbers=numbers, texts=texts)
+        keys, key = None, self.schema.key
+        if key is not None:
+            keys = Cells.of_array(one_chunk(group.table.column(key)), numbers=numbers, texts=texts)
+            cells[key] = keys
+        marked = {name: cells[name] for name in self.marked}
+        hidden = [name for name in self.marked if name not in self.shown]
+        by_place = Cells.of_places(places, self.secrets.sample)
+        return Learned.of(places, marked, hidden, keys, by_place, known)
+
+
+def _complete(numbers: Floats, moments: Moments, schema: Schema) -> Moments | None:
+    if (moments.present == moments.rows).all():
+        return None
+    missing = np.isnan(numbers).any(axis=0)
+    return Moments.of_columns(numbers[:, ~missing], schema.perturbed)
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Samples the columns whose scale depends on their distribution, before the survey."""
+
+    schema: Schema
+    secrets: RowSecrets
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are perturbed on the scale of their ranks."""
+        schema = self.schema
+        return [name for name in schema.perturbed if schema.column(name).transform == "rank"]
+
+    def of(self, ids: Ids, table: pa.Table) -> Sample:
+        """Sample some rows."""
+        arrays = [to_floats(one_chunk(table.column(name)), name) for name in self.columns]
+        hashes = row_hashes(ids, self.secrets.sample)
+        return Sample.of(hashes, arrays, [], most=SAMPLE_ROWS)
+
+    def scales(self, sample: Sample | None) -> tuple[Scale, ...]:
+        """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve."""
+        if sample is None:
+            return tuple(
+                Scale(self.schema.column(name).transform) for name in self.schema.perturbed
+            )
+        rows = sample.ordered
+        ranked = dict(zip(self.columns, rows.numbers, strict=True))
+        return tuple(
+            rank_scale(
+                ranked[name],
+                name,
+                knot_weights(self.secrets, rows.hashes, name),
+                coarse=self.schema.column(name).hide_missing,
+            )
+            if name in ranked
+            else Scale(self.schema.column(name).transform)
+            for name in self.schema.perturbed
+        )
+
+
+def laws_of(surveyor: Surveyor, survey: Survey) -> dict[str, Knots]:
+    """Return the quantiles of the columns that hide missing values, where they vary."""
+    rows, secrets = survey.sample.ordered, surveyor.secrets
+    laws = {
+        name: quantiles(values, knot_weights(secrets, rows.hashes, name))
+        for name, values in zip(surveyor.sampled, rows.numbers, strict=True)
+    }
+    return {name: law for name, law in laws.items() if law and law[0][0] < law[-1][0]}
+
+
+def no_rows(surveyor: Surveyor) -> Survey:
+    """Return the survey of a table without rows: what others are added to."""
+    schema = surveyor.schema
+    numbers, cells = len(schema.perturbed), sum(map(len, schema.categories))
+    nothing, units = Moments.of_columns(np.empty((numbers, 0))), surveyor.unit_columns
+    return Survey(
+        moments=nothing,
+        complete=None,
+        fingerprint=Fingerprint.nothing(),
+        marks=Learned.nothing(len(surveyor.marked), keyed=schema.key is not None),
+        tallies={names: Counter() for names in schema.categories},
+        sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS),
+        joint=_no_sample(
+            numbers + len(schema.unchanged),
+            len(schema.kept) + cells + sum(map(len, surveyor.parts.values())),
+            surveyor.joint_rows,
+        ),
+        units=_no_sample(len(units.numbers), units.count - len(units.numbers), surveyor.unit_rows),
+    )
+
+
+def _no_sample(numbers: int, cells: int, most: int) -> Sample:
+    none = np.empty(0, dtype=np.uint64)
+    return Sample.of(none, [np.empty(0)] * numbers, [none] * cells, most=most)
+
+
+def rank_draws(secrets: RowSecrets, ids: Ids) -> RankDraws:
+    """Return what chooses among the ranks that a value spans, for some rows."""
+
+    def draws(column: str) -> Floats:
+        return _uniforms(ids, expand(secrets.ranks, "column", column.encode()))
+
+    return draws
+
+
+def knot_weights(secrets: RowSecrets, hashes: Words, column: str) -> Floats:
+    """Return the weights of sampled rows, by their keyed hashes, in the knots of a column."""
+    ids = np.column_stack([hashes, np.zeros_like(hashes)])
+    return exponentials(_uniforms(ids, expand(secrets.ranks, "knots", column.encode())))
+
+
+def _uniforms(ids: Ids, secret: bytes) -> Floats:
+    """Return a keyed number from (0, 1] for each row."""
+    words = row_hashes(ids, secret)
+    return np.asarray(((words >> np.uint64(11)) + np.uint64(1)) * 2.0**-53)
+
+
+def on_scales(
+    scales: Sequence[Scale], names: Sequence[str], numbers: Floats, draws: RankDraws | None = None
+) -> Floats:
+    """Return columns (N, rows) on their scales; the same array if these are their own."""
+    if all(scale.name is None for scale in scales):
+        return numbers
+    columns = zip(scales, numbers, names, strict=True)
+    return np.stack([scale.forward(row, name, draws) for scale, row, name in columns])

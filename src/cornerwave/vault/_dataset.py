@@ -1,0 +1,541 @@
+"""A registered table: who holds which copy of it, and what may be released next."""
+
+import json
+import warnings
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cornerwave.choices import schema_text
+from cornerwave.columns import KEY, Finish, listed, names_of
+from cornerwave.editions import REGISTERED, UPDATED, Edition, Portion, hidden_of_changing, portion
+from cornerwave.engines.local import rows_as_copied
+from cornerwave.errors import (
+    CornerwaveWarning,
+    DatasetClosed,
+    LevelError,
+    NoSuchRecipient,
+    VaultError,
+    discreet,
+    nearest,
+    spelled,
+)
+from cornerwave.ledger import Entry, Key, Ledger, closed_message, work_folder
+from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
+from cornerwave.noise import ChangedRows, Past
+from cornerwave.outputs import METADATA_KEY
+from cornerwave.privacy import Coalition, Law, Looks, unreachable
+from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
+from cornerwave.spine.freeze import Frozen, look
+from cornerwave.spine.recipe import NoiseSecrets, Recipe, Wanted
+from cornerwave.spine.rows import RowSecrets
+from cornerwave.vault._growing import grow, keep_batch
+from cornerwave.vault._held import Held
+from cornerwave.vault._parts import WORK, Parts
+from cornerwave.vault._release import Release, write_copies
+from cornerwave.vault._updating import changes_name, update_table
+
+
+class Dataset:
+    """A registered table, and the copies of it."""
+
+    def __init__(
+        self, entry: Entry, ledger: Ledger, key: Key, home: Path, source: Any = None
+    ) -> None:
+        """`key` is the vault's, `home` its folder; `source` says where the table lies now."""
+        self.name = entry.name
+        self.id = entry.id
+        self.registered_at = entry.registered_at
+        self._entry = entry
+        self._ledger = ledger
+        self._key = key
+        self.home = home
+        self._given = source
+
+    def is_same(self, other: "Dataset") -> bool:
+        """Return whether the ledger said the same of both when they were opened."""
+        return self._entry == other._entry
+
+    @cached_property
+    def frozen(self) -> Frozen:
+        """What registration fixed: columns, moments, grid."""
+        return Frozen.from_json(self._entry.frozen)
+
+    @property
+    def closed(self) -> str:
+        """Since when no more copies are released; '' if they are."""
+        return self._entry.closed
+
+    def check_open(self) -> None:
+        """Raise DatasetClosed if no more copies are released."""
+        if self.closed:
+            raise DatasetClosed(closed_message(self.name, self.closed))
+
+    def close(self) -> None:
+        """End the releases. Who holds what stays in the ledger, and can be made again."""
+        self._entry = replace(self._entry, closed=self._ledger.close(self.id))
+
+    def rename(self, name: str) -> None:
+        """Give the dataset another name. Raises AlreadyRegistered if it is taken."""
+        check_name(name, what="a dataset's name")
+        self._ledger.rename(self.id, name)
+        self._entry, self.name = replace(self._entry, name=name), name
+
+    def schema_file(self) -> str:
+        """Return the schema file of what was registered: with it, it is the same dataset."""
+        return schema_text(self.frozen.schema, self.frozen.reading)
+
+    def remember_source(self) -> None:
+        """Write down where the table lies now, after it passed the fingerprint there."""
+        if moved := self.parts.moved():
+            for edition, place in moved:
+                self._ledger.move(self.id, place, edition=edition)
+            self._entry = self._ledger.dataset(self.name)
+            self.parts.know(self.editions)
+
+    @property
+    def holdings(self) -> list[Held]:
+        """Who holds which level since when, least noise first."""
+        held = map(Held.of, self._ledger.holdings(self.id))
+        return sorted(held, key=lambda each: (each.level, each.recipient, each.since))
+
+    @property
+    def levels(self) -> list[Level]:
+        """The levels that were ever released, least noise first."""
+        return sorted({held.level for held in self.holdings})
+
+    @property
+    def editions(self) -> list[Edition]:
+        """The editions of the table: what was registered, then the table after each batch."""
+        frozen, entry = self.frozen, self._entry
+        first = Edition(
+            number=1,
+            kind=REGISTERED,
+            at=entry.registered_at,
+            source=entry.source,
+            brought=frozen.fingerprint,
+            whole=frozen.fingerprint,
+            keys=entry.keys,
+        )
+        return [first, *map(Edition.of, entry.editions)]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has, with all that was appended."""
+        return self.editions[-1].rows
+
+    def portion(self, *, edition: int | None = None, batch: int | None = None) -> Portion:
+        """Return the rows of an edition, by default the last, or of a batch alone."""
+        return portion(self.editions, edition=edition, batch=batch)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Where the rows of all editions lie."""
+        return Parts(self.name, self.frozen, self.editions, self._given)
+
+    @property
+    def source(self) -> Source:
+        """The table so far. Raises SourceError if it is not where it was."""
+        return self.source_of(self.portion())
+
+    def source_of(self, rows: Portion) -> Source:
+        """Return the rows of an edition or of a batch. Raises SourceError."""
+        return self.parts.of(rows)
+
+    def append(self, batch: Any, *, spark: Any = None, progress: Progress = silent) -> Edition:
+        """Append new rows, a file or a frame, and return the edition that they make.
+
+        A frame of Spark is surveyed by its cluster, and so is Parquet that all machines of the
+        session `spark` see.
+
+        They have the registered columns and types; with a key column, all keys are new. What
+        registration fixed stays, and the rows that are there keep their noise. Raises Drifted if
+        that does not fit the new rows, and AlreadyRegistered if they are there already.
+        """
+        return grow(self, batch, self._ledger, self._key, spark=spark, progress=progress)
+
+    def append_all(
+        self, batches: Iterable[Any], *, folder: str | Path | None = None
+    ) -> list[Edition]:
+        """Append a stream of Arrow batches, or of frames, each as an edition of its own.
+
+        They are kept as Parquet files in `folder`, from where releases read them; without one
+        they are needed again as a source.
+        """
+        return [self.append(keep_batch(self, batch, folder)) for batch in batches]
+
+    def update(
+        self,
+        new: Any,
+        *,
+        old: Any = None,
+        advancing: Iterable[str] = (),
+        progress: Progress = silent,
+    ) -> Edition:
+        """Make a new state of the whole table, a file or a frame, the next edition.
+
+        Needs a key column. It is compared with the last edition, which lies where it did or is
+        given as `old`. Rows that did not change keep their noise; that of the others is renewed
+        so that copies of both editions hide the values and the change. Visible is which rows
+        came, went and changed.
+
+        A category draws anew for each new value. If old values tell the new ones in many rows (a
+        grade, an age band), copies of several editions uncover it, and Drifted is raised, unless
+        `advancing` names the column: then nothing bounds what they reveal of it together.
+        """
+        own = dataset_key(self._key, self.id)
+        named = names_of(advancing)
+        return update_table(
+            self, new, old, self._ledger, self._key, own, advancing=named, progress=progress
+        )
+
+    def _past(self, edition: int) -> Past | None:
+        """Return which rows were changed up to an edition. Raises LedgerDamaged if that is lost."""
+        names = {e.number: changes_name(e.number) for e in self.editions if e.kind == UPDATED}
+        kept = {
+            number: self._ledger.attachment(self._entry, name)
+            for number, name in names.items()
+            if number <= edition
+        }
+        return Past({n: ChangedRows.read(c) for n, c in kept.items() if c}) if kept else None
+
+    @property
+    def entry(self) -> Entry:
+        """What the ledger said when the dataset was opened."""
+        return self._entry
+
+    def took(self, entry: Entry, source: Source) -> Edition:
+        """Take over what the ledger says since an edition was added."""
+        parts = self.parts
+        self._entry = entry
+        parts.grow(self.editions[-1], source)
+        return self.editions[-1]
+
+    def is_from(self, place: str | Place) -> bool:
+        """Whether the table was registered from this place."""
+        return resolved(place_of(place)) in self.source_places()
+
+    def source_places(self) -> list[Place]:
+        """Return where the rows of all editions lie, and where they lay."""
+        return self.parts.places()
+
+    def release(
+        self,
+        *,
+        to: str,
+        privacy: float | None = None,
+        noise: float | None = None,
+        round: Iterable[str] = (),
+        clip: Mapping[str, tuple[Any, Any]] | None = None,
+        raw: bool = False,
+        dictionary: bool = False,
+        edition: int | None = None,
+        batch: int | None = None,
+        against: str = LINEAR,
+    ) -> Release:
+        """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
+
+        `privacy` is the share of the variance of every column that the whole copy hides: the
+        noise is the least that does. `noise` is raw. A level between two levels of the
+        lattice becomes the noisier one. The share is hidden from linear estimates; `against`
+        "bayes", the noise is the least that also hid it from an adversary who knows how rows are
+        distributed, as measured at registration.
+
+        After the noise, columns in `round` get the source's type back, and those in `clip` are
+        kept between two bounds, beside what was said at registration. A `raw` copy has none of
+        that but what is said here: the numbers as the noise left them. A copy with a
+        `dictionary` says in words what each column is; `cornerwave.documents.write_dictionary`
+        makes a page of it.
+
+        The copy has the whole table so far, or that of an earlier `edition`, or the rows of one
+        `batch` alone: those that came with the edition of that number.
+
+        What is returned makes the copy, as often as it is asked to, and always the same
+        one. Before anybody can see it, the ledger says who holds it.
+        """
+        asked = asked_for(noise=noise, privacy=privacy, against=against)
+        [release] = self.release_many(
+            {to: asked},
+            finish=Finish(frozenset(names_of(round)), clip or {}),
+            raw=raw,
+            dictionary=dictionary,
+            edition=edition,
+            batch=batch,
+        )
+        return release
+
+    def release_many(
+        self,
+        levels: Mapping[str, Level | Privacy] | Sequence[tuple[str, Level | Privacy]],
+        *,
+        finish: Finish | None = None,
+        raw: bool = False,
+        dictionary: bool = False,
+        edition: int | None = None,
+        batch: int | None = None,
+    ) -> list[Release]:
+        """Release copies to several recipients; `write_all` makes them in one pass.
+
+        `levels` maps recipients to levels, or lists (recipient, level) pairs: a Level is raw
+        noise, a Privacy is what the whole copy must hide.
+        """
+        self.check_open()
+        asked_for_all = finish or Finish()
+        asked_for_all.check(self.frozen.schema)
+        asked_for_all = asked_for_all.counted(self.frozen.schema)
+        pairs = list(levels.items() if isinstance(levels, Mapping) else levels)
+        if not pairs:
+            raise LevelError("no copy was asked for; name a recipient and a level")
+        self._check_spelling([recipient for recipient, _ in pairs])
+        at = [(to, self.level_of(asked)) for to, asked in pairs]
+        self._warn_near_ceilings([asked for _, asked in pairs])
+        rows = self.portion(edition=edition, batch=batch)
+        looks = [look(self.frozen, level, asked_for_all, raw=raw) for _, level in at]
+        return [
+            Release(self, to, level, own, dictionary, rows)
+            for (to, level), own in zip(at, looks, strict=True)
+        ]
+
+    def granted(self, to: str, level: Level, finish: Finish) -> Release:
+        """Return a copy that was permitted before. Raises DatasetClosed."""
+        self.check_open()
+        return Release(self, to, level, look(self.frozen, level, finish))
+
+    def _check_spelling(self, recipients: Sequence[str]) -> None:
+        """Raise VaultError for names that cannot be, or that differ from others only in case."""
+        spelled = {held.recipient.casefold(): held.recipient for held in self.holdings}
+        for recipient in recipients:
+            check_name(recipient, what="a recipient's name")
+            known = spelled.setdefault(recipient.casefold(), recipient)
+            if known != recipient:
+                raise VaultError(
+                    f"{recipient!r} and {known!r} are easily confused; write {known!r} for the "
+                    "same recipient, or choose another name"
+                )
+
+    def level_of(self, asked: Level | Privacy) -> Level:
+        """Return the level of the lattice that gives what is asked for.
+
+        Raises LevelError for a privacy that no level reaches.
+        """
+        if isinstance(asked, Level):
+            return asked.on_lattice()
+        level = self.frozen.level_against(asked)
+        if level is None:
+            raise LevelError(f"privacy {asked.share:g} cannot be reached: {self._why(asked)}")
+        return level
+
+    def _warn_near_ceilings(self, asked: Sequence[Level | Privacy]) -> None:
+        """Warn of noise that explodes, because little more than what is asked for can be hidden."""
+        hidden = self.frozen.hidden
+        for share in sorted({each.share for each in asked if isinstance(each, Privacy)}):
+            if near := hidden.near_ceiling(share):
+                most = min(hidden.ceilings[name] for name in near)
+                warnings.warn(
+                    f"privacy {share:g} is close to the most that can be hidden of "
+                    f"{listed(near)} ({most:.1%} at the least), so it takes noise "
+                    f"{self.level_of(Privacy(share)).noise:.3g}; what is kept reveals the rest",
+                    CornerwaveWarning,
+                    stacklevel=4,
+                )
+
+    def _why(self, asked: Privacy) -> str:
+        """Say why no level gives a privacy."""
+        frozen = self.frozen
+        if frozen.hidden.level_of(asked.thousandths) is None:
+            return unreachable(frozen.hidden)
+        left = frozen.left_by_joint(Level(LATTICE[-1]))
+        if not left:
+            return (
+                "what an adversary who knows how rows are distributed recovers was not measured, "
+                "as the table has too few rows; choose a privacy against linear estimates"
+            )
+        worst = min(left, key=lambda name: left[name])
+        return (
+            "from an adversary who knows how rows are distributed, the noisiest copy hides "
+            f"{left[worst]:.3f} of {spelled(worst)}; drop or coarsen the column, or choose less"
+        )
+
+    def privacy_of(self, level: Level) -> float:
+        """Return the share of the variance of every column that copies at a level hide."""
+        return self.frozen.hidden.promised(level)
+
+    def again(self, recipient: str) -> list[tuple[Release, str]]:
+        """Return the copies that a recipient holds, each with its format, to be made again.
+
+        Written in that format they are the same files, byte for byte (if the libraries that
+        write Parquet and Arrow have not changed). Raises NoSuchRecipient.
+        """
+        held = [Held.of(holding) for holding in self._ledger.held(self.id, recipient)]
+        if not held:
+            self._check_recipients([recipient])
+        return [(self._held(each), each.format) for each in held]
+
+    def _held(self, held: Held) -> Release:
+        """Return a copy that is held, to be made again."""
+        rows = {"edition": held.edition} if held.batch is None else {"batch": held.batch}
+        return Release(
+            self, held.recipient, held.level, held.finish, held.dictionary, self.portion(**rows)
+        )
+
+    def work_folder(self) -> AbstractContextManager[Path]:
+        """Give a folder in the vault that only the owner can read; it vanishes at the end."""
+        return work_folder(self.home / WORK)
+
+    def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
+        """Make the raw copy of every released level again, least noise first, for the owner alone.
+
+        They are Arrow files in a folder that nobody else can read; no release is recorded.
+        """
+        releases = [Release(self, "the owner", level, Finish()) for level in self.levels]
+        paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
+        write_copies(releases, paths, recorded=False, progress=progress)
+        return paths
+
+    def hold(self, lines: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Record who is about to hold what: recipients, each with all that makes the bytes."""
+        self._ledger.hold(self.id, lines)
+
+    def write_in_copies_order(
+        self, path: Path, *, edition: int | None = None, batch: int | None = None
+    ) -> None:
+        """Write the table to an Arrow file as its copies have it, to be compared with them: in the
+        order of their rows, and with their pseudonyms. For the owner alone.
+        """
+        portion = self.portion(edition=None if batch else edition, batch=batch)
+        recipe = self.recipe([Wanted(Level(LATTICE[0]), Finish())], portion)
+        key = recipe.frozen.schema.pseudonym
+        told: dict[str, Any] = {"order": recipe.frozen.schema.order}
+        if key is not None:
+            told["columns"] = {key: {"role": KEY, "pseudonym": True}}
+        metadata = {METADATA_KEY: json.dumps(told).encode()}
+        with discreet(), pa.OSFile(str(path), "wb") as file, ExitStack() as closing:
+            writer = None
+            for table in rows_as_copied(self.source_of(portion), recipe):
+                if writer is None:
+                    schema = table.schema.with_metadata(metadata)
+                    writer = closing.enter_context(pa.ipc.new_file(file, schema))
+                writer.write_table(table)
+
+    def knows(self, dataset: str, noise: float) -> bool:
+        """Whether the ledger knows of a copy of a dataset id and noise, as a copy states them."""
+        return dataset == self.id and Level(noise) in self.levels
+
+    def coalition(self, recipients: Sequence[str]) -> Coalition:
+        """Return what these recipients can recover together. Raises NoSuchRecipient."""
+        self._check_recipients(recipients)
+        wanted = set(recipients)
+        members = [(held.recipient, held.level) for held in self.holdings]
+        found = Coalition.of(
+            list(dict.fromkeys(member for member in members if member[0] in wanted)),
+            self._laws,
+            privacy_of=lambda level: self.privacy_of(level.on_lattice()),
+        )
+        found = found.over_editions(self.looks(wanted))
+        return replace(found, changing=self._changing(wanted))
+
+    def looks(self, recipients: Collection[str]) -> dict[str, Looks]:
+        """Return what the copies of recipients leave of each category that changed between them."""
+        noises = {name: self._noise_of_looks(name, recipients) for name in self._laws}
+        return {n: Looks.of(self._laws[n], noise) for n, noise in noises.items() if len(noise) > 1}
+
+    @cached_property
+    def _laws(self) -> dict[str, Law]:
+        categories = self.frozen.categories
+        return {"+".join(each.columns): Law(each.counts, each.base) for each in categories}
+
+    def _noise_of_looks(self, category: str, recipients: Collection[str]) -> list[float]:
+        """Return the least noise at which recipients hold each value of a row that changed.
+
+        A category may have changed in every edition that changed it in some row, or brought rows
+        back; copies from between two of these show one value.
+        """
+        [columns] = [e.columns for e in self.frozen.categories if "+".join(e.columns) == category]
+        moving = [
+            each.number
+            for each in self.editions
+            if (said := each.changes)
+            and (said["returned"] or any(name in said["columns"] for name in columns))
+        ]
+        least = dict[int, float]()
+        for held in self.holdings:
+            if held.recipient in recipients:
+                place = bisect_right(moving, held.edition)
+                least[place] = min(held.level.noise, least.get(place, held.level.noise))
+        return list(least.values())
+
+    def _changing(self, recipients: Collection[str]) -> dict[str, float]:
+        """Return what the copies of recipients hide of rows that changed in all editions."""
+        holdings = [each for each in self.holdings if each.recipient in recipients]
+        return self._hidden_of_changing((each.edition, each.level.noise) for each in holdings)
+
+    def changing(self, level: Level) -> dict[str, float]:
+        """Return what copies of all editions at a level hide of rows that changed in all of them.
+
+        The least share of each `value`, of the `mean` of all editions and of each `change`; empty
+        if no edition changed a row.
+        """
+        return self._hidden_of_changing((each.number, level.noise) for each in self.editions)
+
+    def _hidden_of_changing(self, copies: Iterable[tuple[int, float]]) -> dict[str, float]:
+        """Return what copies, given by their edition and noise, hide of rows that changed."""
+        past = self._past(len(self.editions))
+        if past is None:
+            return {}
+        rules = past.followed
+        held = {(sum(each <= edition for each in rules), noise) for edition, noise in copies}
+        return hidden_of_changing(self.frozen, sorted(held), list(rules.values()))
+
+    def _check_recipients(self, recipients: Sequence[str]) -> None:
+        if not recipients:
+            raise NoSuchRecipient("name at least one recipient")
+        known = {held.recipient for held in self.holdings}
+        if unknown := sorted(set(recipients) - known):
+            have = f"it has {', '.join(sorted(known))}" if known else "it has no recipients yet"
+            raise NoSuchRecipient(
+                f"{self.name!r} was not released to {unknown[0]!r}; {have}"
+                f"{nearest(unknown[0], known)}"
+            )
+
+    def recipe(self, wanted: Sequence[Wanted], rows: Portion | None = None) -> Recipe:
+        """Return how these copies of an edition, by default the last, are made.
+
+        It holds secrets.
+        """
+        own, rows = dataset_key(self._key, self.id), rows or self.portion()
+        frozen, past = self.frozen, None
+        if rows.batch is None:  # rows that have just come have not changed
+            past = self._past(rows.edition)
+        if past is not None:
+            more = past.renewed(frozen.covariance + frozen.excess, rows.rows)
+            frozen = replace(frozen, excess=frozen.excess + more)
+        return Recipe(
+            self.id,
+            replace(frozen, rows=rows.rows, fingerprint=rows.fingerprint),
+            wanted,
+            rows=RowSecrets.of(self._key.derive),
+            noise=NoiseSecrets.of(own.derive),
+            edition=rows.edition,
+            batch=rows.batch,
+            past=past,
+        )
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r})"
+
+
+def dataset_key(key: Key, dataset: str) -> Key:
+    """Return the key of a dataset: it depends on all that was frozen, by the dataset's id."""
+    return key.child("dataset", bytes.fromhex(dataset))
+
+
+def check_name(name: str, *, what: str) -> None:
+    """Raise VaultError unless a name can stand in the ledger and in a line."""
+    if not name or len(name) > 255 or not name.isprintable() or name.strip() != name:
+        raise VaultError(f"{what} has 1 to 255 printable characters, no space at either end")

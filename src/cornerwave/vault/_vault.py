@@ -1,0 +1,400 @@
+"""What the owner works with: a vault, and through it its datasets and their releases.
+
+vault = Vault.create("here/.cornerwave")
+people = vault.register("people", "people.parquet", drop=["name"])
+people.release(to="partner", privacy=0.3).write("partner.parquet")
+"""
+
+import hashlib
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cornerwave.choices import read_choices, schema_reading
+from cornerwave.columns import (
+    Choices,
+    check_rows,
+    decide,
+    names_of,
+    order_of,
+    said_in,
+    settled,
+    warn_of,
+)
+from cornerwave.engines import opened_frame, survey_source
+from cornerwave.errors import (
+    AlreadyRegistered,
+    ColumnError,
+    UnsafeKey,
+    VaultError,
+    VaultExists,
+    VaultMissing,
+    discreet,
+)
+from cornerwave.ledger import Entry, Key, Ledger, Records, State, check_address, remove_leftovers
+from cornerwave.outputs import make_directory, sync_directory
+from cornerwave.sources import Progress, ReadingSettings, open_source, silent
+from cornerwave.spine.freeze import Frozen, freeze
+from cornerwave.spine.rows import RowSecrets
+from cornerwave.vault._dataset import Dataset, check_name
+from cornerwave.vault._growing import kept_beside
+from cornerwave.vault._parts import WORK, KeptKeys
+
+VAULT_NAME = ".cornerwave"
+KEY_FILE, LEDGER_FILE, LEDGER_URL = "key", "ledger.db", "ledger.url"
+
+
+class Vault:
+    """A directory with a key and a ledger; everything else can be made again from them.
+
+    Make one with `Vault.create`, open it with `Vault.open`.
+    """
+
+    def __init__(self, path: Path, key: Key, ledger: Ledger) -> None:
+        self.path = path
+        self._key = key
+        self._ledger = ledger
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path = VAULT_NAME,
+        *,
+        key: Key | None = None,
+        key_file: str | Path | None = None,
+        ledger: str | None = None,
+        new_ledger: bool = False,
+        exist_ok: bool = False,
+    ) -> "Vault":
+        """Make a new vault. Raises VaultExists if there is one, UnsafeKey for a seeded key.
+
+        With `exist_ok`, a vault that is there already is opened as it is.
+
+        The key is fresh unless `key`, or a `key_file` made before, is given; a given
+        `key_file` stays where it is and must be named again whenever the vault is opened.
+        `ledger` names a PostgreSQL database ('postgresql://...') to keep the ledger in,
+        instead of a file beside the key. `new_ledger` makes an empty ledger for the key
+        that is there: tables registered again give the same copies, but who held what
+        before is lost.
+        """
+        path = Path(path).absolute()
+        if ledger is not None:
+            check_address(ledger)
+        if key is not None and key.is_unsafe:
+            raise UnsafeKey("a key made from a seed can be guessed; a vault takes none")
+        if is_vault(path):
+            is_asked_for = key is None and not new_ledger and ledger in (None, _ledger_place(path))
+            if exist_ok and is_asked_for:
+                return cls.open(path, key_file=key_file)
+            raise VaultExists(f"there is a vault in {path} already; it is never replaced")
+        if new_ledger:
+            key = Key.read(Path(key_file or path / KEY_FILE))
+        elif (path / KEY_FILE).exists():
+            raise VaultExists(
+                f"there is a key in {path} but no ledger. A key is never replaced: restore the "
+                "ledger's latest backup, or make a new ledger for this key",
+                use=("new_ledger",),
+            )
+        with ExitStack() as undo:
+            try:
+                make_directory(path, 0o700)
+                if key_file is not None:
+                    key = Key.read(Path(key_file))
+                elif not new_ledger:
+                    key = key or Key.generate()
+                    key.write(path / KEY_FILE)
+                    undo.callback((path / KEY_FILE).unlink)  # no ledger, so nothing depends on it
+                made = Ledger.create(ledger or path / LEDGER_FILE, _known(key))
+                undo.pop_all()
+                if ledger is not None:
+                    _write_secret(path / LEDGER_URL, ledger + "\n")
+                sync_directory(path)  # copies that leave soon depend on what is in it
+            except VaultError:
+                raise
+            except OSError as error:
+                raise VaultError(f"no vault can be made in {path}: {error.strerror}") from None
+        return cls(path, _known(key), made)
+
+    @classmethod
+    def open(cls, path: str | Path = VAULT_NAME, *, key_file: str | Path | None = None) -> "Vault":
+        """Open a vault. Raises VaultMissing, WrongKey or LedgerDamaged."""
+        path = Path(path).absolute()
+        if not path.is_dir() or not any(path.iterdir()):
+            raise VaultMissing(f"there is no vault in {path}; make one first", use=("init",))
+        key = Key.read(Path(key_file) if key_file else path / KEY_FILE)
+        remove_leftovers(path / WORK)
+        return cls(path, key, Ledger.open(_ledger_place(path), key))
+
+    def register(
+        self,
+        name: str,
+        source: Any,
+        *,
+        key: str | None = None,
+        key_as_is: bool = False,
+        keep: Iterable[str] = (),
+        drop: Iterable[str] = (),
+        categorical: Iterable[str] = (),
+        uniform: Iterable[str] = (),
+        together: Iterable[Iterable[str]] = (),
+        hide_missing: Iterable[str] = (),
+        transform: Mapping[str, str] | None = None,
+        min_count: int = 0,
+        shuffle: bool = False,
+        keep_order: bool = False,
+        independent_rows: bool = False,
+        few_rows: bool = False,
+        round: Iterable[str] = (),
+        clip: Mapping[str, tuple[Any, Any]] | None = None,
+        released_as: Mapping[str, str] | None = None,
+        schema: str | Path | None = None,
+        reading: Mapping[str, Any] | None = None,
+        unrelated: Iterable[str] = (),
+        dry_run: bool = False,
+        spark: Any = None,
+        progress: Progress = silent,
+    ) -> "Dataset":
+        """Register a table, a file or a frame, and return its dataset.
+
+        Numbers, dates and times are perturbed; text, booleans and `categorical` columns
+        are refreshed, from their own frequencies or evenly if `uniform`, those named
+        `together` as one; values of fewer than `min_count` rows are pooled. Missing
+        values stay so unless the column is in `hide_missing`. `transform` maps columns
+        to 'log1p' or 'rank'. `schema` names a file that says all this instead.
+
+        A `key` identifies the rows. Copies have a pseudonym in its place, the same in all of
+        them, unless it is released as it is (`key_as_is`) or also dropped.
+
+        If the order of the rows tells a column, copies `shuffle` the rows, all in the same
+        way, or `keep_order` for recipients who need it; otherwise neither need be said.
+
+        If rows belong together, as the visits of a patient do, copies hide rows and not people:
+        such a table is refused unless `independent_rows` says that they do not.
+
+        A table of fewer than 100 rows is refused unless `few_rows` accepts it, and one of fewer
+        than 500 warned of: privacy holds on average over rows, and in few each record counts.
+
+        `reading` says how the cells of a text file are spelled, such as {"decimal": ","}; what it
+        does not say is found, and the same for every release.
+
+        Copies look like the table where that costs a miner nothing; columns in `round` always
+        do, those in `clip` stay between two bounds, and `released_as` gives them other names.
+
+        A table that holds values of another dataset, or functions of them, is refused. Datasets in
+        `unrelated` are not compared: if they do have values in common, recipients of both can
+        average the noise.
+
+        A `dry_run` does everything but record the dataset.
+
+        A frame of Spark is read by its cluster, and needs a key; with a session as `spark` a
+        cluster reads a Parquet file or directory that all of its machines see.
+
+        The same table with the same choices is the same dataset, also in a new ledger.
+        Raises SourceError or AlreadyRegistered.
+        """
+        choices = Choices(
+            key=key,
+            key_as_is=key_as_is,
+            keep=names_of(keep),
+            drop=names_of(drop),
+            categorical=names_of(categorical),
+            uniform=names_of(uniform),
+            together=tuple(names_of(group) for group in names_of(together)),
+            hide_missing=names_of(hide_missing),
+            transform=dict(transform or {}),
+            min_count=min_count,
+            order=order_of(shuffle=shuffle, keep_order=keep_order),
+            independent_rows=independent_rows,
+            few_rows=few_rows,
+            round=dict.fromkeys(names_of(round), True),
+            clip=dict(clip or {}),
+            released_as=dict(released_as or {}),
+        )
+        return self.register_as(
+            name,
+            source,
+            choices,
+            schema=schema,
+            reading=None if reading is None else ReadingSettings.of(**reading),
+            unrelated=names_of(unrelated),
+            dry_run=dry_run,
+            spark=spark,
+            progress=progress,
+        )
+
+    def register_as(
+        self,
+        name: str,
+        source: Any,
+        choices: Choices,
+        *,
+        schema: str | Path | None = None,
+        reading: ReadingSettings | None = None,
+        unrelated: Sequence[str] = (),
+        dry_run: bool = False,
+        spark: Any = None,
+        progress: Progress = silent,
+    ) -> "Dataset":
+        """Register a table with choices made as one, or with those in a schema file."""
+        from cornerwave.spine.adversary import (
+            measure_adversary,  # not on import: few commands need it
+        )
+
+        check_name(name, what="a dataset's name")
+        if schema is not None:
+            reading = schema_reading(Path(schema), reading)
+        opened = open_source(opened_frame(source), reading=reading)
+        if schema is not None:
+            if choices != Choices():
+                raise ColumnError("a schema file says everything; leave out the other choices")
+            choices = read_choices(Path(schema), opened.schema.names)
+        decided = settled(decide(opened.schema, choices))
+        warn_of(opened.notes, decided, opened.remarks)
+        secrets = RowSecrets.of(self._key.derive)
+        others = tuple(self._ledger.dataset(each).id for each in unrelated)
+        with KeptKeys(self.path, self._key) as keys:
+            with discreet(), opened.snapshot(decided.key) as rows:
+                surveyor, survey = survey_source(
+                    rows, decided, secrets, keep_keys=keys.write, spark=spark, progress=progress
+                )
+                check_rows(survey.moments.rows, decided)
+                frozen = replace(freeze(surveyor, survey, rows.schema), reading=rows.reading)
+                frozen = replace(frozen, joint=measure_adversary(frozen, surveyor, survey))
+                marks = surveyor.marks(survey).to_json()
+                beside = kept_beside(surveyor, survey)
+            new = Entry(
+                id=dataset_id(self._key, frozen),
+                name=name,
+                source=str(opened.path) if opened.path else None,
+                registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                frozen=frozen.to_json(),
+                marks=marks,
+                keys=keys.said(),
+                unrelated=others,
+            )
+            entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new, beside)
+            if replace(entry, macs={}) == new and not dry_run:
+                keys.publish()
+        dataset = self._dataset(entry, opened)
+        if dataset.frozen.schema.pseudonym != frozen.schema.pseudonym:
+            raise AlreadyRegistered(
+                f"{name!r} is registered already, and what its copies have in place of the key is "
+                f"decided for all of them: {_KEYS[dataset.frozen.schema.pseudonym is None]}"
+            )
+        if said_in(dataset.frozen.schema) != said_in(frozen.schema):
+            raise AlreadyRegistered(
+                f"{name!r} is registered already, with another rounding, clipping, type or name "
+                "of a column. Say for each release what should differ"
+            )
+        return dataset
+
+    def unregister(self, name: str) -> None:
+        """Forget a dataset of which nothing was released. Raises DatasetReleased otherwise.
+
+        The ledger keeps a line that it was there. Its table can be registered again, also with
+        other choices.
+        """
+        dataset = self.dataset(name)
+        self._ledger.unregister(dataset.id)
+        KeptKeys(self.path, self._key).remove(dataset)
+
+    def dataset(self, name: str, *, source: Any = None) -> "Dataset":
+        """Return a registered dataset.
+
+        `source` says where its table lies now, if not where it was; a dataset that was
+        registered from a frame needs the frame. If rows were appended, it is one source with
+        all of them, or a list of the registered table and of each batch.
+        """
+        dataset = self._dataset(self._ledger.dataset(name), source)
+        if source is not None:
+            dataset.source_places()  # opens it: better said now than at the first release
+        return dataset
+
+    def datasets(self) -> list["Dataset"]:
+        """Return all datasets by name."""
+        return [self._dataset(entry) for entry in self._ledger.datasets()]
+
+    def states(self, datasets: Collection[str]) -> dict[str, State]:
+        """Return what the ledger states of some datasets, by id: quick, for a service."""
+        return self._ledger.states(datasets)
+
+    def without_waiting(self) -> AbstractContextManager[None]:
+        """Raise WouldWait in this thread for all that the ledger has to be asked for."""
+        return self._ledger.without_waiting()
+
+    def _dataset(self, entry: Entry, source: Any = None) -> Dataset:
+        return Dataset(entry, self._ledger, self._key, self.path, source)
+
+    @property
+    def records(self) -> Records:
+        """What the ledger keeps beside its chains: who may have what."""
+        return self._ledger.records
+
+    def secret(self, purpose: str) -> bytes:
+        """Return secret bytes for one purpose of a service, such as signing addresses."""
+        return self._key.derive("service", purpose.encode())
+
+    def heads(self) -> dict[str, str]:
+        """Return the head of each chain of the ledger, by dataset, to be kept elsewhere."""
+        return self._ledger.heads()
+
+    def check_since(self, heads: Mapping[str, str]) -> None:
+        """Raise LedgerDamaged unless heads kept earlier are still part of the ledger."""
+        self._ledger.check_since(heads)
+
+    def __repr__(self) -> str:
+        return f"Vault({str(self.path)!r})"
+
+
+def is_vault(path: str | Path) -> bool:
+    """Whether there is a vault at a place."""
+    return any((Path(path) / name).exists() for name in (LEDGER_FILE, LEDGER_URL))
+
+
+_KEYS = {False: "a pseudonym", True: "the key as it is"}
+
+
+def dataset_id(key: Key, frozen: Frozen) -> str:
+    """Return a dataset's id: a keyed hash of all that its noise depends on."""
+    return key.derive("identity", hashlib.sha256(frozen.identity()).digest())[:16].hex()
+
+
+def _ledger_place(vault: Path) -> Path | str:
+    """Return where the ledger of a vault is: an address, or a file."""
+    url = vault / LEDGER_URL
+    if not url.exists():
+        return vault / LEDGER_FILE
+    try:
+        address = url.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise VaultError(f"{url} cannot be read") from None
+    check_address(address)
+    return address
+
+
+def _known(key: Key | None) -> Key:
+    assert key is not None, "a vault has a key"
+    return key
+
+
+def _write_secret(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def vault_place(given: str | Path | None = None) -> Path:
+    """Return where the vault is: given, or CORNERWAVE_VAULT, or .cornerwave here."""
+    return Path(given or os.environ.get("CORNERWAVE_VAULT") or VAULT_NAME)
+
+
+def key_place() -> Path | None:
+    """Return the key file that CORNERWAVE_KEY_FILE names, if it does."""
+    named = os.environ.get("CORNERWAVE_KEY_FILE")
+    return Path(named) if named else None
