@@ -454,6 +454,7 @@ def test_many_kept_values_may_decide_how_numbers_vary(tmp_path, leak):
     assert other.release(to="a", privacy=0.5).level.noise < 1.02
 
 
+@pytest.mark.slow
 def test_cells_take_nothing_from_independent_columns(tmp_path):
     """Many values and gaps that decide nothing: no column loses more than SLIGHT."""
     for seed in range(3):

@@ -52,6 +52,7 @@ def test_leaked_rows_strip_a_mersenne_twister_and_not_ours() -> None:
     assert stripped(Ours()) is None
 
 
+@pytest.mark.slow
 def test_too_few_leaked_rows_reveal_nothing() -> None:
     X = np.random.default_rng(5).standard_normal((500, 2))
     [copy] = MersenneTwister().copies(X, noise=[1.0], unsafe_seed=1)

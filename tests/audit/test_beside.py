@@ -90,7 +90,7 @@ def test_it_does_so_in_larger_tables(tmp_path: Path, name: str) -> None:
     judge(leak, *attacked(tmp_path, leak, leak.rows))
 
 
-@pytest.mark.parametrize("values", [30, 100])
+@pytest.mark.parametrize("values", [pytest.param(30, marks=pytest.mark.slow), 100])
 def test_weights_may_depend_on_each_of_many_values(tmp_path: Path, values: int) -> None:
     """No mean depends on the kept value; how the numbers go together does."""
     rng = np.random.default_rng(9)
@@ -122,6 +122,7 @@ def gaps_audited(folder: Path, table: pa.Table, kind: np.ndarray) -> Audit:
     return audit(masked(full).replace_schema_metadata(None), [folder / "gaps.parquet"])
 
 
+@pytest.mark.slow
 def test_weights_may_depend_on_which_cells_are_missing(tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
     table = turned(8000, rng, 64)

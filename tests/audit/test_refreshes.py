@@ -52,7 +52,7 @@ CHOICES = {
         "min_count": 20,
     },
 }
-QUICK = ("hidden", "all at once")
+QUICK = ("all at once",)
 
 
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
