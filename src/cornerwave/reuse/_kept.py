@@ -266,8 +266,9 @@ def _added(total: str | None, more: int) -> str | None:
     return None if total is None else f"{(int(total, 16) + more) % (1 << 64):016x}"
 
 
-CHANCE = 1e-9
-"""Probability, at most, that two columns of independent tables are taken for one."""
+CHANCE = 1e-11
+"""Probability, at most, that two columns of independent tables are taken for one. The density of
+values where both lie is an estimate: at 1e-9, 5 of 300,000 pairs were taken for one, here none."""
 
 LOG_CHANCE = math.log(CHANCE)
 
