@@ -1,6 +1,6 @@
 """The same values in two tables are recognised in every form; honest tables are not refused.
 
-A comparison errs with probability CHANCE = 1e-9 at most, whatever the key: no seed matters.
+A comparison errs with probability CHANCE = 1e-11 at most, whatever the key: no seed matters.
 """
 
 import warnings
