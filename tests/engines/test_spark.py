@@ -350,13 +350,15 @@ def test_what_machines_send_cannot_run_code():
     import pickle
 
     from cornerwave.engines._on_worker import packed, unpacked
-    from cornerwave.spine.recipe import NoiseSecrets
+    from cornerwave.privacy import Hidden
+    from cornerwave.spine.recipe import NoiseSecrets, Recipe
 
     class Bad:
         def __reduce__(self):
             return print, ("ran",)
 
-    for content in (pickle.dumps(Bad()), pickle.dumps(NoiseSecrets), b"nonsense"):
+    others = [pickle.dumps(each) for each in (Bad(), NoiseSecrets, Recipe, Hidden)]
+    for content in (*others, b"nonsense"):
         with pytest.raises(ClusterError, match="something else than a survey"):
             unpacked(content)
     kept = {"a": np.arange(3), "b": [Decimal("1.5")]}

@@ -46,9 +46,8 @@ _VALUES = {
 _ROOMS = (
     "cornerwave.columns.",
     "cornerwave.moments",
-    "cornerwave.privacy.",
     "cornerwave.reuse.",
-    "cornerwave.spine.",
+    "cornerwave.spine.survey",
 )
 
 
