@@ -2,7 +2,7 @@
 
 cells     a keyed hash of each value, the same in every type that could hold it
 learned   what one pass learns: samples of values, windows, rows and keyed rows; parts add up
-kept      what a ledger keeps of it, about 6 KB a column; it grows with the table
+kept      what a ledger keeps of it, about 7 KB a column; it grows with the table
 repeated  whether two tables have a column, or their rows, in common: beyond chance
 related   whether the columns of one are computed from those of the other
 """

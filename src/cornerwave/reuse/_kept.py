@@ -1,4 +1,4 @@
-"""The marks of a table, as a ledger keeps them: keyed hashes, about 6 KB a column.
+"""The marks of a table, as a ledger keeps them: keyed hashes, about 7 KB a column.
 
 What is kept of a sketch are the values with the smallest hashes: those that one row holds, or two.
 A value that more rows share is evidence of nothing; it is kept so that marks can grow.
@@ -19,7 +19,7 @@ from cornerwave.reuse._learned import ChosenRows, Learned, Numbers
 from cornerwave.reuse._order import FEW_STEPS
 
 BYTES = 6
-"""Of each hash: two of 384 different ones are equal in as many bits with probability 3e-10."""
+"""Of each hash: two of 512 different ones are equal in as many bits with probability 5e-10."""
 
 DENSE = 0.25
 """Values that fill this much of their range, each of them once, are an enumeration."""
