@@ -58,10 +58,13 @@ test: $(READY) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test but the slo
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -q
 
 test-slow: $(READY) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test, the slow ones too
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -q -m 'slow or not slow'
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -q -m 'slow or not slow' --ignore $(CLUSTER)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -m slow $(CLUSTER)
 
+# A process of its own: once it has had a session of Spark Connect, it gets no other kind.
+CLUSTER := tests/engines/test_spark_cluster.py
 test-spark: $(READY) system  ## the tests on a real Spark cluster alone (minutes)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -m slow tests/engines/test_spark_cluster.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -m slow $(CLUSTER)
 
 bench: $(READY)  ## speed and memory, as ratios measured in one run
 	$(BIN)/python benchmarks/run.py

@@ -37,7 +37,7 @@ from cornerwave.levels import Level
 from cornerwave.noise import ancestors, lattice_index, lattice_path
 from cornerwave.outputs import CopyFile, parquet_settings
 from cornerwave.sources import open_source
-from cornerwave.spine.recipe import Wanted
+from cornerwave.spec import CopySpec
 from cornerwave.spine.rows import Group, RowSecrets, group_rows, row_ids
 from cornerwave.spine.survey import Surveyor
 from cornerwave.vault import Dataset, Vault, write_all
@@ -124,12 +124,12 @@ def group() -> None:
     }
     with tempfile.TemporaryDirectory() as folder:
         vault = Vault.create(Path(folder) / "vault")
-        tenths = [Wanted(Level.of(privacy=k / 10)) for k in range(1, 10)]
-        perturb = _group_work(vault, table, [*tenths, Wanted(Level.of(privacy=0.55))])
+        tenths = [CopySpec(Level.of(privacy=k / 10)) for k in range(1, 10)]
+        perturb = _group_work(vault, table, [*tenths, CopySpec(Level.of(privacy=0.55))])
         refresh = _group_work(
             vault,
             pa.table({"z": rng.normal(size=1 << 17), **cells}),
-            [Wanted(Level.of(privacy=0.5))],
+            [CopySpec(Level.of(privacy=0.5))],
         )
         there = np.empty_like(X)
         works = {
@@ -145,7 +145,7 @@ def group() -> None:
         show(what, f"{1e9 * took / size:.2f}", target)
 
 
-def _group_work(vault: Vault, table: pa.Table, wanted: list[Wanted]) -> SimpleNamespace:
+def _group_work(vault: Vault, table: pa.Table, wanted: list[CopySpec]) -> SimpleNamespace:
     """Return what a recipe does to the numbers and to the categories of all rows of a table."""
     dataset = vault.register(f"{table.num_columns} columns", table)
     recipe, schema = dataset.recipe(wanted), dataset.frozen.schema
@@ -376,6 +376,8 @@ def encoding() -> None:
         ending: CopyFile(Path(tempfile.gettempdir()) / f"bench.{ending}", table.schema, {})
         for ending in ("parquet", "csv")
     }
+    for copy in copies.values():
+        copy.open()
     works = (
         lambda: copies["parquet"].encode(table),
         lambda: frame.write_parquet(io.BytesIO(), compression="zstd"),

@@ -197,14 +197,14 @@ class TestRelease:
         assert result.out == ""
         [line] = result.err.splitlines()
         assert "people-ann.parquet: for ann, privacy 0.5" in line
-        assert read_metadata(tmp_path / "people-ann.parquet")["noise"] == 1.0
+        assert read_metadata(tmp_path / "people-ann.parquet").noise == 1.0
 
     def test_pairs_in_one_pass(self, registered, tmp_path):
         pairs = ("--to", "ann", "--privacy", "0.2", "--to", "bob", "--privacy", "0.8")
         outs = ("--out", tmp_path / "a.csv", "--out", tmp_path / "b.csv.gz")
         assert registered("release", "people", *pairs, *outs).code == 0
-        assert read_metadata(tmp_path / "a.csv")["noise"] == 0.25
-        assert read_metadata(tmp_path / "b.csv.gz")["privacy"] == 0.8
+        assert read_metadata(tmp_path / "a.csv").noise == 0.25
+        assert read_metadata(tmp_path / "b.csv.gz").privacy == 0.8
         assert gzip.decompress((tmp_path / "b.csv.gz").read_bytes()).startswith(b'"age"')
 
     def test_a_directory_for_all(self, registered, tmp_path):
@@ -220,8 +220,8 @@ class TestRelease:
             '[[copy]]\nto = "bob"\nnoise = 4\nout = "b.arrow"\n'
         )
         assert registered("release", "people", "--levels", tmp_path / "batch.toml").code == 0
-        assert read_metadata(tmp_path / "people-ann.parquet")["noise"] == 1.0
-        assert read_metadata(tmp_path / "b.arrow")["noise"] == 4.0
+        assert read_metadata(tmp_path / "people-ann.parquet").noise == 1.0
+        assert read_metadata(tmp_path / "b.arrow").noise == 4.0
 
     def test_again_with_force_is_the_same_file(self, registered, tmp_path):
         registered(*RELEASE)
@@ -970,7 +970,7 @@ class TestEditions:
         assert run(*RELEASE, "--out", "3.parquet").code == 0
         rows = [pa.parquet.read_metadata(f"{n}.parquet").num_rows for n in (1, 2, 3)]
         assert rows == [300, 100, 396]
-        assert read_metadata(Path("2.parquet"))["batch"] == 2
+        assert read_metadata(Path("2.parquet")).batch == 2
         listed = json.loads(run("ledger", "people", "--json").out)
         assert [e["kind"] for e in listed[0]["editions"]] == ["registered", "appended", "updated"]
         assert {(h["edition"], h["batch"]) for h in listed[0]["holdings"]} == {
@@ -1044,7 +1044,7 @@ class TestEditions:
         assert "at least 50" not in shown
         made = run(*RELEASE, "--against", "bayes", "--out", "a.parquet")
         assert made.code == 0, made.all
-        assert read_metadata(Path("a.parquet"))["noise"] == bayes[0.5]["level"]["noise"]
+        assert read_metadata(Path("a.parquet")).noise == bayes[0.5]["level"]["noise"]
         assert run("recipient", "add", "bob").code == 0
         assert run("grant", "people", "bob", "--privacy", "0.5", "--against", "bayes").code == 0
         refused(run, tmp_path, *RELEASE, "--against", "nobody", says="choose linear or bayes")

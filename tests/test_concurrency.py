@@ -79,7 +79,7 @@ def test_all_copies_lie_on_one_path(processes, folder):
     run(processes, PROCESSES, release_some, folder)
     made = {path: float(path.stem.split("-", 2)[2]) for path in folder.glob("*-*.parquet")}
     assert len(made) >= PROCESSES
-    assert {(h.recipient, h.level.privacy) for h in dataset.holdings} == {
+    assert {(h.recipient, h.spec.level.privacy) for h in dataset.holdings} == {
         (f"r{path.stem.split('-')[0]}", level) for path, level in made.items()
     }
     # Each copy, made again by one process, is the copy that was written.

@@ -42,9 +42,9 @@ from tests.postgresql import copy_tree
 
 SEAMS = [
     (Ledger, "hold"),
-    (write.CopyFile, "__init__"), (write.CopyFile, "append"), (write.CopyFile, "finish"),
+    (write.CopyFile, "open"), (write.CopyFile, "append"), (write.CopyFile, "finish"),
     (write.CopyFile, "publish"), (write.CopyFile, "discard"),
-    (write, "_write_beside"), (write, "_create_hidden"), (write, "_remove_leftovers"),
+    (write, "_put"), (write, "_create_hidden"), (write, "_remove_leftovers"),
     (write, "sync_directory"), (_release, "make_copies"),
     (os, "fsync"), (fcntl, "flock"), (sqlalchemy.Connection, "commit"),
     (pathlib.Path, "replace"), (pathlib.Path, "chmod"), (pathlib.Path, "unlink"),
@@ -242,7 +242,8 @@ def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
     strange.touch()
     with living.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        CopyFile(tmp_path / "copy.csv", schema, {}).discard()
+        with CopyFile(tmp_path / "copy.csv", schema, {}):
+            pass
         assert sorted(p.name for p in tmp_path.iterdir()) == [living.name, strange.name]
 
 

@@ -316,7 +316,7 @@ def test_a_copy_becomes_a_table(dataset, server):
     found = rows(read(server, table="partner", order_by="id"))
     assert found == copy.take(pa.compute.sort_indices(copy["id"])).to_pydict()
     assert tables(server) == ["partner"]
-    assert {held.format for held in dataset.holdings} == {"frame", "postgresql"}
+    assert {held.spec.format for held in dataset.holdings} == {"frame", "postgresql"}
     comment = rows(read(server, query="SELECT obj_description('partner'::regclass) AS said"))
     assert '"cornerwave"' in comment["said"][0]
     with pytest.raises(OutputExists):

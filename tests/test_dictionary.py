@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date, datetime
 from html import unescape
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_it_is_made_from_the_copy_alone(dataset: Dataset, copy: Path, tmp_path: 
     first = [place.read_bytes() for place in write_dictionary(copy)]
     moved = tmp_path / "x.csv.gz"
     moved.write_bytes(copy.read_bytes())
-    with pytest.raises(SourceError, match="says too little"):
+    with pytest.raises(SourceError, match="states too little"):
         write_dictionary(moved)
     beside = copy.with_name(copy.name + ".meta.json").read_bytes()
     (tmp_path / "x.csv.gz.meta.json").write_bytes(beside)
@@ -90,7 +91,7 @@ def test_the_same_copy_again_has_the_same_dictionary(
     dataset: Dataset, copy: Path, tmp_path: Path
 ) -> None:
     [(again, format_)] = dataset.again("Quokka Ltd")
-    assert again.dictionary
+    assert again.spec.dictionary
     path = again.write(tmp_path / f"again.{format_}")
     assert path.read_bytes() == copy.read_bytes()
     for one, other in zip(write_dictionary(copy), write_dictionary(path), strict=True):
@@ -141,17 +142,17 @@ def test_bounds_steps_and_biases_are_said(entries: dict[str, ColumnNote]) -> Non
 
 
 def test_the_copy_says_it_too_if_asked(dataset: Dataset, copy: Path, tmp_path: Path) -> None:
-    told = read_metadata(copy)["columns"]
+    told = read_metadata(copy).columns
     assert set(told) == set(table().column_names)
-    assert all(told[name]["about"] for name in told)
+    assert all(told[name].about for name in told)
     plain = dataset.release(to="other", noise=NOISE).write(tmp_path / "plain.parquet")
     asked = dataset.release(to="other", noise=NOISE, dictionary=True)
     inside = asked.write(tmp_path / "asked.parquet")
-    assert "about" not in str(read_metadata(plain))
-    for name, own in read_metadata(inside)["columns"].items():
-        assert own.pop("about")
-        assert own == read_metadata(plain)["columns"][name]
-    assert [held.dictionary for held in dataset.holdings if held.recipient == "other"] == [
+    assert not any(own.about for own in read_metadata(plain).columns.values())
+    for name, own in read_metadata(inside).columns.items():
+        assert own.about
+        assert replace(own, about=None) == read_metadata(plain).columns[name]
+    assert [held.spec.dictionary for held in dataset.holdings if held.recipient == "other"] == [
         False,
         True,
     ]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cornerwave.ledger import Ledger
-from cornerwave.outputs import CopyFolder, WrittenFile, write_text
+from cornerwave.outputs import CopyFile, folder_at
 from cornerwave.vault import Vault
 from tests.disk import Disk
 
@@ -31,7 +31,10 @@ def test_a_file_that_is_only_renamed_is_not_kept(disk, tmp_path):
     part.write_text("content")
     part.replace(path)
     assert not disk.keeps(path)
-    write_text(tmp_path / "y", "content")  # synced, renamed, but not its name
+    part.write_text("content")
+    with part.open() as file:
+        os.fsync(file.fileno())
+    part.replace(tmp_path / "y")  # synced, renamed, but not its name
     assert not disk.keeps(tmp_path / "y")
     descriptor = os.open(tmp_path, os.O_RDONLY)
     os.fsync(descriptor)
@@ -60,15 +63,16 @@ def test_a_copy_in_a_file_is_kept(disk, tmp_path, vault, people):
 
 def test_a_copy_that_machines_wrote_is_kept(disk, tmp_path):
     table = pa.table({"x": [1.0, 2.0]})
-    folder, files = CopyFolder(tmp_path / "copy"), []
-    for number in range(3):
-        file = WrittenFile(folder.made / f"{number}.parquet", table.schema, {})
-        file.write(table)
-        file.finish()
-        file.publish()
-        files.append(file.written)
-    folder.finish(files)
-    folder.publish()
+    with folder_at(tmp_path / "copy", table.schema, {}) as folder:
+        files = []
+        for number in range(3):
+            with CopyFile(folder.made / f"{number}.parquet", table.schema, {}) as file:
+                file.write(table)
+                file.finish()
+                files.append(file.hand_over())
+        folder.take(files)
+        folder.finish()
+        folder.publish()
     assert len(list((tmp_path / "copy").iterdir())) == 3
     assert disk.keeps(tmp_path / "copy")
 

@@ -76,7 +76,7 @@ class TestAppend:
         ):
             copy = dataset.release(to="eve", privacy=0.5, **choice)
             assert copy.to_arrow().equals(expected), choice
-        held = {(h.edition, h.batch) for h in dataset.holdings if h.recipient == "eve"}
+        held = {(h.spec.edition, h.spec.batch) for h in dataset.holdings if h.recipient == "eve"}
         assert held == {(1, None), (2, None), (1, 1), (2, 2), (3, 3)}
         for choice in ({"edition": 4}, {"edition": 0}, {"batch": 0}):
             with pytest.raises(NoSuchEdition, match="there are 1 to 3"):

@@ -122,11 +122,11 @@ def test_a_schema_file_says_how_copies_look(dressed, tmp_path):
     assert copy.column("pay").to_pylist() == expected.tolist()
     assert min(copy.column("pay").to_pylist()) == 0
     assert max(copy.column("born").to_pylist()).isoformat() <= "2001-12-31"
-    told = read_metadata(path)["columns"]
-    assert (told["pay"]["source"], told["town"]["source"]) == ("wage", "city")
-    assert (told["pay"]["type"], told["pay"]["rounded"]) == ("int32", 1.0)
-    assert told["pay"]["clipped"] == [0.0, None]
-    assert "source" not in told["age"]
+    told = read_metadata(path).columns
+    assert (told["pay"].source, told["town"].source) == ("wage", "city")
+    assert (told["pay"].type, told["pay"].rounded) == ("int32", 1.0)
+    assert told["pay"].clipped == (0.0, None)
+    assert told["age"].source is None
     assert Copy.open(path).mean(["age"]).value.shape == (1,)
 
 
@@ -145,7 +145,7 @@ def test_what_made_a_copy_stands_in_the_ledger(dressed, tmp_path):
     first = dressed.release(to="ann", noise=1.0).write(tmp_path / "a.parquet").read_bytes()
     [(copy, _)] = dressed.again("ann")
     assert copy.write(tmp_path / "b.parquet").read_bytes() == first
-    assert copy.finish.names == {"wage": "pay", "city": "town"}
+    assert copy.spec.finish.names == {"wage": "pay", "city": "town"}
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])

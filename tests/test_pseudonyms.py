@@ -21,7 +21,8 @@ from cornerwave.ledger import Key
 from cornerwave.levels import Level
 from cornerwave.miner import Copy
 from cornerwave.outputs import read_metadata
-from cornerwave.spine.recipe import NoiseSecrets, Recipe, Wanted
+from cornerwave.spec import CopySpec
+from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, pseudonyms, row_ids
 from tests.conftest import freeze_table, make_people
 from tests.tables import KEY_AS_IS
@@ -37,7 +38,7 @@ def copy_of(table, *, privacy=0.8, secret=KEY, **choices):
     recipe = Recipe(
         "ab" * 16,
         frozen,
-        [Wanted(Level.of(privacy=privacy))],
+        [CopySpec(Level.of(privacy=privacy))],
         rows=RowSecrets.of(KEY.derive),
         noise=NoiseSecrets.of(secret.derive),
     )
@@ -223,12 +224,12 @@ def test_every_format_has_them_and_says_so(vault, tmp_path):
     ):
         path = release.write(tmp_path / name)
         assert read(path)["who"].to_pylist() == wanted
-        about = read_metadata(path)["columns"]["who"]
-        assert {"role": "key", "pseudonym": True, "type": "string"}.items() <= about.items()
+        about = read_metadata(path).columns["who"]
+        assert (about.role, about.pseudonym, about.type) == ("key", True, "string")
         entry = next(e for e in dictionary_of(path).entries if e.column == "who")
         assert "pseudonym" in entry.what
         assert "who" not in Copy.open(path).columns
-        assert about["source"] == "id"
+        assert about.source == "id"
 
 
 # --- the choice ------------------------------------------------------------------------------

@@ -372,21 +372,21 @@ def test_rounding_and_clipping_are_functions_of_the_raw_copy(people, tmp_path):
     assert np.array_equal(found.column("wage").to_numpy(), wages, equal_nan=True)
     for name in ("city", "seen", "grade", "id"):
         assert found.column(name).equals(raw.column(name))
-    told = read_metadata(path)["columns"]
-    assert (told["born"]["rounded"], told["born"]["clipped"]) == (1.0, None)
-    assert (told["wage"]["rounded"], told["wage"]["clipped"]) == (None, [0.0, 20.0])
-    assert told["wage"]["transform"] == "log1p"
+    told = read_metadata(path).columns
+    assert (told["born"].rounded, told["born"].clipped) == (1.0, None)
+    assert (told["wage"].rounded, told["wage"].clipped) == (None, (0.0, 20.0))
+    assert told["wage"].transform == "log1p"
 
 
 def test_metadata_says_which_missing_values_are_hidden(people, tmp_path):
     path = people.release(to="bob", noise=1.0).write(tmp_path / "copy.parquet")
-    told = read_metadata(path)["columns"]
-    assert told["member"]["missing"] == "hidden"
-    assert told["grade"]["missing"] == "shown"
-    assert told["city"]["missing"] == told["district"]["missing"] == "hidden"  # as combinations
-    assert told["city"]["together"] == ["city", "district"]
-    assert told["grade"]["together"] is None
-    assert told["grade"]["categories"] == 4
+    told = read_metadata(path).columns
+    assert told["member"].missing == "hidden"
+    assert told["grade"].missing == "shown"
+    assert told["city"].missing == told["district"].missing == "hidden"  # as combinations
+    assert told["city"].together == ("city", "district")
+    assert told["grade"].together is None
+    assert told["grade"].categories == 4
 
 
 EVERY_TYPE = {

@@ -16,9 +16,10 @@ from cornerwave.noise import WhiteStreams, coefficients, lattice_path
 from cornerwave.privacy import Hidden
 from cornerwave.sources import _csv as csv
 from cornerwave.sources import open_source
+from cornerwave.spec import CopySpec
 from cornerwave.spine import rows as rows_module
 from cornerwave.spine.freeze import Frozen
-from cornerwave.spine.recipe import NoiseSecrets, Recipe, Wanted
+from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, numbered, row_ids
 from tests.conftest import decide, freeze_table, make_people
 from tests.tables import KEY_AS_IS
@@ -75,7 +76,7 @@ def recipe_of(frozen, noise, key=KEY):
     return Recipe(
         "ab" * 16,
         frozen,
-        [Wanted(Level(v)) for v in noise],
+        [CopySpec(Level(v)) for v in noise],
         rows=RowSecrets.of(KEY.derive),
         noise=NoiseSecrets.of(key.derive),
     )

@@ -27,7 +27,7 @@ from cornerwave.errors import (
     SourceError,
     SourceLost,
 )
-from cornerwave.outputs import _uploads, read_metadata
+from cornerwave.outputs import CopyFile, _uploads, read_metadata
 from cornerwave.sources import _csv, _stores, open_source, place_of
 from tests import stores
 from tests.conftest import ledger_lines, make_people
@@ -315,7 +315,7 @@ def test_a_changed_source_is_refused_with_nothing_to_see(
 @pytest.mark.parametrize("beside", [True, False])
 def test_somebody_faster_is_not_overwritten(dataset, bucket, monkeypatch, beside):
     """The object appears after our last look: S3 itself refuses ours, and nothing is left."""
-    publish = _uploads.StoredCopy.publish
+    publish = CopyFile.publish
 
     def late(self):
         bucket.put("copy.csv", b"theirs")
@@ -323,7 +323,7 @@ def test_somebody_faster_is_not_overwritten(dataset, bucket, monkeypatch, beside
             bucket.put("copy.csv.meta.json", b"theirs too")
         publish(self)
 
-    monkeypatch.setattr(_uploads.StoredCopy, "publish", late)
+    monkeypatch.setattr(CopyFile, "publish", late)
     with pytest.raises(OutputExists):
         dataset.release(to="a", privacy=0.5).write(bucket.address("copy.csv"))
     assert bucket.get("copy.csv") == b"theirs"
@@ -346,13 +346,13 @@ def test_metadata_of_another_copy_are_refused_before_anything_is_recorded(datase
 
 def test_the_ledger_speaks_before_the_copy_shows(dataset, bucket, monkeypatch):
     seen = []
-    publish = _uploads.StoredCopy.publish
+    publish = CopyFile.publish
 
     def watched(self):
         seen.append(([held.recipient for held in dataset.holdings], bucket.keys()))
         publish(self)
 
-    monkeypatch.setattr(_uploads.StoredCopy, "publish", watched)
+    monkeypatch.setattr(CopyFile, "publish", watched)
     dataset.release(to="a", privacy=0.5).write(bucket.address("copy.parquet"))
     assert seen == [(["a"], ["in/people.parquet"])]
 
@@ -422,14 +422,14 @@ def test_other_stores_hold_tables_and_copies(stored, vault, ending):
 CHILD = """
 import sys, time
 from cornerwave.vault import Vault
-from cornerwave.outputs import _uploads
+from cornerwave.outputs import CopyFile, _uploads
 _uploads.PART = 1 << 12
-finish = _uploads.StoredCopy.finish
-def slow(self, *, force):
-    finish(self, force=force)
+finish = CopyFile.finish
+def slow(self):
+    finish(self)
     print("sent", flush=True)
     time.sleep(60)
-_uploads.StoredCopy.finish = slow
+CopyFile.finish = slow
 Vault.open(sys.argv[1]).dataset("people").release(to="a", privacy=0.5).write(sys.argv[2])
 """
 

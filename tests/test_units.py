@@ -13,8 +13,9 @@ import pytest
 
 from cornerwave import cli
 from cornerwave.columns import Choices, Scale, decide
+from cornerwave.editions import AllRows
 from cornerwave.engines.local import survey_table
-from cornerwave.errors import ColumnError
+from cornerwave.errors import ColumnError, Drifted
 from cornerwave.inspection import draft, inspect
 from cornerwave.privacy import (
     Looked,
@@ -491,6 +492,90 @@ def test_months_of_the_same_people_are_appended_if_rows_are_independent(vault):
     first, *others = (batch.drop_columns("born") for batch in months(same=True))
     dataset = vault.register("clinic", first, key="id", drop=["person"], independent_rows=True)
     assert [dataset.append(batch).number for batch in others] == [2, 3, 4]
+
+
+def waves(count=4, persons=1200, *, same, in_order=False, seed=5):
+    """Return batches of people who are known by what copies show of them: year, sex and height."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for wave in range(count):
+        if wave == 0 or not same:
+            year, height = rng.integers(1930, 1990, persons), rng.normal(170, 10, persons).round()
+            sex, u = rng.choice(["f", "m"], persons), rng.normal(size=(2, persons))
+        order = np.arange(persons) if in_order else rng.permutation(persons)
+        z = 0.9 * u[:, order] + 0.44 * rng.normal(size=(2, persons))
+        shown = {"year": year[order], "sex": sex[order], "height": height[order]}
+        ids = [f"{wave} {n}" for n in rng.permutation(persons)]
+        made.append(pa.table({"id": ids, **shown, "pressure": z[0], "weight": z[1]}))
+    return made
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_waves_that_kept_columns_join_are_refused(vault, untouched, says_so):
+    first, second, *_ = waves(same=True)
+    keep = ["year", "sex", "height"]
+    dataset = vault.register("clinic", first, key="id", keep=keep, independent_rows=says_so)
+    with untouched(), pytest.raises((Drifted, ColumnError)) as e:
+        dataset.append(second)
+    if says_so:
+        assert "copies of all editions at privacy 0.5 would reveal" in str(e.value)
+        assert "update these rows instead of appending more" in str(e.value)
+
+
+def test_waves_of_other_people_are_accepted_and_hide_what_they_state(vault):
+    """The attack: average the copy over rows that share what stands without noise."""
+    batches, keep = waves(same=False), ["year", "sex", "height"]
+    dataset = vault.register("clinic", batches[0], key="id", keep=keep)
+    assert [dataset.append(batch).number for batch in batches[1:]] == [2, 3, 4]
+    copy = dataset.release(to="partner", privacy=0.5).to_arrow().to_pandas()
+    truth = pa.concat_tables(batches).to_pandas()
+    means = copy.groupby(keep)["pressure"].transform("mean")
+    A = np.column_stack([np.ones(len(copy)), copy["pressure"], means])
+    x = truth["pressure"].to_numpy()
+    left = x - A @ np.linalg.lstsq(A, x, rcond=None)[0]
+    # four standard errors of a share of squares, of 4,800 rows
+    assert (left**2).mean() / x.var() > 0.5 - 4 * np.sqrt(2 / len(x)) * 0.5
+
+
+def test_small_batches_are_measured_together(vault):
+    first, second, *_ = waves(persons=2000, same=True)
+    keep = ["year", "sex", "height"]
+    dataset = vault.register("clinic", first, key="id", keep=keep, independent_rows=True)
+    batches = (second.slice(start, 150) for start in range(0, 2000, 150))
+    with pytest.raises(Drifted, match="copies of all editions"):
+        dataset.append_all(batches)
+    assert 2 < len(vault.dataset("clinic").editions) < 10
+
+
+@pytest.mark.parametrize("lost", [0, 40])
+def test_waves_in_one_order_are_refused_and_in_a_random_order_are_not(vault, untouched, lost):
+    def noisy(batch):
+        return batch.select(["id", "pressure", "weight"])
+
+    first, second, *_ = map(noisy, waves(same=True, in_order=True))
+    dataset = vault.register("clinic", first, key="id")
+    with untouched(), pytest.raises(ColumnError, match="stand in the order of rows that are there"):
+        dataset.append(second.slice(lost))
+    mixed = np.random.default_rng(1).permutation(second.num_rows)
+    assert dataset.append(second.take(pa.array(mixed))).number == 2
+
+
+def test_what_is_kept_of_all_rows_is_small_and_comes_back(tmp_path):
+    rng, rows = np.random.default_rng(0), 40_000
+    table = pa.table(
+        {"x": rng.normal(size=rows), "k": rng.integers(9, size=rows), "t": rng.normal(size=rows)}
+    )
+    schema = decide(table.schema, Choices(keep=("k", "t")))
+    surveyor, survey = survey_table(open_source(table), schema, RowSecrets.of(lambda _: bytes(32)))
+    kept = AllRows.of(survey, surveyor.schema)
+    content = kept.to_bytes()
+    assert len(content) < 3 << 20
+    again = AllRows.read(content)
+    assert again.to_bytes() == content
+    # of what gets noise, no value is kept: only the means of 255 parts, of 128 rows each
+    noisy = again.sample.ordered.numbers[0]
+    assert len(np.unique(noisy)) <= 255
+    assert not np.isin(noisy, np.asarray(table["x"])).any()
 
 
 # --- the ways to say it ---------------------------------------------------------------------

@@ -15,8 +15,22 @@ Words = NDArray[np.uint64]
 Ids = NDArray[np.uint64]
 """Row ids: shape (rows, 2), the low and the high half of 128 bits."""
 
+Bytes = NDArray[np.uint8]
+
 Codes = NDArray[np.int32]
 """Categories by number; -1 is missing, and stays so."""
+
+
+def part_ends(numbers: Floats, parts: int) -> Floats:
+    """Return the values that part numbers, NaN left out, into parts of as many each.
+
+    >>> part_ends(np.array([1.0, np.nan, 2.0, 3.0, 4.0]), 4)
+    array([1., 2., 3.])
+    """
+    here = numbers[~np.isnan(numbers)]
+    if not len(here):
+        return np.zeros(parts - 1)
+    return np.asarray(np.quantile(here, np.arange(1, parts) / parts, method="lower"))
 
 
 def places_among(ascending: Any, wanted: Any) -> Ints:

@@ -70,12 +70,12 @@ def _table(dataset: Dataset, copies: dict[str, Path]) -> Table:
         table.add_column(header, justify="left" if not header else "right")
     X = _rows(people())
     ours = [_rows(copies[holding.recipient]) for holding in holdings]
-    levels = [holding.level for holding in holdings]
+    levels = [holding.spec.level for holding in holdings]
     for holding, copy in zip(holdings, ours, strict=True):
         table.add_row(
             holding.recipient,
-            f"{holding.level.privacy:.3f}",
-            *_hidden(X, [copy], np.array([[holding.level.noise]])),
+            f"{holding.spec.level.privacy:.3f}",
+            *_hidden(X, [copy], np.array([[holding.spec.level.noise]])),
         )
     found = dataset.coalition([holding.recipient for holding in holdings])
     noise = np.array([level.noise for level in levels])

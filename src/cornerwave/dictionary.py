@@ -13,9 +13,8 @@ import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,10 +24,8 @@ from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, Estimate
 from cornerwave.outlook import in_units
 from cornerwave.outputs import read_metadata
 from cornerwave.sources import Address
+from cornerwave.spec import ColumnMetadata, CopyMetadata
 from cornerwave.times import DAY, is_date, moment, seconds_of
-
-Told = Mapping[str, Any]
-"""What a copy's metadata says about one column."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +68,17 @@ class DataDictionary:
         return text.getvalue()
 
 
-def described(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def described(metadata: CopyMetadata) -> CopyMetadata:
     """Return the metadata of a copy with a sentence about each of its columns."""
-    noise, columns = metadata["noise"], metadata["columns"]
-    return {
-        **metadata,
-        "columns": {
-            name: {**told, "about": ". ".join(_about(name, told, noise))}
-            for name, told in columns.items()
-        },
+    assert metadata.noise is not None
+    columns = {
+        name: replace(told, about=". ".join(_about(name, told, metadata.noise)))
+        for name, told in metadata.columns.items()
     }
+    return replace(metadata, columns=columns)
 
 
-def _about(name: str, told: Told, noise: float) -> Iterator[str]:
+def _about(name: str, told: ColumnMetadata, noise: float) -> Iterator[str]:
     parts = (what(told), drawn(told, noise), use(name, told), mind(told, noise))
     yield from (part[0].upper() + part[1:] for part in parts if part)
 
@@ -91,20 +86,20 @@ def _about(name: str, told: Told, noise: float) -> Iterator[str]:
 def dictionary_of(path: Path | Address) -> DataDictionary:
     """Return the dictionary of a copy. Raises SourceError if it says nothing about itself."""
     stated = read_metadata(path)
-    if stated is None or not stated.keys() >= {"columns", "rows", "privacy", "noise"}:
-        raise SourceError(f"{path.name} says too little about itself to have a dictionary")
+    if stated is None or stated.rows is None or stated.privacy is None or stated.noise is None:
+        raise SourceError(f"the metadata of {path.name} states too little for a dictionary")
     copy = Copy.open(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BiasWarning)
         spreads = _spreads(copy)
         steps = list(_example(copy))
     return DataDictionary(
-        rows=stated["rows"],
-        edition=stated.get("edition", 1),
-        privacy=stated["privacy"],
-        noise=stated["noise"],
+        rows=stated.rows,
+        edition=stated.edition or 1,
+        privacy=stated.privacy,
+        noise=stated.noise,
         entries=tuple(
-            _entry(name, told, spreads, stated["noise"]) for name, told in stated["columns"].items()
+            _entry(name, told, spreads, stated.noise) for name, told in stated.columns.items()
         ),
         program=PROGRAM + "".join(f"show({title!r}, {code})\n" for title, code, _ in steps),
         printed="".join(f"{_shown(title, found)}\n" for title, _, found in steps),
@@ -114,21 +109,23 @@ def dictionary_of(path: Path | Address) -> DataDictionary:
 GAPS = {"shown": "as in the original", "hidden": "hidden"}
 
 
-def _entry(name: str, told: Told, spreads: Mapping[str, float], noise: float) -> ColumnNote:
-    unit = told.get("unit")
-    low, high = told.get("clipped") or (None, None)
-    step = told.get("rounded")
+def _entry(
+    name: str, told: ColumnMetadata, spreads: Mapping[str, float], noise: float
+) -> ColumnNote:
+    unit = told.unit
+    low, high = told.clipped or (None, None)
+    step = told.rounded
     return ColumnNote(
         column=name,
-        role=told.get("role", ""),
+        role=told.role or "",
         what=what(told),
-        type=told.get("type", ""),
+        type=told.type or "",
         unit=unit or "",
         noise=_in_own_units(told, spreads.get(name)) or drawn(told, noise),
         lowest="" if low is None else _value(low, unit),
         highest="" if high is None else _value(high, unit),
         step=_step(step, _plain(unit)) if step else "",
-        missing=GAPS.get(told.get("missing", ""), ""),
+        missing=GAPS.get(told.missing or "", ""),
         use=use(name, told),
         mind=mind(told, noise),
     )
@@ -137,77 +134,74 @@ def _entry(name: str, told: Told, spreads: Mapping[str, float], noise: float) ->
 # --- what the metadata says, in words ---------------------------------------------------
 
 
-def what(told: Told) -> str:
+def what(told: ColumnMetadata) -> str:
     """Say what a column is."""
-    role, unit = told.get("role"), told.get("unit")
+    role, unit = told.role, told.unit
     if role == PERTURBED:
         kind = f"{_kind(told)} with noise"
-        if unit and not told.get("rounded"):
+        if unit and not told.rounded:
             kind += f", counted in {unit}"
         scale = {LOG1P: ", added to log(1 + x)", RANK: ", added on the scale of ranks"}
-        return kind + scale.get(told.get("transform") or "", "")
+        return kind + scale.get(told.transform or "", "")
     if role == CATEGORY:
-        partners = told.get("together")
+        partners = told.together
         joined = f", drawn together as {' + '.join(partners)}" if partners else ""
-        pooled = ", rare values pooled" if told.get("pooled") else ""
-        return f"category of {told.get('categories', '?')} values, some redrawn{joined}{pooled}"
+        pooled = ", rare values pooled" if told.pooled else ""
+        number = "?" if told.categories is None else told.categories
+        return f"category of {number} values, some redrawn{joined}{pooled}"
     if role == KEPT:
         return "unchanged"
-    if told.get("pseudonym"):
+    if told.pseudonym:
         return "pseudonym that identifies the row, the same in all copies of this dataset"
     return "identifies the rows, unchanged"
 
 
-def drawn(told: Told, noise: float) -> str:
+def drawn(told: ColumnMetadata, noise: float) -> str:
     """Say how many cells of a category were redrawn, and from what."""
-    if told.get("role") != CATEGORY:
+    if told.role != CATEGORY:
         return ""
-    base = (
-        "evenly from all values"
-        if told.get("base") == UNIFORM
-        else "from the column’s own frequencies"
-    )
+    base = "evenly from all values" if told.base == UNIFORM else "from the column’s own frequencies"
     return f"{(1 + noise) ** -0.5:.1%} of the cells retained, the others redrawn {base}"
 
 
-def use(name: str, told: Told) -> str:
+def use(name: str, told: ColumnMetadata) -> str:
     """Say how the miner is asked about a column."""
-    if told.get("role") == CATEGORY:
-        if told.get("base") == UNIFORM and told.get("together"):
-            return f"copy.two_way{tuple(told['together'][:2])!r}"
+    if told.role == CATEGORY:
+        if told.base == UNIFORM and told.together:
+            return f"copy.two_way{tuple(told.together[:2])!r}"
         return f"copy.frequencies({name!r})"
-    if told.get("role") != PERTURBED:
+    if told.role != PERTURBED:
         return ""
-    mean = "original_mean" if told.get("transform") in (LOG1P, RANK) else "mean"
+    mean = "original_mean" if told.transform in (LOG1P, RANK) else "mean"
     return f"copy.{mean}({name!r}), copy.distribution({name!r})"
 
 
-def mind(told: Told, noise: float) -> str:
+def mind(told: ColumnMetadata, noise: float) -> str:
     """Say what is biased in a column if it is used as if it had no noise, or in any case."""
-    role = told.get("role")
+    role = told.role
     if role == CATEGORY:
         weaker = f"relations to other columns are weaker by the factor {(1 + noise) ** -0.5:.3g}"
-        even = told.get("base") == UNIFORM
+        even = told.base == UNIFORM
         return f"shares are drawn towards each other, and {weaker}" if even else weaker
     if role != PERTURBED:
         return ""
-    if told.get("transform") == RANK:
+    if told.transform == RANK:
         return "its values are drawn apart: averages of the copy are not those of the original"
     lines = [f"variances are about {1 + noise:.4g} times the original’s"]
-    if told.get("transform") == LOG1P:
+    if told.transform == LOG1P:
         lines = [f"variances of log(1 + x) are about {1 + noise:.4g} times the original’s"]
-    if told.get("clipped"):
+    if told.clipped:
         lines.append("cut off at its bounds, so estimates are biased by an unknown amount")
-    if told.get("missing") == "hidden":
+    if told.missing == "hidden":
         lines.append("missing values were filled in, so estimates are biased by an unknown amount")
     return "; ".join(lines)
 
 
-def _kind(told: Told) -> str:
+def _kind(told: ColumnMetadata) -> str:
     """Return what kind of numbers a perturbed column holds."""
-    if told.get("unit") is None:
+    if told.unit is None:
         return "number"
-    kind = str(told.get("type", "")).partition("[")[0].rstrip("3264")
+    kind = (told.type or "").partition("[")[0].rstrip("3264")
     return {"timestamp": "date and time", "time": "time of day"}.get(kind, kind)
 
 
@@ -253,14 +247,14 @@ def _deviation(column: CopyColumn, variance: float) -> float:
     return float(np.sqrt(column.noise * own))
 
 
-def _in_own_units(told: Told, deviation: float | None) -> str:
-    if told.get("transform") == RANK:
-        return f"hides {told.get('hidden', 0.0):.0%} of the ranks’ variance"
+def _in_own_units(told: ColumnMetadata, deviation: float | None) -> str:
+    if told.transform == RANK:
+        return f"hides {told.hidden or 0.0:.0%} of the ranks’ variance"
     if deviation is None:
         return ""
-    if told.get("transform") == LOG1P:
+    if told.transform == LOG1P:
         return f"a factor of {in_units(float(np.exp(deviation)))} for one standard deviation"
-    return f"standard deviation {in_units(deviation, _plain(told.get('unit')))}"
+    return f"standard deviation {in_units(deviation, _plain(told.unit))}"
 
 
 PROGRAM = """\

@@ -104,9 +104,9 @@ def test_granting_and_revoking(world: World, owner: TestClient):
     fields = {"recipient": "partner", "privacy": "0.4", "until": "2999-01-01", "round": "age"}
     assert owner.post(f"{own}/grant", data=fields).status_code == 303
     grant = world.sharing.permitted("partner", world.people.id)
-    assert world.people.privacy_of(grant.level) == 0.4
+    assert world.people.privacy_of(grant.spec.level) == 0.4
     assert grant.until.startswith("2999-01-01")
-    assert grant.finish.round == {"age"}
+    assert grant.spec.finish.round == {"age"}
     assert "until 2999-01-01" in text_of(owner.get(own))
     assert owner.post(f"{own}/revoke", data={"recipient": "partner"}).status_code == 303
     assert world.sharing.permitted("partner", world.people.id) is None
@@ -141,7 +141,7 @@ def test_requests_say_what_coalitions_could_recover_then(world: World, owner: Te
     approve = {"request": better.id, "asked": "0.2", "privacy": "0.3", "act": "approve"}
     assert owner.post(f"{own}/answer", data=approve).status_code == 303
     grant = world.sharing.permitted("partner", world.people.id)
-    assert world.people.privacy_of(grant.level) == 0.3  # changed by the owner
+    assert world.people.privacy_of(grant.spec.level) == 0.3  # changed by the owner
     decline = {"request": worse.id, "act": "decline", "privacy": "x", "words": "not now"}
     assert owner.post(f"{own}/answer", data=decline).status_code == 303
     assert [each.state for each in world.sharing.requests()] == ["approved", "declined"]
@@ -193,7 +193,7 @@ def test_the_explorer_says_what_the_theorems_say(world: World, owner: TestClient
     world.people.release(to="public", privacy=0.8).to_arrow()
     part = f"/console/datasets/{world.people.id}/explore/part"
     said = text_of(owner.get(part, params={"who": ["partner", "university", "public"]}))
-    theorem = Coalition.of([(held.recipient, held.level) for held in world.people.holdings])
+    theorem = Coalition.of([(held.recipient, held.spec.level) for held in world.people.holdings])
     assert "Together they leave 50% hidden: exactly what partner alone leaves" in said
     found = re.search(r"independently for each copy it would be ([\d.]+)%", said)
     assert abs(float(found[1]) / 100 - theorem.independent_privacy) < 0.01

@@ -24,6 +24,7 @@ from cornerwave.errors import (
 )
 from cornerwave.miner import Copy
 from cornerwave.outputs import read_metadata
+from cornerwave.privacy import FIRST
 from cornerwave.vault import Vault, write_all_spark
 from tests import sail
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
@@ -81,7 +82,7 @@ def test_a_frame_gives_the_dataset_and_the_copies_of_the_local_engine(
         found, wanted_mean = (Copy.open(each).mean(["age"])["age"] for each in (folder, file))
         assert found.value == pytest.approx(wanted_mean.value, rel=1e-12)  # in another order
     assert [held.recipient for held in there.holdings] == ["near", "middle", "far"]
-    assert {held.format for held in there.holdings} == {"parquet parts"}
+    assert {held.spec.format for held in there.holdings} == {"parquet parts"}
 
 
 def later(rows=400, first="later 0"):
@@ -138,6 +139,22 @@ def test_row_groups_are_appended_by_their_place(spark, vault, other, parquet, tm
     folder = there.release(to="near", noise=1.0).write_spark(tmp_path / "copy", spark=spark)
     wanted = papq.read_table(here.release(to="near", noise=1.0).write(tmp_path / "near.parquet"))
     assert read(folder).equals(wanted, check_metadata=False)
+
+
+def test_rows_in_the_order_of_those_that_are_there_are_refused(spark, vault, tmp_path):
+    """Also those of a batch that begins beyond the first rows, of which the order is kept."""
+    random, rows = np.random.default_rng(11), FIRST + 100
+    x, y = random.normal(size=(2, rows))
+    first = written(pa.table({"x": x, "y": y}), tmp_path / "first.parquet")
+    later = {"x": x + 0.05 * random.normal(size=rows), "y": random.normal(size=rows)}
+    again = written(pa.table(later), tmp_path / "again.parquet")
+    mixed = random.permutation(rows)  # the control
+    other = written(pa.table(later).take(pa.array(mixed)), tmp_path / "other.parquet")
+    dataset = vault.register("x", first)
+    for more in ({}, {"spark": spark}):
+        with pytest.raises(SourceError, match="same places of other editions"):
+            dataset.append(again, **more)
+    assert dataset.append(other, spark=spark).number == 2
 
 
 @pytest.mark.slow
@@ -272,7 +289,7 @@ def test_a_directory_is_replaced_by_force_if_it_is_a_copy(spark, vault, parquet,
         release.write_spark(folder, spark=spark)
     release.write_spark(folder, spark=spark, force=True)
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(OutputExists, match="not a directory of a copy"):
+    with pytest.raises(OutputExists, match="not a folder of a copy"):
         release.write_spark(folder, spark=spark, force=True)
     with pytest.raises(OutputError, match="the registered table itself"):
         release.write_spark(parquet / "copy", spark=spark)
@@ -357,7 +374,7 @@ def test_what_machines_send_cannot_run_code():
         def __reduce__(self):
             return print, ("ran",)
 
-    others = [pickle.dumps(each) for each in (Bad(), NoiseSecrets, Recipe, Hidden)]
+    others = [pickle.dumps(each) for each in (Bad(), NoiseSecrets, Recipe, Hidden, eval)]
     for content in (*others, b"nonsense"):
         with pytest.raises(ClusterError, match="something else than a survey"):
             unpacked(content)

@@ -17,7 +17,7 @@ import pytest
 from cornerwave.columns import Finish
 from cornerwave.engines import spark as engine
 from cornerwave.errors import ClusterError, ColumnError, SourceChanged, SourceError
-from cornerwave.spine.recipe import Wanted
+from cornerwave.spec import CopySpec
 from cornerwave.vault import Vault, write_all_spark
 from tests import sail, spark_cluster
 from tests.engines import through_spark
@@ -256,7 +256,7 @@ def travelled(monkeypatch):
 
 
 def secrets_of(vault, dataset):
-    recipe = dataset.recipe([Wanted(level, Finish()) for _, level in LEVELS])
+    recipe = dataset.recipe([CopySpec(level, Finish()) for _, level in LEVELS])
     derived = [*recipe.row_secrets.reveal().values(), *recipe.noise_secrets.reveal().values()]
     return [vault._key._secret, *derived]
 
@@ -288,7 +288,7 @@ def test_no_secret_is_written_anywhere(
         engine.of_frame(spark.read.parquet(str(parquet))),
         dataset.frozen.schema,
         dataset.frozen.source_types,
-        dataset.recipe([Wanted(LEVELS[0][1], Finish())]).row_secrets.reveal(),
+        dataset.recipe([CopySpec(LEVELS[0][1], Finish())]).row_secrets.reveal(),
     )
     job = engine.sent(engine.SampleJob(table.table))
     table._frame().mapInArrow(engine._task(job), "b long, k int, f binary").explain("extended")

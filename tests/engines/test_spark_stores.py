@@ -63,7 +63,7 @@ def test_copies_in_s3_are_those_on_disk(spark, vault, dataset, parquet, bucket, 
         )
         opened = open_source(bucket.address(folder))
         assert sum(len(batch) for batch in opened.batches(["wage"])) == len(wanted)
-        assert read_metadata(tmp_path / folder)["noise"] == release.level.noise
+        assert read_metadata(tmp_path / folder).noise == release.level.noise
     assert bucket.uploads() == []
 
 
@@ -106,7 +106,7 @@ def test_what_is_there_is_replaced_by_force_alone(spark, dataset, bucket):
 
 def test_of_two_writers_one_is_refused(spark, dataset, bucket, monkeypatch):
     """The second comes when the first has looked, and found nothing."""
-    monkeypatch.setattr("cornerwave.vault._release.check_stored_folder", lambda *_, **__: 0)
+    monkeypatch.setattr("cornerwave.outputs._folders.StoredFolder.check", lambda _: None)
     bucket.put("copy/_copy.json", b"of another")
     with pytest.raises(OutputExists, match="already exists"):
         dataset.release(to="near", noise=1.0).write_spark(bucket.address("copy"), spark=spark)

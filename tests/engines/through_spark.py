@@ -42,7 +42,7 @@ def types_through(session, folder):
     keep = tuple(name_of(what) for what in chosen if what != NUMBER)
     schema = decide(source.schema, Choices(key=KEY, keep=keep))
     secrets = RowSecrets.of(lambda purpose: purpose.encode().ljust(32)[:32])
-    cluster = Cluster(source, schema, source.schema, secrets.reveal(), session)
+    cluster = Cluster(source, schema, source.schema, secrets, session)
     notes = cluster.collected(ReadJob(cluster.table))
     found = pa.concat_tables(unpacked_table(content) for *_, content in notes).sort_by(KEY)
     for name in table.column_names:

@@ -15,8 +15,20 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.outputs import METADATA_KEY, read_metadata
-from cornerwave.outputs._copy_metadata import COLUMN_FIELDS, FIELDS
 from cornerwave.sources import open_source
+from cornerwave.spec import (
+    ColumnMetadata,
+    CopyMetadata,
+    Kind,
+    ListOf,
+    Number,
+    OneOf,
+    OrNull,
+    TableOf,
+    Text,
+    Whole,
+    kinds_of,
+)
 from tests.fuzz.world import ROWS, people, write_table
 
 Mutation = Callable[[Path, random.Random], str]
@@ -231,6 +243,35 @@ ODD_VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+def near(kind: Kind) -> Iterator[Any]:
+    """Yield values at the ends of what a kind allows, just beyond them, and some inside."""
+    if isinstance(kind, OrNull):
+        yield None
+        yield from near(kind.kind)
+    elif isinstance(kind, Number | Whole):
+        ends = [kind.least, kind.most]
+        middle = 1 if kind.least <= 1 <= kind.most else kind.least
+        yield from (*ends, middle, kind.least - 1, kind.most * 2 + 1, str(middle), [middle], True)
+    elif isinstance(kind, OneOf):
+        yield from (*kind.values, "another", [kind.values[0]])
+    elif isinstance(kind, ListOf):
+        own = [value for value in near(kind.kind) if kind.kind.accepts(value)]
+        for length in range(4):
+            yield own[:1] * length
+            yield own[:length]
+            if all(isinstance(value, int | float) for value in own):
+                yield sorted(own)[:length]
+                yield sorted(own, reverse=True)[:length]
+        yield from ([value] for value in near(kind.kind))
+    elif isinstance(kind, TableOf):
+        yield from ({"x": value} for value in near(kind.kind))
+    else:
+        yield from ("text", "two\nlines", 7, ["text"])
+
+
+KINDS_OF = {True: kinds_of(ColumnMetadata), False: kinds_of(CopyMetadata)}
+
+
 def json_of(path: Path, chance: random.Random) -> str:
     """Replace, add or remove a value anywhere."""
     if chance.random() < 0.05:
@@ -267,19 +308,20 @@ def field_of(path: Path, chance: random.Random) -> str:
     content = json.loads(path.read_text(encoding="utf-8"))
     columns = chance.random() < 0.7
     node = chance.choice(list(content["columns"].values())) if columns else content
-    name = chance.choice(sorted(COLUMN_FIELDS if columns else FIELDS))
-    node[name] = chance.choice(ODD_VALUES)
+    name = chance.choice(sorted(KINDS_OF[columns]))
+    node[name] = chance.choice((*ODD_VALUES, *near(KINDS_OF[columns][name])))
     path.write_text(json.dumps(content), encoding="utf-8")
     return f"{name} = {str(node[name])[:40]!r}"
 
 
 def odd_fields(told: dict[str, Any], *columns: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield metadata in which one field, of all that there are, has a value of each type."""
-    for value in ODD_VALUES:
-        for name in FIELDS:
+    for name, kind in {**KINDS_OF[False], "columns": Text()}.items():
+        for value in (*ODD_VALUES, *near(kind)):
             yield f"{name} = {str(value)[:40]!r}", {**told, name: value}
-        for column in columns:
-            for name in COLUMN_FIELDS:
+    for column in columns:
+        for name, kind in KINDS_OF[True].items():
+            for value in (*ODD_VALUES, *near(kind)):
                 own = {**told["columns"][column], name: value}
                 changed = {**told, "columns": {**told["columns"], column: own}}
                 yield f"{column}.{name} = {str(value)[:40]!r}", changed
@@ -289,7 +331,7 @@ def inner_json(path: Path, chance: random.Random) -> str:
     """Change what a Parquet or Arrow copy says about itself."""
     source, told = open_source(path), read_metadata(path)
     beside = path.with_name("told.json")
-    beside.write_text(json.dumps(told))
+    beside.write_text(json.dumps(told.to_json()))
     done = chance.choice((json_of, field_of))(beside, chance)
     table = pa.Table.from_batches(list(source.batches(source.schema.names)))
     write_table(table.replace_schema_metadata({METADATA_KEY: beside.read_bytes()}), path)

@@ -154,7 +154,7 @@ def test_a_file_with_other_rows_than_it_states_is_refused(
         lambda copy: copy.distribution("age"),
     ):
         with pytest.raises(SourceError, match="has 20,000 rows, but its metadata states 20,001"):
-            ask(Copy.open(path, metadata={**told, "rows": ROWS + 1}))
+            ask(Copy.open(path, metadata={**told.to_json(), "rows": ROWS + 1}))
 
 
 def test_a_derived_column_is_refused(copy: Path, ages: np.ndarray) -> None:

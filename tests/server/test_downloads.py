@@ -200,8 +200,8 @@ def test_approving_keeps_the_end_and_the_bounds_of_the_grant(served):
         asked = served.sharing.ask("ann", "odd table", privacy=privacy)
         served.sharing.answer(asked.id, until=ends)
         grant = served.sharing.permitted("ann", before.dataset)
-        assert grant.level < before.level
-        assert grant.finish == before.finish
+        assert grant.spec.level < before.spec.level
+        assert grant.spec.finish == before.spec.finish
         assert grant.until[:10] == (ends or until)[:10]
 
 
@@ -216,7 +216,7 @@ def test_of_two_answers_at_once_one_counts(served):
     with pytest.raises(VaultError, match="no open request"):
         Late(served.sharing.vault).answer(asked.id)
     [grant] = served.sharing.grants(recipient="bob")
-    assert served.sharing.vault.dataset("wages").privacy_of(grant.level) == 0.9
+    assert served.sharing.vault.dataset("wages").privacy_of(grant.spec.level) == 0.9
 
 
 def test_a_recipient_asks_and_the_owner_answers_with_commands(served):
@@ -249,7 +249,7 @@ def test_a_recipient_asks_and_the_owner_answers_with_commands(served):
     assert "not now" in owner("--all").output
     assert first.id not in owner().output
     [grant] = [g for g in served.sharing.grants(recipient="ann") if g.until]
-    assert served.sharing.vault.dataset("wages").privacy_of(grant.level) == pytest.approx(0.45)
+    assert served.sharing.vault.dataset("wages").privacy_of(grant.spec.level) == pytest.approx(0.45)
     mine = run("request", profile).output
     assert all(word in mine for word in ("wages", "approved", "declined", "not now"))
 

@@ -52,7 +52,7 @@ def test_a_new_edition_is_what_everybody_fetches_from_then_on(served):
     assert new["wage"].slice(0, ROWS).equals(before)
     assert len(new) == ROWS + MORE
     held = served.sharing.vault.dataset("wages").holdings
-    assert sorted(each.edition for each in held) == [1, 2]
+    assert sorted(each.spec.edition for each in held) == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,17 @@ from cornerwave.errors import OutputError, OutputExists
 from cornerwave.outputs import (
     CopyFile,
     _outputs,
-    check_output,
     metadata_path,
     parquet_settings,
     read_metadata,
 )
-from cornerwave.outputs._outputs import writing
+from cornerwave.outputs._destination import writing
 from cornerwave.sources import format_of, open_source
+from cornerwave.spec import CopyMetadata
 
 ENDINGS = ["csv", "csv.gz", "parquet", "pq", "arrow", "feather", "ipc"]
 METADATA = {"dataset": "d", "noise": 0.1, "rows": 3, "columns": {"ä": {"role": "perturbed"}}}
+STATED = CopyMetadata.read(METADATA, "d")
 TABLE = pa.table({"a": [1.5, 2.25, None], "b": ["x", 'y, "z"', "é\n"]})
 BIG = pa.table({"a": np.random.default_rng(1).normal(size=50_000)})
 
@@ -38,8 +39,18 @@ def path(request, tmp_path):
     return tmp_path / f"copy.{request.param}"
 
 
+def opened(path, table=TABLE):
+    copy = CopyFile(path, table.schema, METADATA, force=True)
+    copy.open()
+    return copy
+
+
+def check(path, *, force=False):
+    CopyFile(path, TABLE.schema, METADATA, force=force).check()
+
+
 def finished(path, table=TABLE):
-    copy = CopyFile(path, table.schema, METADATA)
+    copy = opened(path, table)
     for start in range(len(table)):
         copy.write(table.slice(start, 1))
     copy.finish()
@@ -94,7 +105,7 @@ def test_types_that_parquet_itself_does_not_have_are_kept(tmp_path):
 
 def test_metadata_round_trip(path):
     publish(path)
-    assert read_metadata(path) == METADATA
+    assert read_metadata(path) == STATED
     if ".csv" in path.name:
         assert json.loads(metadata_path(path).read_text("utf-8")) == METADATA
         metadata_path(path).unlink()
@@ -110,7 +121,7 @@ def test_a_file_that_says_nothing_of_itself(tmp_path):
 
 
 def test_nothing_is_visible_before_it_is_published(path):
-    copy = CopyFile(path, TABLE.schema, METADATA)
+    copy = opened(path)
     assert visible(path.parent) == []
     [hidden] = path.parent.iterdir()
     assert hidden.stat().st_mode & 0o777 == 0o600
@@ -127,7 +138,7 @@ def test_nothing_is_visible_before_it_is_published(path):
 
 @pytest.mark.parametrize("stage", ["opened", "written", "finished"])
 def test_a_discarded_copy_leaves_nothing(path, stage):
-    copy = CopyFile(path, TABLE.schema, METADATA)
+    copy = opened(path)
     if stage != "opened":
         copy.write(TABLE)
     if stage == "finished":
@@ -221,7 +232,7 @@ def test_leftovers_of_dead_writers_are_removed(path):
 
 
 def test_a_live_writer_is_left_alone(path):
-    first = CopyFile(path, TABLE.schema, METADATA)
+    first = opened(path)
     first.write(TABLE)
     publish(path, TABLE.slice(2))
     first.finish()
@@ -250,7 +261,7 @@ def test_names_that_look_like_patterns(tmp_path, name):
     publish(path)
     assert not dead.exists()
     assert other.exists()
-    assert read_metadata(path) == METADATA
+    assert read_metadata(path) == STATED
 
 
 KILLED = """
@@ -261,6 +272,7 @@ from cornerwave.outputs import CopyFile
 
 table = pa.table({"a": [1.0, 2.0]})
 copy = CopyFile(Path(sys.argv[1]), table.schema, {})
+copy.open()
 copy.write(table)
 if sys.argv[2] == "finished":
     copy.finish()
@@ -285,29 +297,29 @@ def test_a_killed_writer_leaves_nothing_visible_and_the_next_cleans_up(tmp_path,
 
 
 def test_where_a_copy_can_be_written(path):
-    check_output(path)
+    check(path)
     path.touch()
     with pytest.raises(OutputExists, match=r"already exists.* force"):
-        check_output(path)
-    check_output(path, force=True)
+        check(path)
+    check(path, force=True)
     assert issubclass(OutputExists, FileExistsError)
 
 
 @pytest.mark.parametrize("name", ["copy.txt", "copy", "copy.csv.bz2", "csv"])
 def test_other_endings_are_refused(tmp_path, name):
     with pytest.raises(OutputError, match="ending must be one of"):
-        check_output(tmp_path / name)
+        check(tmp_path / name)
 
 
 def test_directories_are_refused(path):
     path.mkdir()
     for force in (False, True):
         with pytest.raises(OutputExists, match="is a directory"):
-            check_output(path, force=force)
+            check(path, force=force)
     with pytest.raises(OutputError, match="no directory"):
-        check_output(path.parent / "nowhere" / path.name)
+        check(path.parent / "nowhere" / path.name)
     with pytest.raises(OutputError, match="cannot be written"):
-        CopyFile(path.parent / "nowhere" / path.name, TABLE.schema, METADATA)
+        opened(path.parent / "nowhere" / path.name)
 
 
 AS_NOBODY = """
@@ -315,7 +327,8 @@ import os, sys
 from pathlib import Path
 import pyarrow as pa
 from cornerwave.errors import CornerwaveError
-from cornerwave.outputs import CopyFile, check_output
+from cornerwave.outputs import CopyFile
+from cornerwave.spec import CopyMetadata
 from cornerwave.sources import open_source
 
 path = Path(sys.argv[1])
@@ -324,8 +337,8 @@ if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
 for attempt in (
-    check_output,
-    lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), {}),
+    lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), {}).check(),
+    lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), {}).open(),
     open_source,
 ):
     try:
@@ -372,6 +385,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFIN
 copy = None
 try:
     copy = CopyFile(path, table.schema, {})
+    copy.open()
     copy.write(table)
     copy.finish()
     copy.publish()
@@ -422,9 +436,9 @@ def test_bytes_go_to_the_disk_while_others_are_made(path, monkeypatch):
     synced = []
     monkeypatch.setattr(_outputs, "SYNC_BYTES", 1)
     monkeypatch.setattr(os, "fdatasync", synced.append)
-    copy = CopyFile(path, BIG.schema, METADATA)
+    copy = opened(path, BIG)
     copy.write(BIG)
-    copy._behind.wait()
+    copy._sink.wait()
     assert len(synced) == 1
     copy.finish()
     copy.discard()
@@ -440,7 +454,7 @@ def test_a_disk_that_refuses_bytes_behind_the_writer(tmp_path, monkeypatch, refu
 
     monkeypatch.setattr(_outputs, "SYNC_BYTES", 1)
     monkeypatch.setattr(os, "fdatasync", fdatasync)
-    copy = CopyFile(tmp_path / "copy.parquet", BIG.schema, METADATA)
+    copy = opened(tmp_path / "copy.parquet", BIG)
     expected = pytest.raises(OutputError, match="Input/output") if refuses else nullcontext()
     with expected:
         copy.write(BIG)

@@ -123,13 +123,10 @@ def copied(way, folder, server):
     place = str(folder / f"copy.{way.lower()}")
     if way == "PostgreSQL":
         place = f"{server}#copy"
-    copy = copy_at(place_of(place), table.schema, {})
-    try:
-        copy.append(copy.encode(table))
+    with copy_at(place_of(place), table.schema, {}, force=True) as copy:
+        copy.write(table)
         copy.finish()
         copy.publish()
-    finally:
-        copy.discard()
     return table, place, COLUMNS
 
 

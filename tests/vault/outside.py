@@ -9,6 +9,7 @@ import psycopg
 
 from cornerwave.ledger import Entry, Key, Ledger
 from cornerwave.reuse import ColumnMarks, TableMarks
+from tests.copies import at
 
 TABLES = ("cornerwave_vault", "cornerwave_chain", "cornerwave_line")
 NUMBERS = count()
@@ -74,8 +75,8 @@ def used(place):
     ledger.register(entry("people", ["aa\tage"], id="a1" * 16))
     ledger.register(entry("others", ["bb\theight"], id="b2" * 16))
     levels = {"ann": 800, "bob": 500, "cyd": 200}
-    ledger.hold("a1" * 16, [(name, {"level": level}) for name, level in levels.items()])
-    ledger.hold("b2" * 16, [("ann", {"level": 100})])
+    ledger.hold("a1" * 16, [(name, at(level)) for name, level in levels.items()])
+    ledger.hold("b2" * 16, [("ann", at(100))])
     return key
 
 
@@ -87,7 +88,7 @@ def use_everything(place, key):
     for dataset, holdings in found.values():
         for holding in holdings:
             assert holding in ledger.held(dataset.id, holding.recipient)
-        ledger.hold(dataset.id, [("zoe", {"level": 10})])
+        ledger.hold(dataset.id, [("zoe", at(10))])
     ledger.register(entry("new", ["cc\tlength"]))
     ledger.check_since(ledger.heads())
     return found

@@ -12,11 +12,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from cornerwave.columns import Finish
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError, WrongKey
 from cornerwave.ledger import Entry, Holding, Key, Ledger
+from tests.copies import at
 from tests.vault.outside import TABLES, content, edit, entry, marks_of, rows
 
-MADE = {"level": 500, "rounding": {"wage": 0.1}, "clip": [None, 1e300], "format": "parquet"}
+LOOK = Finish(frozenset({"wage"}), {"age": (None, 1e300)}, {"wage": "int8"}, {"age": "years"})
+WHOLE = at(500, finish=LOOK, edition=2, batch=2, format="parquet", dictionary=True)
 
 
 @pytest.fixture
@@ -36,23 +39,27 @@ def dataset(ledger):
 
 class TestHoldings:
     def test_they_come_back_whole_in_the_order_of_the_chain(self, ledger, dataset):
-        ledger.hold(dataset, [("zoe", MADE)])
-        ledger.hold(dataset, [("ann", {"level": 1}), ("bob", {"level": 2})])
-        found = [(h.recipient, h.made) for h in ledger.holdings(dataset)]
-        assert found == [("zoe", MADE), ("ann", {"level": 1}), ("bob", {"level": 2})]
+        ledger.hold(dataset, [("zoe", WHOLE)])
+        ledger.hold(dataset, [("ann", at(1)), ("bob", at(2))])
+        found = [(h.recipient, h.spec) for h in ledger.holdings(dataset)]
+        assert found == [("zoe", WHOLE), ("ann", at(1)), ("bob", at(2))]
         assert all(re.fullmatch(r"\d{4}-.*\+00:00", h.since) for h in ledger.holdings(dataset))
 
     def test_what_stands_already_is_not_written_again(self, ledger, ledger_place, dataset):
-        ledger.hold(dataset, [("ann", {"a": 1, "b": 2}), ("ann", {"b": 2, "a": 1})])
+        one, same = (
+            at(1, finish=Finish(frozenset({"a", "b"}), clip))
+            for clip in ({"a": (0, 1), "b": (0, 2)}, {"b": (0, 2), "a": (0, 1)})
+        )
+        ledger.hold(dataset, [("ann", one), ("ann", same)])
         before = content(ledger_place)
-        ledger.hold(dataset, [("ann", {"b": 2, "a": 1})])
+        ledger.hold(dataset, [("ann", same)])
         ledger.hold(dataset, [])
         assert content(ledger_place) == before
-        ledger.hold(dataset, [("bob", {"a": 1, "b": 2}), ("ann", {"a": 1, "b": 3})])
+        ledger.hold(dataset, [("bob", one), ("ann", at(1))])
         assert [h.recipient for h in ledger.holdings(dataset)] == ["ann", "bob", "ann"]
 
     def test_a_recipient_has_those_of_his_own(self, ledger, dataset):
-        ledger.hold(dataset, [(f"r{n % 5}", {"level": n}) for n in range(1, 30)])
+        ledger.hold(dataset, [(f"r{n % 5}", at(n)) for n in range(1, 30)])
         for recipient in ("r0", "r3", "nobody"):
             own = [h for h in ledger.holdings(dataset) if h.recipient == recipient]
             assert ledger.held(dataset, recipient) == own
@@ -60,16 +67,16 @@ class TestHoldings:
 
     def test_datasets_have_chains_of_their_own(self, ledger):
         one, two = ledger.register(entry()).id, ledger.register(entry()).id
-        ledger.hold(one, [("ann", {"level": 1})])
-        ledger.hold(two, [("ann", {"level": 2})])
-        assert [h.made for h in ledger.held(one, "ann")] == [{"level": 1}]
-        assert [h.made for h in ledger.holdings(two)] == [{"level": 2}]
+        ledger.hold(one, [("ann", at(1))])
+        ledger.hold(two, [("ann", at(2))])
+        assert [h.spec for h in ledger.held(one, "ann")] == [at(1)]
+        assert [h.spec for h in ledger.holdings(two)] == [at(2)]
 
     def test_more_recipients_than_one_query_takes(self, ledger, dataset, monkeypatch):
         monkeypatch.setattr("cornerwave.ledger._chains._PARAMETERS", 3)
-        copies = [(f"r{n}", {"level": n}) for n in range(1, 11)]
+        copies = [(f"r{n}", at(n)) for n in range(1, 11)]
         ledger.hold(dataset, copies)
-        ledger.hold(dataset, [*copies, ("last", {})])
+        ledger.hold(dataset, [*copies, ("last", at(1))])
         assert len(ledger.holdings(dataset)) == 11
 
     @pytest.mark.parametrize("id", ["ab" * 16, "vault", ""])
@@ -85,12 +92,12 @@ class TestHoldings:
     def test_a_number_that_json_cannot_hold_is_an_error(self, ledger, ledger_place, dataset):
         before = content(ledger_place)
         with pytest.raises(ValueError, match="JSON"):
-            ledger.hold(dataset, [("ann", {"level": float("nan")})])
+            ledger.hold(dataset, [("ann", at(1, finish=Finish(clip={"a": (float("nan"), None)})))])
         assert content(ledger_place) == before
 
     def test_text_that_no_database_holds_is_refused_without_it(self, ledger, dataset):
         with pytest.raises(VaultError) as refusal:
-            ledger.hold(dataset, [("Secret\ud800", {})])
+            ledger.hold(dataset, [("Secret\ud800", at(1))])
         assert "Secret" not in str(refusal.value)
         assert ledger.holdings(dataset) == []
 
@@ -150,7 +157,7 @@ class TestRegistration:
 
 class TestHeads:
     def test_each_is_the_last_line_of_a_chain(self, ledger, ledger_place, dataset):
-        ledger.hold(dataset, [("ann", {})])
+        ledger.hold(dataset, [("ann", at(1))])
         heads = ledger.heads()
         lines = rows(ledger_place, "SELECT chain, number, mac FROM cornerwave_line")
         assert {f"{chain}:{number}:{mac}" for chain, number, mac in lines} >= set(heads.values())
@@ -163,15 +170,15 @@ class TestHeads:
 
     def test_a_head_of_any_time_stays_part_of_the_chain(self, ledger, dataset):
         kept = [ledger.heads()]
-        for level in range(3):
-            ledger.hold(dataset, [("ann", {"level": level})])
+        for level in (1, 2, 3):
+            ledger.hold(dataset, [("ann", at(level))])
             kept.append(ledger.heads())
         ledger.register(entry())
         for heads in kept:
             ledger.check_since(heads)
 
     def test_another_head_does_not(self, ledger, dataset):
-        ledger.hold(dataset, [("ann", {})])
+        ledger.hold(dataset, [("ann", at(1))])
         [name] = [name for name in ledger.heads() if name]
         id, number, mac = ledger.heads()[name].split(":")
         for wrong in (f"{id}:{number}:{mac[::-1]}", f"{id}:3:{mac}", f"{id}:1:{mac}", f"x:2:{mac}"):
@@ -191,7 +198,7 @@ def test_another_key_is_refused(ledger, ledger_place, key):
         Ledger.open(ledger_place, Key.generate())
 
 
-SECRET_MADE = {"level": 500, "rounding": {"salary_in_euro": 271828182845}}
+SECRET = at(500, finish=Finish(clip={"salary_in_euro": (None, 271828182845)}))
 
 
 class TestSecrecy:
@@ -225,7 +232,7 @@ class TestSecrecy:
 
     def test_no_value_column_or_count_is_in_the_database(self, ledger, ledger_place):
         ledger.register(self.ENTRY)
-        ledger.hold(self.ENTRY.id, [("ann", SECRET_MADE)])
+        ledger.hold(self.ENTRY.id, [("ann", SECRET)])
         cells = [
             str(cell).encode()
             for table in TABLES
@@ -237,19 +244,19 @@ class TestSecrecy:
         if isinstance(ledger_place, Path):
             assert self.found(ledger_place.read_bytes()) == set()
         assert ledger.dataset("people") == self.ENTRY
-        assert ledger.holdings(self.ENTRY.id)[0].made == SECRET_MADE
+        assert ledger.holdings(self.ENTRY.id)[0].spec == SECRET
 
     @pytest.mark.parametrize(
         "encode", [bytes, base64.b64encode, lambda t: base64.b64encode(t.hex().encode())]
     )
     def test_the_search_finds_them_where_they_are(self, encode):
-        plain = json.dumps([self.ENTRY.__dict__, SECRET_MADE]).encode()
+        plain = json.dumps([self.ENTRY.__dict__, SECRET.to_json()]).encode()
         assert self.found(encode(plain)) == set(self.VALUES)
 
 
 def test_held_reads_the_lines_of_one_recipient_alone(ledger, ledger_place, dataset):
     """Damage elsewhere in the chain goes unnoticed by `held`, and is seen by `holdings`."""
-    ledger.hold(dataset, [(f"r{n}", {"level": n}) for n in range(1, 9)])
+    ledger.hold(dataset, [(f"r{n}", at(n)) for n in range(1, 9)])
     before = ledger.held(dataset, "r7")
     edit(ledger_place, "UPDATE cornerwave_line SET at = '1999' WHERE recipient = 'r3'")
     assert ledger.held(dataset, "r7") == before
@@ -275,11 +282,11 @@ def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key):
 
     def one_more(recipient):
         ledger.held(dataset, recipient)
-        ledger.hold(dataset, [(recipient, {"level": 500})])
+        ledger.hold(dataset, [(recipient, at(500))])
 
-    ledger.hold(dataset, [("ann", {"level": 1})])
+    ledger.hold(dataset, [("ann", at(1))])
     short, listed_short = cost(lambda: one_more("x")), cost(lambda: ledger.holdings(dataset))
-    ledger.hold(dataset, [(f"r{n}", {"level": n}) for n in range(2000)])
+    ledger.hold(dataset, [(f"r{n}", at(n % 999 + 1)) for n in range(2000)])
     long, listed_long = cost(lambda: one_more("y")), cost(lambda: ledger.holdings(dataset))
     assert long < 1.5 * short
     assert listed_long > 5 * listed_short
@@ -306,7 +313,7 @@ class Recording(RuleBasedStateMachine):
     )
     def hold(self, name, copies):
         if name * 32 in self.held:
-            self.ledger.hold(name * 32, [(who, {"level": level}) for who, level in copies])
+            self.ledger.hold(name * 32, [(who, at(level)) for who, level in copies])
             there = self.held[name * 32]
             there += [copy for copy in dict.fromkeys(copies) if copy not in there]
 
@@ -322,10 +329,10 @@ class Recording(RuleBasedStateMachine):
     def the_ledger_says_the_same(self):
         assert [found.id for found in self.ledger.datasets()] == sorted(self.held)
         for id, copies in self.held.items():
-            said = [(h.recipient, h.made["level"]) for h in self.ledger.holdings(id)]
+            said = [(h.recipient, h.spec.level.thousandths) for h in self.ledger.holdings(id)]
             assert said == copies
-            of_ann = [Holding("ann", {"level": v}, "") for who, v in copies if who == "ann"]
-            assert [h.made for h in self.ledger.held(id, "ann")] == [h.made for h in of_ann]
+            of_ann = [Holding("ann", at(v), "") for who, v in copies if who == "ann"]
+            assert [h.spec for h in self.ledger.held(id, "ann")] == [h.spec for h in of_ann]
         self.ledger.check_since(self.heads[-1])
 
     def teardown(self):

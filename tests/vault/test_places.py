@@ -11,11 +11,13 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from cornerwave.columns import Finish
 from cornerwave.errors import ExtraMissing, LedgerDamaged, VaultError, VaultExists
 from cornerwave.ledger import Key, Ledger
 from cornerwave.ledger._chains import Chains
 from cornerwave.ledger._postgresql import PostgreSQL
 from cornerwave.ledger._sqlite import SQLite
+from tests.copies import at
 from tests.vault.outside import connect, content, edit, entry, used
 
 PEOPLE = "a1" * 16
@@ -34,7 +36,7 @@ def refused(work, error, match):
 
 
 def hold(ledger):
-    return lambda: ledger.hold(PEOPLE, [("Zanzibar", {"level": 1})])
+    return lambda: ledger.hold(PEOPLE, [("Zanzibar", at(1))])
 
 
 def mode_of(path):
@@ -98,7 +100,7 @@ class TestFile:
         def limit(connection, _):
             connection.execute(f"PRAGMA {pragma}")
 
-        made = {"level": 1, "note": "x" * 100_000}
+        made = at(1, finish=Finish(names={"a": "x" * 100_000}))
         refused(lambda: ledger.hold(PEOPLE, [("Zanzibar", made)]), VaultError, says)
         assert content(tmp_path / "ledger.db") == before
 
@@ -188,7 +190,7 @@ class TestServer:
     def test_a_text_that_it_cannot_hold(self, server):
         place = server.fresh()
         ledger = Ledger.open(place, used(place))
-        work = lambda: ledger.hold(PEOPLE, [("Zanzibar\0", {})])  # noqa: E731
+        work = lambda: ledger.hold(PEOPLE, [("Zanzibar\0", at(1))])  # noqa: E731
         refused(work, VaultError, "cannot hold this text")
 
     def test_a_session_that_was_ended(self, server, monkeypatch):
@@ -218,7 +220,7 @@ class TestServer:
 
         def interrupted(chains, chain, **kwargs):
             if not kwargs:  # not while the writer itself looks at the last line
-                writer.hold(PEOPLE, [("zoe", {"level": next(levels)})])
+                writer.hold(PEOPLE, [("zoe", at(next(levels)))])
             return read(chains, chain, **kwargs)
 
         monkeypatch.setattr(Chains, "lines", interrupted)

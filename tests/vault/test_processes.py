@@ -23,12 +23,18 @@ import sqlalchemy
 
 from cornerwave.errors import AlreadyRegistered
 from cornerwave.reuse import ColumnMarks, TableMarks
+from cornerwave.levels import LATTICE, Level
+from cornerwave.spec import CopySpec
 from cornerwave.ledger import Entry, Key, Ledger
 
 
 def age(total):
     column = ColumnMarks("age", False, 9, 0.0, total, None, None, None)
     return TableMarks((column,), None, None, None).to_json()
+
+
+def at(level):
+    return CopySpec(Level(LATTICE[level - 1]))
 
 
 place, key, dataset, work = sys.argv[1:]
@@ -57,7 +63,7 @@ def write(number):
     # Append, some of it what all others append too; register what only one may.
     ledger = Ledger.open(place, key)
     for level in (1, 2):
-        ledger.hold(dataset, [(f"r{number}", {"level": level}), ("all", {"level": level})])
+        ledger.hold(dataset, [(f"r{number}", at(level)), ("all", at(level))])
     if number % 4 == 0:
         ledger.register(Entry("c3" * 16, "same", None, "2030", "{}", age("cc")))
         try:
@@ -108,7 +114,7 @@ def kill_at(event):
 
     for name in ("execute", "exec_driver_sql", "commit"):
         setattr(sqlalchemy.Connection, name, wrap(getattr(sqlalchemy.Connection, name)))
-    ledger.hold(dataset, [(f"r{event}", {"level": 1}), (f"r{event}", {"level": 2})])
+    ledger.hold(dataset, [(f"r{event}", at(1)), (f"r{event}", at(2))])
 
 
 def kill():
@@ -148,7 +154,7 @@ def drive(ledger_place, tmp_path):
 def test_sixteen_processes_write_while_one_reads(drive, ledger_place):
     ledger, _ = drive("race")
     wanted = {(name, level) for name in ["all", *(f"r{n}" for n in range(16))] for level in (1, 2)}
-    found = [(h.recipient, h.made["level"]) for h in ledger.holdings(DATASET)]
+    found = [(h.recipient, h.spec.level.thousandths) for h in ledger.holdings(DATASET)]
     assert len(found) == len(wanted)
     assert set(found) == wanted
     assert rows(ledger_place, LINES) == [(1 + len(wanted),)]

@@ -33,7 +33,7 @@ def registered(vault, name="people", **choices):
 
 
 def held(dataset):
-    return [(each.recipient, each.level) for each in dataset.holdings]
+    return [(each.recipient, each.spec.level) for each in dataset.holdings]
 
 
 def test_a_dataset_of_which_nothing_was_released_is_forgotten_and_registered_otherwise(vault):

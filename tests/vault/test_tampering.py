@@ -8,6 +8,7 @@ import pytest
 from cornerwave.errors import LedgerDamaged, VaultError, WrongKey
 from cornerwave.ledger import Key, Ledger
 from cornerwave.ledger._database import Database
+from tests.copies import at
 from tests.vault.outside import content, edit, entry, restore, rows, use_everything, used
 
 PEOPLE, OTHERS = "a1" * 16, "b2" * 16
@@ -178,7 +179,7 @@ def test_appending_notices_a_chain_that_was_cut(ledger_place, number):
     edit(ledger_place, f"DELETE FROM {LINE} WHERE {OF_PEOPLE} AND number = {number}")
     before = content(ledger_place)
     with pytest.raises(LedgerDamaged, match="'people' was changed from outside"):
-        ledger.hold(PEOPLE, [("zoe", {"level": 1})])
+        ledger.hold(PEOPLE, [("zoe", at(1))])
     assert content(ledger_place) == before
 
 
@@ -191,7 +192,7 @@ class TestRollback:
         ledger = Ledger.open(ledger_place, key)
         old = {table: rows(ledger_place, f"SELECT * FROM {table}") for table in (LINE, CHAIN)}
         early = ledger.heads()
-        ledger.hold(PEOPLE, [("eve", {"level": 1})])
+        ledger.hold(PEOPLE, [("eve", at(1))])
         return ledger, old, early, ledger.heads()
 
     def test_a_whole_one_is_seen_by_its_head_alone(self, kept, ledger_place):
@@ -203,7 +204,7 @@ class TestRollback:
         with pytest.raises(LedgerDamaged, match="'people'"):
             ledger.check_since(late)
         # A chain that went on differently after the rollback is not the one of the head either.
-        ledger.hold(PEOPLE, [("zoe", {"level": 1})])
+        ledger.hold(PEOPLE, [("zoe", at(1))])
         with pytest.raises(LedgerDamaged, match=r"'people'.*line 5"):
             ledger.check_since(late)
 
@@ -211,7 +212,7 @@ class TestRollback:
     def test_half_of_one_is_refused(self, kept, ledger_place, table):
         ledger, old, *_ = kept
         restore(ledger_place, table, old[table])
-        for work in (ledger.holdings, lambda id: ledger.hold(id, [("zoe", {})])):
+        for work in (ledger.holdings, lambda id: ledger.hold(id, [("zoe", at(1))])):
             with pytest.raises(LedgerDamaged, match="'people'"):
                 work(PEOPLE)
 
@@ -290,7 +291,7 @@ def test_a_database_with_anything_planted_is_refused(ledger_place, what):
     before = content(ledger_place)
     works = [
         lambda: Ledger.open(ledger_place, key),
-        lambda: ledger.hold(PEOPLE, [("zoe", {"level": 1})]),
+        lambda: ledger.hold(PEOPLE, [("zoe", at(1))]),
         lambda: ledger.register(entry("new")),
         lambda: ledger.holdings(PEOPLE),
         lambda: ledger.held(PEOPLE, "ann"),
@@ -312,7 +313,7 @@ def test_without_that_check_the_trigger_would_fire_and_the_chain_would_show_it(
     plant(ledger_place, "trigger that deletes lines")
     for database in Database.__subclasses__():
         monkeypatch.setattr(database, "refuse_planted", lambda *_: None)
-    ledger.hold(PEOPLE, [("zoe", {"level": 1})])
+    ledger.hold(PEOPLE, [("zoe", at(1))])
     assert not rows(ledger_place, f"SELECT * FROM {LINE} WHERE recipient = 'ann'")
     with pytest.raises(LedgerDamaged, match=r"'people'.*line 2 is missing"):
         ledger.holdings(PEOPLE)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cornerwave.columns import Finish
 from cornerwave.errors import VaultError
 from cornerwave.ledger import Record
-from cornerwave.levels import LATTICE, Level
+from cornerwave.levels import Level
+from cornerwave.spec import CopySpec
 from cornerwave.vault import Dataset, Release
 
 ANYBODY = "anybody"
@@ -28,8 +28,7 @@ class Grant:
     id: str
     dataset: str
     recipient: str
-    level: Level
-    finish: Finish
+    spec: CopySpec
     at: str
     until: str | None = None
     revoked: str | None = None
@@ -38,13 +37,11 @@ class Grant:
     def of(cls, record: Record) -> "Grant":
         """Read a grant as it is kept."""
         said = record.content
-        clip = {name: (low, high) for name, (low, high) in said["clip"].items()}
         return cls(
             id=record.id,
             dataset=said["dataset"],
             recipient=record.of,
-            level=Level(LATTICE[said["level"] - 1]),
-            finish=Finish(frozenset(said["round"]), clip),
+            spec=CopySpec.of_json(said),
             at=record.at,
             until=said["until"],
             revoked=said["revoked"],
@@ -54,9 +51,7 @@ class Grant:
         """Return it as it is kept."""
         content = {
             "dataset": self.dataset,
-            "level": self.level.thousandths,
-            "round": sorted(self.finish.round),
-            "clip": {name: list(ends) for name, ends in self.finish.clip.items()},
+            **self.spec.to_json(),
             "until": self.until,
             "revoked": self.revoked,
         }
@@ -68,7 +63,7 @@ class Grant:
 
     def release_of(self, dataset: Dataset) -> Release:
         """Return the copy that it permits, held by nobody yet."""
-        return dataset.granted(self.recipient, self.level, self.finish)
+        return dataset.granted(self.recipient, self.spec)
 
 
 def written(at: datetime) -> str:
@@ -235,7 +230,7 @@ def foreseen(dataset: Dataset, recipient: str, level: Level) -> Iterator[Foresee
     """
     least: dict[str, Level] = {}
     for held in dataset.holdings:  # least noise first
-        least.setdefault(held.recipient, held.level)
+        least.setdefault(held.recipient, held.spec.level)
     others = [name for name in least if name != recipient]
     pairs = [(recipient, other) for other in others]
     everybody = [(recipient, *others)] if len(others) > 1 else []

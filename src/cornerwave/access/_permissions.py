@@ -42,6 +42,7 @@ from cornerwave.errors import (
 )
 from cornerwave.ledger import Access, Record, Records, now
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
+from cornerwave.spec import CopySpec
 from cornerwave.vault import Dataset, Vault, check_name
 
 _ID_BYTES = 6
@@ -112,7 +113,7 @@ class Sharing:
         made = self._new_grant(dataset, recipient, asked, until)
         schema = self.vault.dataset(dataset).frozen.schema
         finish.check(schema)
-        made = replace(made, finish=finish.counted(schema))
+        made = replace(made, spec=replace(made.spec, finish=finish.counted(schema)))
         with self._records.together() as records:
             return self._put_grant(records, made)
 
@@ -126,7 +127,7 @@ class Sharing:
         if ends is not None and time_of(ends) <= now():
             raise LevelError("a grant ends in the future; this time has passed")
         own = self.vault.dataset(dataset)
-        return Grant(_id(), own.id, recipient, own.level_of(asked), Finish(), "", ends)
+        return Grant(_id(), own.id, recipient, CopySpec(own.level_of(asked)), "", ends)
 
     def _put_grant(self, records: Records, made: Grant) -> Grant:
         """Write a grant in place of what the recipient had of the dataset."""
@@ -162,7 +163,7 @@ class Sharing:
         found = map(Grant.of, self._records.find("grant", of=names))
         live = [each for each in found if each.is_live(at)]
         best: dict[str, Grant] = {}
-        for each in sorted(live, key=lambda each: each.level, reverse=True):
+        for each in sorted(live, key=lambda each: each.spec.level, reverse=True):
             best[each.dataset] = replace(each, recipient=recipient or ANYBODY)
         return best
 
@@ -304,7 +305,8 @@ class Sharing:
         made = self._new_grant(self.requested(own).name, own.recipient, asked, until)
         for old in self.grants(dataset=own.dataset, recipient=own.recipient):
             if old.is_live(now()):
-                made = replace(made, finish=old.finish, until=made.until or old.until)
+                spec = replace(made.spec, finish=old.spec.finish)
+                made = replace(made, spec=spec, until=made.until or old.until)
         return made
 
     def open_request(self, request: str) -> Request:

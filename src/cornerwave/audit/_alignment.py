@@ -78,7 +78,7 @@ class Aligned:
         stated, shared = Stated.of(opened, privacy), _shared_columns([truth, *opened], key)
         _check_shuffled(truth, opened, stated, key)
         _check_pseudonyms(truth, opened, stated, key)
-        pseudonyms = [name for name in shared if any(stated.told(name, "pseudonym"))]
+        pseudonyms = [name for name in shared if any(a.pseudonym for a in stated.each(name))]
         shared = [name for name in shared if name not in pseudonyms]
         categories = stated.categories(shared, [truth, *opened])
         refreshed = [name for group in categories for name in group]
@@ -215,7 +215,7 @@ def _check_shuffled(
     truth: Source, copies: Sequence[Source], stated: Stated, key: str | None
 ) -> None:
     """Raise SourceError if positions match rows of different orders, as files state them."""
-    orders = [told.get("order") == SHUFFLE for told in (*Stated.of([truth]).copies, *stated.copies)]
+    orders = [each.order == SHUFFLE for each in (*Stated.of([truth]).copies, *stated.copies)]
     if key is None and len(set(orders)) > 1:
         raise SourceError(
             f"the rows of {[truth, *copies][orders.index(True)].name} were shuffled, so their "

@@ -86,7 +86,7 @@ class ApartEvidence:
         for n, name in enumerate(side.columns):
             if side.stated.on_ranks(name):
                 values = some.column(n)
-                stated: list[float] = next(filter(None, side.stated.told(name, "knots")), [])
+                stated = next((a.knots for a in side.stated.each(name) if a.knots), ())
                 ranked[name], variance[n] = _by_ranks(values, name, stated)
                 known = np.sort(values[~np.isnan(values)])
                 if 1 < len(stated) <= len(known):
@@ -138,9 +138,9 @@ class ApartEvidence:
 
     def _interval(self, i: int, name: str, shown: Floats) -> tuple[Floats, Floats]:
         """Return where values lay before they were rounded and clipped, on the column's scale."""
-        told = self.aligned.stated.column(i, name)
-        half = float(told.get("rounded") or 0.0) / 2
-        least, most = told.get("clipped") or (None, None)
+        about = self.aligned.stated.column(i, name)
+        half = float(about.rounded or 0.0) / 2
+        least, most = about.clipped or (None, None)
         low, high = shown - half, shown + half
         if name in self.ranked:
             low, high = (self.ranked[name].undone(end) for end in (low, high))

@@ -218,6 +218,8 @@ class Adversary:
         vary = np.ptp(products, axis=1) > 0
         of = np.tile(np.arange(len(N)), len(widest))[: len(products)][vary]
         products = standard(products[vary])
+        if not len(products):
+            return []
         found = []
         for name, code in self.free.many.items():
             share, chance = share_between(code[present], products)

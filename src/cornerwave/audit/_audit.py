@@ -44,6 +44,7 @@ from cornerwave.audit._sums import NoiseSums, Statistics, means
 from cornerwave.audit._untested import untested
 from cornerwave.audit._watch import Watch, Watched, steps_of, steps_still
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
+from cornerwave.columns import PERTURBED
 from cornerwave.errors import SourceError
 from cornerwave.privacy import RowOrder
 from cornerwave.sources import Progress
@@ -456,8 +457,8 @@ def _too_few(rows: int) -> SourceError:
 
 def _owed(aligned: Aligned, n: int) -> bool:
     """Whether a column without noise should have some, by metadata or as all there is."""
-    said = aligned.stated.told(aligned.columns[n], "role")
-    return "perturbed" in said or not (aligned.categories or aligned.apart)
+    roles = aligned.stated.roles(aligned.columns[n])
+    return PERTURBED in roles or not (aligned.categories or aligned.apart)
 
 
 def kinds_of(found: Statistics) -> list[str]:

@@ -257,7 +257,7 @@ CATEGORY_FAMILIES: tuple[Family[CategoryEvidence], ...] = (
 
 def _left_bare(shown: CategoryCodes, copy: int, stated: Stated) -> bool:
     """Whether a copy shows a category as it is, and does not state how it was refreshed."""
-    base = stated.column(copy, shown.columns[0]).get("base")
+    base = stated.column(copy, shown.columns[0]).base
     if stated.noise[copy] is not None and base is not None:
         return False
     return bool((shown.codes[1 + copy] == shown.truth).all())
@@ -278,8 +278,7 @@ class _Case:
     @classmethod
     def of(cls, shown: CategoryCodes, copy: int, stated: Stated) -> "_Case | None":
         """Return the case; None if the copy states too little to know its law."""
-        told, noise = stated.column(copy, shown.columns[0]), stated.noise[copy]
-        base = told.get("base")
+        base, noise = stated.column(copy, shown.columns[0]).base, stated.noise[copy]
         if noise is None or base not in (MARGINAL, UNIFORM):
             return None
         law = _truth_of(shown, copy, stated)
@@ -318,22 +317,22 @@ class _Case:
 
 def _truth_of(shown: CategoryCodes, copy: int, stated: Stated) -> tuple[Any, Floats] | None:
     """Return truth and counts as they were refreshed, pooled; None if that cannot be known."""
-    told = stated.column(copy, shown.columns[0])
-    if not told.get("pooled"):
+    about = stated.column(copy, shown.columns[0])
+    if not about.pooled:
         return shown.truth, shown.counts.astype(np.float64)
     pools = [tuple(name for _ in shown.columns) for name in (OTHER, None)]
     known = [shown.values.index(pool) for pool in pools if pool in shown.values]
     if not known:
         return None  # text joined with other columns: the pool has no single name
     visible = _visible(shown)
-    if int(visible.sum()) != told.get("categories"):
+    if int(visible.sum()) != about.categories:
         return None  # values that no copy shows cannot be told from pooled ones
     return _pooled(shown, visible, known[0])
 
 
 def _may_be_pooled(shown: CategoryCodes, copy: int, stated: Stated) -> bool:
     """Whether a copy without metadata may show a pool instead of values held by few rows."""
-    if stated.column(copy, shown.columns[0]):
+    if shown.columns[0] in stated.copies[copy].columns:
         return False
     held, visible = shown.counts > 0, _visible(shown)
     unknown = bool((visible & ~held).any())

@@ -20,7 +20,9 @@ from cornerwave.audit._kept_rows import RowKeeper
 from cornerwave.audit._shown import KEPT_CELLS, Collected
 from cornerwave.audit._whole import MOST_ROWS, WholeEvidence
 from cornerwave.columns import (
+    CATEGORY,
     KEEP_ORDER,
+    PERTURBED,
     SHUFFLE,
     Encoded,
     is_number,
@@ -188,8 +190,8 @@ def gather_everything(
     """
     names, perturbed, values, every = _numbers(aligned, numbers, lone)
     bare, judged = (categories[0].bare, categories[0].judged) if categories else ([], [])
-    owed = [each for each in bare if "category" in aligned.stated.told(each.columns[0], "role")]
-    chosen = all(told.get("order") in (KEEP_ORDER, SHUFFLE) for told in aligned.stated.copies)
+    owed = [each for each in bare if CATEGORY in aligned.stated.roles(each.columns[0])]
+    chosen = all(each.order in (KEEP_ORDER, SHUFFLE) for each in aligned.stated.copies)
     evidence = WholeEvidence.of(
         (names, np.array(perturbed, dtype=bool), values, every),
         (
@@ -219,7 +221,7 @@ def _numbers(
     perturbed: list[bool] = []
     parts: list[tuple[Floats, int]] = []
     if numbers is not None:
-        owed = [n for n in aligned.columns if "perturbed" in aligned.stated.told(n, "role")]
+        owed = [n for n in aligned.columns if PERTURBED in aligned.stated.roles(n)]
         names += aligned.columns
         perturbed += [
             kind == "perturbed" or (name in owed and kind != "constant")

@@ -120,6 +120,6 @@ def check_order(
     told = order.told(numbers, categories)
     if not told:
         return ()
-    chosen = all(aligned.stated.copies[i].get("order") == KEEP_ORDER for i in shown)
+    chosen = all(aligned.stated.copies[i].order == KEEP_ORDER for i in shown)
     note = f"the order of the rows tells {', '.join(each.column for each in told)}: {told[0]}"
     return (Check(shown, told[0].share, MATTERS, chosen, note, NAME),)

@@ -245,7 +245,8 @@ def _guessed(
 ) -> GuessedCells:
     known = (shown.codes != ABSENT).all(axis=0)
     truth, *copies = shown.codes[:, known]
-    base = UNIFORM if UNIFORM in aligned.stated.told(shown.columns[0], "base") else MARGINAL
+    stated = {about.base for about in aligned.stated.each(shown.columns[0])}
+    base = UNIFORM if UNIFORM in stated else MARGINAL
     best = int(np.argmin(noise))
     pi = _shares(copies[best], len(shown.values), noise[best], base)
     drawn = np.full(len(pi), 1 / len(pi)) if base == UNIFORM else pi

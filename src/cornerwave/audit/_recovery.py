@@ -34,8 +34,8 @@ from cornerwave.audit._guesses import GuessedCells, guess_cells
 from cornerwave.audit._sums import covariance_of, means
 from cornerwave.errors import ColumnError, CornerwaveWarning, LevelError, SourceError
 from cornerwave.levels import checked_noise
-from cornerwave.outputs import CopyFile, check_output
-from cornerwave.sources import Progress
+from cornerwave.outputs import CopyFile, check_place
+from cornerwave.sources import Progress, format_of
 
 REFERENCE_ROWS = 4096
 """Rows of the truth from which `bayes` knows the distribution: so many, or up to twice that."""
@@ -94,7 +94,8 @@ def attack_copies(
     if truth is None and method in KNOWS_ROWS:
         raise SourceError(f"{method} learns from rows of the original; give the original as truth")
     if out is not None:
-        check_output(out)
+        format_of(out)
+        check_place(out)
     aligned = Aligned.of(copies[0] if truth is None else truth, copies, key=key)
     levels = _levels(aligned, noise)
     categories = guess_cells(aligned, levels, progress, scored=truth is not None)
@@ -312,15 +313,12 @@ def _output(
         yield lambda estimate: None
         return
     schema = pa.schema([(name, pa.float64()) for name in columns])
-    file = CopyFile(path, schema, {"estimate": method})
+    with CopyFile(path, schema, {"estimate": method}, force=True) as file:
 
-    def write(estimate: Floats) -> None:
-        arrays = [pa.array(column, from_pandas=True) for column in estimate.T]
-        file.write(pa.table(arrays, schema=schema))
+        def write(estimate: Floats) -> None:
+            arrays = [pa.array(column, from_pandas=True) for column in estimate.T]
+            file.write(pa.table(arrays, schema=schema))
 
-    try:
         yield write
         file.finish()
         file.publish()
-    finally:
-        file.discard()

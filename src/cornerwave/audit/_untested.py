@@ -80,7 +80,7 @@ def _vague_gains(numbers: "NumberAudit | None") -> dict[str, str]:
 
 def _as_it_is(aligned: Aligned, name: str) -> bool:
     """Whether every copy that says anything about a column says that it was not perturbed."""
-    told = [role for part in name.split("+") for role in aligned.stated.told(part, "role")]
+    told = [role for part in name.split("+") for role in aligned.stated.roles(part)]
     return bool(told) and all(role in (KEPT, KEY) for role in told)
 
 

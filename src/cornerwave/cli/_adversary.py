@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +13,11 @@ from cornerwave.cli._screen import print_json, print_table, progress, say, tell
 from cornerwave.errors import SourceError, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from cornerwave.audit import Recovered
     from cornerwave.sources import ReadingSettings, Source
+    from cornerwave.spec import CopyMetadata
 
 FOUND = 1
 
@@ -56,10 +57,12 @@ def audit(
     from cornerwave.sources import open_source, place_of
 
     with progress("Auditing") as advance, ExitStack() as closing:
-        truth = _as_copied(source, copies, key, vault, closing)
-        truth = truth or open_source(source, reading=_as_read(reading, copies))
-        found = run(truth, copies, key=key, privacy=privacy, progress=advance)
+        truth = open_source(source, reading=_as_read(reading, copies))
+        as_copied, done = _as_copied(truth, copies, key, vault, closing)
+        found = run(as_copied, copies, key=key, privacy=privacy, progress=advance)
         found = replace(found, source=place_of(source).name)  # not that of its rows in order
+    for line in done:
+        say(line)
     if html is not None:
         from cornerwave.documents import audit_page
         from cornerwave.outputs import write_text
@@ -88,51 +91,57 @@ def _as_read(
     if own.missing is not None or not copies:
         return reading
     try:
-        told = read_metadata(copies[0]) or {}
+        stated = read_metadata(copies[0])
     except SourceError:  # said when the copy itself is opened
         return reading
-    columns = {about.get("source", name): about for name, about in told.get("columns", {}).items()}
-    marks = tuple((n, tuple(about["marks"])) for n, about in columns.items() if "marks" in about)
-    missing = tuple(told["missing"]) if "missing" in told else None
-    return replace(own, missing=missing, column_missing=marks or None)
+    if stated is None:
+        return reading
+    columns = {about.source or name: about.marks for name, about in stated.columns.items()}
+    marks = tuple((name, own) for name, own in columns.items() if own is not None)
+    return replace(own, missing=stated.missing, column_missing=marks or None)
 
 
 def _as_copied(
-    source: str, copies: "Sequence[Path]", key: str | None, vault: Path | None, closing: ExitStack
-) -> "Source | None":
+    source: "Source",
+    copies: "Sequence[Path]",
+    key: str | None,
+    vault: Path | None,
+    closing: ExitStack,
+) -> "tuple[Source, list[str]]":
     """Return the original in the order of its shuffled copies, or with their pseudonyms.
 
-    Only the vault that made them knows either. None if rows can be matched without it, by
-    position or by this key, or if no vault here knows their dataset.
+    And a line that says so. Only the vault that made them knows either: the original is returned
+    as it is if rows can be matched without it, by position or by this key, or if no vault here
+    knows their dataset.
     """
     from cornerwave.columns import SHUFFLE
     from cornerwave.outputs import read_metadata
-    from cornerwave.sources import open_source, place_of
+    from cornerwave.sources import open_source
+    from cornerwave.spec import CopyMetadata
     from cornerwave.vault import is_vault, vault_place
 
     try:
-        told = (read_metadata(copies[0]) if copies else None) or {}
+        stated = (read_metadata(copies[0]) if copies else None) or CopyMetadata()
     except SourceError:  # said when the copy itself is opened
-        return None
-    is_matched = told.get("order") != SHUFFLE if key is None else not _is_pseudonym(key, told)
+        return source, []
+    is_matched = stated.order != SHUFFLE if key is None else not _is_pseudonym(key, stated)
     if is_matched or not (vault or is_vault(vault_place())):
-        return None
+        return source, []
     opened = open_vault(vault)
     names = {each.id: each.name for each in opened.datasets()}
-    if (name := names.get(told.get("dataset", ""))) is None:
-        return None
+    if (name := names.get(stated.dataset or "")) is None:
+        return source, []
     dataset = opened.dataset(name, source=source)
-    place = closing.enter_context(dataset.work_folder()) / f"{place_of(source).name}.arrow"
-    dataset.write_in_copies_order(place, edition=told.get("edition"), batch=told.get("batch"))
+    place = closing.enter_context(dataset.work_folder()) / f"{source.name}.arrow"
+    dataset.write_in_copies_order(place, edition=stated.edition, batch=stated.batch)
     done = "put into the order" if key is None else "given the pseudonyms"
-    say(f"The rows of {source} were {done} of the copies of {name}")
-    return open_source(place)
+    return open_source(place), [f"The rows of {source.name} were {done} of the copies of {name}"]
 
 
-def _is_pseudonym(key: str, told: "Mapping[str, Any]") -> bool:
+def _is_pseudonym(key: str, stated: "CopyMetadata") -> bool:
     """Whether a copy states that it has pseudonyms in place of a column of the original."""
-    columns = told.get("columns", {})
-    return any(c.get("pseudonym") and c.get("source", name) == key for name, c in columns.items())
+    columns = stated.columns.items()
+    return any(about.pseudonym and (about.source or name) == key for name, about in columns)
 
 
 def attack(
@@ -162,13 +171,15 @@ def attack(
     from cornerwave.sources import open_source
 
     with progress("Attacking") as advance, ExitStack() as closing:
-        original = None
+        original, done = None, list[str]()
         if truth is not None:
-            original = _as_copied(truth, copies, key, vault, closing)
-            original = original or open_source(truth, reading=_as_read(reading, copies))
+            original = open_source(truth, reading=_as_read(reading, copies))
+            original, done = _as_copied(original, copies, key, vault, closing)
         found = run(
             copies, noise=noise, truth=original, key=key, method=method, out=out, progress=advance
         )
+    for line in done:
+        say(line)
     _print_recovered(found, method)
     if out is not None:
         say(f"Wrote {out}: estimates of {', '.join(map(spelled, found.columns))}")

@@ -112,7 +112,6 @@ def release(
             _confirm_second_levels(dataset, releases)
         copies = [(made, path) for made, (_, _, path) in zip(releases, requests, strict=True)]
         with progress("Releasing", releases[0].rows.rows) as advance:
-            paths: Sequence[Place]
             if session is None:
                 paths = write_all(copies, force=force, threads=threads, progress=advance)
             else:
@@ -146,7 +145,7 @@ def _check_dictionary(places: "Sequence[Place]") -> None:
 
 def _write_dictionary(made: "Release", path: "Place", *, force: bool) -> None:
     """Write the dictionary of a copy that was released with one, and say where."""
-    if not made.dictionary:
+    if not made.spec.dictionary:
         return
     from cornerwave.documents import write_dictionary
 
@@ -156,7 +155,7 @@ def _write_dictionary(made: "Release", path: "Place", *, force: bool) -> None:
 
 def _confirm_second_levels(dataset: "Dataset", releases: "Sequence[Release]") -> None:
     """Ask before a recipient gets a level beside the one that he holds. Raises LevelError."""
-    held = {(each.recipient, each.level) for each in dataset.holdings}
+    held = {(each.recipient, each.spec.level) for each in dataset.holdings}
     for made in releases:
         others = sorted(level for who, level in held if who == made.recipient)
         if others and made.level not in others:
@@ -226,8 +225,9 @@ def _place_again(
     name: str, recipient: str, out: str | None, format_: str, *, on_cluster: bool
 ) -> "Place":
     """Return where a copy is made again. Raises OutputError if it would be another file."""
+    from cornerwave.outputs import FOLDER
     from cornerwave.sources import format_of, place_of
-    from cornerwave.vault import FOLDER, FRAME
+    from cornerwave.vault import FRAME
 
     kinds = {"postgresql": "a table of PostgreSQL", FOLDER: "a directory that Spark wrote"}
     kind = kinds.get(format_, f"a .{format_} file")
@@ -247,9 +247,9 @@ def _place_again(
 def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> str:
     copies = []
     for number, (copy, format_) in enumerate(held, start=1):
-        finish = [f"rounded {column}" for column in sorted(copy.finish.round)]
-        finish += [f"clipped {column}" for column in copy.finish.clip]
-        finish += ["with a dictionary"] * copy.dictionary
+        finish = [f"rounded {column}" for column in sorted(copy.spec.finish.round)]
+        finish += [f"clipped {column}" for column in copy.spec.finish.clip]
+        finish += ["with a dictionary"] * copy.spec.dictionary
         finish += [_rows_of(copy)] * (len(copy.dataset.editions) > 1)
         text = ", ".join([f"{number}: privacy {copy.privacy:g} as {format_}", *finish])
         copies.append(text)

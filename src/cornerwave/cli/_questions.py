@@ -62,10 +62,10 @@ def ledger(
         rows = [
             (
                 held.recipient,
-                f"{dataset.privacy_of(held.level):g}",
-                f"{held.level.noise:g}",
-                held.format,
-                held.which,
+                f"{dataset.privacy_of(held.spec.level):g}",
+                f"{held.spec.level.noise:g}",
+                str(held.spec.format),
+                held.spec.rows,
                 held.since,
             )
             for held in dataset.holdings
@@ -117,12 +117,12 @@ def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
 
     unknown = 0
     for path in copies:
-        stated = read_metadata(path) or {}
-        if not {"dataset", "noise"} <= stated.keys():
+        stated = read_metadata(path)
+        if stated is None or stated.dataset is None or stated.noise is None:
             raise SourceError(
                 f"{path} has no metadata of Cornerwave, so its dataset and level are unknown"
             )
-        id_, level = stated["dataset"], Level.of(noise=stated["noise"])
+        id_, level = stated.dataset, Level.of(noise=stated.noise)
         if known := [d.name for d in datasets if d.knows(id_, level.noise)]:
             tell(f"{path}: known, {known[0]} at privacy {level.privacy:g}")
         else:
@@ -148,16 +148,16 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
         "holdings": [
             {
                 "recipient": held.recipient,
-                "noise": held.level.noise,
-                "privacy": dataset.privacy_of(held.level),
-                "round": sorted(held.finish.round),
-                "clip": dict(held.finish.clip),
-                "types": dict(held.finish.types),
-                "names": dict(held.finish.names),
-                "format": held.format,
-                "dictionary": held.dictionary,
-                "edition": held.edition,
-                "batch": held.batch,
+                "noise": held.spec.level.noise,
+                "privacy": dataset.privacy_of(held.spec.level),
+                "round": sorted(held.spec.finish.round),
+                "clip": dict(held.spec.finish.clip),
+                "types": dict(held.spec.finish.types),
+                "names": dict(held.spec.finish.names),
+                "format": held.spec.format,
+                "dictionary": held.spec.dictionary,
+                "edition": held.spec.edition,
+                "batch": held.spec.batch,
                 "since": held.since,
             }
             for held in dataset.holdings

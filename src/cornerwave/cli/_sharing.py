@@ -50,7 +50,7 @@ def list_(as_json: JsonOption = False, vault: VaultOption = None) -> None:
     names = {each.id: each.name for each in sharing.vault.datasets()}
     found = {
         name: [
-            {"dataset": names[g.dataset], "noise": g.level.noise, "until": g.until}
+            {"dataset": names[g.dataset], "noise": g.spec.level.noise, "until": g.until}
             for g in sharing.grants(recipient=name)
             if g.is_live(now())
         ]
@@ -78,7 +78,7 @@ def show(
     grants = [
         {
             "dataset": names[g.dataset],
-            "noise": g.level.noise,
+            "noise": g.spec.level.noise,
             "since": g.at,
             "until": g.until,
             "revoked": g.revoked,
@@ -148,7 +148,7 @@ def grant(
         clip=bounds_of(clip),
         against=against,
     )
-    hides = sharing.vault.dataset(name).privacy_of(made.level)
+    hides = sharing.vault.dataset(name).privacy_of(made.spec.level)
     ends = f", until {made.until}" if made.until else ""
     say(f"{recipient} may fetch {name} at privacy {hides:g}{ends}")
 

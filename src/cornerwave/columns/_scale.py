@@ -187,6 +187,10 @@ def quantiles(sample: Floats, weights: Floats | None = None, *, coarse: bool = F
     return tuple(zip(means, knot_scores(len(means)), strict=True))
 
 
+HUGE, SHRUNK = 1e290, 2.0**64
+"""Larger values are divided by this power of two, which is exact, before they are added up."""
+
+
 def share_means(ascending: Floats, count: int) -> list[float]:
     """Return the means of so many equal shares of ascending values."""
     parts = np.array_split(ascending, count)
@@ -199,6 +203,9 @@ def _weighted_means(ascending: Floats, weights: Floats, most: int, *, coarse: bo
 
     As many as leave ROWS_PER_KNOT rows in each, of which the first and the last may be in part.
     """
+    if max(abs(float(ascending[0])), abs(float(ascending[-1]))) > HUGE:  # sums would overflow
+        means = _weighted_means(ascending / SHRUNK, weights, most, coarse=coarse)
+        return [mean * SHRUNK for mean in means]
     below = np.append(0.0, np.cumsum(weights))
     centre = ascending[len(ascending) // 2]  # far from 0 sums would lose digits
     sums = np.append(0.0, np.cumsum(weights * (ascending - centre)))

@@ -20,12 +20,13 @@ from cornerwave.documents._answers import Answers, Questions, as_kept, ask
 from cornerwave.documents._tallies import Axis, Tally, axes_of, frequent, tally
 from cornerwave.editions import Edition
 from cornerwave.errors import NoSuchRecipient
+from cornerwave.ledger import Holding
 from cornerwave.levels import Level
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
 from cornerwave.outlook import Behind, see
 from cornerwave.privacy import Coalition
 from cornerwave.sources import Progress, hold
-from cornerwave.vault import Dataset, Held
+from cornerwave.vault import Dataset
 
 MOST_COLUMNS = 24
 """So many columns of each kind are shown."""
@@ -84,7 +85,7 @@ class Copies:
 class Original:
     """What only the owner knows: holdings, coalitions, the original's own distributions."""
 
-    holdings: tuple[Held, ...]
+    holdings: tuple[Holding, ...]
     editions: tuple[Edition, ...]
     coalitions: tuple[Coalition, ...]
     tally: Tally

@@ -130,7 +130,7 @@ def _size(copies: Copies) -> str:
 def _owner_levels(copies: Copies, original: Original) -> str:
     words = [
         ", ".join(
-            dict.fromkeys(held.recipient for held in original.holdings if held.level == level)
+            dict.fromkeys(held.recipient for held in original.holdings if held.spec.level == level)
         )
         for level in copies.levels
     ]
@@ -138,8 +138,8 @@ def _owner_levels(copies: Copies, original: Original) -> str:
     rows = [
         (
             held.recipient,
-            *_level(held.level, copies),
-            *[held.which] * several,
+            *_level(held.spec.level, copies),
+            *[held.spec.rows] * several,
             held.since[:16].replace("T", " "),
         )
         for held in original.holdings

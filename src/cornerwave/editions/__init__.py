@@ -7,10 +7,12 @@ far; so does each new state of the whole table. What registration fixed stays.
     hidden_of_changing     what copies of several editions hide of rows that changed    (_numbered)
     measure_drift, Drift   how far new rows drifted from the first edition              (_drift)
     Spread                 how their numbers spread, held against the noise             (_drift)
+    AllRows                what columns without noise reveal in rows of all editions    (_all_rows)
     Moves, check_moves     how well old values of categories tell the new ones          (_moves)
 """
 
-from cornerwave.editions._drift import Drift, Ranges, Spread, measure_drift
+from cornerwave.editions._all_rows import AllRows, shows_something
+from cornerwave.editions._drift import Drift, Ranges, Spread, check_all_rows, measure_drift
 from cornerwave.editions._moves import Moves, accepted_moves, check_moves
 from cornerwave.editions._numbered import (
     APPENDED,
@@ -32,6 +34,7 @@ __all__ = [
     "REGISTERED",
     "TOLD",
     "UPDATED",
+    "AllRows",
     "Drift",
     "Edition",
     "Moves",
@@ -39,6 +42,7 @@ __all__ = [
     "Ranges",
     "Spread",
     "accepted_moves",
+    "check_all_rows",
     "check_columns",
     "check_moves",
     "hidden_after",
@@ -46,5 +50,6 @@ __all__ = [
     "measure_drift",
     "next_edition",
     "portion",
+    "shows_something",
     "updated_edition",
 ]

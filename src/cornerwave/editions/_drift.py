@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.columns import listed, one_chunk, to_floats
+from cornerwave.editions._all_rows import AllRows
 from cornerwave.editions._numbered import HALF
 from cornerwave.errors import Drifted, SourceError
 from cornerwave.levels import Level, retention
@@ -281,7 +282,12 @@ def measure_drift(
         hidden["+".join(names)] = _of_category(frozen, names, found, level)
     usual = level.noise / (1 + level.noise)
     across = _across_kinds(frozen, surveyor, survey, level)
-    _check_across_kinds(frozen, across, level, survey, kurtosis)
+    for name, told, before in _told_more(frozen, across, level, survey, kurtosis):
+        raise refused(
+            f"{name!r} is told by columns of other kinds more than at registration: in copies "
+            f"at privacy {frozen.hidden.promised(level):g} they would tell {told:.3f} of it, "
+            f"and told {before:.3f}"
+        )
     hidden = {name: round(max(0.0, h - across.get(name, 0.0)), 4) for name, h in hidden.items()}
     for name, count in ranges.outside.items():
         if count > (OUTSIDE + ranges.usual[name]) * rows:
@@ -347,24 +353,43 @@ def _count_cases(
     return pooled, counts
 
 
+def check_all_rows(frozen: Frozen, surveyor: Surveyor, known: AllRows, survey: Survey) -> None:
+    """Raise Drifted if columns reveal clearly more once rows of all editions stand in a copy.
+
+    `known` are some of these, `survey` is that of the new ones.
+    """
+    level = frozen.hidden.level_of(HALF) or Level(1.0)
+    every = known.survey(survey, surveyor)
+    across = _across_kinds(frozen, surveyor, every, level, rows=known.rows)
+    kurtosis = kurtosis_of(every, len(frozen.schema.perturbed))
+    for name, told, before in _told_more(frozen, across, level, every, kurtosis):
+        raise Drifted(
+            f"with these rows, copies of all editions at privacy {frozen.hidden.promised(level):g} "
+            f"would reveal {told:.3f} of {name!r} by columns of other kinds, and revealed "
+            f"{before:.3f} at registration: what copies show without noise tells which rows belong "
+            "together. If they are new values of rows that are there, update these rows instead "
+            "of appending more"
+        )
+
+
 def _across_kinds(
-    frozen: Frozen, surveyor: Surveyor, survey: Survey, level: Level
+    frozen: Frozen, surveyor: Surveyor, survey: Survey, level: Level, rows: int | None = None
 ) -> dict[str, float]:
     """Return the share of each column that those of other kinds tell in copies of these rows."""
     alone = dict.fromkeys(frozen.hidden.shares, level.noise / (1 + level.noise))
     alone |= hidden_of_numbers(frozen, Spread.of(survey, frozen.mean), level)
-    shown = frozen.schema.kept or frozen.missing
+    shown = frozen.schema.unchanged or frozen.missing
     is_plain = alone.keys() <= set(frozen.schema.perturbed) and not shown
     if is_plain or survey.moments.rows < 2:  # numbers only: there are no other kinds
         return dict.fromkeys(alone, 0.0)
-    together = hidden_of_rows(frozen, surveyor, survey, level)
+    together = hidden_of_rows(frozen, surveyor, survey, level, rows)
     return {name: max(0.0, share - together.get(name, share)) for name, share in alone.items()}
 
 
-def _check_across_kinds(
+def _told_more(
     frozen: Frozen, across: Mapping[str, float], level: Level, survey: Survey, kurtosis: Floats
-) -> None:
-    """Raise Drifted if columns of other kinds tell clearly more of one than they did."""
+) -> Iterator[tuple[str, float, float]]:
+    """Yield the columns of which others tell clearly more than they did: how much, and before."""
     usual, stated = level.noise / (1 + level.noise), frozen.hidden.at(level)
     rows = max(1, min(survey.moments.rows, SOME_ROWS))
     tails = np.sqrt(max(kurtosis.max(initial=3.0) - 1, 2.0) / 2)
@@ -372,11 +397,7 @@ def _check_across_kinds(
         before = max(0.0, usual - stated.get(name, usual))
         error = tails * 2 * np.sqrt(told * (1 - told) / rows)  # of a squared correlation
         if told - before > BOUND + ALLOWANCE * error:
-            raise refused(
-                f"{name!r} is told by columns of other kinds more than at registration: in copies "
-                f"at privacy {frozen.hidden.promised(level):g} they would tell {told:.3f} of it, "
-                f"and told {before:.3f}"
-            )
+            yield name, told, before
 
 
 def _of_category(

@@ -1,6 +1,6 @@
 """Where the survey and the recipe run: `local` in threads of this process, `spark` on a cluster.
 
-An engine has one verb: run this work over the parts of a table, and return what it found. It
+An engine has one verb: run a `Pass` over a table, and return what all rows show. It
 adds nothing to what happens to a row, so every engine makes the same copies, to the bit.
 
 local        groups of rows side by side in threads, results in order; copies are files
@@ -15,7 +15,7 @@ from cornerwave.engines._passes import (
     AT_ONCE,
     BatchSurveyor,
     batch_order,
-    check_batch_order,
+    check_order,
     survey_batch,
 )
 
@@ -33,7 +33,7 @@ __all__ = [
     "AT_ONCE",
     "BatchSurveyor",
     "batch_order",
-    "check_batch_order",
+    "check_order",
     "survey_batch",
 ]
 
@@ -60,20 +60,20 @@ def engine_for(
     *,
     keep_keys: "KeepKeys",
     spark: Any = None,
-    rows: int | None = None,
+    at_once: int | None = None,
 ) -> "Engine":
     """Return what surveys a table: a cluster for a frame of Spark, or if a session is given.
 
     `types` are those of the registered columns, `keep_keys` is called if the rows have a key,
-    `rows` are those of a group in this process.
+    `at_once` are the rows of a block in this process.
     """
     if spark is None and is_here(source):
         from cornerwave.engines.local import Threads
 
-        return Threads(source, schema, keep_keys=keep_keys, rows=rows)
+        return Threads(source, schema, secrets, keep_keys=keep_keys, at_once=at_once)
     from cornerwave.engines.spark import Cluster
 
-    return Cluster(source, schema, types, secrets.reveal(), spark, keep_keys, surveys=True)
+    return Cluster(source, schema, types, secrets, spark, keep_keys, surveys=True)
 
 
 def survey_source(

@@ -1,4 +1,4 @@
-"""What machines of a cluster do to release copies: they write files, and say which they wrote.
+"""What machines of a cluster do: they run passes, or write files of copies and say which.
 
 rows ── recipe ──> files in the folder of each copy, a receipt for each part
 rows ── by place, where copies are shuffled ── sorted ── recipe ──> the same
@@ -6,10 +6,9 @@ rows ── by place, where copies are shuffled ── sorted ── recipe ─�
 
 import json
 import secrets
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -19,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids
-from cornerwave.columns import Fingerprint, Scale, Schema
-from cornerwave.editions import Ranges
+from cornerwave.columns import Fingerprint, Schema
 from cornerwave.engines._on_worker import (
     FOUND,
     IDS,
@@ -32,18 +30,11 @@ from cornerwave.engines._on_worker import (
     check_seen,
     notes_in,
     packed,
-    packed_runs,
     packed_table,
     unpacked,
     unpacked_table,
 )
-from cornerwave.engines._passes import (
-    SampleWork,
-    SurveyWork,
-    order_of,
-    registered_rows,
-    repeated_ids,
-)
+from cornerwave.engines._passes import Block, Pass, registered_rows, repeated_ids
 from cornerwave.engines._shuffle import (
     bucket_cuts,
     id_column,
@@ -53,13 +44,12 @@ from cornerwave.engines._shuffle import (
     plain_table,
 )
 from cornerwave.noise import Past
-from cornerwave.outputs import StoredPart, Written, WrittenFile
-from cornerwave.privacy import CELLS, RowOrder, SeenOrder
+from cornerwave.outputs import CopyFile, Written
 from cornerwave.sources import Address
+from cornerwave.spec import CopySpec
 from cornerwave.spine.freeze import Frozen
-from cornerwave.spine.recipe import NoiseSecrets, Recipe, Wanted
+from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, group_rows, row_ids
-from cornerwave.spine.survey import Sampler, Survey, Surveyor
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,9 +58,9 @@ class CopyPlan:
 
     dataset: str
     frozen: str
-    wanted: tuple[Wanted, ...]
-    rows: Mapping[str, bytes]
-    noise: Mapping[str, bytes]
+    wanted: tuple[CopySpec, ...]
+    rows: RowSecrets
+    noise: NoiseSecrets
     folders: tuple[Path | Address, ...]
     metadata: tuple[Mapping[str, Any], ...]
     edition: int
@@ -79,14 +69,12 @@ class CopyPlan:
 
     def recipe(self) -> Recipe:
         """Return the recipe of the copies."""
-        frozen = Frozen.from_json(self.frozen)
-        secret_rows, secret_noise = RowSecrets(**self.rows), NoiseSecrets(**self.noise)
         return Recipe(
             self.dataset,
-            frozen,
+            Frozen.from_json(self.frozen),
             self.wanted,
-            rows=secret_rows,
-            noise=secret_noise,
+            rows=self.rows,
+            noise=self.noise,
             edition=self.edition,
             batch=self.batch,
             past=self.past,
@@ -97,35 +85,30 @@ class CopyPlan:
     ) -> Iterator[Note]:
         """Write copies of rows to new files; yield the receipt, unless there are no rows."""
         with ExitStack() as hidden:
-            files: list[WrittenFile | StoredPart] = []
+            files: list[CopyFile] = []
             found = Fingerprint.nothing()
             for ids, table in groups:
                 if not files:
-                    files = list(self._files(recipe, part, hidden))
+                    files = [hidden.enter_context(file) for file in self._files(recipe, part)]
                 own, copies = recipe.copies(ids, table)
                 for file, copy in zip(files, copies, strict=True):
                     file.write(copy)
                 found = found + own
             for file in files:
                 file.finish()
-                file.publish()
+            written = [file.hand_over() for file in files]
         if files:
-            yield 0, FOUND, _receipt(part, found, [file.written for file in files])
+            yield 0, FOUND, _receipt(part, found, written)
 
-    def _files(
-        self, recipe: Recipe, part: int | None, hidden: ExitStack
-    ) -> Iterator[WrittenFile | StoredPart]:
+    def _files(self, recipe: Recipe, part: int | None) -> Iterator[CopyFile]:
         attempt, number = f"{secrets.token_hex(16)}.parquet", _number(part)
         for folder, wanted, told in zip(self.folders, self.wanted, self.metadata, strict=True):
-            schema = recipe.schema(wanted)
             if isinstance(folder, Path):
                 check_seen(folder)
-                file: WrittenFile | StoredPart = WrittenFile(folder / attempt, schema, told)
+                place: Path | Address = folder / attempt
             else:
-                name = f"{folder.path.rstrip('/')}/part-{number}.parquet"
-                file = StoredPart(folder.below(name), schema, told)
-            hidden.callback(file.discard)
-            yield file
+                place = folder.below(f"{folder.path.rstrip('/')}/part-{number}.parquet")
+            yield CopyFile(place, recipe.schema(wanted), told, force=True)
 
 
 def _number(part: int | None) -> str:
@@ -147,7 +130,7 @@ class CopyJob:
 
     def run(self, batches: Batches) -> Iterator[Note]:
         """Yield a receipt for each part."""
-        recipe, schema, known = self.plan.recipe(), self.table.schema, self.table.row_secrets
+        recipe, schema, known = self.plan.recipe(), self.table.schema, self.table.secrets
         for number, rows in self.table.parts(batches):
             groups = ((row_ids(start, table, schema, known), table) for start, table in rows)
             with registered_rows():
@@ -164,7 +147,7 @@ class BucketJob:
 
     def run(self, batches: Batches) -> Iterator[Note]:
         """Yield the rows of each bucket, with their ids."""
-        recipe, schema, known = self.plan.recipe(), self.table.schema, self.table.row_secrets
+        recipe, schema, known = self.plan.recipe(), self.table.schema, self.table.secrets
         mark = name_apart(schema.used)
         with registered_rows():
             for start, table in self.table.groups(batches):
@@ -213,126 +196,61 @@ def _receipt(part: int | None, found: Fingerprint, files: Sequence[Written]) -> 
 
 
 # --------------------------------------------------------------------------------------------------
-# What machines of a cluster do to register a table: samples, surveys and keys, which add up.
+# What machines of a cluster do in a pass over a table: what they find adds up, keys are compared.
 #
-# rows ── survey, ids ── by bucket ──> the sum of some surveys, ascending keys of a range
+# rows ── found, ids ── by bucket ──> the sum of some parts, ascending keys of a range
 
 
 SUMS = 16
-"""Sums that surveys are added up to."""
+"""Sums that parts are added up to."""
 KEY_RANGES = 1 << 8
 """Ranges of ids, by their first bits."""
-RUN_CELLS = CELLS >> 4
-"""Cells of a part without positions of which the order is looked at."""
 
 
 @dataclass(frozen=True, repr=False)
-class SampleJob:
-    """Samples the columns whose scale depends on their distribution."""
+class PassJob:
+    """Runs a pass over rows; their ids go by ranges to where they are sorted and compared."""
 
     table: Table
+    pass_: Pass[Any, Any]
 
     def run(self, batches: Batches) -> Iterator[Note]:
-        """Yield the sample of all parts."""
-        work = SampleWork(Sampler(self.table.schema, self.table.row_secrets))
-        found = None
-        for start, rows in self.table.groups(batches):
-            own = work(start, rows)
-            found = own if found is None else found + own
-        if found is not None:
-            yield _some_bucket(found.parts[0].hashes), FOUND, packed(found)
+        """Yield ids, and what all parts show."""
+        schema, known = self.table.schema, self.table.secrets
+        is_keyed = self.pass_.compares_keys and schema.key is not None
+        total, rows, bucket = self.pass_.nothing(), 0, 0
+        for start, table in self.table.groups(batches):
+            block = Block.of(start, table, schema, known)
+            total = total + self.pass_.of(block, total)
+            rows += len(block.ids)
+            bucket = bucket or _some_bucket(block.ids[:, 0])
+            if is_keyed:
+                yield from _by_range(block.ids)
+        if rows:
+            yield bucket, FOUND, packed((rows, total.trimmed()))
 
 
 @dataclass(frozen=True, repr=False)
-class SampleSum:
-    """Adds up samples."""
+class PassSum:
+    """Adds up what parts show, sorts keys, and counts those that are repeated."""
 
     def run(self, batches: Batches) -> Iterator[Note]:
-        """Yield the sum of all samples."""
-        found = []
-        for note in notes_in(batches):
-            if note[1] == FOUND:
-                found.append(unpacked(note[2]))
-            else:
-                yield note
-        if found:
-            yield 0, FOUND, packed(reduce(add, found))
-
-
-@dataclass(frozen=True, repr=False)
-class SurveyJob:
-    """Surveys rows; their ids go by ranges to where they are sorted and compared."""
-
-    table: Table
-    scales: tuple[Scale, ...]
-    surveyor: type[Surveyor]
-    ranges: Ranges | None
-
-    def run(self, batches: Batches) -> Iterator[Note]:
-        """Yield ids, and the survey of all parts."""
-        table, keyed = self.table, self.table.schema.key is not None
-        surveyor = self.surveyor(table.schema, self.scales, table.row_secrets)
-        work, total, bucket = SurveyWork(surveyor, self.ranges), None, 0
-        order, outside = _order_of(table.schema, table.rows), Counter[str]()
-        for start, rows in table.groups(batches):
-            found = work(start, rows)
-            order.add(start, rows)
-            outside.update(found.outside)
-            work.known = total = found.survey if total is None else total + found.survey
-            bucket = bucket or _some_bucket(found.ids[:, 0])
-            surveyor.check(total)
-            if keyed:
-                yield from _by_range(found.ids)
-        if total is not None:
-            yield bucket, FOUND, _packed_survey(total, order, outside)
-
-
-@dataclass(frozen=True, repr=False)
-class SurveySum:
-    """Adds up surveys, sorts keys, and counts those that are repeated."""
-
-    schema: Schema
-    rows: int | None
-
-    def run(self, batches: Batches) -> Iterator[Note]:
-        """Yield the keys of each range, how many are repeated, and the sum of all surveys."""
+        """Yield the keys of each range, how many are repeated, and the sum of all parts."""
         ids: dict[int, list[Ids]] = {}
-        surveys, order, outside = [], _order_of(self.schema, self.rows), Counter[str]()
+        found = []
         for note in notes_in(batches):
             if note[1] == IDS:
                 own = np.frombuffer(note[2], dtype=np.uint64).reshape(-1, 2)
                 ids.setdefault(note[0], []).append(own)
             elif note[1] == FOUND:
-                survey, seen, beyond = unpacked_survey(note[2])
-                surveys.append(survey)
-                outside.update(beyond)
-                order.take(seen)
+                found.append(unpacked(note[2]))
             else:
                 yield note
         for bucket in sorted(ids):
             yield from _sorted(bucket, np.concatenate(ids.pop(bucket)))
-        if surveys:
-            yield 0, FOUND, _packed_survey(reduce(add, surveys), order, outside)
-
-
-def _packed_survey(survey: Survey, order: RowOrder, outside: Counter[str]) -> bytes:
-    sample, joint = survey.sample.trimmed(), survey.joint.trimmed()
-    survey = replace(survey, sample=sample, joint=joint, units=survey.units.trimmed())
-    seen = order.seen
-    return packed((survey, packed_runs(seen.runs), list(seen.distant), outside))
-
-
-def _order_of(schema: Schema, rows: int | None) -> RowOrder:
-    cells = RUN_CELLS if rows is None else CELLS
-    # the rows of a frame have no places: none of them lie a known number of rows apart
-    return order_of(schema, is_placed=rows is not None, rows=rows, cells=cells)
-
-
-def unpacked_survey(content: bytes) -> tuple[Survey, SeenOrder, Counter[str]]:
-    """Return what a job sent: a survey, what was seen of the rows' order, numbers far out."""
-    survey, runs, distant, outside = unpacked(content)
-    seen = SeenOrder([(start, unpacked_table(rows)) for start, rows in runs], distant)
-    return survey, seen, outside
+        if found:
+            rows, parts = zip(*found, strict=True)
+            yield 0, FOUND, packed((sum(rows), reduce(add, parts).trimmed()))
 
 
 def _some_bucket(hashes: Any) -> int:

@@ -11,7 +11,7 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -32,11 +32,15 @@ from cornerwave.version import __version__
 # What a machine of a cluster found, as bytes, and what came back, read without running code.
 #
 # Machines hold derived secrets, the driver holds the vault's key: what they send is read by a
-# reader that knows arrays, values of cells and the classes of a survey, and nothing else.
+# reader that knows arrays, rows, values of cells and the classes of a survey, and nothing else.
 
 
 _VALUES = {
     "collections": ("Counter",),
+    "cornerwave.engines._on_worker": ("unpacked_table",),
+    "cornerwave.engines._passes": ("Surveyed",),
+    "cornerwave.privacy._distant": ("DistantRows",),
+    "cornerwave.privacy._neighbours": ("RowOrder",),
     "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
     "decimal": ("Decimal",),
     "numpy": ("ndarray", "dtype"),
@@ -62,9 +66,16 @@ class _SurveyReader(pickle.Unpickler):
         raise pickle.UnpicklingError("not part of a survey")
 
 
+class _Packer(pickle.Pickler):
+    def reducer_override(self, what: Any) -> Any:
+        return (unpacked_table, (packed_table(what),)) if type(what) is pa.Table else NotImplemented
+
+
 def packed(found: Any) -> bytes:
-    """Return a survey or a sample as bytes."""
-    return pickle.dumps(found, protocol=5)
+    """Return what a pass found as bytes."""
+    sink = io.BytesIO()
+    _Packer(sink, protocol=5).dump(found)
+    return sink.getvalue()
 
 
 def unpacked(content: bytes) -> Any:
@@ -73,11 +84,6 @@ def unpacked(content: bytes) -> Any:
         return _SurveyReader(io.BytesIO(content)).load()
     except Exception:  # whatever was sent: its words may quote a cell
         raise ClusterError("a machine of the cluster sent something else than a survey") from None
-
-
-def packed_runs(runs: Sequence[tuple[int, pa.Table]]) -> list[tuple[int, bytes]]:
-    """Return runs of rows as bytes."""
-    return [(start, packed_table(table)) for start, table in runs]
 
 
 def packed_table(table: pa.Table) -> bytes:
@@ -138,14 +144,9 @@ class Table:
 
     schema: Schema
     types: pa.Schema
-    secrets: Mapping[str, bytes]
+    secrets: RowSecrets
     rows: int | None
     columns: Sequence[str]
-
-    @property
-    def row_secrets(self) -> RowSecrets:
-        """The secrets that recognise rows."""
-        return RowSecrets(**self.secrets)
 
     def parts(self, batches: Batches) -> Iterator[tuple[int | None, Rows]]:
         """Yield the rows of each part with its number, if it has one."""
@@ -175,7 +176,7 @@ class Table:
         start = 0
         for table in source.groups(self.columns, group_rows(self.schema)):
             if not start:
-                [[word, _]] = row_ids(0, table.slice(0, 1), self.schema, self.row_secrets)
+                [[word, _]] = row_ids(0, table.slice(0, 1), self.schema, self.secrets)
                 start = (int(word) >> 2) // RUN * RUN
             yield start, table
             start += table.num_rows
@@ -207,9 +208,20 @@ class Job(Protocol):
         """Yield what is found."""
 
 
+class _Sender(pickle.Pickler):
+    """Sends secrets too, which are not pickled otherwise."""
+
+    def reducer_override(self, what: Any) -> Any:
+        if isinstance(what, Secrets):
+            return type(what), tuple(what.reveal().values())
+        return NotImplemented
+
+
 def sent(job: Job) -> bytes:
     """Return a job as it travels."""
-    return zlib.compress(pickle.dumps((__version__, job), protocol=5))
+    sink = io.BytesIO()
+    _Sender(sink, protocol=5).dump((__version__, job))
+    return zlib.compress(sink.getvalue())
 
 
 def on_worker(content: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:

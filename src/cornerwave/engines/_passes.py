@@ -1,94 +1,182 @@
 """The passes over a table, whichever engine runs them.
 
+    of(block)   what some rows show: a pure function, for any thread and any machine
+    +           what several parts show, in any order
+    finish      what all rows show together
+
 sample   columns whose scale depends on their distribution         (if there are any)
-survey   everything that registration learns; parts add up
-check    no key twice, what the order of the rows tells, and whether rows belong together
+survey   everything that registration learns; no key twice, what the order of the rows tells, and
+         whether rows belong together
 """
 
 import warnings
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Ids, Words
+from cornerwave.arrays import Ids, Ints, Words
 from cornerwave.columns import KEEP_ORDER, SHUFFLE, Scale, Schema, listed
 from cornerwave.editions import Ranges
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError, SourceLost
-from cornerwave.privacy import WAYS_OUT, RowOrder, SeenOrder, Told, find_units
+from cornerwave.privacy import WAYS_OUT, RowOrder, Told, find_units
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.rows import RowSecrets, row_ids
 from cornerwave.spine.survey import Sample, Sampler, Survey, Surveyor, no_rows
 
-Found = TypeVar("Found")
-Found_co = TypeVar("Found_co", covariant=True)
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a table, the place of the first and the ids of all."""
+
+    start: int
+    ids: Ids
+    table: pa.Table
+
+    @classmethod
+    def of(cls, start: int, table: pa.Table, schema: Schema, secrets: RowSecrets) -> "Block":
+        """Return the rows that begin at `start`."""
+        return cls(start, row_ids(start, table, schema, secrets), table)
+
+    @property
+    def places(self) -> Ints:
+        """The places of the rows."""
+        return np.arange(self.start, self.start + len(self.ids))
 
 
-class Work(Protocol[Found_co]):
-    """What is done with a group of rows: a pure function."""
+class Additive(Protocol):
+    """What some rows show; `a + b` is what both parts show."""
 
-    def __call__(self, start: int, table: pa.Table) -> Found_co:
-        """Return what is found in the rows that begin at `start`."""
+    def __add__(self, other: Self, /) -> Self: ...
+
+    def trimmed(self) -> Self:
+        """Return the same without what is too much, to be sent."""
+
+
+Found = TypeVar("Found", bound=Additive)
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Pass(ABC, Generic[Found, Result_co]):
+    """One look at every row of a table."""
+
+    compares_keys = False
+    """Whether the engine sees to it that no two rows have one key."""
+
+    @abstractmethod
+    def nothing(self) -> Found:
+        """Return what no rows show: what others are added to."""
+
+    @abstractmethod
+    def of(self, block: Block, known: Found) -> Found:
+        """Return what some rows show.
+
+        If it is added to what is `known` of others, and to nothing before that, what cannot matter
+        there may be left out. Raises SourceError for rows that cannot be used.
+        """
+
+    @abstractmethod
+    def finish(self, found: Found) -> Result_co:
+        """Return what all rows show together. Raises SourceError if they cannot be used."""
 
 
 class Engine(Protocol):
-    """Where groups of rows of a table are dealt with."""
+    """Where passes over a table are run."""
 
-    def run(self, work: Work[Found]) -> AbstractContextManager[Iterator[Found]]:
-        """Run this work over all rows; give what it found, in parts that add up to the whole."""
+    @property
+    def all_rows(self) -> int | None:
+        """How many rows the table has, if that is known before the first is read."""
 
-    def repeated(self, found: Iterator["Surveyed"], key: str | None) -> Iterator["Surveyed"]:
-        """Pass on what a survey found; raise ColumnError at the end if rows have one key."""
+    @property
+    def is_placed(self) -> bool:
+        """Whether rows have places, by which they lie a known number of rows apart."""
+
+    def run(self, pass_: Pass[Found, Result_co], progress: Progress = silent) -> Result_co:
+        """Run a pass over all rows. Raises ColumnError if it compares keys, and rows have one."""
+
+
+@dataclass(frozen=True, repr=False)
+class SamplePass(Pass[Sample, tuple[Scale, ...]]):
+    """Finds the scales that depend on the distribution of their column."""
+
+    sampler: Sampler
+
+    def nothing(self) -> Sample:
+        """Return a sample of no rows."""
+        return self.sampler.nothing()
+
+    def of(self, block: Block, known: Sample) -> Sample:
+        """Sample some rows."""
+        return self.sampler.of(block.ids, block.table)
+
+    def finish(self, found: Sample) -> tuple[Scale, ...]:
+        """Return the scales of the numbers."""
+        return self.sampler.scales(found)
 
 
 @dataclass(frozen=True)
 class Surveyed:
-    """What a survey found in some rows: their ids, and what was seen of their order."""
+    """What a survey shows of some rows, and their order.
 
-    ids: Ids
+    `outside` are numbers beyond the ends of their scale, by their column: of new rows alone.
+    """
+
     survey: Survey
-    seen: SeenOrder
-    outside: Counter[str] = field(default_factory=Counter)
-    """Numbers beyond the ends of their scale, by their column: of new rows alone."""
+    order: RowOrder
+    outside: Counter[str]
+
+    def __add__(self, other: "Surveyed") -> "Surveyed":
+        return Surveyed(
+            self.survey + other.survey, self.order + other.order, self.outside + other.outside
+        )
+
+    def trimmed(self) -> "Surveyed":
+        """Return the same without the rows too many, to be sent."""
+        survey = self.survey
+        survey = replace(
+            survey,
+            sample=survey.sample.trimmed(),
+            joint=survey.joint.trimmed(),
+            units=survey.units.trimmed(),
+        )
+        return Surveyed(survey, self.order.trimmed(), self.outside)
 
 
 @dataclass(frozen=True, repr=False)
-class SampleWork:
-    """Samples columns whose scale depends on their distribution."""
-
-    sampler: Sampler
-
-    def __call__(self, start: int, table: pa.Table) -> Sample:
-        """Sample some rows."""
-        ids = row_ids(start, table, self.sampler.schema, self.sampler.secrets)
-        return self.sampler.of(ids, table)
-
-
-@dataclass(repr=False)
-class SurveyWork:
-    """Surveys rows.
-
-    Rows far down need not be looked at for what those before have settled: whoever adds up what
-    was found may set `known`, and the `order` that runs are for. The sum is the same.
-    """
+class SurveyPass(Pass[Surveyed, Surveyed]):
+    """Surveys rows; those of a batch have the `ranges` that numbers are expected in."""
 
     surveyor: Surveyor
+    order: RowOrder
     ranges: Ranges | None = None
-    order: RowOrder | None = None
-    known: Survey | None = None
+    compares_keys = True
 
-    def __call__(self, start: int, table: pa.Table) -> Surveyed:
+    def nothing(self) -> Surveyed:
+        """Return the survey of no rows."""
+        return Surveyed(no_rows(self.surveyor), self.order, Counter())
+
+    def of(self, block: Block, known: Surveyed) -> Surveyed:
         """Survey some rows."""
-        ids = row_ids(start, table, self.surveyor.schema, self.surveyor.secrets)
-        places = np.arange(start, start + len(ids))
-        survey = self.surveyor.of(ids, table, places, self.known)
-        outside = self.ranges.beyond(table) if self.ranges else Counter[str]()
-        seen = self.order.kept(start, table) if self.order else SeenOrder()
-        return Surveyed(ids, survey, seen, outside)
+        self.surveyor.check(known.survey)  # far too many values show early
+        survey = self.surveyor.of(block.ids, block.table, block.places, known.survey)
+        outside = self.ranges.beyond(block.table) if self.ranges else Counter[str]()
+        return Surveyed(survey, known.order.of(block.start, block.table), outside)
+
+    def finish(self, found: Surveyed) -> Surveyed:
+        """Return the survey of all rows.
+
+        Raises ColumnError if the order of the rows reveals a column and the schema does not state
+        what happens to it, or if rows belong together.
+        """
+        self.surveyor.check(found.survey)
+        check_order(found.order, self.surveyor.schema, is_batch=self.ranges is not None)
+        check_units(self.surveyor, found.survey)
+        return found
 
 
 def survey_rows(
@@ -96,22 +184,14 @@ def survey_rows(
 ) -> tuple[Surveyor, Survey]:
     """Survey a whole table on an engine.
 
-    Raises SourceError, also if two rows have one key, if the order of the rows tells a
-    column and the schema does not say what happens to it, or if rows belong together.
+    Raises SourceError, also if two rows have one key, if the order of the rows reveals a
+    column and the schema does not state what happens to it, or if rows belong together.
     """
-    surveyor = Surveyor(schema, _scales(engine, schema, secrets), secrets)
-    survey, order = no_rows(surveyor), order_of(schema)
-    work = SurveyWork(surveyor, order=order)
-    with engine.run(work) as parts:
-        for part in engine.repeated(parts, schema.key):
-            before = survey.moments.rows
-            work.known = survey = survey + part.survey
-            surveyor.check(survey)
-            order.take(part.seen)
-            progress(survey.moments.rows - before)
-    check_order(order, schema)
-    check_units(surveyor, survey)
-    return surveyor, survey
+    sampler = Sampler(schema, secrets)
+    scales = engine.run(SamplePass(sampler)) if sampler.columns else sampler.scales(None)
+    surveyor = Surveyor(schema, scales, secrets)
+    order = order_of(schema, is_placed=engine.is_placed, rows=engine.all_rows)
+    return surveyor, engine.run(SurveyPass(surveyor, order), progress).survey
 
 
 def seen_in(source: Source, schema: Schema) -> list[str]:
@@ -129,17 +209,6 @@ def check_units(surveyor: Surveyor, survey: Survey) -> None:
         error = ColumnError(f"{found[0]}. {WAYS_OUT}", use=("independent_rows",))
         error.add_note("In Python: independent_rows=True")
         raise error
-
-
-def _scales(engine: Engine, schema: Schema, secrets: RowSecrets) -> tuple[Scale, ...]:
-    """Return the scales of the numbers; reads the table if one depends on its distribution."""
-    sampler = Sampler(schema, secrets)
-    sample: Sample | None = None
-    if sampler.columns:
-        with engine.run(SampleWork(sampler)) as parts:
-            for part in parts:
-                sample = part if sample is None else sample + part
-    return sampler.scales(sample)
 
 
 def repeated_ids(ids: Ids, words: Words | None = None) -> int:
@@ -191,18 +260,19 @@ def order_of(schema: Schema, *, is_placed: bool = True, **known: Any) -> RowOrde
     return RowOrder(ordered_columns(schema), distant=noisy if shows else (), **known)
 
 
-def check_order(order: RowOrder, schema: Schema) -> None:
-    """Raise ColumnError if the order of the rows tells a column, unless that is dealt with.
+def check_order(order: RowOrder, schema: Schema, *, is_batch: bool = False) -> None:
+    """Raise ColumnError if the order of the rows reveals a column, unless that is dealt with.
 
-    Warns of what a key that is released as it is tells, by the order of its values.
+    Rows of a batch are dealt with as those that were registered. Warns of what a key that is
+    released as it is reveals, by the order of its values.
     """
     told = [] if schema.order == KEEP_ORDER else _told(order, schema)
     if told and schema.order != SHUFFLE:
+        remedy, use = _RANDOM if is_batch else _DECIDE
         raise ColumnError(
             f"the order of the rows tells {listed([each.column for each in told])}: {told[0]}. "
-            "Shuffle the rows of the copies or, if recipients need the order as in a time "
-            "series, keep it",
-            use=("shuffle", "keep_order"),
+            f"{remedy}",
+            use=use,
         )
     for name in schema.unchanged:
         is_key = name == schema.key
@@ -217,8 +287,16 @@ def check_order(order: RowOrder, schema: Schema) -> None:
                 f"{name!r} is released unchanged, and rows sorted by it reveal "
                 f"{listed([each.column for each in again])}: {again[0]}. {remedy}",
                 CornerwaveWarning,
-                stacklevel=5,
+                stacklevel=7,
             )
+
+
+_DECIDE = (
+    "Shuffle the rows of the copies or, if recipients need the order as in a time series, keep it",
+    ("shuffle", "keep_order"),
+)
+_RANDOM = "Put the rows into a random order", ()
+"""What to do about an order that reveals a column, and the choices for it."""
 
 
 def _told(order: RowOrder, schema: Schema, sorted_by: str | None = None) -> list[Told]:
@@ -251,33 +329,16 @@ def survey_batch(
 ) -> Survey:
     """Survey new rows of a table on an engine; `ranges` counts those beyond the scales.
 
-    Raises SourceError, also if two rows have one key, if their order tells a column, or if rows
+    Raises SourceError, also if two rows have one key, if their order reveals a column, or if rows
     belong together.
     """
-    schema, survey = surveyor.schema, no_rows(surveyor)
-    order = batch_order(schema)
-    work = SurveyWork(surveyor, ranges, order)
-    with engine.run(work) as parts:
-        for part in engine.repeated(parts, schema.key):
-            before = survey.moments.rows
-            work.known = survey = survey + part.survey
-            ranges.outside.update(part.outside)
-            order.take(part.seen)
-            progress(survey.moments.rows - before)
-    check_batch_order(order, schema)
-    check_units(surveyor, survey)
-    return survey
+    schema = surveyor.schema
+    order = batch_order(schema, is_placed=engine.is_placed, rows=engine.all_rows)
+    found = engine.run(SurveyPass(surveyor, order, ranges), progress)
+    ranges.outside.update(found.outside)
+    return found.survey
 
 
-def batch_order(schema: Schema) -> RowOrder:
+def batch_order(schema: Schema, **known: Any) -> RowOrder:
     """Return what looks at the order of new rows: at fewer than of a table that is registered."""
-    return order_of(schema, cells=0)
-
-
-def check_batch_order(order: RowOrder, schema: Schema) -> None:
-    """Raise ColumnError if the order of new rows tells a column, and copies show the order."""
-    try:
-        check_order(order, schema)
-    except ColumnError as error:
-        why = str(error).partition(". Shuffle")[0]
-        raise ColumnError(f"{why}. Put the rows into a random order") from None
+    return order_of(schema, cells=0, **known)

@@ -11,7 +11,15 @@ import pyarrow as pa
 
 from cornerwave.arrays import Ids, Words
 from cornerwave.columns import SHUFFLE, Fingerprint, Schema
-from cornerwave.engines._passes import Found, Surveyed, Work, registered_rows, seen_in, survey_rows
+from cornerwave.engines._passes import (
+    Block,
+    Found,
+    Pass,
+    Result_co,
+    registered_rows,
+    seen_in,
+    survey_rows,
+)
 from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
 from cornerwave.noise import available_threads
@@ -47,36 +55,48 @@ def survey_table(
 
     `keep_keys` is called if the rows have a key.
     """
-    engine = Threads(source, schema, threads, keep_keys)
+    engine = Threads(source, schema, secrets, threads, keep_keys)
     return survey_rows(engine, schema, secrets, progress)
 
 
 @dataclass(frozen=True)
 class Threads:
-    """The groups of a source side by side in threads; what they found comes in order."""
+    """The blocks of a source side by side in threads; what they show is added up in order.
+
+    `at_once` are the rows of a block.
+    """
 
     source: Source
     schema: Schema
+    secrets: RowSecrets
     threads: int | None = None
     keep_keys: KeepKeys | None = None
-    rows: int | None = None
+    at_once: int | None = None
+    all_rows = None
+    is_placed = True
 
-    @contextmanager
-    def run(self, work: Work[Found]) -> Iterator[Iterator[Found]]:
-        """Run this work over all rows; give what it found in each group, in order."""
+    def run(self, pass_: Pass[Found, Result_co], progress: Progress = silent) -> Result_co:
+        """Run a pass over all rows. Raises ColumnError if it compares keys, and rows have one."""
+        total = pass_.nothing()
         columns = seen_in(self.source, self.schema)
-        groups = numbered(self.source, self.schema, self.rows, columns)
-        with in_threads(lambda group: work(*group), groups, self.threads) as found:
-            yield found
+        groups = numbered(self.source, self.schema, self.at_once, columns)
+        # this thread alone adds up: each block takes along what is known when it is handed out
+        handed_out = ((start, table, total) for start, table in groups)
 
-    def repeated(self, found: Iterator[Surveyed], key: str | None) -> Iterator[Surveyed]:
-        """Pass on what a survey found; raise ColumnError at the end if rows have one key."""
-        with SortedKeys(key) as keys:
-            for part in found:
-                keys.add(part.ids)
-                yield part
+        def look(given: tuple[int, pa.Table, Found]) -> tuple[Ids, Found]:
+            start, table, known = given
+            block = Block.of(start, table, self.schema, self.secrets)
+            return block.ids, pass_.of(block, known)
+
+        key = self.schema.key if pass_.compares_keys else None
+        with SortedKeys(key) as keys, in_threads(look, handed_out, self.threads) as parts:
+            for ids, found in parts:
+                keys.add(ids)
+                total = total + found
+                progress(len(ids))
             if key is not None:
                 (self.keep_keys or _look_at)(keys.ascending())
+        return pass_.finish(total)
 
 
 def _look_at(keys: Iterator[Words]) -> None:

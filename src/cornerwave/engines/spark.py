@@ -14,9 +14,9 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,8 @@ from cornerwave.engines._jobs import (
     CopyJob,
     CopyPlan,
     OrderedCopyJob,
-    SampleJob,
-    SampleSum,
-    SurveyJob,
-    SurveySum,
-    unpacked_survey,
+    PassJob,
+    PassSum,
 )
 from cornerwave.engines._on_worker import (
     ERROR,
@@ -49,14 +46,14 @@ from cornerwave.engines._on_worker import (
     unpacked,
     unpacked_error,
 )
-from cornerwave.engines._passes import SampleWork, Surveyed, SurveyWork, Work, not_unique, seen_in
+from cornerwave.engines._passes import Found, Pass, Result_co, not_unique, seen_in
 from cornerwave.engines._shuffle import bucket_count
 from cornerwave.engines.sorted_keys import KeepKeys, KeyRanges
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError
-from cornerwave.outputs import Written
-from cornerwave.sources import TEXT_ENDINGS, Address, Progress, Source, parquet_parts, silent
+from cornerwave.outputs import Folder, Written
+from cornerwave.sources import TEXT_ENDINGS, Progress, Source, parquet_parts, silent
 from cornerwave.spine.recipe import Recipe
-from cornerwave.spine.survey import Sample, Survey
+from cornerwave.spine.rows import RowSecrets
 
 LARGEST_CLOSURE = 1 << 20
 """Spark writes what is larger to disks: of the machines, and of the driver."""
@@ -136,29 +133,28 @@ class Receipt:
 def copies_on_spark(
     source: Source,
     recipe: Recipe,
-    folders: Sequence[Path | Address],
-    metadata: Sequence[Mapping[str, Any]],
+    copies: Sequence[Folder],
     *,
     spark: Any = None,
     progress: Progress = silent,
-) -> list[list[Written]]:
-    """Write each wanted copy to its folder; return the files of each copy, in their order.
+) -> None:
+    """Write each wanted copy to its folder, which takes the files that count, in their order.
 
     Raises SourceChanged if the table is not the registered one: then nothing of what was
     written may be shown to anybody.
     """
     frozen = recipe.frozen
     # no more secrets travel than copies are made of
-    known = recipe.row_secrets.reveal() | dict.fromkeys(_NOT_FOR_COPIES, b"")
+    known = replace(recipe.row_secrets, **dict.fromkeys(_NOT_FOR_COPIES, b""))
     cluster = Cluster(source, frozen.schema, frozen.source_types, known, spark)
     plan = CopyPlan(
         dataset=recipe.dataset,
         frozen=frozen.to_json(),
         wanted=recipe.wanted,
         rows=known,
-        noise=recipe.noise_secrets.reveal(),
-        folders=tuple(folders),
-        metadata=tuple(metadata),
+        noise=recipe.noise_secrets,
+        folders=tuple(copy.made for copy in copies),
+        metadata=tuple(copy.metadata for copy in copies),
         edition=recipe.edition,
         batch=recipe.batch,
         past=recipe.past,
@@ -177,7 +173,8 @@ def copies_on_spark(
         found = found + receipt.fingerprint
         progress(receipt.fingerprint.rows)
     recipe.check(found)
-    return [[receipt.files[copy] for receipt in receipts] for copy in range(len(folders))]
+    for number, copy in enumerate(copies):
+        copy.take([receipt.files[number] for receipt in receipts])
 
 
 @dataclass(frozen=True)
@@ -187,48 +184,43 @@ class Cluster:
     source: Source
     schema: Schema
     types: pa.Schema
-    secrets: Mapping[str, bytes] = field(repr=False)
+    secrets: RowSecrets
     spark: Any = None
     keep_keys: KeepKeys | None = None
     surveys: bool = False
     """Whether the table is surveyed: then dropped columns are read too."""
 
-    @contextmanager
-    def run(self, work: Work[Any]) -> Iterator[Iterator[Any]]:
-        """Run this work over all rows; give what it found, in parts that add up to the whole."""
-        if isinstance(work, SampleWork):
-            yield self._samples(self.collected(SampleJob(self.table), SampleSum()))
-        else:
-            assert isinstance(work, SurveyWork)
-            job = SurveyJob(self.table, work.surveyor.scales, type(work.surveyor), work.ranges)
-            yield self._surveys(job)
-
-    def repeated(self, found: Iterator[Surveyed], key: str | None) -> Iterator[Surveyed]:
-        """Pass on what a survey found: ids were compared where they were sent."""
-        assert key == self.schema.key
-        yield from found
-
-    def _samples(self, notes: Sequence[Note]) -> Iterator[Sample]:
-        for _, _, found in notes:
-            sample = unpacked(found)
-            assert isinstance(sample, Sample)
-            yield sample
-
-    def _surveys(self, job: SurveyJob) -> Iterator[Surveyed]:
-        """Yield surveys; in the end keep the keys, or raise ColumnError if some are repeated."""
-        repeated, then = 0, SurveySum(self.schema, self.table.rows)
+    def run(self, pass_: Pass[Found, Result_co], progress: Progress = silent) -> Result_co:
+        """Run a pass over all rows. Raises ColumnError if it compares keys, and rows have one."""
+        total, repeated, job = pass_.nothing(), 0, PassJob(self.table, pass_)
         with KeyRanges() as keys:
-            for bucket, kind, found in self._notes(job, then, partitions=self._ranges, some=True):
+            for bucket, kind, content in self._notes(
+                job, PassSum(), partitions=self._ranges, some=True
+            ):
                 if kind == KEYS:
-                    keys.add(bucket, found)
+                    keys.add(bucket, content)
                 elif kind == IDS:
-                    repeated += int(found)
+                    repeated += int(content)
                 elif kind == FOUND:
-                    yield _surveyed(found)
+                    rows, found = _part(content, type(total))
+                    total = total + found
+                    progress(rows)
             if repeated:
                 raise not_unique(self.schema.key, repeated)
-            if self.schema.key is not None and self.keep_keys is not None:
+            is_keyed = pass_.compares_keys and self.schema.key is not None
+            if is_keyed and self.keep_keys is not None:
                 self.keep_keys(keys.ascending())
+        return pass_.finish(total)
+
+    @property
+    def all_rows(self) -> int | None:
+        """How many rows the table has; unknown of a frame."""
+        return self.table.rows
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether rows have places: those of a frame have none."""
+        return self.table.rows is not None
 
     @cached_property
     def table(self) -> Table:
@@ -319,11 +311,12 @@ class Cluster:
         return frame.repartition(max(1, len(parts)))
 
 
-def _surveyed(content: bytes) -> Surveyed:
-    """Return what a machine found. Raises ClusterError if it is something else."""
-    survey, seen, outside = unpacked_survey(content)
-    assert isinstance(survey, Survey)
-    return Surveyed(np.empty((0, 2), dtype=np.uint64), survey, seen, outside)
+def _part(content: bytes, kind: type[Found]) -> tuple[int, Found]:
+    """Return how many rows a part has, and what they show. Raises ClusterError for others."""
+    match unpacked(content):
+        case (int(rows), found) if isinstance(found, kind):
+            return rows, found
+    raise ClusterError("a machine of the cluster sent something else than a survey")
 
 
 def _task(content: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

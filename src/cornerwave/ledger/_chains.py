@@ -13,6 +13,7 @@ from cornerwave.ledger._chain import Chain, Draft, Line, attached, detach
 from cornerwave.ledger._database import CHAIN, LINE, Database
 from cornerwave.ledger._key import Key
 from cornerwave.reuse import Relation, Repeat, TableMarks, related, repeated
+from cornerwave.spec import CopySpec
 
 VAULT_CHAIN = "vault"
 HOLDING, UNREGISTERED, RENAMED, MOVED, EDITION = (
@@ -52,10 +53,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Holding:
-    """A recipient holds a copy since a time; `made` says everything that made its bytes."""
+    """A recipient holds a copy since a time; the spec is everything that made its bytes."""
 
     recipient: str
-    made: Mapping[str, Any]
+    spec: CopySpec
     since: str
 
 
@@ -199,7 +200,7 @@ def holdings_in(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:
     """Yield the holdings among a chain's lines."""
     for line in lines:
         if line.kind == HOLDING and line.recipient is not None:
-            yield Holding(line.recipient, json.loads(chain.read(line)), line.at)
+            yield Holding(line.recipient, CopySpec.of_json(json.loads(chain.read(line))), line.at)
 
 
 def late(chain: Chain) -> VaultError:

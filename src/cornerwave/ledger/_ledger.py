@@ -53,6 +53,7 @@ from cornerwave.ledger._database import CHAIN, LEDGER_FORMAT, VAULT, Database, R
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._postgresql import PostgreSQL
 from cornerwave.ledger._sqlite import SQLite
+from cornerwave.spec import CopySpec
 
 
 @dataclass(frozen=True)
@@ -309,13 +310,13 @@ class Ledger:
         others = f"it has {', '.join(sorted(known))}" if known else "it is empty; register first"
         raise NoSuchDataset(f"the vault has no dataset {name!r}; {others}{nearest(name, known)}")
 
-    def hold(self, dataset: str, copies: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    def hold(self, dataset: str, copies: Iterable[tuple[str, CopySpec]]) -> None:
         """Record who is about to hold copies of a dataset, given by its id.
 
-        `copies` are (recipient, made). A copy that is recorded already (same recipient,
-        same canonical JSON of `made`) is not written again.
+        A copy that is recorded already (same recipient, same canonical JSON of its spec) is not
+        written again.
         """
-        wanted = list(dict.fromkeys((recipient, _json(made)) for recipient, made in copies))
+        wanted = list(dict.fromkeys((to, _json(spec.to_json())) for to, spec in copies))
         with self._writing() as chains:
             chain = chains.chain(dataset, lock=True)
             chains.lines(chain, first=chain.length)

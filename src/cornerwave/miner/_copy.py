@@ -98,7 +98,7 @@ class Copy:
         )
         level = level_of(source, stated, noise=noise, privacy=privacy)
         columns = columns_of(source.schema, level.noise, stated)
-        return cls(source, level, columns, (stated or {}).get("edition"))
+        return cls(source, level, columns, stated.edition if stated else None)
 
     def mean(self, columns: Sequence[str] | None = None, *, of: Of = "population") -> Estimates:
         """Return the mean of numeric columns, by default of all."""

@@ -30,11 +30,11 @@ from cornerwave.columns import (
 )
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
 from cornerwave.levels import THOUSANDTHS, Level
-from cornerwave.outputs import METADATA_KEY, check_metadata, parse_metadata, read_metadata
+from cornerwave.outputs import METADATA_KEY, read_metadata
 from cornerwave.sources import Address, Source, open_source, place_of
+from cornerwave.spec import ColumnMetadata, CopyMetadata
 
 LOG1P, RANK = "log1p", "rank"
-Metadata = Mapping[str, Any]
 
 UNKNOWN_BIAS = "so estimates are biased, and the copy does not say by how much"
 
@@ -72,24 +72,27 @@ class CopyColumn:
 
 
 def open_copy(
-    what: Any, metadata: Metadata | None, *, subset: bool = False
-) -> tuple[Source, Metadata | None]:
+    what: Any, metadata: Mapping[str, Any] | None, *, subset: bool = False
+) -> tuple[Source, CopyMetadata | None]:
     """Open a place or a frame; return it with its metadata, None if it has none.
 
     It has as many rows as the metadata states, unless it is a `subset`.
     """
     path = place_of(what) if isinstance(what, str | Path | Address) else None
     if metadata is not None:
-        metadata = check_metadata(metadata, "the copy")
+        stated: CopyMetadata | None = CopyMetadata.read(metadata, "the copy")
     elif isinstance(path, Address) or (isinstance(path, Path) and path.exists()):
-        metadata = read_metadata(path)  # of a file, or of a folder of them
+        stated = read_metadata(path)  # of a file, or of a folder of them
+    else:
+        stated = None
     is_csv = path is not None and path.name.lower().endswith((".csv", ".csv.gz"))
-    source = open_source(what, _csv_types(metadata or {}) if is_csv else None)
+    source = open_source(what, _csv_types(stated) if is_csv and stated else None)
     inside = (source.schema.metadata or {}).get(METADATA_KEY)
-    metadata = metadata or (parse_metadata(inside, source.name) if inside else None)
-    if metadata is not None and "rows" in metadata and not subset:
-        source = _whole(source, metadata["rows"])
-    return source, metadata
+    if stated is None and inside:
+        stated = CopyMetadata.parse(inside, source.name)
+    if stated is not None and stated.rows is not None and not subset:
+        source = _whole(source, stated.rows)
+    return source, stated
 
 
 def _whole(source: Source, rows: int) -> Source:
@@ -123,15 +126,14 @@ def table_of(array: NDArray[Any], names: Sequence[str] | None) -> pa.Table:
 
 
 def level_of(
-    source: Source, metadata: Metadata | None, *, noise: float | None, privacy: float | None
+    source: Source, metadata: CopyMetadata | None, *, noise: float | None, privacy: float | None
 ) -> Level:
     """Return the level of a copy, from its metadata or by its noise.
 
     A privacy is that of the whole copy, which depends on the table: it does not say the noise.
     Raises SourceError if nothing does, LevelError if what is given is not what is stated.
     """
-    stated = metadata or {}
-    if "noise" not in stated:
+    if metadata is None or metadata.noise is None:
         if privacy is not None:
             raise LevelError(
                 f"privacy {privacy:g} does not say how noisy {source.name} is: it is the privacy "
@@ -145,8 +147,8 @@ def level_of(
                 "or its .meta.json is missing; pass noise="
             )
         return Level(noise)
-    level = Level.of(noise=stated["noise"])
-    promised = stated.get("privacy", level.privacy)
+    level = Level.of(noise=metadata.noise)
+    promised = level.privacy if metadata.privacy is None else metadata.privacy
     for unit, given, known, close in (
         ("noise", noise, level.noise, 1e-9 * level.noise),
         ("privacy", privacy, promised, 0.5 / THOUSANDTHS),
@@ -159,59 +161,59 @@ def level_of(
     return level
 
 
-def columns_of(schema: pa.Schema, noise: float, metadata: Metadata | None) -> dict[str, CopyColumn]:
+def columns_of(
+    schema: pa.Schema, noise: float, metadata: CopyMetadata | None
+) -> dict[str, CopyColumn]:
     """Return the columns that can be asked about, in the copy's order.
 
     Without metadata, numeric columns count as perturbed and all others as categories
     with the base "marginal", which is how a release treats them by default. A release states all
     of its columns: what was added to them later has a noise that nobody states, and is left out.
     """
-    metadata = metadata or {}
-    stated = metadata.get("columns", {})
-    names = stated if "dataset" in metadata else schema.names
-    retention = float(metadata.get("retention", (1 + noise) ** -0.5))
+    metadata = metadata or CopyMetadata()
+    names = metadata.columns if metadata.dataset is not None else schema.names
+    retention = (1 + noise) ** -0.5 if metadata.retention is None else float(metadata.retention)
     columns = {}
     for part in schema:
         if part.name not in names:
             continue
-        known = stated.get(part.name, {})
-        role = known.get("role", PERTURBED if is_number(part.type) else CATEGORY)
+        known = metadata.column(part.name)
+        role = known.role or (PERTURBED if is_number(part.type) else CATEGORY)
         if role == KEY:
             continue
-        together = tuple(known.get("together") or ())
         columns[part.name] = CopyColumn(
             part.name,
             is_number=role == PERTURBED or (role == KEPT and is_number(part.type)),
             noise=noise if role == PERTURBED else 0.0,
             retention=retention if role == CATEGORY else 1.0,
-            base=known.get("base") or MARGINAL,
-            categories=known.get("categories"),
-            together=together,
-            transform=known.get("transform"),
-            rounded=float(known.get("rounded") or 0.0),
-            clipped=bool(known.get("clipped")),
+            base=known.base or MARGINAL,
+            categories=known.categories,
+            together=known.together or (),
+            transform=known.transform,
+            rounded=float(known.rounded or 0.0),
+            clipped=known.clipped is not None,
             # a joint draw treats a missing cell as one more value of its combination
-            hides_missing=known.get("missing") == "hidden" or bool(together),
-            excess=known.get("excess") or {},
-            scores=int(known.get("scores") or KNOTS),
-            knots=tuple(known.get("knots") or ()),
+            hides_missing=known.missing == "hidden" or bool(known.together),
+            excess=known.excess or {},
+            scores=known.scores or KNOTS,
+            knots=known.knots or (),
         )
     return columns
 
 
-def _csv_types(metadata: Metadata) -> dict[str, pa.DataType] | None:
+def _csv_types(metadata: CopyMetadata) -> dict[str, pa.DataType] | None:
     """Return the types of a CSV copy's columns; None if the metadata lacks any of them."""
-    types = {name: _csv_type(known) for name, known in metadata.get("columns", {}).items()}
+    types = {name: _csv_type(known) for name, known in metadata.columns.items()}
     found = {name: type_ for name, type_ in types.items() if type_ is not None}
     return found if found and len(found) == len(types) else None
 
 
-def _csv_type(known: Metadata) -> pa.DataType | None:
-    if "type" not in known:
+def _csv_type(known: ColumnMetadata) -> pa.DataType | None:
+    if known.type is None:
         return None
-    if known.get("role") == PERTURBED and not known.get("rounded"):
+    if known.role == PERTURBED and not known.rounded:
         return pa.float64()
-    type_ = type_named(known["type"])
+    type_ = type_named(known.type)
     return pa.string() if type_ in (pa.large_string(), pa.string_view()) else type_
 
 

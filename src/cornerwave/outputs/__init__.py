@@ -1,30 +1,20 @@
 """Where copies go: a file, a folder, a store, a table of a database.
 
-In: groups of rows and what the copy states about itself. Out: a copy that appears whole, under its
-name, or not at all. To add a format: an encoder like those in `_formats.py`; to add a place: a
-writer like `_table_copies.py`.
+In: groups of rows and the metadata of the copy. Out: a copy that appears whole, under its name, or
+not at all. To add a format: an encoder like those in `_formats.py`; to add a place: a kind of
+`Destination` like `_table_copies.py`.
 """
 
 from cornerwave.outputs._copy_metadata import (
     METADATA_KEY,
-    check_metadata,
     metadata_path,
-    parse_metadata,
     read_metadata,
 )
-from cornerwave.outputs._folders import (
-    CopyFolder,
-    StoredFolder,
-    StoredPart,
-    Written,
-    WrittenFile,
-    check_folder,
-    check_stored_folder,
-)
+from cornerwave.outputs._destination import Destination, RowDestination, Written
+from cornerwave.outputs._folders import FOLDER, Folder, folder_at
 from cornerwave.outputs._formats import parquet_settings, plain_schema
 from cornerwave.outputs._outputs import (
     CopyFile,
-    check_output,
     check_place,
     copy_at,
     make_directory,
@@ -33,23 +23,19 @@ from cornerwave.outputs._outputs import (
 )
 
 __all__ = [
+    "FOLDER",
     "METADATA_KEY",
     "CopyFile",
-    "CopyFolder",
-    "StoredFolder",
-    "StoredPart",
+    "Destination",
+    "Folder",
+    "RowDestination",
     "Written",
-    "WrittenFile",
-    "check_folder",
-    "check_metadata",
-    "check_output",
     "check_place",
-    "check_stored_folder",
     "copy_at",
+    "folder_at",
     "make_directory",
     "metadata_path",
     "parquet_settings",
-    "parse_metadata",
     "plain_schema",
     "read_metadata",
     "sync_directory",

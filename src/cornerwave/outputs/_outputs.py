@@ -1,6 +1,6 @@
-"""Writing a copy: it appears whole, under its name, or not at all.
+"""A copy as a file, on this machine or in a store.
 
-A copy grows in a hidden file beside its place, readable by the owner alone, and is
+On this machine it grows in a hidden file beside its place, readable by the owner alone, and is
 moved there when it is complete, known to be right and on the disk. Bytes go there while
 further ones are made. What a killed process leaves behind is removed by the next one that
 writes there.
@@ -15,9 +15,9 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,10 @@ import pyarrow as pa
 
 from cornerwave.errors import OutputError, OutputExists, SourceError
 from cornerwave.outputs._copy_metadata import METADATA_KEY, metadata_path, read_metadata
+from cornerwave.outputs._destination import RowDestination, Sink, Written, exists, writing
 from cornerwave.outputs._formats import writer_of, written_schema
-from cornerwave.outputs._table_copies import TableCopy, check_table
-from cornerwave.outputs._uploads import (
-    StoredCopy,
-    check_address,
-    digest_at,
-    exists,
-    is_stored,
-    put_bytes,
-    text_beside,
-)
+from cornerwave.outputs._table_copies import TableCopy
+from cornerwave.outputs._uploads import digest_at, is_stored, remove, upload_to
 from cornerwave.sources import Address, DatabaseAddress, Place, format_of
 
 # --------------------------------------------------------------------------------------------------
@@ -64,94 +57,192 @@ SYNC_BYTES = 1 << 24
 
 
 def copy_at(
-    place: Place, schema: pa.Schema, metadata: Mapping[str, Any]
-) -> "CopyFile | StoredCopy | TableCopy":
-    """Return a copy on its way to a place."""
-    if isinstance(place, DatabaseAddress):
-        return TableCopy(place, schema, metadata)
-    if isinstance(place, Address):
-        return StoredCopy(place, schema, metadata)
-    return CopyFile(place, schema, metadata)
+    place: Place, schema: pa.Schema, metadata: Mapping[str, Any], *, force: bool = False
+) -> RowDestination:
+    """Return a copy that this process writes to a place."""
+    kind = TableCopy if isinstance(place, DatabaseAddress) else CopyFile
+    return kind(place, schema, metadata, force=force)
 
 
-class CopyFile:
-    """A copy on its way to `path`, in the `format` of its ending.
+class CopyFile(RowDestination):
+    """A copy as a file in the `format` of its ending; the metadata of a CSV lie beside it."""
 
-    `publish` or `discard` ends it.
-    """
+    place: Path | Address
 
-    def __init__(self, path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
-        self.path = path
-        self.format = format_of(path)
-        self._metadata = metadata
-        self._schema = written_schema(self.format, schema).with_metadata(
+    def __init__(
+        self,
+        place: Place,
+        schema: pa.Schema,
+        metadata: Mapping[str, Any],
+        *,
+        force: bool = False,
+    ) -> None:
+        super().__init__(place, schema, metadata, force=force)
+        self.format = format_of(place)
+        self._columns = written_schema(self.format, schema).with_metadata(
             {METADATA_KEY: json.dumps(metadata).encode()}
         )
-        self._file: Any = None
+        is_text = self.format.startswith("csv")
+        self._beside = (json.dumps(metadata, indent=2) + "\n").encode() if is_text else None
+        self._sink: Sink | None = None
         self._writer: Any = None
-        with writing(path):
-            _remove_leftovers(path)
-            self._descriptor, self._part = _create_hidden(path)
-            self._behind = _Behind(self._descriptor)
-            try:
-                self._file = os.fdopen(os.dup(self._descriptor), "wb")
-                self._writer = writer_of(self.format, self._file, self._schema)
-            except BaseException:
-                self.discard()
-                raise
+
+    def check(self) -> None:
+        """Raise OutputError unless the copy can be written.
+
+        A file that states the same may be the same copy: `finish` compares the bytes.
+        """
+        check_place(self.place, force=True)
+        if self.force:
+            return
+        if _is_there(self.place):
+            if not self._is_stated_there():
+                raise exists(self.place)
+        elif self._beside is not None and isinstance(self.place, Address):
+            there = digest_at(beside := metadata_path(self.place))
+            if there not in (None, hashlib.sha256(self._beside).digest()):
+                raise exists(beside)
+
+    def _is_stated_there(self) -> bool:
+        """Whether the copy at this place has this metadata."""
+        try:
+            stated = read_metadata(self.place)
+            return stated is not None and stated.to_json() == json.loads(json.dumps(self.metadata))
+        except (SourceError, OSError):
+            return False
+
+    def open(self) -> None:
+        """Begin."""
+        with writing(self.place):
+            self._sink = _sink_at(self.place)
+            self._writer = writer_of(self.format, self._sink.file, self._columns)
 
     def encode(self, group: pa.Table) -> Any:
         """Return a group of rows as it will be written; threads may do so side by side."""
-        with writing(self.path):
-            return self._writer.encode(group.cast(self._schema))
+        with writing(self.place):
+            return self._writer.encode(group.cast(self._columns))
 
     def append(self, encoded: Any) -> None:
         """Write an encoded group after those before it."""
-        with writing(self.path):
+        with writing(self.place):
             self._writer.append(encoded)
-            self._behind.follow()
+            self._opened.follow()
 
-    def write(self, group: pa.Table) -> None:
-        """Write the next group of rows."""
-        self.append(self.encode(group))
-
-    def finish(self, *, force: bool = True) -> None:
-        """Bring every byte to the disk. Unless `force`, raises OutputExists for another file."""
-        with writing(self.path):
+    def finish(self) -> None:
+        """Bring every byte to the disk or the store. Raises OutputExists for another file."""
+        with writing(self.place):
             self._writer.close()
-            self._file.close()
-            self._behind.wait()
-            os.fsync(self._descriptor)
-            is_other = not force and _differs(self._part, self.path)
-        if is_other:
-            raise exists(self.path)
+            self._opened.settle()
+            if not self.force and self._opened.differs():
+                raise exists(self.place)
 
     def publish(self) -> None:
         """Make the finished copy visible."""
-        with writing(self.path):
-            if self.format in ("csv", "csv.gz"):
-                _write_beside(self.path, self._metadata)
-            _reveal(self._part, self.path)
-            sync_directory(self.path.parent)
+        with writing(self.place):
+            if self._beside is None:
+                self._opened.show(force=self.force)
+            else:
+                self._publish_both(self._beside)
+
+    def _publish_both(self, metadata: bytes) -> None:
+        """Show the metadata and then the copy, or neither."""
+        beside: Path | Address = metadata_path(self.place)
+        # on a disk, metadata without their copy are replaced; in a store, by force alone
+        is_new = _put(beside, metadata, force=self.force or isinstance(beside, Path))
+        try:
+            self._opened.show(force=self.force)
+        except BaseException:
+            if is_new:
+                beside.unlink() if isinstance(beside, Path) else remove(beside)
+            raise
+
+    def hand_over(self) -> Written:
+        """Return what shows the finished file, written by a machine of a cluster, in its folder."""
+        with writing(self.place):
+            return self._opened.hand_over()
 
     def discard(self) -> None:
         """Leave no trace of a copy that was not published."""
-        with suppress(OSError):
-            self._part.unlink()
-        for end in (self._writer, self._file):
-            with suppress(Exception):  # on a full disk even closing fails
-                end.close()
-        self._behind.end()
-        with suppress(OSError):
-            os.close(self._descriptor)
+        if self._sink is not None:
+            with suppress(Exception):  # a store may be away
+                self._sink.abort()
+
+    @property
+    def _opened(self) -> Sink:
+        assert self._sink is not None
+        return self._sink
 
 
-class _Behind:
-    """Brings the bytes of a growing file to the disk, in a thread behind the one that writes."""
+def check_place(path: Path | Address, *, force: bool = False) -> None:
+    """Raise OutputError unless a file of any kind can be written to this place."""
+    if isinstance(path, Address):
+        if path.scheme == "https":
+            raise OutputError(f"{path} cannot be written: https:// addresses are only read")
+        return
+    with writing(path):
+        if path.is_dir():
+            raise OutputExists(f"{path} is a directory")
+    if not force and _is_there(path):
+        raise exists(path)
+    check_parent(path)
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._followed = descriptor, 0
+
+def check_parent(path: Path) -> None:
+    """Raise OutputError unless something can be made beside this place."""
+    with writing(path):  # a directory that may not be looked into
+        has_place = path.parent.is_dir()
+    if not has_place:
+        raise OutputError(f"there is no directory {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise OutputError(f"no permission to write in {path.parent}")
+
+
+def write_text(path: Path | Address, text: str, *, force: bool = True) -> None:
+    """Write a text so that it appears whole, or not at all.
+
+    Unless `force`, raises OutputExists for a file that says anything else.
+    """
+    _put(path, text.encode(), force=force)
+
+
+def _put(place: Path | Address, content: bytes, *, force: bool) -> bool:
+    """Write a short file; return whether there was none. Unless `force`, raises OutputExists."""
+    is_new = not _is_there(place)
+    with writing(place):
+        sink = _sink_at(place)
+        try:
+            sink.file.write(content)
+            sink.settle()
+            if not force and sink.differs():
+                raise exists(place)
+            sink.show(force=force)
+        finally:
+            sink.abort()
+    return is_new
+
+
+def _is_there(place: Path | Address) -> bool:
+    with writing(place):
+        return place.exists() if isinstance(place, Path) else is_stored(place)
+
+
+def _sink_at(place: Path | Address) -> Sink:
+    return HiddenFile(place) if isinstance(place, Path) else upload_to(place)
+
+
+# --- hidden files -----------------------------------------------------------------------
+
+
+class HiddenFile(Sink):
+    """A file beside its place; a thread brings its bytes to the disk behind the one that writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        _remove_leftovers(path)
+        self._descriptor, self._part = _create_hidden(path)
+        self.file = open(self._descriptor, "wb", closefd=False)  # noqa: SIM115
         self._thread = ThreadPoolExecutor(1)  # starts when there is much to bring
+        self._followed = 0
         self._last: Future[None] | None = None
 
     def follow(self) -> None:
@@ -170,87 +261,59 @@ class _Behind:
         if self._last is not None:
             self._last.result()
 
-    def end(self) -> None:
-        """Leave the file alone from now on."""
+    def settle(self) -> None:
+        """Bring every byte to the disk."""
+        self.file.close()
+        self.wait()
+        os.fsync(self._descriptor)
+
+    def differs(self) -> bool:
+        """Whether there is a file with other bytes at the place."""
+        return self._path.exists() and not filecmp.cmp(self._part, self._path, shallow=False)
+
+    def show(self, *, force: bool) -> None:
+        """Move the file to its place, with the permissions of any new file."""
+        self._part.chmod(0o666 & ~umask())
+        self._part.replace(self._path)
+        sync_directory(self._path.parent)
+
+    def hand_over(self) -> Written:
+        """Show the file in the folder that all machines see."""
+        self.show(force=True)
+        return Written(self._path.name)
+
+    def abort(self) -> None:
+        """Remove the file unless it was shown."""
+        with suppress(OSError):
+            self._part.unlink()
+        with suppress(OSError):  # on a full disk even closing fails
+            self.file.close()
         self._thread.shutdown()
+        with suppress(OSError):
+            os.close(self._descriptor)
 
 
-def check_output(
-    path: Place, metadata: Mapping[str, Any] | None = None, *, force: bool = False
-) -> None:
-    """Raise OutputError unless a copy with this metadata can be written to this place.
-
-    A file that says the same of itself may be the same copy, which `CopyFile.finish` tells.
-    """
-    format_of(path)
-    if isinstance(path, DatabaseAddress):
-        return check_table(path, force=force)
-    if isinstance(path, Address):
-        check_address(path)
-        return None if force else _check_stored(path, metadata or {})
-    return check_place(path, force=force or (metadata is not None and _says(path, metadata)))
+def hidden_beside(path: Path) -> Path:
+    """Return a name for what grows beside a place."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
 
 
-def _check_stored(address: Address, metadata: Mapping[str, Any]) -> None:
-    """Raise OutputExists if another copy, or what belongs to one, is at an address."""
-    if is_stored(address):
-        if not _says(address, metadata):
-            raise exists(address)
-    elif "csv" in format_of(address):
-        there = digest_at(beside := metadata_path(address))
-        if there not in (None, hashlib.sha256(text_beside(metadata)).digest()):
-            raise exists(beside)
+def leftovers_beside(path: Path, *endings: str) -> list[Path]:
+    """Return what grows beside a place, or did so until its process was killed."""
+    name = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"
+    return [part for end in ("", *endings) for part in path.parent.glob(name + end)]
 
 
-def _says(path: Path | Address, metadata: Mapping[str, Any]) -> bool:
-    """Whether there is a copy at this place that says this about itself."""
-    try:
-        is_there = isinstance(path, Address) or path.is_file()
-        return is_there and read_metadata(path) == json.loads(json.dumps(metadata))
-    except (SourceError, OSError):
-        return False
-
-
-def check_place(path: Path | Address, *, force: bool = False) -> None:
-    """Raise OutputError unless a file of any kind can be written to this place."""
-    if isinstance(path, Address):
-        check_address(path)
-        return
-    with writing(path):  # a directory that may not be looked into
-        is_there, is_directory, has_place = path.exists(), path.is_dir(), path.parent.is_dir()
-    if is_directory:
-        raise OutputExists(f"{path} is a directory")
-    if is_there and not force:
-        raise exists(path)
-    if not has_place:
-        raise OutputError(f"there is no directory {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise OutputError(f"no permission to write in {path.parent}")
-
-
-def write_text(path: Path | Address, text: str, *, force: bool = True) -> None:
-    """Write a text so that it appears whole, or not at all.
-
-    Unless `force`, raises OutputExists for a file that says anything else.
-    """
-    if isinstance(path, Address):
-        put_bytes(path, text.encode(), force=force)
-        return
-    with writing(path):
-        is_other = path.exists() and path.read_bytes() != text.encode()
-    if is_other and not force:
-        raise exists(path)
-    with writing(path):
-        _remove_leftovers(path)
-        _write_whole(path, text, beside=path)
-
-
-# --- hidden files -----------------------------------------------------------------------
+def umask() -> int:
+    """Return the permissions that new files do not have."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _create_hidden(path: Path) -> tuple[int, Path]:
     while True:
-        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        part = hidden_beside(path)
         descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process lives
         if os.fstat(descriptor).st_nlink:
@@ -258,54 +321,9 @@ def _create_hidden(path: Path) -> tuple[int, Path]:
         os.close(descriptor)  # removed as a leftover before it was locked
 
 
-def _differs(part: Path, path: Path) -> bool:
-    return path.exists() and not filecmp.cmp(part, path, shallow=False)
-
-
 def _remove_leftovers(path: Path) -> None:
     """Remove hidden files of this copy whose writer is gone."""
-    for part in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
+    for part in leftovers_beside(path):
         with suppress(OSError), part.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
-
-
-def _write_beside(path: Path, metadata: Mapping[str, Any]) -> None:
-    _write_whole(metadata_path(path), json.dumps(metadata, indent=2) + "\n", beside=path)
-
-
-def _write_whole(path: Path, text: str, *, beside: Path) -> None:
-    """Write a text by way of a hidden file of `beside`."""
-    descriptor, part = _create_hidden(beside)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            _reveal(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _reveal(part: Path, path: Path) -> None:
-    """Move a hidden file to its place, with the permissions of any new file."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    part.chmod(0o666 & ~mask)
-    part.replace(path)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Report a copy that cannot be written, in our own words: Arrow's quote cells."""
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "the system refused"
-        raise OutputError(f"{path} cannot be written: {reason}") from None
-    except pa.ArrowException:
-        raise OutputError(
-            f"{path} cannot be written: a column does not fit this format; try another "
-            "ending (.parquet or .arrow)"
-        ) from None

@@ -8,20 +8,17 @@ that dies before it leaves nothing. What the copy says about itself is the table
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
-from cornerwave.errors import CornerwaveError, OutputError, OutputExists
+from cornerwave.errors import OutputError, OutputExists
+from cornerwave.outputs._destination import RowDestination, exists, writing
 from cornerwave.outputs._formats import plain_schema
-from cornerwave.outputs._uploads import exists
 from cornerwave.sources import (
     DatabaseAddress,
     connect,
-    is_of_database,
-    meaning_of,
     quoted,
     table_name,
 )
@@ -75,30 +72,40 @@ def _check_length(name: str) -> None:
         )
 
 
-class TableCopy:
-    """A copy on its way to a table; `publish` or `discard` ends it."""
+class TableCopy(RowDestination):
+    """A copy as a table."""
 
-    def __init__(
-        self, place: DatabaseAddress, schema: pa.Schema, metadata: Mapping[str, Any]
-    ) -> None:
-        self.path = place
-        self.format = place.kind
-        self._plain = plain_schema(schema).remove_metadata()
+    place: DatabaseAddress
+    format = "postgresql"
+    _connection: Any = None
+
+    def check(self) -> None:
+        """Raise OutputError unless the copy can become this table."""
+        if self.place.kind != self.format:
+            raise OutputError(
+                f"{self.place}: a copy becomes a table of PostgreSQL, or a file that other "
+                "databases read, such as .parquet"
+            )
+        if self.place.table is None:
+            raise OutputError("name the table of the copy, as in postgresql://HOST/DATABASE#TABLE")
+        with writing(self.place), connect(self.place) as connection:
+            schema, own = _named(connection, self.place)
+            if not self.force and _is_there(connection, f"{quoted(schema)}.{quoted(own)}"):
+                raise exists(self.place)
+
+    def open(self) -> None:
+        """Make a table by a name of its own, which no other transaction sees."""
+        self._plain = plain_schema(self.schema).remove_metadata()
         kinds = {part.name: column_kind(part.type) for part in self._plain}
-        for name in (*kinds, *(place.table or "").split(".")):
+        for name in (*kinds, *(self.place.table or "").split(".")):
             _check_length(name)
         self._sent = pa.schema([(name, sent) for name, (_, sent) in kinds.items()])
-        self._metadata = metadata
-        with writing_to(place):
-            self._connection = connect(place)
-            try:
-                self._schema, self._own = _named(self._connection, place)
-                self._part = f"cornerwave_{secrets.token_hex(8)}"
-                columns = ", ".join(f"{quoted(n)} {kind}" for n, (kind, _) in kinds.items())
-                self._run(f"CREATE TABLE {self._called(self._part)} ({columns})")
-            except BaseException:
-                self.discard()
-                raise
+        with writing(self.place):
+            self._connection = connect(self.place)
+            self._home, self._own = _named(self._connection, self.place)
+            self._part = f"cornerwave_{secrets.token_hex(8)}"
+            columns = ", ".join(f"{quoted(n)} {kind}" for n, (kind, _) in kinds.items())
+            self._run(f"CREATE TABLE {self._called(self._part)} ({columns})")
 
     def encode(self, group: pa.Table) -> pa.Table:
         """Return a group of rows as it will be sent; threads may do so side by side."""
@@ -106,36 +113,38 @@ class TableCopy:
             return group.cast(self._plain).cast(self._sent)
         except pa.ArrowException:
             raise OutputError(
-                f"{self.path} cannot be written: a column does not fit a type of PostgreSQL; write "
-                "the copy to a file"
+                f"{self.place} cannot be written: a column does not fit a type of PostgreSQL; "
+                "write the copy to a file"
             ) from None
 
     def append(self, encoded: pa.Table) -> None:
         """Send an encoded group after those before it."""
-        with writing_to(self.path), self._connection.cursor() as cursor:
-            cursor.adbc_ingest(self._part, encoded, mode="append", db_schema_name=self._schema)
+        with writing(self.place), self._connection.cursor() as cursor:
+            cursor.adbc_ingest(self._part, encoded, mode="append", db_schema_name=self._home)
 
-    def finish(self, *, force: bool = True) -> None:
-        """Give the table its name. Unless `force`, raises OutputExists for another one."""
+    def finish(self) -> None:
+        """Give the table its name. Raises OutputExists for another one."""
         target = self._called(self._own)
-        with writing_to(self.path):
+        with writing(self.place):
             if _is_there(self._connection, target):
-                if not force:
-                    raise exists(self.path)
+                if not self.force:
+                    raise exists(self.place)
                 self._check_ours(target)
                 self._run(f"DROP TABLE {target}")
             self._run(f"ALTER TABLE {self._called(self._part)} RENAME TO {quoted(self._own)}")
-            told = f"{_MARK}{json.dumps(self._metadata)}}}".replace("'", "''")
+            told = f"{_MARK}{json.dumps(self.metadata)}}}".replace("'", "''")
             self._run("SET LOCAL standard_conforming_strings = on")
             self._run(f"COMMENT ON TABLE {target} IS '{told}'")
 
     def publish(self) -> None:
         """Make the finished copy visible."""
-        with writing_to(self.path):
+        with writing(self.place):
             self._connection.commit()
 
     def discard(self) -> None:
         """Leave no trace of a copy that was not published."""
+        if self._connection is None:
+            return
         for end in (self._connection.rollback, self._connection.close):
             with suppress(Exception):  # the server may be gone, and with it the transaction
                 end()
@@ -148,8 +157,8 @@ class TableCopy:
             ((told,),) = cursor.fetchall()
         if not (told or "").startswith(_MARK):
             raise OutputExists(
-                f"{self.path} is a table that Cornerwave did not make; it is never dropped. Choose "
-                "another name"
+                f"{self.place} is a table that Cornerwave did not make; it is never dropped. "
+                "Choose another name"
             )
 
     def _run(self, statement: str) -> None:
@@ -157,22 +166,7 @@ class TableCopy:
             cursor.execute(statement)
 
     def _called(self, table: str) -> str:
-        return f"{quoted(self._schema)}.{quoted(table)}"
-
-
-def check_table(place: DatabaseAddress, *, force: bool) -> None:
-    """Raise OutputError unless a copy can be written to this table."""
-    if place.kind != "postgresql":
-        raise OutputError(
-            f"{place}: a copy becomes a table of PostgreSQL, or a file that other databases read, "
-            "such as .parquet"
-        )
-    if place.table is None:
-        raise OutputError("name the table of the copy, as in postgresql://HOST/DATABASE#TABLE")
-    with writing_to(place), connect(place) as connection:
-        schema, own = _named(connection, place)
-        if not force and _is_there(connection, f"{quoted(schema)}.{quoted(own)}"):
-            raise exists(place)
+        return f"{quoted(self._home)}.{quoted(table)}"
 
 
 def _named(connection: Any, place: DatabaseAddress) -> tuple[str, str]:
@@ -192,16 +186,3 @@ def _is_there(connection: Any, table: str) -> bool:
         cursor.execute("SELECT to_regclass($1) IS NOT NULL", parameters=(table,))
         ((is_there,),) = cursor.fetchall()
     return bool(is_there)
-
-
-@contextmanager
-def writing_to(place: DatabaseAddress) -> Iterator[None]:
-    """Report a copy that cannot be written, in our own words."""
-    try:
-        yield
-    except CornerwaveError:
-        raise
-    except Exception as error:
-        if not is_of_database(error):
-            raise
-        raise OutputError(f"{place} cannot be written: {meaning_of(error)}") from None

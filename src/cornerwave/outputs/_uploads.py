@@ -10,29 +10,22 @@ next writer to its place aborts it after a day, as a rule of the bucket may.
 
 import hashlib
 import io
-import json
 import shutil
 import tempfile
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO, cast
 
-import pyarrow as pa
-
-from cornerwave.errors import OutputError, OutputExists
-from cornerwave.outputs._copy_metadata import METADATA_KEY, metadata_path
-from cornerwave.outputs._formats import writer_of, written_schema
+from cornerwave.errors import OutputError
+from cornerwave.outputs._destination import Sink, Written, exists, writing
 from cornerwave.sources import (
-    REPLACED,
     Address,
-    StoreRefused,
     arrow_asked,
     arrow_filesystem,
-    format_of,
-    meaning,
     s3_about,
     s3_asked,
     s3_client,
@@ -46,73 +39,12 @@ PARTS_UNDER_WAY = 3
 FORGOTTEN = timedelta(days=1)
 
 
-class StoredCopy:
-    """A copy on its way to an address; `publish` or `discard` ends it."""
-
-    def __init__(self, address: Address, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
-        self.path = address
-        self.format = format_of(address)
-        self._beside = text_beside(metadata) if "csv" in self.format else None
-        self._schema = written_schema(self.format, schema).with_metadata(
-            {METADATA_KEY: json.dumps(metadata).encode()}
-        )
-        self._force = self._is_there = False
-        with sending(address):
-            self._upload = _upload_to(address)
-            try:
-                self._writer = writer_of(self.format, cast(BinaryIO, self._upload), self._schema)
-            except BaseException:
-                self.discard()
-                raise
-
-    def encode(self, group: pa.Table) -> Any:
-        """Return a group of rows as it will be written; threads may do so side by side."""
-        with sending(self.path):
-            return self._writer.encode(group.cast(self._schema))
-
-    def append(self, encoded: Any) -> None:
-        """Send an encoded group after those before it."""
-        with sending(self.path):
-            self._writer.append(encoded)
-
-    def finish(self, *, force: bool = True) -> None:
-        """Send every byte. Unless `force`, raises OutputExists for another file."""
-        self._force = force
-        with sending(self.path):
-            self._writer.close()
-            self._upload.flush_parts()
-        if not force and (there := digest_at(self.path)) is not None:
-            if there != self._upload.digest:
-                raise exists(self.path)
-            self._is_there = True
-
-    def publish(self) -> None:
-        """Make the finished copy visible."""
-        if self._is_there:
-            return
-        with sending(self.path):
-            beside = metadata_path(self.path)
-            # in the place of others by force alone
-            is_new = self._beside and put_bytes(beside, self._beside, force=self._force)
-            try:
-                self._upload.show(force=self._force)
-            except BaseException:
-                if is_new:
-                    remove(beside)
-                raise
-
-    def discard(self) -> None:
-        """Leave no trace of a copy that was not published."""
-        with suppress(Exception):
-            self._upload.abort()
-
-
-class _Upload(io.RawIOBase):
+class _Upload(Sink, io.RawIOBase):
     """Takes bytes from front to back, and knows their digest."""
 
     def __init__(self, address: Address) -> None:
-        self.address = address
-        self._hash, self._size = hashlib.sha256(), 0
+        self.address, self.file = address, cast(BinaryIO, self)
+        self._hash, self._size, self._is_there = hashlib.sha256(), 0, False
 
     def writable(self) -> bool:
         """Yes."""
@@ -130,30 +62,24 @@ class _Upload(io.RawIOBase):
         self.take(view)
         return len(view)
 
-    @property
-    def digest(self) -> bytes:
-        """The digest of all bytes."""
-        return self._hash.digest()
-
-    def take(self, data: memoryview) -> None:
-        """Keep or send some bytes."""
-        raise NotImplementedError
-
-    def flush_parts(self) -> None:
-        """See to it that every byte has arrived, as far as nobody can see it."""
-        raise NotImplementedError
+    def differs(self) -> bool:
+        """Whether there is a file with other bytes at the place."""
+        there = digest_at(self.address)
+        self._is_there = there == self._hash.digest()
+        return there is not None and not self._is_there
 
     def show(self, *, force: bool) -> None:
-        """Make all of it visible at once."""
-        raise NotImplementedError
+        """Make all of it visible at once, unless just that is there."""
+        if not self._is_there:
+            self.put(force=force)
 
-    def handed_over(self) -> tuple[str, tuple[str, ...]]:
-        """Return what another machine needs to show it."""
-        raise NotImplementedError
+    @abstractmethod
+    def take(self, data: memoryview) -> None:
+        """Keep or send some bytes."""
 
-    def abort(self) -> None:
-        """Forget it."""
-        raise NotImplementedError
+    @abstractmethod
+    def put(self, *, force: bool) -> None:
+        """Put all of it in its place."""
 
 
 class _S3Upload(_Upload):
@@ -194,23 +120,24 @@ class _S3Upload(_Upload):
             )["ETag"]
         return tag
 
-    def flush_parts(self) -> None:
+    def settle(self) -> None:
         """Send what is left, and wait for all parts."""
         self._send(bytes(self._held))
         self._held = bytearray()
         for part in self._sent:
             part.result()
 
-    def show(self, *, force: bool) -> None:
+    def put(self, *, force: bool) -> None:
         """Complete the upload, on the condition that no object is there unless forced."""
         tags = [part.result() for part in self._sent]
         complete_upload(self.address, self._id, tags, force=force)
         self._is_open = False
 
-    def handed_over(self) -> tuple[str, tuple[str, ...]]:
+    def hand_over(self) -> Written:
         """Return what another machine needs to complete the upload: this one forgets it."""
         self._is_open = False
-        return self._id, tuple(part.result() for part in self._sent)
+        tags = tuple(part.result() for part in self._sent)
+        return Written(self.address.name, self._id, tags)
 
     def abort(self) -> None:
         """Forget what was sent."""
@@ -256,10 +183,10 @@ class _StagedUpload(_Upload):
         """Keep it."""
         self._file.write(data)
 
-    def flush_parts(self) -> None:
-        """Nothing leaves before it is shown."""
+    def settle(self) -> None:
+        """Do nothing: nothing leaves before it is shown."""
 
-    def show(self, *, force: bool) -> None:
+    def put(self, *, force: bool) -> None:
         """Put all of it into the store."""
         if not force and digest_at(self.address) is not None:
             raise exists(self.address)
@@ -273,39 +200,18 @@ class _StagedUpload(_Upload):
                     self._system.delete_file(self._target)
                 raise
 
+    def hand_over(self) -> Written:
+        """Raise OutputError: only S3 shows what another machine has sent."""
+        raise OutputError(f"{self.address} cannot be written: a cluster writes to s3://")
+
     def abort(self) -> None:
         """Forget it."""
         self._file.close()
 
 
-def _upload_to(address: Address) -> _Upload:
+def upload_to(address: Address) -> Sink:
+    """Return an upload to an address."""
     return _S3Upload(address) if address.scheme == "s3" else _StagedUpload(address)
-
-
-def put_bytes(address: Address, content: bytes, *, force: bool) -> bool:
-    """Put a short file into a store; return whether there was none.
-
-    Unless `force`, raises OutputExists for a file that says anything else.
-    """
-    with sending(address):
-        there = digest_at(address)
-        if there == hashlib.sha256(content).digest():
-            return False
-        if there is not None and not force:
-            raise exists(address)
-        upload = _upload_to(address)
-        try:
-            upload.write(content)
-            upload.flush_parts()
-            upload.show(force=force)
-        finally:
-            upload.abort()
-    return there is None
-
-
-def text_beside(metadata: Mapping[str, Any]) -> bytes:
-    """Return the metadata of a CSV copy, as they lie beside it."""
-    return (json.dumps(metadata, indent=2) + "\n").encode()
 
 
 def remove(address: Address) -> None:
@@ -330,40 +236,10 @@ def digest_at(address: Address) -> bytes | None:
 
 def is_stored(address: Address) -> bool:
     """Whether there is a file at an address. Raises OutputError if the store does not say."""
-    with sending(address):
+    with writing(address):
         if address.scheme == "s3":
             with s3_asked():
                 return s3_about(s3_client(), address) is not None
         system, path = arrow_filesystem(address)
         with arrow_asked():
             return bool(system.get_file_info(path).is_file)
-
-
-def check_address(address: Address) -> None:
-    """Raise OutputError unless an address can be written to."""
-    if address.scheme == "https":
-        raise OutputError(f"{address} cannot be written: https:// addresses are only read")
-
-
-def exists(place: object) -> OutputExists:
-    """Return the error of a copy whose place is taken."""
-    return OutputExists(
-        f"{place} already exists; choose another name, or replace it by force", use=("force",)
-    )
-
-
-@contextmanager
-def sending(address: Address) -> Iterator[None]:
-    """Report a copy that cannot be written, in our own words."""
-    try:
-        yield
-    except StoreRefused as error:
-        if error.status in (REPLACED, 409):  # If-None-Match: somebody was faster
-            raise exists(address) from None
-        said = meaning(address, error.status)
-        raise OutputError(f"{address} cannot be written: {said}") from None
-    except pa.ArrowException:
-        raise OutputError(
-            f"{address} cannot be written: a column does not fit this format; try another "
-            "ending (.parquet or .arrow)"
-        ) from None

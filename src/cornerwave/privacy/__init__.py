@@ -3,7 +3,8 @@
     _revealed    what stands in a copy without noise reveals, by any function of it
     _joint       what all columns together leave hidden at each level
     _hidden      that, as it is recorded and put into words
-    _neighbours  what the order of the rows reveals
+    _neighbours  what the order of the rows reveals, near and far (_distant)
+    _same_order  and that of rows of several editions
     _units, _groups, _look    which rows belong to one person, and what that reveals
     _coalition   what some recipients can recover together, exactly
 
@@ -52,16 +53,17 @@ from cornerwave.privacy._neighbours import (
     MATTERS,
     RUN,
     RowOrder,
-    SeenOrder,
     Told,
     left_hidden,
 )
 from cornerwave.privacy._revealed import MOST_VALUES, OpenColumn, group_means, reveal, standardised
+from cornerwave.privacy._same_order import FIRST, FirstRows
 from cornerwave.privacy._units import WAYS_OUT, Looked, Unit, find_units
 
 __all__ = [
     "ALPHA",
     "CELLS",
+    "FIRST",
     "GAPS_OF",
     "MATTERS",
     "MOST_VALUES",
@@ -73,6 +75,7 @@ __all__ = [
     "Coalition",
     "Coordinate",
     "DistantRows",
+    "FirstRows",
     "Hidden",
     "JointSample",
     "JointShares",
@@ -82,7 +85,6 @@ __all__ = [
     "OpenColumn",
     "Remedy",
     "RowOrder",
-    "SeenOrder",
     "Ties",
     "Told",
     "Unit",

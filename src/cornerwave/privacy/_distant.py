@@ -23,6 +23,7 @@ kept, of which f^2 of all pairs are left at every lag.
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +57,7 @@ EVEN = 3.0
 """The largest square of an evenly distributed score of variance 1."""
 
 _HASH = bytes(16)
-_GONE = np.uint32(0xFFFFFFFF)
+GONE = np.uint32(0xFFFFFFFF)
 """A missing cell: as a number it is NaN."""
 _U = np.uint64
 Cells = np.ndarray[Any, np.dtype[np.uint32]]
@@ -98,6 +99,18 @@ class DistantRows:
     def parts(self) -> list[tuple[int, Cells]]:
         """The stretches that are kept: the number of the first row, and (columns, rows)."""
         return list(self._parts)
+
+    def none(self) -> "DistantRows":
+        """Return none of the rows, of which as few would be kept."""
+        found = copy(self)
+        found._parts, found._rows, found._total = [], 0, 0
+        return found
+
+    def copied(self) -> "DistantRows":
+        """Return the same rows, apart from what is taken later."""
+        found = copy(self)
+        found._parts = list(self._parts)
+        return found
 
     def of(self, start: int, table: pa.Table) -> list[tuple[int, Cells]]:
         """Return what is kept of the rows of a table that begin at `start`, to be taken later."""
@@ -182,7 +195,7 @@ def _mixed(words: Words) -> Words:
 
 def _cells(table: pa.Table, columns: Sequence[str]) -> Cells:
     """Return cells in four bytes: numbers in single precision, of all else hashes."""
-    out = np.full((len(columns), table.num_rows), _GONE)
+    out = np.full((len(columns), table.num_rows), GONE)
     for name, own in zip(columns, out, strict=True):
         column = one_chunk(table.column(name))
         try:
@@ -197,14 +210,14 @@ def _of_numbers(column: pa.Array, name: str) -> Cells:
         column = column.cast(pa.float64(), safe=False)
     with np.errstate(over="ignore"):
         numbers = to_floats(column, name).astype(np.float32) + np.float32(0)  # -0 is 0
-    return np.where(np.isnan(numbers), _GONE, numbers.view(np.uint32))
+    return np.where(np.isnan(numbers), GONE, numbers.view(np.uint32))
 
 
 def _hashed(column: pa.Array, name: str) -> Cells:
     words = np.empty(len(column), dtype=np.uint64)
     Encoded.of_category(column, name).fill_bits(_HASH, MISSING_BITS, words)
-    hashes = np.minimum(words >> _U(32), _U(_GONE - 1)).astype(np.uint32)
-    return np.where(words == MISSING_BITS, _GONE, hashes)
+    hashes = np.minimum(words >> _U(32), _U(GONE - 1)).astype(np.uint32)
+    return np.where(words == MISSING_BITS, GONE, hashes)
 
 
 # ---- scores ------------------------------------------------------------------------------
@@ -214,16 +227,16 @@ def _scores(cells: Cells, hides_missing: bool | None) -> list[Floats]:
     """Return a column as scores of mean 0 and variance 1, 0 where missing; none if constant."""
     if hides_missing is None:
         return _standard(*_ranks(cells.view(np.float32)))
-    here = np.ones(len(cells), dtype=bool) if hides_missing else cells != _GONE
+    here = np.ones(len(cells), dtype=bool) if hides_missing else cells != GONE
     values, counts = np.unique(cells[:: max(1, len(cells) // SOME)], return_counts=True)
     some = values[np.argsort(-counts, kind="stable")]
-    some = some if hides_missing else some[some != _GONE]
+    some = some if hides_missing else some[some != GONE]
     frequent = some[: min(FREQUENT, len(some) - 1)]
     scores = [score for v in frequent for score in _standard((cells == v).astype(float), here)]
     if len(some) > FREQUENT:  # what the rest tells: a random score of each value
         words = _mixed(cells.astype(np.uint64))
         for shift in (0, 32):
-            part = ((words >> _U(shift)) & _U(_GONE)).astype(np.float64)
+            part = ((words >> _U(shift)) & _U(GONE)).astype(np.float64)
             scores += _standard(part, here)
     return scores
 
@@ -442,10 +455,10 @@ class _Alike:
     @classmethod
     def of(cls, cells: Cells, blocks: _Blocks, *, hides_missing: bool) -> "_Alike":
         """Return values by place."""
-        dense = np.full(blocks.total, _GONE)
+        dense = np.full(blocks.total, GONE)
         there = np.zeros(blocks.total, dtype=bool)
         dense[blocks.rows] = cells
-        there[blocks.rows] = True if hides_missing else cells != _GONE
+        there[blocks.rows] = True if hides_missing else cells != GONE
         counts = np.unique(dense[there], return_counts=True)[1]
         return cls(dense, there, blocks.rows, float(((counts / counts.sum()) ** 2).sum()))
 

@@ -279,7 +279,8 @@ class _System:
             shares=np.zeros(len(C)),
         )
         features = telling(Z, sample.features)
-        return system.given(Z, features, sample.rows, known) if features else system
+        varies = bool(features) and len(C) > 0
+        return system.given(Z, features, sample.rows, known) if varies else system
 
     def given(
         self,
@@ -329,6 +330,11 @@ class _System:
             left = np.clip(1 - tells / self.weight[own].sum(), 0.0, most)
             slight = bool(self.cells) & (most - left < SLIGHT)
             shares[name] = np.where(slight, most, left)
+        # an estimate may leave categories out: fewer coordinates are known better in each cell
+        numbers = np.flatnonzero(np.array(self.blocks) == NUMBERS).tolist()
+        if self.cells and 0 < len(numbers) < len(self.C):
+            alone = self._only(numbers).hidden(noise)
+            shares |= {name: np.minimum(shares[name], own) for name, own in alone.items()}
         return shares
 
     def ceilings(self) -> dict[str, float]:
@@ -433,8 +439,7 @@ class _System:
             D = np.where(same, (1 - q) * (q * moments + B), 0.0)
             D[np.ix_(numbers, numbers)] = (1 - q2) * B[np.ix_(numbers, numbers)]
             D[np.diag_indices_from(D)] += VANISHING
-            gain = np.linalg.solve(q2 * cell.left + D, cell.left)
-            left += cell.weight * (np.diag(cell.left) - q2 * (cell.left * gain).sum(axis=0))
+            left += cell.weight * np.min([_left_of(C, D, q2) for C in cell.covariances], axis=0)
         return left
 
     def _by_level(self, q2: Floats) -> Floats:
@@ -500,18 +505,23 @@ class _System:
             name == column or (not name and own == block)
             for name, own in zip(self.columns, self.blocks, strict=True)
         ]
-        stay = np.flatnonzero(~np.array(gone)).tolist()
-        numbers = [self.columns[i] for i, b in enumerate(self.blocks) if b == NUMBERS]
-        keep = [i for i, name in enumerate(numbers) if name != column]
+        return self._only(np.flatnonzero(~np.array(gone)).tolist())
+
+    def _only(self, stay: Sequence[int]) -> "_System":
+        """Return the system of some coordinates."""
+        at = np.ix_(stay, stay)
+        numbers = [i for i, block in enumerate(self.blocks) if block == NUMBERS]
+        keep = [place for place, i in enumerate(numbers) if i in {*stay}]
+        blocks = tuple(self.blocks[i] for i in stay)
         return replace(
             self,
-            C=self.C[np.ix_(stay, stay)],
+            C=self.C[at],
             excess=self.excess[np.ix_(keep, keep)],
             weight=self.weight[stay],
             columns=tuple(self.columns[i] for i in stay),
-            blocks=tuple(self.blocks[i] for i in stay),
-            even={name: known for name, known in self.even.items() if name != column},
-            left=self.left[np.ix_(stay, stay)],
+            blocks=blocks,
+            even={name: known for name, known in self.even.items() if name in blocks},
+            left=self.left[at],
             shares=self.shares[stay],
             halves=tuple(cell.of(stay) for cell in self.halves),
             cells=tuple(cell.of(stay) for cell in self.cells),
@@ -557,29 +567,57 @@ class _Cell:
     """
 
     weight: Floats
-    left: Floats
+    rows: int
+    covariance: Floats
+    everywhere: Floats
     mean: Floats
     inside: Floats
+
+    @cached_property
+    def covariances(self) -> tuple[Floats, Floats]:
+        """Those that F leaves here, and those of Z: a fit to all of F may be worse in some cell."""
+        return self._leaning(self.covariance), self._leaning(self.inside)
+
+    def _leaning(self, covariance: Floats) -> Floats:
+        """Return a covariance whose correlations lean on those that are left everywhere.
+
+        As if d of all rows were in the cell. Its variances do not lean: those of a column with
+        heavy tails are small in most cells.
+        """
+        n, d = self.rows, len(covariance)
+        ratio = np.diag(covariance) / np.maximum(np.diag(self.everywhere), 1e-300)
+        size = np.sqrt(np.maximum(ratio, 0.0))
+        leaning = n * covariance + d * np.outer(size, size) * self.everywhere
+        return semidefinite(leaning / (n + d))
 
     def of(self, coordinates: Sequence[int]) -> "_Cell":
         """Return it for some coordinates."""
         at = np.ix_(coordinates, coordinates)
         return _Cell(
-            self.weight[coordinates], self.left[at], self.mean[coordinates], self.inside[at]
+            self.weight[coordinates],
+            self.rows,
+            self.covariance[at],
+            self.everywhere[at],
+            self.mean[coordinates],
+            self.inside[at],
         )
 
 
+def _left_of(C: Floats, D: Floats, q2: float) -> Floats:
+    """Return what the best linear estimate leaves of coordinates of covariance C."""
+    gain = np.linalg.solve(q2 * C + D, C)
+    return np.asarray(np.diag(C) - q2 * (C * gain).sum(axis=0))
+
+
 def _in_cells(Z: Floats, found: Residuals, cells: Ints, left: Floats) -> tuple[_Cell, ...]:
-    """Return the cells of F; each leans on all rows as if they had one row a coordinate in it."""
+    """Return the cells of F."""
     made, present = [], ~np.isnan(Z)
     for cell in np.unique(cells).tolist():
         rows = cells == cell
-        n, d = int(np.count_nonzero(rows)), len(Z)
         covariance = _pairwise(found.residuals[:, rows])[1]
-        spread = np.trace(covariance) / max(float(np.trace(left)), 1e-300)
-        leaning = (n * covariance + d * spread * left) / (n + d)
         weight = present[:, rows].sum(axis=1) / np.maximum(present.sum(axis=1), 1)
-        made.append(_Cell(weight, semidefinite(leaning), *_pairwise(Z[:, rows])))
+        count = int(np.count_nonzero(rows))
+        made.append(_Cell(weight, count, covariance, left, *_pairwise(Z[:, rows])))
     return tuple(made)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.arrays import Floats, Ints, Words
+from cornerwave.arrays import Floats, Ints, Words, part_ends
 from cornerwave.columns import (
     CATEGORY,
     DROPPED,
@@ -202,7 +202,7 @@ class UnitRows:
         like: "UnitRows | None" = None,
     ) -> "UnitRows":
         """Return the sampled rows of a table of `rows`, in parts `like` those of others."""
-        ends = like.ends if like else np.array([_ends(row) for row in numbers])
+        ends = like.ends if like else np.array([part_ends(row, PARTS) for row in numbers])
         ends = ends.reshape(len(numbers), PARTS - 1)
         words = [_of_numbers(row, own) for row, own in zip(numbers, ends, strict=True)]
         words += [_of_cells(row) for row in cells]
@@ -268,14 +268,6 @@ def _sorted(column: Column, words: Words, *, noisy: bool) -> Looked:
     """Return a column of numbers, in the order of their parts."""
     each = Looked.of_cells(column.name, words, words == 0, noisy=noisy, is_time=is_time(column))
     return replace(each, ordered=True, is_category=False, names=not is_fraction(column))
-
-
-def _ends(numbers: Floats) -> Floats:
-    """Return the values that part a column into parts of as many rows each."""
-    here = numbers[~np.isnan(numbers)]
-    if not len(here):
-        return np.zeros(PARTS - 1)
-    return np.quantile(here, np.arange(1, PARTS) / PARTS, method="lower")
 
 
 def _of_numbers(numbers: Floats, ends: Floats) -> Words:

@@ -21,6 +21,7 @@ Lags that chance explains one by one are tested once more together.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +32,7 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats, Ints
 from cornerwave.columns import Encoded, one_chunk, to_floats
 from cornerwave.noise import available_threads
-from cornerwave.privacy._distant import Cells, DistantRows, Ties
+from cornerwave.privacy._distant import DistantRows, Ties
 
 ALPHA = 1e-6
 """The probability that a table in random order is said to be told by its order."""
@@ -53,6 +54,8 @@ RUN = 4096
 
 CELLS, LEAST_ROWS = 1 << 21, 1 << 14
 """So many cells of a table are kept, but at least so many rows."""
+SENT = 16
+"""A machine sends one in so many of these cells where nobody knows how many parts there are."""
 
 PRIVACIES = (*(k / 20 for k in range(1, 20)), 0.97, 0.98, 0.99)
 EVEN = 3.0
@@ -80,16 +83,8 @@ class Told:
         )
 
 
-@dataclass(frozen=True)
-class SeenOrder:
-    """What is kept of some rows: runs of neighbours, and cells to compare with rows far away."""
-
-    runs: Sequence[tuple[int, pa.Table]] = ()
-    distant: Sequence[tuple[int, Cells]] = ()
-
-
 class RowOrder:
-    """Some runs of a table's rows, from which to say what their order tells."""
+    """Some runs of a table's rows, from which to say what their order tells; parts add up."""
 
     def __init__(
         self,
@@ -104,17 +99,14 @@ class RowOrder:
 
         Of the columns in `distant`, by default all, rows far apart are compared too."""
         self._columns = list(dict.fromkeys(columns))
-        self._most = max(LEAST_ROWS, cells // max(1, len(self._columns)))
+        count = max(1, len(self._columns))
+        self._most = max(LEAST_ROWS, cells // count)
+        self._sent = self._most if rows is not None else max(LEAST_ROWS, cells // SENT // count)
         self._stride, self._rows = 1, 0
         while rows is not None and _kept(rows, self._stride) > self._most:
             self._stride *= 2
         self._parts: list[tuple[int, pa.Table]] = []
         self._distant = DistantRows(self._columns if distant is None else distant, rows=rows)
-
-    @property
-    def seen(self) -> SeenOrder:
-        """What is kept: runs and cells, each with the number of its first row."""
-        return SeenOrder(list(self._parts), self._distant.parts)
 
     def passing(self, groups: Iterable[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the groups of a table as they are, in order, looking at each."""
@@ -124,29 +116,50 @@ class RowOrder:
 
     def add(self, start: int, table: pa.Table) -> None:
         """Look at the rows of a table that begin at `start`."""
-        self.take(self.kept(start, table))
+        self._take(self.of(start, table))
 
-    def take(self, seen: SeenOrder) -> None:
-        """Take over what was kept of some rows."""
-        self._distant.take(seen.distant)
-        self._take([run for start, rows in seen.runs for run in self._runs(start, rows)])
-        while self._rows > self._most:
+    def of(self, start: int, table: pa.Table) -> "RowOrder":
+        """Return what is kept, beside these rows, of those of a table that begin at `start`."""
+        found = copy(self)
+        found._parts, found._rows, found._distant = [], 0, self._distant.none()
+        found._keep(self._runs(start, table))
+        found._distant.take(self._distant.of(start, table))
+        return found
+
+    def __add__(self, other: "RowOrder") -> "RowOrder":
+        total = self._copied()
+        total._take(other)
+        return total
+
+    def trimmed(self) -> "RowOrder":
+        """Return fewer runs, if they are some of unknown many parts, to be sent."""
+        found = self._copied()
+        found._thin(self._sent)
+        return found
+
+    def _copied(self) -> "RowOrder":
+        """Return the same rows, apart from what is taken later."""
+        found = copy(self)
+        found._parts, found._distant = list(self._parts), self._distant.copied()
+        return found
+
+    def _take(self, other: "RowOrder") -> None:
+        self._distant.take(other._distant.parts)
+        self._keep([run for start, rows in other._parts for run in self._runs(start, rows)])
+        self._thin(self._most)
+
+    def _thin(self, most: int) -> None:
+        """Keep every other run until there are at most so many rows."""
+        while self._rows > most:
             self._stride, self._rows = 2 * self._stride, 0
             parts, self._parts = self._parts, []
             for part in parts:
-                self._take(self._runs(*part))
+                self._keep(self._runs(*part))
 
-    def _take(self, runs: Iterable[tuple[int, pa.Table]]) -> None:
+    def _keep(self, runs: Iterable[tuple[int, pa.Table]]) -> None:
         for start, run in runs:
             self._parts.append((start, run))
             self._rows += run.num_rows
-
-    def kept(self, start: int, table: pa.Table) -> SeenOrder:
-        """Return what is kept of the rows of a table so far, each run by itself.
-
-        Taking it over later is the same as adding the table.
-        """
-        return SeenOrder(self._runs(start, table), self._distant.of(start, table))
 
     def _runs(self, start: int, table: pa.Table) -> list[tuple[int, pa.Table]]:
         """Return the runs of a table that stand at multiples of the stride so far."""
@@ -202,13 +215,15 @@ class RowOrder:
     ) -> list[Told]:
         """Return what rows far apart, or in mirrored places, tell of each column."""
         found = self._distant.found(numbers, categories, hide_missing=hide_missing, alpha=ALPHA)
-        return [self._from_afar(name, each) for name, each in found.items()]
+        return [from_afar(self._distant, name, each) for name, each in found.items()]
 
-    def _from_afar(self, name: str, found: Ties) -> Told:
-        privacies = np.array(PRIVACIES)
-        hidden = self._distant.left_hidden(found, privacies)
-        most = int(np.argmax(privacies - hidden))
-        return Told(name, float(privacies[most]), float(hidden[most]), found.where)
+
+def from_afar(rows: DistantRows, name: str, found: Ties) -> Told:
+    """Return what rows far apart tell of a column, at the privacy at which they tell most."""
+    privacies = np.array(PRIVACIES)
+    hidden = rows.left_hidden(found, privacies)
+    most = int(np.argmax(privacies - hidden))
+    return Told(name, float(privacies[most]), float(hidden[most]), found.where)
 
 
 def _kept(rows: int, stride: int) -> int:

@@ -147,7 +147,7 @@ class CopyCache:
 
 def key_of(release: Release, format_: str) -> str:
     """Return the name of a copy: a hash of all that makes its bytes."""
-    made = [release.dataset.id, release.made(format_), pa.__version__]
+    made = [release.dataset.id, release.written_as(format_).to_json(), pa.__version__]
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:40]
 
 

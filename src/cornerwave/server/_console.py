@@ -269,8 +269,8 @@ def live_grants(request: Request, found: Dataset) -> list[Grant]:
 
 def ladder(request: Request, found: Dataset) -> list[Rung]:
     """Return the levels of a dataset, least noise first."""
-    held = {(each.level, each.recipient) for each in found.holdings}
-    may = {(each.level, each.recipient) for each in live_grants(request, found)}
+    held = {(each.spec.level, each.recipient) for each in found.holdings}
+    may = {(each.spec.level, each.recipient) for each in live_grants(request, found)}
     return [
         Rung(
             found.privacy_of(level),

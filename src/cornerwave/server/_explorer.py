@@ -76,8 +76,8 @@ def explored(request: Request, id: str, who: Annotated[tuple[str, ...], Query()]
 def _levels(request: Request, dataset: Dataset) -> dict[str, tuple[Level, bool]]:
     """Return each recipient's best level, and whether he holds it or was only granted it."""
     known: dict[str, tuple[Level, bool]] = {}
-    held = [(each.recipient, each.level, True) for each in dataset.holdings]
-    granted = [(each.recipient, each.level, False) for each in live_grants(request, dataset)]
+    held = [(each.recipient, each.spec.level, True) for each in dataset.holdings]
+    granted = [(each.recipient, each.spec.level, False) for each in live_grants(request, dataset)]
     for name, level, is_held in held + granted:
         if name not in known or level < known[name][0]:
             known[name] = level, is_held

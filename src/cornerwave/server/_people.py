@@ -10,11 +10,10 @@ from starlette.responses import Response, StreamingResponse
 
 from cornerwave.access import MOST_DAYS, Sharing, Token, profile_text
 from cornerwave.errors import CornerwaveError, NoSuchRecipient, VaultError
-from cornerwave.ledger import Access, now
+from cornerwave.ledger import Access, Holding, now
 from cornerwave.server._console import state_of
 from cornerwave.server._page import Fields, go, page, router, signed_in, status_of, words_of
 from cornerwave.server._replies import service_of
-from cornerwave.vault import Held
 
 pages = router(signed_in)
 DAYS = 90
@@ -68,8 +67,8 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
     sharing = _known(request, name)
     vault = service_of(request).vault
     names = {each.id: each.name for each in vault.datasets()}
-    held: list[tuple[str, str, Held, float]] = [
-        (each.name, each.id, line, each.privacy_of(line.level))
+    held: list[tuple[str, str, Holding, float]] = [
+        (each.name, each.id, line, each.privacy_of(line.spec.level))
         for each in vault.datasets()
         for line in each.holdings
         if line.recipient == name

@@ -7,7 +7,7 @@ import hmac
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +22,7 @@ from cornerwave.errors import AccessDenied, NoSuchDataset, VaultError
 from cornerwave.ledger import State, WouldWait
 from cornerwave.server._cache import AccessLog, CopyCache, Grouped, key_of
 from cornerwave.server._delta_types import is_offered, schema_string, write_offered
+from cornerwave.spec import CopySpec
 from cornerwave.vault import Dataset, Release, Vault
 
 # --------------------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class Service:
         self._read: dict[str, tuple[State, Dataset]] = {}
         self._permits: dict[tuple[str, str], Permitted] = {}
         self._facts: dict[str, Facts] = {}
-        self._holding: dict[str, Grouped[tuple[str, Mapping[str, Any]]]] = {}
+        self._holding: dict[str, Grouped[tuple[str, CopySpec]]] = {}
         self._held: set[tuple[str, str]] = set()
         self._checking: asyncio.Task[Any] | None = None
 
@@ -289,7 +290,7 @@ class Service:
         recorded = "parquet" if format_ == DELTA else format_
         known = (what.grant.recipient, what.key(recorded))
         if known not in self._held:
-            line = what.grant.recipient, what.release.made(recorded)
+            line = what.grant.recipient, what.release.written_as(recorded)
             if what.dataset.id not in self._holding:
                 self._holding[what.dataset.id] = Grouped(what.dataset.hold)
             await self._holding[what.dataset.id].write(line)

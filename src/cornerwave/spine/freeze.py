@@ -296,13 +296,14 @@ def pairs_worth_joining(
 
 
 def hidden_of_rows(
-    frozen: Frozen, surveyor: Surveyor, survey: Survey, level: Level
+    frozen: Frozen, surveyor: Surveyor, survey: Survey, level: Level, rows: int | None = None
 ) -> dict[str, float]:
     """Return what copies at a level hide of each column of other rows, from all columns together.
 
-    As if categories were drawn from the frequencies of these rows.
+    As if categories were drawn from the frequencies of these rows, which are `rows` in all.
     """
-    return hidden_at(_sample_of(frozen, surveyor, survey), level)
+    sample = _sample_of(frozen, surveyor, survey)
+    return hidden_at(replace(sample, rows=rows or sample.rows), level)
 
 
 def _sample_of(frozen: Frozen, surveyor: Surveyor, survey: Survey) -> JointSample:

@@ -12,17 +12,26 @@ decide where it runs and where the copies go.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ids, Words
-from cornerwave.columns import CATEGORY, KEY, PERTURBED, Column, Fingerprint, Finish, plain_type
+from cornerwave.columns import (
+    CATEGORY,
+    KEY,
+    PERTURBED,
+    Categories,
+    Column,
+    Fingerprint,
+    Finish,
+    plain_type,
+)
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, room_for
-from cornerwave.levels import Level, retention
+from cornerwave.levels import retention
 from cornerwave.noise import (
     CACHE_BYTES,
     HistoryReader,
@@ -39,6 +48,7 @@ from cornerwave.noise import (
     rows_of_block,
 )
 from cornerwave.sources import ENCODED_TEXT
+from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms
@@ -65,14 +75,6 @@ class NoiseSecrets(Secrets):
         )
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A copy that is wanted: a level of the lattice, and what is done after the noise."""
-
-    level: Level
-    finish: Finish = field(default_factory=Finish)
-
-
 class Recipe:
     """How the copies of a dataset are made: what is frozen, what is wanted, and the secrets."""
 
@@ -80,7 +82,7 @@ class Recipe:
         self,
         dataset: str,
         frozen: Frozen,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[CopySpec],
         *,
         rows: RowSecrets,
         noise: NoiseSecrets,
@@ -155,7 +157,7 @@ class Recipe:
             "reveal the difference, so nothing was written. Restore the registered table"
         )
 
-    def schema(self, wanted: Wanted) -> pa.Schema:
+    def schema(self, wanted: CopySpec) -> pa.Schema:
         """Return the columns of a copy, in the source's order; numbers are floats or rounded.
 
         Refreshed text is dictionary-encoded on its way to the output.
@@ -164,26 +166,25 @@ class Recipe:
             [_field(column, self.frozen, wanted.finish) for column in self.frozen.schema.shown]
         )
 
-    def metadata(self, wanted: Wanted) -> dict[str, Any]:
-        """Return what a copy says of itself; nothing in it comes from single rows."""
+    def metadata(self, wanted: CopySpec) -> CopyMetadata:
+        """Return what a copy states about itself; nothing in it comes from single rows."""
         level, reading = wanted.level, self.frozen.reading
-        marks = reading.missing if reading else None
-        return {
-            "dataset": self.dataset,
-            "noise": level.noise,
-            "privacy": self.frozen.hidden.promised(level),
-            "retention": retention(level.noise),
-            "rows": self.frozen.rows,
-            "edition": self.edition,
-            **({} if self.batch is None else {"batch": self.batch}),
-            "order": self.frozen.schema.order,
-            "noise_format": self.frozen.noise_format,
-            **({"missing": list(marks)} if marks else {}),
-            "columns": {
+        return CopyMetadata(
+            dataset=self.dataset,
+            noise=level.noise,
+            privacy=self.frozen.hidden.promised(level),
+            retention=retention(level.noise),
+            rows=self.frozen.rows,
+            edition=self.edition,
+            batch=self.batch,
+            order=self.frozen.schema.order,
+            noise_format=self.frozen.noise_format,
+            missing=(reading.missing if reading else None) or None,
+            columns={
                 wanted.finish.name_of(column.name): describe(column, self.frozen, wanted)
                 for column in self.frozen.schema.shown
             },
-        }
+        )
 
     def perturbed(self, group: Group) -> list[Floats]:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
@@ -255,7 +256,7 @@ class Recipe:
 
     def _copy(
         self,
-        wanted: Wanted,
+        wanted: CopySpec,
         shown: Mapping[str, pa.Array],
         numbers: Floats,
         categories: Mapping[str, pa.Array],
@@ -277,51 +278,68 @@ class Recipe:
             raise SourceError("a value is missing where none was, or is of another kind") from None
 
 
-def describe(column: Column, frozen: Frozen, wanted: Wanted) -> dict[str, Any]:
+def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata:
     """Return what a recipient needs to know about a column to allow for its noise."""
     type_ = frozen.source_types.field(column.name).type
-    finish, name_of = wanted.finish, wanted.finish.name_of
+    finish, is_pseudonym = wanted.finish, column.name == frozen.schema.pseudonym
     released = finish.type_of(column.name, type_) if column.name in finish.round else type_
-    if is_pseudonym := column.name == frozen.schema.pseudonym:
-        released = pa.string()
-    plain = str(plain_type(released))
-    told: dict[str, Any] = {"role": column.role, "type": plain, "unit": column.unit}
-    if column.role == KEY:
-        told["pseudonym"] = is_pseudonym
-    if column.name in finish.names:
-        told["source"] = column.name
-    if frozen.reading and column.name in (own := dict(frozen.reading.column_missing or ())):
-        told["marks"] = own[column.name]
-    for names, share in frozen.hidden.at(wanted.level).items():
-        if column.name in names.split("+"):
-            told["hidden"] = share
+    marks = dict(frozen.reading.column_missing or ()) if frozen.reading else {}
+    shares = frozen.hidden.at(wanted.level)
+    about = ColumnMetadata(
+        role=column.role,
+        type=str(pa.string() if is_pseudonym else plain_type(released)),
+        unit=column.unit,
+        pseudonym=is_pseudonym if column.role == KEY else None,
+        source=column.name if column.name in finish.names else None,
+        marks=marks.get(column.name),
+        hidden=next((h for names, h in shares.items() if column.name in names.split("+")), None),
+    )
     if column.role == PERTURBED:
-        place = frozen.schema.perturbed.index(column.name)
-        told["transform"] = column.transform
-        if knots := frozen.scales[place].knots:
-            # copies reveal them anyway, and they are no exact averages
-            told["scores"], told["knots"] = len(knots), [value for value, _ in knots]
-        told["excess"] = _excess(place, frozen, finish)
-        told |= finish.describe(
-            column.name,
-            type_,
-            mean=float(frozen.mean[place]),
-            deviation=float(np.sqrt((1 + wanted.level.noise) * frozen.covariance[place, place])),
-            scale=frozen.scales[place],
-        )
-    if column.role in (PERTURBED, CATEGORY):
-        told["missing"] = "hidden" if column.hide_missing else "shown"
+        return _describe_number(about, column, frozen, wanted)
     for categories in frozen.categories:
         if column.name in categories.columns:
-            # pooled values of a column that is not text are released as missing: one more value
-            as_missing = categories.pooled and bool((categories.combinations[-1] < 0).all())
-            told["missing"] = "hidden" if categories.hides_missing or as_missing else "shown"
-            told["base"] = categories.base
-            told["pooled"] = categories.pooled
-            told["categories"] = len(categories.counts)
-            together = [name_of(name) for name in categories.columns]
-            told["together"] = together if len(together) > 1 else None
-    return told
+            return _describe_category(about, categories, finish)
+    return about
+
+
+def _describe_number(
+    about: ColumnMetadata, column: Column, frozen: Frozen, wanted: CopySpec
+) -> ColumnMetadata:
+    place, finish = frozen.schema.perturbed.index(column.name), wanted.finish
+    # copies reveal the knots anyway, and they are no exact averages
+    knots = tuple(value for value, _ in frozen.scales[place].knots)
+    limits = finish.describe(
+        column.name,
+        frozen.source_types.field(column.name).type,
+        mean=float(frozen.mean[place]),
+        deviation=float(np.sqrt((1 + wanted.level.noise) * frozen.covariance[place, place])),
+        scale=frozen.scales[place],
+    )
+    return replace(
+        about,
+        transform=column.transform,
+        scores=len(knots) or None,
+        knots=knots or None,
+        excess=_excess(place, frozen, finish),
+        missing="hidden" if column.hide_missing else "shown",
+        **limits,
+    )
+
+
+def _describe_category(
+    about: ColumnMetadata, categories: Categories, finish: Finish
+) -> ColumnMetadata:
+    # pooled values of a column that is not text are released as missing: one more value
+    as_missing = categories.pooled and bool((categories.combinations[-1] < 0).all())
+    together = tuple(finish.name_of(name) for name in categories.columns)
+    return replace(
+        about,
+        missing="hidden" if categories.hides_missing or as_missing else "shown",
+        base=categories.base,
+        pooled=categories.pooled,
+        categories=len(categories.counts),
+        together=together if len(together) > 1 else None,
+    )
 
 
 def _excess(place: int, frozen: Frozen, finish: Finish) -> dict[str, float] | None:

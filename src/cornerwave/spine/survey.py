@@ -8,6 +8,7 @@
     marks        keyed samples that recognise its values in another table
     sample       the rows whose MAC is smallest
     units        of some of these rows all columns, to see which rows belong together
+    first        the first rows, to see whether rows that come later stand in their order
 
 So a table can be surveyed by threads, or by the machines of a cluster, and what is frozen
 afterwards does not depend on how.
@@ -46,7 +47,7 @@ from cornerwave.columns import (
 )
 from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.moments import Moments
-from cornerwave.privacy import UnitColumns
+from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
 from cornerwave.spine.rows import Group, RowSecrets
 
@@ -181,6 +182,7 @@ class Survey:
     sample: Sample
     joint: Sample
     units: Sample
+    first: Sample
 
     @property
     def whole(self) -> Moments:
@@ -198,16 +200,18 @@ class Survey:
             sample=self.sample + other.sample,
             joint=self.joint + other.joint,
             units=self.units + other.units,
+            first=self.first + other.first,
         )
 
 
 @dataclass(frozen=True)
 class Surveyor:
-    """Surveys rows of a table with decided columns, on known scales."""
+    """Surveys rows of a table with decided columns, on known scales; `start` is the first place."""
 
     schema: Schema
     scales: tuple[Scale, ...]
     secrets: RowSecrets
+    start: int = 0
 
     @property
     def sampled(self) -> list[str]:
@@ -262,6 +266,7 @@ class Surveyor:
             ),
             joint=self._joint(hashes, numbers, group, below[1]),
             units=self._units(hashes, table, unit_limit),
+            first=self._first(places, numbers, group),
         )
 
     def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
@@ -282,6 +287,15 @@ class Surveyor:
             [*(each[rows] for each in group.cells), *parts],
             most=self.joint_rows,
             below=limit,
+        )
+
+    def _first(self, places: Ints, numbers: Floats, group: Group) -> Sample:
+        """Return the first rows of a table, if copies show its order: the smallest places."""
+        first = places - self.start < FIRST
+        count = np.count_nonzero(first) if self.schema.order is None else 0
+        cells = group.cells[len(self.schema.kept) :, :count]
+        return Sample.of(
+            places[:count].astype(np.uint64), [*numbers[:, :count]], [*cells], most=FIRST
         )
 
     @property
@@ -368,9 +382,16 @@ class Sampler:
         hashes = row_hashes(ids, self.secrets.sample)
         return Sample.of(hashes, arrays, [], most=SAMPLE_ROWS)
 
+    def nothing(self) -> Sample:
+        """Return a sample of no rows: what others are added to."""
+        return _no_sample(len(self.columns), 0, SAMPLE_ROWS)
+
     def scales(self, sample: Sample | None) -> tuple[Scale, ...]:
-        """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve."""
-        if sample is None:
+        """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve.
+
+        A table without rows has none; the survey refuses it.
+        """
+        if sample is None or not len(sample.ordered.hashes):
             return tuple(
                 Scale(self.schema.column(name).transform) for name in self.schema.perturbed
             )
@@ -417,6 +438,7 @@ def no_rows(surveyor: Surveyor) -> Survey:
             surveyor.joint_rows,
         ),
         units=_no_sample(len(units.numbers), units.count - len(units.numbers), surveyor.unit_rows),
+        first=_no_sample(numbers, cells, FIRST),
     )
 
 

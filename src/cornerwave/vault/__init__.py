@@ -7,16 +7,13 @@ _parts, _growing, _updating    editions: appended or changed tables
 """
 
 from cornerwave.vault._dataset import Dataset, check_name
-from cornerwave.vault._held import Held
-from cornerwave.vault._release import FOLDER, FRAME, Release, write_all, write_all_spark
+from cornerwave.vault._release import FRAME, Release, write_all, write_all_spark
 from cornerwave.vault._vault import KEY_FILE, Vault, dataset_id, is_vault, key_place, vault_place
 
 __all__ = [
-    "FOLDER",
     "FRAME",
     "KEY_FILE",
     "Dataset",
-    "Held",
     "Release",
     "Vault",
     "check_name",

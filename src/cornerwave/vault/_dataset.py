@@ -26,19 +26,19 @@ from cornerwave.errors import (
     nearest,
     spelled,
 )
-from cornerwave.ledger import Entry, Key, Ledger, closed_message, work_folder
+from cornerwave.ledger import Entry, Holding, Key, Ledger, closed_message, work_folder
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import ChangedRows, Past
 from cornerwave.outputs import METADATA_KEY
 from cornerwave.privacy import Coalition, Law, Looks, unreachable
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
+from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen, look
-from cornerwave.spine.recipe import NoiseSecrets, Recipe, Wanted
+from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.vault._growing import grow, keep_batch
-from cornerwave.vault._held import Held
 from cornerwave.vault._parts import WORK, Parts
-from cornerwave.vault._release import Release, write_copies
+from cornerwave.vault._release import Release, make_all
 from cornerwave.vault._updating import changes_name, update_table
 
 
@@ -100,15 +100,15 @@ class Dataset:
             self.parts.know(self.editions)
 
     @property
-    def holdings(self) -> list[Held]:
+    def holdings(self) -> list[Holding]:
         """Who holds which level since when, least noise first."""
-        held = map(Held.of, self._ledger.holdings(self.id))
-        return sorted(held, key=lambda each: (each.level, each.recipient, each.since))
+        held = self._ledger.holdings(self.id)
+        return sorted(held, key=lambda each: (each.spec.level, each.recipient, each.since))
 
     @property
     def levels(self) -> list[Level]:
         """The levels that were ever released, least noise first."""
-        return sorted({held.level for held in self.holdings})
+        return sorted({held.spec.level for held in self.holdings})
 
     @property
     def editions(self) -> list[Edition]:
@@ -298,14 +298,18 @@ class Dataset:
         rows = self.portion(edition=edition, batch=batch)
         looks = [look(self.frozen, level, asked_for_all, raw=raw) for _, level in at]
         return [
-            Release(self, to, level, own, dictionary, rows)
+            self._release(to, CopySpec(level, own, dictionary=dictionary), rows)
             for (to, level), own in zip(at, looks, strict=True)
         ]
 
-    def granted(self, to: str, level: Level, finish: Finish) -> Release:
+    def granted(self, to: str, spec: CopySpec) -> Release:
         """Return a copy that was permitted before. Raises DatasetClosed."""
         self.check_open()
-        return Release(self, to, level, look(self.frozen, level, finish))
+        finish = look(self.frozen, spec.level, spec.finish)
+        return self._release(to, replace(spec, finish=finish), self.portion())
+
+    def _release(self, to: str, spec: CopySpec, rows: Portion) -> Release:
+        return Release(self, to, replace(spec, edition=rows.edition, batch=rows.batch), rows)
 
     def _check_spelling(self, recipients: Sequence[str]) -> None:
         """Raise VaultError for names that cannot be, or that differ from others only in case."""
@@ -372,17 +376,15 @@ class Dataset:
         Written in that format they are the same files, byte for byte (if the libraries that
         write Parquet and Arrow have not changed). Raises NoSuchRecipient.
         """
-        held = [Held.of(holding) for holding in self._ledger.held(self.id, recipient)]
+        held = [holding.spec for holding in self._ledger.held(self.id, recipient)]
         if not held:
             self._check_recipients([recipient])
-        return [(self._held(each), each.format) for each in held]
+        return [(self._again(recipient, spec), str(spec.format)) for spec in held]
 
-    def _held(self, held: Held) -> Release:
+    def _again(self, recipient: str, spec: CopySpec) -> Release:
         """Return a copy that is held, to be made again."""
-        rows = {"edition": held.edition} if held.batch is None else {"batch": held.batch}
-        return Release(
-            self, held.recipient, held.level, held.finish, held.dictionary, self.portion(**rows)
-        )
+        rows = {"edition": spec.edition} if spec.batch is None else {"batch": spec.batch}
+        return Release(self, recipient, spec, self.portion(**rows))
 
     def work_folder(self) -> AbstractContextManager[Path]:
         """Give a folder in the vault that only the owner can read; it vanishes at the end."""
@@ -393,12 +395,13 @@ class Dataset:
 
         They are Arrow files in a folder that nobody else can read; no release is recorded.
         """
-        releases = [Release(self, "the owner", level, Finish()) for level in self.levels]
+        rows = self.portion()
+        releases = [self._release("the owner", CopySpec(level), rows) for level in self.levels]
         paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
-        write_copies(releases, paths, recorded=False, progress=progress)
+        make_all([*zip(releases, paths, strict=True)], progress=progress)
         return paths
 
-    def hold(self, lines: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    def hold(self, lines: Sequence[tuple[str, CopySpec]]) -> None:
         """Record who is about to hold what: recipients, each with all that makes the bytes."""
         self._ledger.hold(self.id, lines)
 
@@ -409,12 +412,11 @@ class Dataset:
         order of their rows, and with their pseudonyms. For the owner alone.
         """
         portion = self.portion(edition=None if batch else edition, batch=batch)
-        recipe = self.recipe([Wanted(Level(LATTICE[0]), Finish())], portion)
+        recipe = self.recipe([CopySpec(Level(LATTICE[0]))], portion)
         key = recipe.frozen.schema.pseudonym
-        told: dict[str, Any] = {"order": recipe.frozen.schema.order}
-        if key is not None:
-            told["columns"] = {key: {"role": KEY, "pseudonym": True}}
-        metadata = {METADATA_KEY: json.dumps(told).encode()}
+        columns = {} if key is None else {key: ColumnMetadata(role=KEY, pseudonym=True)}
+        stated = CopyMetadata(order=recipe.frozen.schema.order, columns=columns)
+        metadata = {METADATA_KEY: json.dumps(stated.to_json()).encode()}
         with discreet(), pa.OSFile(str(path), "wb") as file, ExitStack() as closing:
             writer = None
             for table in rows_as_copied(self.source_of(portion), recipe):
@@ -431,7 +433,7 @@ class Dataset:
         """Return what these recipients can recover together. Raises NoSuchRecipient."""
         self._check_recipients(recipients)
         wanted = set(recipients)
-        members = [(held.recipient, held.level) for held in self.holdings]
+        members = [(held.recipient, held.spec.level) for held in self.holdings]
         found = Coalition.of(
             list(dict.fromkeys(member for member in members if member[0] in wanted)),
             self._laws,
@@ -466,14 +468,17 @@ class Dataset:
         least = dict[int, float]()
         for held in self.holdings:
             if held.recipient in recipients:
-                place = bisect_right(moving, held.edition)
-                least[place] = min(held.level.noise, least.get(place, held.level.noise))
+                place = bisect_right(moving, held.spec.edition or 1)
+                noise = held.spec.level.noise
+                least[place] = min(noise, least.get(place, noise))
         return list(least.values())
 
     def _changing(self, recipients: Collection[str]) -> dict[str, float]:
         """Return what the copies of recipients hide of rows that changed in all editions."""
         holdings = [each for each in self.holdings if each.recipient in recipients]
-        return self._hidden_of_changing((each.edition, each.level.noise) for each in holdings)
+        return self._hidden_of_changing(
+            (each.spec.edition or 1, each.spec.level.noise) for each in holdings
+        )
 
     def changing(self, level: Level) -> dict[str, float]:
         """Return what copies of all editions at a level hide of rows that changed in all of them.
@@ -503,7 +508,7 @@ class Dataset:
                 f"{nearest(unknown[0], known)}"
             )
 
-    def recipe(self, wanted: Sequence[Wanted], rows: Portion | None = None) -> Recipe:
+    def recipe(self, wanted: Sequence[CopySpec], rows: Portion | None = None) -> Recipe:
         """Return how these copies of an edition, by default the last, are made.
 
         It holds secrets.

@@ -12,14 +12,26 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as papq
 
-from cornerwave.editions import APPENDED, Edition, Ranges, check_moves, measure_drift, next_edition
+from cornerwave.columns import Schema
+from cornerwave.editions import (
+    APPENDED,
+    AllRows,
+    Edition,
+    Ranges,
+    check_all_rows,
+    check_moves,
+    measure_drift,
+    next_edition,
+    shows_something,
+)
 from cornerwave.engines import AT_ONCE, BatchSurveyor, engine_for, survey_batch
 from cornerwave.errors import AlreadyRegistered, ColumnError, OutputError, discreet
 from cornerwave.ledger import Key, Ledger
 from cornerwave.outputs import make_directory, sync_directory
-from cornerwave.privacy import Unit, UnitRows
+from cornerwave.privacy import FirstRows, Unit, UnitRows
 from cornerwave.reuse import TableMarks, grown
 from cornerwave.sources import Progress, Source, open_source, silent
+from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Survey, Surveyor
 from cornerwave.vault._parts import KeptKeys
@@ -40,6 +52,14 @@ SPREAD = "spread"
 
 UNITS = "units"
 """The name of some rows of all editions, by which rows that belong to the same units are known."""
+
+
+FIRST = "first"
+"""The name of the first rows of editions, by which rows that come in their order are known."""
+
+
+ROWS = "rows"
+"""The name of some rows of all editions, by which to see what they reveal together."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +101,8 @@ def record_edition(
         came=brought.newcomers,
     )
     check_moves(edition, dataset.editions, brought.advancing)
-    of_batch, kept = brought.surveyor.marks(survey).to_json(), dict(attachments or {})
-    if (content := ledger.attachment(dataset.entry, UNITS)) is not None:
-        there = UnitRows.read(content)
-        new = _sampled(brought.newcomers or survey, there)
-        if edition.kind == APPENDED:
-            found = there.meetings(new, brought.surveyor.unit_columns)
-            if found and found[0].is_repeat:
-                ledger.check_rows(dataset.entry, of_batch)  # the same rows again: says so
-            _check_meetings(found)
-        kept[UNITS] = (there + new).fewest.to_bytes()
+    of_batch = brought.surveyor.marks(survey).to_json()
+    kept = {**(attachments or {}), **_compared(dataset, edition, brought, of_batch, ledger)}
     now, *before = ledger.marks(dataset.entry)
     entry = ledger.add_edition(
         dataset.id,
@@ -104,11 +116,49 @@ def record_edition(
     return dataset.took(entry, source)
 
 
-def kept_beside(surveyor: Surveyor, survey: Survey) -> dict[str, bytes]:
+def _compared(
+    dataset: "Dataset", edition: Edition, brought: Brought, of_batch: str, ledger: Ledger
+) -> dict[str, bytes]:
+    """Compare rows that come with those that are there, and return what is kept of all of them.
+
+    Raises ColumnError or Drifted for rows that were appended and belong to these.
+    """
+    survey, entry, kept = brought.survey, dataset.entry, dict[str, bytes]()
+    is_new = edition.kind == APPENDED
+    if (content := ledger.attachment(entry, UNITS)) is not None:
+        there = UnitRows.read(content)
+        new = _sampled(brought.newcomers or survey, there)
+        if is_new:
+            found = there.meetings(new, brought.surveyor.unit_columns)
+            if found and found[0].is_repeat:
+                ledger.check_rows(entry, of_batch)  # the same rows again: says so
+            _check_meetings(found)
+        kept[UNITS] = (there + new).fewest.to_bytes()
+    if is_new and (content := ledger.attachment(entry, FIRST)) is not None:
+        rows = survey.first.ordered
+        first = FirstRows.read(content).with_edition(rows.numbers, rows.cells)
+        _check_first(first, dataset.frozen.schema)
+        kept[FIRST] = first.to_bytes()
+    if is_new and (content := ledger.attachment(entry, ROWS)) is not None:
+        known = AllRows.read(content).with_rows(survey)
+        if known.are_many_more:
+            check_all_rows(dataset.frozen, brought.surveyor, known, survey)
+            known = known.as_measured
+        kept[ROWS] = known.to_bytes()
+    return kept
+
+
+def kept_beside(surveyor: Surveyor, survey: Survey, frozen: Frozen) -> dict[str, bytes]:
     """Return what is kept beside the chain at registration."""
-    if not surveyor.unit_columns.count:
-        return {}
-    return {UNITS: _sampled(survey).fewest.to_bytes()}
+    kept = {}
+    if surveyor.unit_columns.count:
+        kept[UNITS] = _sampled(survey).fewest.to_bytes()
+    if surveyor.schema.order is None:
+        rows = survey.first.ordered
+        kept[FIRST] = FirstRows.of(rows.numbers, rows.cells).to_bytes()
+    if shows_something(frozen):
+        kept[ROWS] = AllRows.of(survey, surveyor.schema).to_bytes()
+    return kept
 
 
 def _sampled(survey: Survey, like: UnitRows | None = None) -> UnitRows:
@@ -122,6 +172,17 @@ def _check_meetings(units: Sequence[Unit]) -> None:
         raise ColumnError(
             f"new rows belong to rows that are there: {units[0]}. Update these rows instead of "
             "appending more, or register the table anew and say that its rows are independent"
+        )
+
+
+def _check_first(rows: FirstRows, schema: Schema) -> None:
+    """Raise ColumnError if rows that come stand in the order of rows that are there."""
+    categories = [name for names in schema.categories for name in names]
+    for told in rows.told(schema.perturbed, categories):
+        raise ColumnError(
+            "new rows stand in the order of rows that are there, so that copies of all editions "
+            f"show which belong together: {told}. If they are new values of these rows, update "
+            "the table instead of appending them; else put them into a random order"
         )
 
 
@@ -140,7 +201,7 @@ def grow(
     ranges = Ranges(frozen)
     with KeptKeys(dataset.home, key) as keys, discreet():
         secrets, types = RowSecrets.of(key.derive), frozen.source_types
-        surveyor = BatchSurveyor(frozen.schema, frozen.scales, secrets)
+        surveyor = BatchSurveyor(frozen.schema, frozen.scales, secrets, source.first)
         engine = engine_for(
             source,
             frozen.schema,
@@ -148,7 +209,7 @@ def grow(
             secrets,
             keep_keys=keys.write,
             spark=spark,
-            rows=AT_ONCE,
+            at_once=AT_ONCE,
         )
         survey = survey_batch(engine, surveyor, ranges, progress=progress)
         edition = next_edition(

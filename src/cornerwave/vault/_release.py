@@ -4,40 +4,31 @@ make      one pass over the source, by the recipe; nothing shows of a copy that 
 hold      the ledger says who holds it, and all that made its bytes; then the copy appears
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from cornerwave.columns import Finish
 from cornerwave.editions import Portion
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import OutputError, SourceError, discreet
 from cornerwave.levels import Level
-from cornerwave.outputs import (
-    CopyFolder,
-    StoredFolder,
-    check_folder,
-    check_output,
-    check_stored_folder,
-    copy_at,
-    plain_schema,
-)
+from cornerwave.outputs import Destination, copy_at, folder_at, plain_schema
 from cornerwave.sources import (
-    Address,
-    DatabaseAddress,
     Place,
     Progress,
-    format_of,
+    Source,
     holds,
     place_of,
     resolved,
     silent,
 )
-from cornerwave.spine.recipe import Recipe, Wanted
+from cornerwave.spec import CopySpec
+from cornerwave.spine.recipe import Recipe
 
 if TYPE_CHECKING:
     from cornerwave.vault._dataset import Dataset
@@ -52,21 +43,14 @@ class Release:
 
     dataset: "Dataset"
     recipient: str
-    level: Level
-    finish: Finish
-    dictionary: bool = False
-    portion: Portion | None = None
-    """The rows that it shows; None for the last edition's."""
-
-    def __post_init__(self) -> None:
-        if self.portion is None:
-            object.__setattr__(self, "portion", self.dataset.portion())
+    spec: CopySpec
+    rows: Portion
+    """The edition, or the batch, whose rows the copy shows."""
 
     @property
-    def rows(self) -> Portion:
-        """The edition, or the batch, whose rows the copy shows."""
-        assert self.portion is not None
-        return self.portion
+    def level(self) -> Level:
+        """The level of its noise."""
+        return self.spec.level
 
     @property
     def privacy(self) -> float:
@@ -100,8 +84,6 @@ class Release:
         cluster see, give one as `spark`. Raises OutputExists unless `force`, SourceChanged if
         the table is not the registered one; then nothing appears.
         """
-        pass
-
         [written] = write_all_spark([(self, path)], spark=spark, force=force)
         return written
 
@@ -110,22 +92,11 @@ class Release:
 
         Before a byte of it leaves, `hold` must have recorded who gets it.
         """
-        write_copies([self], [path], recorded=False, progress=progress)
+        make_all([(self, path)], progress=progress)
 
-    def made(self, format_: str) -> dict[str, Any]:
-        """Return all that makes the copy's bytes, apart from its dataset: a line of the ledger."""
-        return {
-            "level": self.level.thousandths,
-            "round": sorted(self.finish.round),
-            "clip": {name: list(ends) for name, ends in self.finish.clip.items()},
-            "types": dict(self.finish.types),
-            "names": dict(self.finish.names),
-            "format": format_,
-            "dictionary": self.dictionary,
-            "edition": self.rows.edition,
-            "batch": self.rows.batch,
-            "mark": None,
-        }
+    def written_as(self, format_: str) -> CopySpec:
+        """Return all that makes the copy's bytes in a format, apart from its dataset."""
+        return replace(self.spec, format=format_)
 
     def hold(self, format_: str) -> None:
         """Record that the recipient is about to hold the copy in this format."""
@@ -174,13 +145,72 @@ def write_all(
     progress: Progress = silent,
 ) -> list[Place]:
     """Write several releases of one dataset to files, in one pass over its source."""
-    releases = [release for release, _ in copies]
-    paths = [_output(path) for _, path in copies]
-    if copies:
-        write_copies(
-            releases, paths, recorded=True, force=force, threads=threads, progress=progress
-        )
-    return paths
+    make = partial(make_copies, threads=threads, progress=progress)
+    return _write_copies(copies, copy_at, make, force=force)
+
+
+def make_all(copies: Sequence[tuple[Release, Path]], *, progress: Progress = silent) -> None:
+    """Write copies to files that nobody but the owner may see: nothing is recorded."""
+    _write_copies(copies, copy_at, partial(make_copies, progress=progress), recorded=False)
+
+
+def write_all_spark(
+    copies: Sequence[tuple[Release, str | Place]],
+    *,
+    spark: Any = None,
+    force: bool = False,
+    progress: Progress = silent,
+) -> list[Place]:
+    """Write several releases of one dataset to directories, in one pass over its source.
+
+    The cluster is that of the dataset's frame, or that of the session given as `spark`.
+    """
+    from cornerwave.engines.spark import copies_on_spark  # few owners need it
+
+    make = partial(copies_on_spark, spark=spark, progress=progress)
+    return _write_copies(copies, folder_at, make, force=force)
+
+
+Kind = TypeVar("Kind", bound=Destination)
+
+
+def _write_copies(
+    copies: Sequence[tuple[Release, str | Place]],
+    kind: Callable[..., Kind],
+    make: Callable[[Source, Recipe, Sequence[Kind]], None],
+    *,
+    force: bool = False,
+    recorded: bool = True,
+) -> list[Place]:
+    """Write copies, each to a destination of this kind, whole or not at all.
+
+    `make` fills the destinations, and raises SourceChanged if the table is not the registered one.
+    Unless `recorded`, nobody else may see the copies.
+    """
+    if not copies:
+        return []
+    releases, places = [release for release, _ in copies], [_output(place) for _, place in copies]
+    dataset = releases[0].dataset
+    with discreet(), ExitStack() as hidden:
+        recipe = _recipe(releases)
+        _check_places(dataset, places)
+        destinations = [
+            kind(place, recipe.schema(wanted), _metadata(recipe, release), force=force)
+            for place, wanted, release in zip(places, recipe.wanted, releases, strict=True)
+        ]
+        for each in destinations:
+            each.check()
+        for each in destinations:
+            hidden.enter_context(each)
+        make(dataset.source_of(releases[0].rows), recipe, destinations)
+        dataset.remember_source()
+        for each in destinations:
+            each.finish()
+        if recorded:
+            _hold(releases, [each.format for each in destinations])
+        for each in destinations:
+            each.publish()
+    return places
 
 
 def _output(path: str | Place) -> Place:
@@ -188,37 +218,6 @@ def _output(path: str | Place) -> Place:
         return place_of(path)
     except SourceError as error:
         raise OutputError(str(error)) from None
-
-
-def write_copies(
-    releases: Sequence[Release],
-    paths: Sequence[Place],
-    *,
-    recorded: bool,
-    force: bool = False,
-    threads: int | None = None,
-    progress: Progress = silent,
-) -> None:
-    """Write copies whole or not at all; unless `recorded`, nobody else may see them."""
-    with discreet(), ExitStack() as hidden:
-        recipe, formats = _recipe(releases), [format_of(path) for path in paths]
-        _check_places(releases[0].dataset, paths)
-        said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
-        for path, metadata in zip(paths, said, strict=True):
-            check_output(path, metadata, force=force)
-        files = []
-        for path, wanted, metadata in zip(paths, recipe.wanted, said, strict=True):
-            files.append(copy_at(path, recipe.schema(wanted), metadata))
-            hidden.callback(files[-1].discard)
-        source = releases[0].dataset.source_of(releases[0].rows)
-        make_copies(source, recipe, files, threads=threads, progress=progress)
-        releases[0].dataset.remember_source()
-        for file in files:
-            file.finish(force=force)
-        if recorded:
-            _hold(releases, formats)
-        for file in files:
-            file.publish()
 
 
 def _check_places(dataset: "Dataset", paths: Sequence[Place]) -> None:
@@ -234,13 +233,13 @@ def _check_places(dataset: "Dataset", paths: Sequence[Place]) -> None:
                 )
 
 
-def _metadata(recipe: Recipe, wanted: Wanted, release: Release) -> dict[str, Any]:
-    told = recipe.metadata(wanted)
-    if not release.dictionary:
-        return told
-    from cornerwave.dictionary import described  # not on import: few commands need its rooms
+def _metadata(recipe: Recipe, release: Release) -> dict[str, Any]:
+    stated = recipe.metadata(release.spec)
+    if release.spec.dictionary:
+        from cornerwave.dictionary import described  # not on import: few commands need its rooms
 
-    return described(told)
+        stated = described(stated)
+    return stated.to_json()
 
 
 def _recipe(releases: Sequence[Release]) -> Recipe:
@@ -248,15 +247,14 @@ def _recipe(releases: Sequence[Release]) -> Recipe:
         raise OutputError("one pass makes copies of one dataset; write the others separately")
     if len({release.rows for release in releases}) > 1:
         raise OutputError("one pass makes copies of one edition; write the others separately")
-    wanted = [Wanted(r.level, r.finish) for r in releases]
-    return releases[0].dataset.recipe(wanted, releases[0].rows)
+    return releases[0].dataset.recipe([each.spec for each in releases], releases[0].rows)
 
 
 def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
     """Write down who is about to hold what, with all that makes its bytes."""
     dataset = releases[0].dataset
     dataset.hold(
-        [(each.recipient, each.made(f)) for each, f in zip(releases, formats, strict=True)]
+        [(each.recipient, each.written_as(f)) for each, f in zip(releases, formats, strict=True)]
     )
 
 
@@ -271,73 +269,3 @@ class _Collected:
 
     def append(self, encoded: pa.Table) -> None:
         self.groups.append(encoded)
-
-
-# --------------------------------------------------------------------------------------------------
-# Copies that a cluster writes: each is a directory, and appears whole or not at all.
-#
-# make      machines write files into a hidden folder; receipts say which of them count
-# check     the receipts' fingerprints add up to the registered one, or nothing shows
-# hold      the ledger says who holds it; then the files that count appear, under new names
-
-
-FOLDER = "parquet parts"
-"""The format of a copy that is a directory of Parquet files."""
-
-
-def write_all_spark(
-    copies: Sequence[tuple[Release, str | Place]],
-    *,
-    spark: Any = None,
-    force: bool = False,
-    progress: Progress = silent,
-) -> list[Path | Address]:
-    """Write several releases of one dataset to directories, in one pass over its source.
-
-    The cluster is that of the dataset's frame, or that of the session given as `spark`.
-    """
-    from cornerwave.engines.spark import copies_on_spark  # few owners need it
-
-    if not copies:
-        return []
-    releases = [release for release, _ in copies]
-    paths = [_folder(path) for _, path in copies]
-    dataset = releases[0].dataset
-    with discreet(), ExitStack() as hidden:
-        recipe = _recipe(releases)
-        _check_places(dataset, paths)
-        for path in paths:
-            _check(path, force=force)
-        said = [_metadata(recipe, w, r) for w, r in zip(recipe.wanted, releases, strict=True)]
-        folders: list[CopyFolder | StoredFolder] = []
-        for path in paths:
-            folders.append(_made_in(path, force=force))
-            hidden.callback(folders[-1].discard)
-        made = [folder.made for folder in folders]
-        source = dataset.source_of(releases[0].rows)
-        written = copies_on_spark(source, recipe, made, said, spark=spark, progress=progress)
-        dataset.remember_source()
-        for folder, files in zip(folders, written, strict=True):
-            folder.finish(files)
-        _hold(releases, [FOLDER] * len(releases))
-        for folder in folders:
-            folder.publish()
-    return paths
-
-
-def _folder(path: str | Place) -> Path | Address:
-    place = _output(path)
-    if isinstance(place, DatabaseAddress):
-        raise OutputError(f"{place} is no directory: a cluster writes into a folder, or to s3://")
-    return place
-
-
-def _check(place: Path | Address, *, force: bool) -> None:
-    if isinstance(place, Path):
-        check_folder(place, force=force)
-    else:
-        check_stored_folder(place, force=force)
-
-
-def _made_in(place: Path | Address, *, force: bool) -> CopyFolder | StoredFolder:
-    return CopyFolder(place) if isinstance(place, Path) else StoredFolder(place, force=force)

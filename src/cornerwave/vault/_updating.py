@@ -23,7 +23,7 @@ from cornerwave.editions import (
     hidden_after,
     updated_edition,
 )
-from cornerwave.engines import BatchSurveyor, batch_order, check_batch_order, is_here
+from cornerwave.engines import BatchSurveyor, batch_order, check_order, is_here
 from cornerwave.engines.differences import Differing, DifferingRows, RowWords, compare
 from cornerwave.engines.sorted_keys import SortedKeys, check_once
 from cornerwave.errors import AlreadyRegistered, ColumnError, SourceChanged, SourceError, discreet
@@ -88,7 +88,7 @@ def update_table(
             raise AlreadyRegistered(
                 f"this is edition {last.number} of {dataset.name!r} already; nothing was changed"
             )
-        check_batch_order(order, frozen.schema)
+        check_order(order, frozen.schema, is_batch=True)
         changed = _Changed(dataset, secrets, NoiseSecrets.of(own_key.derive))
         ranges, surveyor = Ranges(frozen), BatchSurveyor(frozen.schema, frozen.scales, secrets)
         with DifferingRows(surveyor, folder, progress) as differing:

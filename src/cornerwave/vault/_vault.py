@@ -265,7 +265,7 @@ class Vault:
                 frozen = replace(freeze(surveyor, survey, rows.schema), reading=rows.reading)
                 frozen = replace(frozen, joint=measure_adversary(frozen, surveyor, survey))
                 marks = surveyor.marks(survey).to_json()
-                beside = kept_beside(surveyor, survey)
+                beside = kept_beside(surveyor, survey, frozen)
             new = Entry(
                 id=dataset_id(self._key, frozen),
                 name=name,

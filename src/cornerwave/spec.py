@@ -1,0 +1,366 @@
+"""What a copy is: which one is wanted, and what it states about itself. Each is written once.
+
+    CopySpec      all that makes the bytes of a copy, beside its dataset: a line of the ledger
+    CopyMetadata  what travels with a copy, so that recipients and auditors can allow for its noise
+
+Metadata comes with a file from outside, so nobody relies on it before every field has the type and
+the range that a release writes. Each field is declared once, with the kind of its values: `read`
+checks by the declarations and `to_json` writes by them. Fields that are not declared are ignored.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+from cornerwave.columns import (
+    CATEGORY,
+    KEPT,
+    KEY,
+    MARGINAL,
+    ORDERS,
+    PERTURBED,
+    TRANSFORMS,
+    UNIFORM,
+    Finish,
+)
+from cornerwave.errors import SourceError
+from cornerwave.levels import LATTICE, Level
+
+# --------------------------------------------------------------------------------------------------
+# Which copy is wanted.
+
+
+@dataclass(frozen=True)
+class CopySpec:
+    """A copy: its level, what is done after the noise, whose rows it shows, and how it is written.
+
+    `edition` is None for the last one, whichever that is, `batch` None for all rows of the edition,
+    `format` None as long as nothing is written. `mark` is reserved.
+    """
+
+    level: Level
+    finish: Finish = field(default_factory=Finish)
+    edition: int | None = None
+    batch: int | None = None
+    format: str | None = None
+    dictionary: bool = False
+    mark: None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a ledger keeps it."""
+        return {
+            "level": self.level.thousandths,
+            "round": sorted(self.finish.round),
+            "clip": {name: list(ends) for name, ends in self.finish.clip.items()},
+            "types": dict(self.finish.types),
+            "names": dict(self.finish.names),
+            "format": self.format,
+            "dictionary": self.dictionary,
+            "edition": self.edition,
+            "batch": self.batch,
+            "mark": self.mark,
+        }
+
+    @classmethod
+    def of_json(cls, kept: Mapping[str, Any]) -> "CopySpec":
+        """Return what `to_json` wrote; what is not kept has its default."""
+        clip = {name: (low, high) for name, (low, high) in kept["clip"].items()}
+        types, names = kept.get("types", {}), kept.get("names", {})
+        return cls(
+            level=Level(LATTICE[kept["level"] - 1]),
+            finish=Finish(frozenset(kept["round"]), clip, types, names),
+            edition=kept.get("edition"),
+            batch=kept.get("batch"),
+            format=kept.get("format"),
+            dictionary=kept.get("dictionary", False),
+        )
+
+    @property
+    def rows(self) -> str:
+        """Which rows of the table it shows: an edition, or a batch alone."""
+        return f"{self.edition}" if self.batch is None else f"batch {self.batch}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Kinds of values that a field of the metadata may have.
+
+
+class Kind:
+    """Which values of JSON a field may have; `allowed` says it in words."""
+
+    allowed: str
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is one of them."""
+        raise NotImplementedError
+
+    def parsed(self, value: Any) -> Any:
+        """Return a value that is accepted as it is used."""
+        return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Text(Kind):
+    """Text without control characters, or any text."""
+
+    allowed: str = "text"
+    printable: bool = True
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it is text."""
+        return isinstance(value, str) and (value.isprintable() or not self.printable)
+
+
+@dataclass(frozen=True)
+class Number(Kind):
+    """A number in a range, both ends included."""
+
+    least: float
+    most: float
+    allowed: str
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it is a number in the range; NaN is not."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and self.least <= value <= self.most
+
+
+@dataclass(frozen=True)
+class Whole(Kind):
+    """A whole number in a range, both ends included."""
+
+    allowed: str
+    least: int = 0
+    most: int = 2**63 - 1
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it is a whole number in the range."""
+        return type(value) is int and self.least <= value <= self.most
+
+
+class OneOf(Kind):
+    """One of some values."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+        self.allowed = f"one of {', '.join(json.dumps(value) for value in values)}"
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it is one of them, and of its type: 1 is not true."""
+        return any(type(value) is type(each) and value == each for each in self.values)
+
+
+@dataclass(frozen=True)
+class ListOf(Kind):
+    """A list of values of one kind, or of `length` values."""
+
+    kind: Kind
+    allowed: str
+    length: int | None = None
+    ascending: bool = False
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it is such a list; numbers in it ascend if they must."""
+        if not (isinstance(value, list | tuple) and all(map(self.kind.accepts, value))):
+            return False
+        if self.length is not None and len(value) != self.length:
+            return False
+        known = [each for each in value if each is not None]
+        return not self.ascending or known == sorted(known)
+
+
+class Knots(ListOf):
+    """Ascending numbers, not all of them the same."""
+
+    def accepts(self, value: Any) -> bool:
+        """Whether they are."""
+        return super().accepts(value) and len(value) > 1 and value[0] < value[-1]
+
+
+@dataclass(frozen=True)
+class TableOf(Kind):
+    """Values of one kind, each by a name."""
+
+    kind: Kind
+    allowed: str
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it is such a table."""
+        return isinstance(value, Mapping) and all(map(self.kind.accepts, value.values()))
+
+
+@dataclass(frozen=True)
+class OrNull(Kind):
+    """A value of a kind, or null."""
+
+    kind: Kind
+
+    @property
+    def allowed(self) -> str:  # type: ignore[override]
+        """What the kind allows, and null."""
+        return f"{self.kind.allowed}, or null"
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it is null or of the kind."""
+        return value is None or self.kind.accepts(value)
+
+
+def stated(kind: Kind, *, always_of: tuple[str, ...] = ()) -> Any:
+    """Declare a field that metadata may state.
+
+    Of columns in the roles `always_of` it is written even if it is null.
+    """
+    return field(default=None, metadata={"kind": kind, "always_of": always_of})
+
+
+_MOST = 1e300
+_TINY = 1e-150
+"""What is divided by is larger, so that nothing overflows, not even by its square."""
+_MOST_SCORES = 1 << 16
+_ROLES = (PERTURBED, CATEGORY, KEPT, KEY)
+_SHARE = Number(0.0, 1.0, "a number from 0 to 1")
+_FINITE = Number(-_MOST, _MOST, "a finite number")
+_BOUND = OrNull(Number(-sys.float_info.max, sys.float_info.max, "a finite number"))
+_MARKS = ListOf(Text(printable=False), "a list of marks for missing values in the source")
+_NAME = Text("the name of a column")
+
+# --------------------------------------------------------------------------------------------------
+# What a copy states about itself.
+
+
+@dataclass(frozen=True)
+class ColumnMetadata:
+    """What a copy states about one of its columns; None is not stated.
+
+    `hidden` is the share of its variance that the copy hides. A number was perturbed on the scale
+    `transform`, on ranks with `scores` of the values `knots`; `excess` is by how much its noise
+    exceeds the covariances, for a unit of noise. A category that was not retained was drawn from
+    `base`, over `categories` values, `together` with other columns. `marks` are what is missing in
+    the source, `source` its name there, `about` a sentence for readers.
+    """
+
+    role: str | None = stated(OneOf(*_ROLES))
+    type: str | None = stated(Text("the name of a type"))
+    unit: str | None = stated(OrNull(Text()), always_of=_ROLES)
+    pseudonym: bool | None = stated(OneOf(None, False, True))
+    source: str | None = stated(_NAME)
+    marks: tuple[str, ...] | None = stated(_MARKS)
+    hidden: float | None = stated(_SHARE)
+    transform: str | None = stated(OneOf(None, *TRANSFORMS), always_of=(PERTURBED,))
+    scores: int | None = stated(OrNull(Whole("a number of scores of at least 2", 2, _MOST_SCORES)))
+    knots: tuple[float, ...] | None = stated(
+        OrNull(Knots(_FINITE, "ascending numbers", None, True))
+    )
+    excess: Mapping[str, float] | None = stated(
+        OrNull(TableOf(_FINITE, "a number for each column")), always_of=(PERTURBED,)
+    )
+    rounded: float | None = stated(
+        OrNull(Number(_TINY, _MOST, "a step greater than 0")), always_of=(PERTURBED,)
+    )
+    clipped: tuple[float | None, float | None] | None = stated(
+        OrNull(ListOf(_BOUND, "two bounds, the lower one first", 2, True)), always_of=(PERTURBED,)
+    )
+    missing: str | None = stated(OneOf(None, "hidden", "shown"))
+    base: str | None = stated(OneOf(None, MARGINAL, UNIFORM))
+    pooled: bool | None = stated(OneOf(None, False, True))
+    categories: int | None = stated(OrNull(Whole("a number of values")))
+    together: tuple[str, ...] | None = stated(
+        OrNull(ListOf(Text(printable=False), "a list of columns")), always_of=(CATEGORY,)
+    )
+    about: str | None = stated(Text(printable=False))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a release writes it."""
+        return dict(_written(self, self.role))
+
+
+@dataclass(frozen=True)
+class CopyMetadata:
+    """What a copy states about itself; None is not stated.
+
+    `privacy` is the share of the variance of every column that the whole copy hides, `retention`
+    the share of the cells of a category that were retained; `missing` are marks of the source.
+    """
+
+    dataset: str | None = stated(Text())
+    noise: float | None = stated(Number(1e-300, _MOST, "a finite number greater than 0"))
+    privacy: float | None = stated(_SHARE)
+    retention: float | None = stated(Number(_TINY, 1.0, "a number greater than 0, at most 1"))
+    rows: int | None = stated(Whole("a number of rows"))
+    edition: int | None = stated(Whole("the number of an edition", 1))
+    batch: int | None = stated(Whole("the number of a batch", 1))
+    order: str | None = stated(OneOf(None, *ORDERS), always_of=("",))
+    noise_format: int | None = stated(Whole("the number of a format", 1))
+    missing: tuple[str, ...] | None = stated(_MARKS)
+    columns: Mapping[str, ColumnMetadata] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, stated: Any, name: str) -> "CopyMetadata":
+        """Return metadata from the JSON of a copy of this name. Raises SourceError."""
+        where = f"the metadata of {name} is damaged"
+        if not isinstance(stated, Mapping):
+            raise SourceError(f"{where}: it is not a table of fields")
+        columns = stated.get("columns", {})
+        if not isinstance(columns, Mapping):
+            raise SourceError(f"{where}: 'columns' must be a table of columns")
+        read = {}
+        for column, about in columns.items():
+            if not isinstance(column, str) or not isinstance(about, Mapping):
+                raise SourceError(f"{where}: column {column!r} is not described by fields")
+            read[column] = ColumnMetadata(
+                **_checked(about, fields(ColumnMetadata), f"{where}: column {column!r}")
+            )
+        return cls(**_checked(stated, _FIELDS, where), columns=read)
+
+    @classmethod
+    def parse(cls, text: bytes, name: str) -> "CopyMetadata":
+        """Return metadata from the text of a copy of this name. Raises SourceError."""
+        try:
+            stated = json.loads(text)
+        except (ValueError, RecursionError):
+            raise SourceError(f"{name} or its metadata is damaged") from None
+        return cls.read(stated, name)
+
+    def column(self, name: str) -> ColumnMetadata:
+        """Return what is stated about a column; nothing about one that is not named."""
+        return self.columns.get(name, _NOTHING)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a release writes it."""
+        columns = {name: about.to_json() for name, about in self.columns.items()}
+        return {**dict(_written(self, "")), **({"columns": columns} if columns else {})}
+
+
+_NOTHING = ColumnMetadata()
+_FIELDS = tuple(each for each in fields(CopyMetadata) if each.name != "columns")
+
+
+def kinds_of(what: type[CopyMetadata] | type[ColumnMetadata]) -> dict[str, Kind]:
+    """Return the kind of each declared field."""
+    return {each.name: each.metadata["kind"] for each in fields(what) if "kind" in each.metadata}
+
+
+def _checked(
+    stated: Mapping[str, Any], declared: tuple[Field[Any], ...], where: str
+) -> dict[str, Any]:
+    """Return the declared fields that are stated. Raises SourceError for a value that cannot be."""
+    known = {}
+    for each in declared:
+        if each.name not in stated:
+            continue
+        kind: Kind = each.metadata["kind"]
+        if not kind.accepts(stated[each.name]):
+            raise SourceError(f"{where}: {each.name!r} must be {kind.allowed}")
+        known[each.name] = kind.parsed(stated[each.name])
+    return known
+
+
+def _written(what: CopyMetadata | ColumnMetadata, role: str | None) -> Iterator[tuple[str, Any]]:
+    for each in fields(what):
+        if "kind" not in each.metadata:
+            continue
+        value = getattr(what, each.name)
+        if value is not None or role in each.metadata["always_of"]:
+            yield each.name, list(value) if isinstance(value, tuple) else value
