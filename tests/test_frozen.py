@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.columns._scale import Scale
+from cornerwave.columns import Scale
 from cornerwave.ledger import Key
 from cornerwave.moments import Moments
 from cornerwave.noise import factor, grid_of

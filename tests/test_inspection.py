@@ -108,7 +108,7 @@ def test_what_cannot_be_perturbed_is_said():
 def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms(monkeypatch):
     monkeypatch.setattr("cornerwave.columns._rare.MOST_VALUES", 200)
     monkeypatch.setattr("cornerwave.inspection._columns.MOST_CATEGORIES", 200)
-    monkeypatch.setattr("cornerwave.inspection.GROUP_ROWS", 1000)
+    monkeypatch.setattr("cornerwave.sizes.INSPECTED_ROWS", 1000)
     rows = 10_000
     columns = {
         "twice": pa.array(np.arange(rows) % (rows // 2)),
@@ -181,7 +181,7 @@ def test_values_too_large_to_square_are_said():
 def test_groups_do_not_matter_to_the_skewness(monkeypatch):
     values = pa.array(np.where(np.arange(ROWS) % 7 == 0, np.nan, np.exp(2 * NORMAL)))
     for group in (1, 7, 1000):
-        monkeypatch.setattr("cornerwave.inspection.GROUP_ROWS", group)
+        monkeypatch.setattr("cornerwave.sizes.INSPECTED_ROWS", group)
         assert warnings_of(values) == {LONG_TAILED}
         assert warnings_of(pa.array(rng.exponential(size=ROWS))) == set()
 

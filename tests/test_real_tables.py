@@ -193,7 +193,7 @@ def test_chunks_and_row_groups_play_no_part(vault, people, tmp_path, monkeypatch
     whole = copy_of(people)
     papq.write_table(mixed(), tmp_path / "cut.parquet", row_group_size=77)
     assert copy_of(vault.dataset("people", source=tmp_path / "cut.parquet")).equals(whole)
-    monkeypatch.setattr("cornerwave.spine.rows.GROUP_CELLS", 1)  # groups of 1024 rows
+    monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", 1)  # groups of 1024 rows
     assert copy_of(vault.dataset("people", source=mixed())).equals(whole)
 
 

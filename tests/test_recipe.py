@@ -7,17 +7,16 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from cornerwave.columns._scale import Scale
+from cornerwave import sizes
+from cornerwave.columns import Scale
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import LevelError, SourceChanged
 from cornerwave.ledger import Key
 from cornerwave.levels import Level
 from cornerwave.noise import WhiteStreams, coefficients, lattice_path
 from cornerwave.privacy import Hidden
-from cornerwave.sources import _csv as csv
 from cornerwave.sources import open_source
 from cornerwave.spec import CopySpec
-from cornerwave.spine import rows as rows_module
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, numbered, row_ids
@@ -214,7 +213,7 @@ def test_threads_groups_blocks_and_cache_change_no_bit(
 ):
     frozen, expected = long_copy
     monkeypatch.setattr("cornerwave.spine.recipe.CACHE_BYTES", cache)
-    monkeypatch.setattr(rows_module, "GROUP_CELLS", group_cells)
+    monkeypatch.setattr(sizes, "GROUP_CELLS", group_cells)
     monkeypatch.setattr(
         "cornerwave.spine.recipe.rows_of_block", lambda columns: block_cells // columns
     )
@@ -227,7 +226,7 @@ def test_chunks_of_a_csv_change_no_bit(monkeypatch, tmp_path, long_table, long_c
     frozen, expected = long_copy
     path = tmp_path / "people.csv"
     pa.csv.write_csv(long_table, path)
-    monkeypatch.setattr(csv, "CSV_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(sizes, "CSV_BLOCK", block_bytes)
     made = copies(path, frozen, [0.25, 1.0])
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 

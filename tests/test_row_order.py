@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave import Vault, cli
+from cornerwave import Vault, cli, sizes
 from cornerwave.audit import audit, findings, verdict
 from cornerwave.demo import people
 from cornerwave.engines import _shuffle
@@ -297,7 +297,7 @@ def test_the_same_bytes_at_any_memory_and_any_chunking(shuffled, tmp_path, monke
     papq.write_table(source, tmp_path / "source.parquet", row_group_size=777)
 
     def made(cells, again):
-        monkeypatch.setattr(_shuffle, "BUCKET_CELLS", cells)
+        monkeypatch.setattr(sizes, "SHUFFLE_CELLS", cells)
         path = again.release(to="a", privacy=0.5).write(tmp_path / "a.parquet", force=True)
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -329,7 +329,7 @@ def test_rows_wait_in_a_file_without_a_name_and_in_little_memory(tmp_path, monke
     table = pa.table({"x": np.sort(np.random.default_rng(9).normal(size=rows))})
     papq.write_table(table, tmp_path / "x.parquet", row_group_size=1 << 14)
     dataset = Vault.create(tmp_path / "vault").register("x", tmp_path / "x.parquet", shuffle=True)
-    monkeypatch.setattr(_shuffle, "BUCKET_CELLS", 1 << 12)
+    monkeypatch.setattr(sizes, "SHUFFLE_CELLS", 1 << 12)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     largest = []
@@ -351,7 +351,7 @@ def test_rows_wait_in_a_file_without_a_name_and_in_little_memory(tmp_path, monke
 
 def test_a_changed_source_is_refused_and_leaves_nothing(shuffled, tmp_path, monkeypatch):
     dataset, source = shuffled
-    monkeypatch.setattr(_shuffle, "BUCKET_CELLS", 20_000)
+    monkeypatch.setattr(sizes, "SHUFFLE_CELLS", 20_000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     vault = Vault(tmp_path, dataset._key, dataset._ledger)
@@ -383,7 +383,7 @@ def test_many_kinds_of_columns_are_shuffled_whole(vault):
     dataset = vault.register("t", table, key="key", key_as_is=True, keep=kept, shuffle=True)
     monkey = pytest.MonkeyPatch()
     with monkey.context() as patch:
-        patch.setattr(_shuffle, "BUCKET_CELLS", 100)
+        patch.setattr(sizes, "SHUFFLE_CELLS", 100)
         copy = dataset.release(to="a", privacy=0.5).to_arrow()
     back = dict(zip(copy["key"].to_pylist(), copy.to_pylist(), strict=True))
     for row in table.to_pylist():

@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave import sizes
 from cornerwave.documents import write_dictionary
 from cornerwave.errors import (
     CornerwaveError,
@@ -28,7 +29,7 @@ from cornerwave.errors import (
     SourceLost,
 )
 from cornerwave.outputs import CopyFile, _uploads, read_metadata
-from cornerwave.sources import _csv, _stores, open_source, place_of
+from cornerwave.sources import _stores, open_source, place_of
 from tests import stores
 from tests.conftest import ledger_lines, make_people
 
@@ -100,8 +101,8 @@ def test_a_folder_in_s3_is_read_in_the_order_of_its_names(bucket):
 
 
 def test_a_large_file_is_read_in_parts(bucket, monkeypatch):
-    monkeypatch.setattr(_stores, "READ_AHEAD", 1 << 14)
-    monkeypatch.setattr(_csv, "CSV_BLOCK_BYTES", 1 << 13)
+    monkeypatch.setattr(sizes, "READ_AHEAD", 1 << 14)
+    monkeypatch.setattr(sizes, "CSV_BLOCK", 1 << 13)
     fetched = []
     part = _stores.StoredFile.part
 
@@ -117,7 +118,7 @@ def test_a_large_file_is_read_in_parts(bucket, monkeypatch):
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
 def test_an_object_that_is_replaced_while_it_is_read_is_refused(bucket, ending, monkeypatch):
-    monkeypatch.setattr(_stores, "READ_AHEAD", 1 << 12)
+    monkeypatch.setattr(sizes, "READ_AHEAD", 1 << 12)
     address = bucket.put(f"people.{ending}", written(PEOPLE, ending))
     source = open_source(address)
     batches = source.batches(COLUMNS)
@@ -273,7 +274,7 @@ def dataset(vault, bucket):
 @pytest.fixture
 def small_parts(monkeypatch):
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # 5 MiB in earnest
-    monkeypatch.setattr(_uploads, "PART", 1 << 12)
+    monkeypatch.setattr(sizes, "UPLOAD_PART", 1 << 12)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", *slowly("arrow", "csv.gz")])

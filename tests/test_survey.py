@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave.columns._scale import Scale
-from cornerwave.engines import local, sorted_keys
+from cornerwave import sizes
+from cornerwave.columns import Scale
+from cornerwave.engines import local
 from cornerwave.errors import ColumnError, SingularCovariance, SourceError
 from cornerwave.ledger import Key
 from cornerwave.moments import Moments
@@ -119,7 +120,7 @@ class TestKeys:
     @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
     def test_repeats_are_found_however_few_ids_fit_into_memory(self, monkeypatch, at_once):
         for name in ("IDS_AT_ONCE", "IDS_IN_MEMORY"):
-            monkeypatch.setattr(sorted_keys, name, at_once)
+            monkeypatch.setattr(sizes, name, at_once)
         self.measured(list(range(100)))
         with pytest.raises(ColumnError, match="1 rows repeat"):
             self.measured([*range(99), 0])

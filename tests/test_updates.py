@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave import sizes
 from cornerwave.audit import audit
 from cornerwave.documents import levels_page, write_report
 from cornerwave.engines import differences
@@ -66,8 +67,8 @@ class TestUpdate:
     def test_what_came_went_and_changed(self, dataset, how, monkeypatch):
         new = SECOND if how == "in order" else shuffled(SECOND)
         if how == "in a file":
-            monkeypatch.setattr("cornerwave.engines._buckets.FEW", 0)
-            monkeypatch.setattr("cornerwave.engines._buckets.HELD", 0)
+            monkeypatch.setattr("cornerwave.sizes.BUCKET_ROWS", 0)
+            monkeypatch.setattr("cornerwave.sizes.BUCKET_BYTES", 0)
         before = dataset.release(to="ann", privacy=0.5).to_arrow()
         edition = dataset.update(new)
         counts = edition.changes
@@ -131,8 +132,8 @@ class TestUpdate:
             shown.append(dataset.release(to="ann", privacy=0.5).to_arrow().sort_by("id"))
             (vault.path / "ledger.db").unlink()
             vault = Vault.create(vault.path, new_ledger=True)
-            monkeypatch.setattr("cornerwave.engines._buckets.FEW", 0)
-            monkeypatch.setattr("cornerwave.engines._buckets.HELD", 0)
+            monkeypatch.setattr("cornerwave.sizes.BUCKET_ROWS", 0)
+            monkeypatch.setattr("cornerwave.sizes.BUCKET_BYTES", 0)
         assert shown[0].equals(shown[1])
 
     def test_changes_stay_hidden_in_copies(self, dataset):
@@ -510,10 +511,10 @@ def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, at
     from cornerwave.sources import open_source
     from cornerwave.spine.rows import RowSecrets
 
-    monkeypatch.setattr("cornerwave.spine.rows.GROUP_CELLS", 1)  # groups of 1,024 rows
-    for name, value in (("HELD", held), ("FEW", 1000)):
-        monkeypatch.setattr(f"cornerwave.engines._buckets.{name}", value)
-    monkeypatch.setattr(differences, "AT_ONCE", at_once)
+    monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", 1)  # groups of 1,024 rows
+    for name, value in (("BUCKET_BYTES", held), ("BUCKET_ROWS", 1000)):
+        monkeypatch.setattr(f"cornerwave.sizes.{name}", value)
+    monkeypatch.setattr(sizes, "CHANGED_ROWS", at_once)
     frozen = vault.register("people", FIRST, key="id").frozen
     schema = frozen.schema
     secrets = RowSecrets.of(vault._key.derive)

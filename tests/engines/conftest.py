@@ -13,4 +13,4 @@ def parquet(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _many_parts(monkeypatch):
-    monkeypatch.setattr("cornerwave.sources._parquet_parts.PART_CELLS", 13 * 300)
+    monkeypatch.setattr("cornerwave.sizes.PARQUET_PART_CELLS", 13 * 300)

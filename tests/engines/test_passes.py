@@ -9,15 +9,9 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.columns import Choices, decide
+from cornerwave.engines import batch_order, check_order
 from cornerwave.engines._on_worker import packed, sent, unpacked
-from cornerwave.engines._passes import (
-    Block,
-    SurveyPass,
-    batch_order,
-    check_order,
-    order_of,
-    registered_rows,
-)
+from cornerwave.engines._passes import Block, SurveyPass, order_of, registered_rows
 from cornerwave.errors import ColumnError, SourceChanged, SourceError, SourceLost
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Sampler, Surveyor

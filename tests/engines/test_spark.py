@@ -197,7 +197,7 @@ def test_row_groups_give_the_rows_in_their_order(spark, vault, other, parquet, t
 def test_shuffled_rows_have_the_order_of_the_local_engine(
     spark, vault, parquet, tmp_path, monkeypatch, by_frame
 ):
-    monkeypatch.setattr("cornerwave.engines._shuffle.BUCKET_CELLS", 13 * 400)
+    monkeypatch.setattr("cornerwave.sizes.SHUFFLE_CELLS", 13 * 400)
     dataset = vault.register("people", parquet, key="id", shuffle=True, **CHOICES)
     [wanted, *_] = local_copies(dataset, tmp_path)
     source = frame_of(spark, parquet) if by_frame else None

@@ -106,7 +106,7 @@ def meanwhile(work):
 def test_the_cluster_gives_the_dataset_and_the_copies_of_the_local_engine(
     spark, vault, parquet, tmp_path, monkeypatch, by_frame, shuffle
 ):
-    monkeypatch.setattr("cornerwave.engines._shuffle.BUCKET_CELLS", 13 * 400)
+    monkeypatch.setattr("cornerwave.sizes.SHUFFLE_CELLS", 13 * 400)
     other = Vault.create(tmp_path / "other", key_file=vault.path / "key")
     here = vault.register("people", parquet, key="id", shuffle=shuffle, **CHOICES)
     source = spark.read.parquet(str(parquet)).repartition(4) if by_frame else parquet

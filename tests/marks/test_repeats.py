@@ -11,9 +11,8 @@ import pytest
 
 from cornerwave.errors import AlreadyRegistered, CornerwaveWarning
 from cornerwave.ledger import Key
-from cornerwave.reuse import TableMarks, related, repeated
+from cornerwave.reuse import Cells, TableMarks, related, repeated
 from cornerwave.reuse._bottom import SIZE, Bottom, lattice
-from cornerwave.reuse._cells import Cells
 from cornerwave.reuse._compare import _log_tail
 from tests.conftest import survey_of
 from tests.marks.pairs import HONEST, REPEATED, WITHOUT_KEY, people, twice

@@ -11,10 +11,9 @@ import pytest
 from cornerwave_reproduction._reproduction_page import Picture, reproduction_page
 
 from cornerwave.audit import audit
-from cornerwave.documents import Canvas, audit_page
+from cornerwave.documents import Canvas, ShareRow, audit_page, style_sheet
 from cornerwave.documents import _document as kit
-from cornerwave.documents._charts import Panel, ShareRow, bars, histograms, share_chart
-from cornerwave.documents._document import style_sheet
+from cornerwave.documents._charts import Panel, bars, histograms, share_chart
 from cornerwave.documents._tallies import Axis, not_redrawn, same_share
 from cornerwave.levels import retention
 from cornerwave.miner import CopyColumn

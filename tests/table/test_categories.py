@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave.columns import Choices, decide
-from cornerwave.columns._categories import Categories, freeze_categories
-from cornerwave.columns._encoded import Encoded, tally
-from cornerwave.columns._rare import MOST_CATEGORIES, OTHER, check_number
-from cornerwave.columns._types import MISSING_BITS
+from cornerwave.columns import (
+    MISSING_BITS,
+    MOST_CATEGORIES,
+    OTHER,
+    Categories,
+    Choices,
+    Encoded,
+    check_number,
+    decide,
+    freeze_categories,
+    tally,
+)
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.noise import MISSING, thresholds
 

@@ -3,8 +3,9 @@ import gzip
 import pyarrow as pa
 import pytest
 
+from cornerwave import sizes
 from cornerwave.errors import SourceError
-from cornerwave.sources import _csv, open_source
+from cornerwave.sources import open_source
 
 HEADLESS = "seems to have no line of column names"
 
@@ -57,7 +58,7 @@ def test_names_are_taken_for_names(tmp_path, content):
 
 
 def test_a_name_that_occurs_late_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(_csv, "CSV_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(sizes, "CSV_BLOCK", 1000)
     path = csv(tmp_path, "ann,de\n" + "bob,fr\n" * 5000 + "ann,de\n")
     with pytest.raises(SourceError, match=HEADLESS):
         open_source(path)
@@ -110,7 +111,7 @@ def test_nothing_is_missing_and_quotes_around_nothing_are_not(tmp_path):
 
 @pytest.mark.parametrize("block", [20, 1 << 20])
 def test_types_do_not_depend_on_blocks(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(_csv, "CSV_BLOCK_BYTES", block)
+    monkeypatch.setattr(sizes, "CSV_BLOCK", block)
     path = csv(tmp_path, "a,b\n" + "0,007\n" * 9 + "1,8\n" * 9 + "true,9\n" * 9)
     source = open_source(path)
     assert source.schema.types == [pa.string(), pa.string()]

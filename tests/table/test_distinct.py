@@ -4,9 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cornerwave.columns import Distinct, Encoded
 from cornerwave.columns import _rare as distinct
-from cornerwave.columns._encoded import Encoded
-from cornerwave.columns._rare import Distinct
 
 
 def texts(values):

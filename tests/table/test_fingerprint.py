@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cornerwave.columns import MISSING_BITS, Fingerprint, key_ids, macs, to_floats
 from cornerwave.columns import _encoded as module
-from cornerwave.columns._encoded import Fingerprint, key_ids, macs
-from cornerwave.columns._types import MISSING_BITS, to_floats
 from cornerwave.errors import ColumnError
 from cornerwave.noise import position_ids
 from tests import twins

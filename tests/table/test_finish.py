@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave.columns import Choices, Finish, decide, type_named
-from cornerwave.columns._scale import Scale
+from cornerwave.columns import Choices, Finish, Scale, decide, type_named
 from cornerwave.errors import ColumnError, CornerwaveWarning
 
 WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]

@@ -12,9 +12,10 @@ import pyarrow.feather as feather
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave import sizes
 from cornerwave.columns import to_floats
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.sources import ReadingSettings, _csv, open_source
+from cornerwave.sources import ReadingSettings, open_source
 
 CANARY = "SECRET-CELL-4711"
 NUMBER_CANARY = "-31415926.5358"
@@ -171,7 +172,7 @@ def test_the_index_of_pandas_is_no_column():
 
 
 def test_late_decimals_change_the_type_of_all_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(_csv, "CSV_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(sizes, "CSV_BLOCK", 1000)
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "1,2020-01-01\n" * 5000 + "2.5,2020-01-01 12:00:00\n")
     source = open_source(path)
@@ -188,7 +189,7 @@ def test_fixed_types_are_used_without_looking(tmp_path):
 
 @pytest.mark.parametrize("block", [64, 1 << 23])
 def test_blocks_of_a_csv_do_not_matter(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(_csv, "CSV_BLOCK_BYTES", block)
+    monkeypatch.setattr(sizes, "CSV_BLOCK", block)
     expected = table(50)
     source = open_source(write_csv(expected, tmp_path))
     assert whole(source).to_pydict() == expected.to_pydict()

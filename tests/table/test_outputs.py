@@ -15,10 +15,10 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave import sizes
 from cornerwave.errors import OutputError, OutputExists
 from cornerwave.outputs import (
     CopyFile,
-    _outputs,
     metadata_path,
     parquet_settings,
     read_metadata,
@@ -434,7 +434,7 @@ def test_a_disk_that_is_really_full():
 
 def test_bytes_go_to_the_disk_while_others_are_made(path, monkeypatch):
     synced = []
-    monkeypatch.setattr(_outputs, "SYNC_BYTES", 1)
+    monkeypatch.setattr(sizes, "SYNC_BYTES", 1)
     monkeypatch.setattr(os, "fdatasync", synced.append)
     copy = opened(path, BIG)
     copy.write(BIG)
@@ -452,7 +452,7 @@ def test_a_disk_that_refuses_bytes_behind_the_writer(tmp_path, monkeypatch, refu
         if refuses:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(_outputs, "SYNC_BYTES", 1)
+    monkeypatch.setattr(sizes, "SYNC_BYTES", 1)
     monkeypatch.setattr(os, "fdatasync", fdatasync)
     copy = opened(tmp_path / "copy.parquet", BIG)
     expected = pytest.raises(OutputError, match="Input/output") if refuses else nullcontext()

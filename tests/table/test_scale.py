@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cornerwave
+from cornerwave.columns import KNOTS, Scale, Thinned, rank_scale
 from cornerwave.columns import _scale as module
-from cornerwave.columns._scale import KNOTS, ROWS_PER_KNOT, Scale, Thinned, rank_scale
+from cornerwave.columns._scale import ROWS_PER_KNOT
 from cornerwave.errors import ColumnError
 from cornerwave.moments import Moments
 from tests.processor import report_of

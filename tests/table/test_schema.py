@@ -1,9 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from cornerwave.columns import Choices, names_of, warn_of
+from cornerwave.columns import Choices, check_distinct, names_of, warn_of
 from cornerwave.columns import decide as decide_with
-from cornerwave.columns._schema import check_distinct
 from cornerwave.errors import ColumnError, CornerwaveWarning
 
 SOURCE = pa.schema(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave.columns._encoded import hash_texts
+from cornerwave.columns import hash_texts
 from tests import twins
 
 KEY = bytes(range(16))

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cornerwave import sizes
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.sources import ReadingSettings, _csv, open_source, open_to_inspect
+from cornerwave.sources import ReadingSettings, open_source, open_to_inspect
 from cornerwave.sources._csv_types import TypeGuess
 from cornerwave.sources._reading_settings import typed
 
@@ -135,7 +136,7 @@ def test_the_encoding_is_found(tmp_path, text, encoding, found, name):
 
 
 def test_late_bytes_show_the_encoding_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(_csv, "CSV_BLOCK_BYTES", 10_000)
+    monkeypatch.setattr(sizes, "CSV_BLOCK", 10_000)
     path = write(tmp_path, "n,town\n" + "1,Ulm\n" * 20_000 + "2,Köln\n", "latin-1")
     source = open_source(path)
     assert whole(source)["town"][-1].as_py() == "Köln"

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.columns import is_number, is_text, plain_type, to_floats
-from cornerwave.columns._types import unit_of
+from cornerwave.columns import is_number, is_text, plain_type, to_floats, unit_of
 from cornerwave.errors import ColumnError
 
 UTC = dt.UTC

@@ -12,7 +12,6 @@ differences  two editions of a table, compared
 from typing import TYPE_CHECKING, Any
 
 from cornerwave.engines._passes import (
-    AT_ONCE,
     BatchSurveyor,
     batch_order,
     check_order,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from cornerwave.spine.survey import Survey, Surveyor
 
 __all__ = [
-    "AT_ONCE",
     "BatchSurveyor",
     "batch_order",
     "check_order",

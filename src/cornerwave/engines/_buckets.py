@@ -14,15 +14,12 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
+from cornerwave import sizes
 from cornerwave.arrays import Ints, Words
 from cornerwave.engines.local import in_threads
 from cornerwave.keyed import strict
 
 BUCKETS = 256
-FEW = 1 << 16
-"""So many rows are in one bucket."""
-HELD = 1 << 28
-"""Bytes of rows that stay in memory before a file is needed."""
 
 Result = TypeVar("Result")
 
@@ -69,7 +66,7 @@ class Buckets:
         _spread(columns, rows, cuts)
         with self._lock:
             self._rows += len(rows)
-            is_held, start = self._held + rows.nbytes <= HELD, self._end
+            is_held, start = self._held + rows.nbytes <= sizes.BUCKET_BYTES, self._end
             if is_held:
                 self._held += rows.nbytes
             else:
@@ -88,7 +85,7 @@ class Buckets:
 
     def joined(self, join: Callable[[Words, Words], Result]) -> Iterator[Result]:
         """Yield join(old, new) for the rows of each bucket, a few of them at a time."""
-        buckets = range(BUCKETS if self._rows > FEW else 1)
+        buckets = range(BUCKETS if self._rows > sizes.BUCKET_ROWS else 1)
         with in_threads(lambda each: join(*self._both(each, len(buckets))), buckets, None) as made:
             yield from made
 

@@ -320,8 +320,6 @@ class BatchSurveyor(Surveyor):
 
 
 SAMPLED = 1 << 13
-AT_ONCE = 1 << 16
-"""Rows of a batch in a group: batches are small, and all threads should have some."""
 
 
 def survey_batch(

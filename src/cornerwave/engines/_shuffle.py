@@ -16,15 +16,13 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from cornerwave import sizes
 from cornerwave.arrays import Ids, Ints, Words
 from cornerwave.columns import one_chunk, plain_type
 from cornerwave.errors import OutputError, SourceChanged
 from cornerwave.sources import Source
 from cornerwave.spine.recipe import Recipe
 from cornerwave.spine.rows import group_rows, numbered, row_ids
-
-BUCKET_CELLS = 1 << 22
-"""Cells of a table that are sorted in memory at once, about."""
 
 
 def shuffled(source: Source, recipe: Recipe) -> Iterator[tuple[Ids, pa.Table]]:
@@ -72,7 +70,7 @@ def bucket_cuts(places: Words, buckets: int) -> Ints:
 
 def bucket_count(rows: int, columns: int) -> int:
     """Return how many buckets a table is sorted in."""
-    return max(1, -(-rows * columns // BUCKET_CELLS))
+    return max(1, -(-rows * columns // sizes.SHUFFLE_CELLS))
 
 
 def id_column(ids: Ids) -> pa.Array:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cornerwave import sizes
 from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
 from cornerwave.columns import Fingerprint, Schema
 from cornerwave.engines._buckets import Buckets
@@ -36,8 +37,6 @@ MacsAt = tuple[int, Words]
 
 ENOUGH = 1 << 15
 """Rows that differ and are worth being surveyed by themselves."""
-AT_ONCE = 1 << 18
-"""Rows that differ and are given at once, if one bucket does not have more."""
 
 _1, _NEAR = np.uint64(1), np.uint64(0xFFFF)
 
@@ -211,7 +210,7 @@ class DifferingRows:
         found: list[tuple[Words, ...]] = []
         for one in self._buckets.joined(_differing):
             found.append(one)
-            if sum(map(len, chain(*found))) > AT_ONCE:
+            if sum(map(len, chain(*found))) > sizes.CHANGED_ROWS:
                 yield _together(found)
                 found = []
         if found:

@@ -7,14 +7,12 @@ from typing import BinaryIO
 
 import numpy as np
 
+from cornerwave import sizes
 from cornerwave.arrays import Ids, Words, places_among
 from cornerwave.columns import Schema
 from cornerwave.engines._passes import not_unique, repeated_ids
 from cornerwave.sources import Source
 from cornerwave.spine.rows import RowSecrets, row_ids
-
-IDS_AT_ONCE, IDS_IN_MEMORY = 1 << 23, 1 << 20
-"""Row ids that are sorted at once, and those that do not need a file."""
 
 KeepKeys = Callable[[Iterator[Words]], None]
 """Takes 64 bits of the id of each row, ascending."""
@@ -24,7 +22,7 @@ def sorted_keys(source: Source, schema: Schema, secrets: RowSecrets) -> Iterator
     """Yield 64 bits of the id of each row of a table with a key, ascending."""
     assert schema.key is not None
     with SortedKeys(schema.key) as keys:
-        for table in source.groups([schema.key], IDS_AT_ONCE):
+        for table in source.groups([schema.key], sizes.IDS_AT_ONCE):
             keys.add(row_ids(0, table, schema, secrets))
         yield from keys.ascending()
 
@@ -35,7 +33,7 @@ def check_once(source: Source, schema: Schema, secrets: RowSecrets, hashes: Word
         return
     assert schema.key is not None
     found = 0
-    for table in source.groups([schema.key], IDS_AT_ONCE):
+    for table in source.groups([schema.key], sizes.IDS_AT_ONCE):
         ids = row_ids(0, table, schema, secrets)
         found += int((places_among(hashes, ids[:, 0]) >= 0).sum())
     if found > len(hashes):
@@ -64,7 +62,7 @@ class SortedKeys:
             return
         self._held.append(ids)
         self.count += len(ids)
-        if sum(map(len, self._held)) > IDS_IN_MEMORY:
+        if sum(map(len, self._held)) > sizes.IDS_IN_MEMORY:
             self._file = self._file or tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
             for each in self._held:
                 self._file.write(each.tobytes())
@@ -90,11 +88,11 @@ class SortedKeys:
         self._file.flush()
         self._held = []
         ids = np.memmap(self._file, dtype=np.uint64, mode="r").reshape(-1, 2)
-        parts = -(-self.count // IDS_AT_ONCE)
+        parts = -(-self.count // sizes.IDS_AT_ONCE)
         for part in range(parts):
             chosen = [
                 chunk[(chunk[:, 0] >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32) == part]
-                for chunk in np.array_split(ids, max(1, len(ids) // IDS_AT_ONCE))
+                for chunk in np.array_split(ids, max(1, len(ids) // sizes.IDS_AT_ONCE))
             ]
             yield np.concatenate(chosen)
 

@@ -13,6 +13,7 @@ Names and counts are shown, never a value.
 
 from dataclasses import dataclass
 
+from cornerwave import sizes
 from cornerwave.columns import SAFE_ROWS
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._draft import how_read, left_to_owner, risks, said_of, units_in, written
@@ -26,8 +27,6 @@ __all__ = [
     "how_read",
     "inspect",
 ]
-
-GROUP_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Inspection:
 def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
     """Look at every column of a source. Raises SourceError if it cannot be read."""
     seen, sample = Columns(source), SampledRows(source.schema)
-    for table in source.groups(source.schema.names, GROUP_ROWS):
+    for table in source.groups(source.schema.names, sizes.INSPECTED_ROWS):
         seen.take(table)
         sample.add(table)
         progress(table.num_rows)

@@ -23,6 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cornerwave import sizes
 from cornerwave.errors import OutputError, OutputExists, SourceError
 from cornerwave.outputs._copy_metadata import METADATA_KEY, metadata_path, read_metadata
 from cornerwave.outputs._destination import RowDestination, Sink, Written, exists, writing
@@ -50,10 +51,6 @@ def make_directory(path: Path, mode: int = 0o777) -> None:
     path.mkdir(mode=mode, parents=True, exist_ok=True)
     for each in missing:
         sync_directory(each.parent)
-
-
-SYNC_BYTES = 1 << 24
-"""Bytes of a growing file that are brought to the disk at a time."""
 
 
 def copy_at(
@@ -251,7 +248,7 @@ class HiddenFile(Sink):
         Raises OSError if the disk did not take bytes before.
         """
         size = os.fstat(self._descriptor).st_size
-        if size - self._followed >= SYNC_BYTES and (self._last is None or self._last.done()):
+        if size - self._followed >= sizes.SYNC_BYTES and (self._last is None or self._last.done()):
             self.wait()
             self._followed = size
             self._last = self._thread.submit(os.fdatasync, self._descriptor)

@@ -20,6 +20,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO, cast
 
+from cornerwave import sizes
 from cornerwave.errors import OutputError
 from cornerwave.outputs._destination import Sink, Written, exists, writing
 from cornerwave.sources import (
@@ -31,9 +32,6 @@ from cornerwave.sources import (
     s3_client,
     stored_files,
 )
-
-PART = 1 << 24
-"""Bytes of a part; they grow every thousand parts, of which S3 takes ten thousand."""
 
 PARTS_UNDER_WAY = 3
 FORGOTTEN = timedelta(days=1)
@@ -102,7 +100,7 @@ class _S3Upload(_Upload):
     def take(self, data: memoryview) -> None:
         """Send a part as soon as there is one."""
         self._held += data
-        while len(self._held) >= (size := PART * (1 + len(self._sent) // 1000)):
+        while len(self._held) >= (size := sizes.UPLOAD_PART * (1 + len(self._sent) // 1000)):
             part = bytes(memoryview(self._held)[:size])
             self._held = self._held[size:]
             self._send(part)
@@ -194,7 +192,7 @@ class _StagedUpload(_Upload):
         with arrow_asked():
             try:
                 with self._system.open_output_stream(self._target) as target:
-                    shutil.copyfileobj(self._file, target, PART)
+                    shutil.copyfileobj(self._file, target, sizes.UPLOAD_PART)
             except BaseException:
                 with suppress(OSError):  # closing the stream may have shown a part of it
                     self._system.delete_file(self._target)

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from cornerwave import sizes
 from cornerwave.errors import SourceError
 from cornerwave.sources._csv_found import (
     SAMPLE_BYTES,
@@ -29,9 +30,6 @@ from cornerwave.sources._csv_found import (
 from cornerwave.sources._reading_settings import COMMAS, UTF_8, ReadingSettings
 from cornerwave.sources._stores import File, folders_of, opened, readable
 from cornerwave.sources._text_columns import Inferred, infer, named, unlike_before, values_of
-
-CSV_BLOCK_BYTES = 1 << 21
-"""Text of a batch, and so the longest record; Arrow reads some 40 batches ahead."""
 
 _TEXT_NULLS = {
     "null_values": [""],
@@ -149,7 +147,7 @@ class CsvFile:
                 yield from pacsv.open_csv(
                     stream,
                     read_options=pacsv.ReadOptions(
-                        block_size=CSV_BLOCK_BYTES,
+                        block_size=sizes.CSV_BLOCK,
                         use_threads=False,
                         encoding=_arrow_name(self.reading.encoding),
                         column_names=names if renamed else None,

@@ -12,13 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as papq
 
+from cornerwave import sizes
 from cornerwave.errors import SourceError
 from cornerwave.sources._csv import named_by_folders
 from cornerwave.sources._parquet import read_parquet, repeating
 from cornerwave.sources._sources import Source, kind_of
-
-PART_CELLS = 1 << 23
-"""Cells of a part, about: a row group that has more is one part."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,9 @@ def parquet_parts(source: Source, columns: int) -> list[ParquetPart]:
                 "Parquet, or give a frame of Spark with a key column"
             )
         first = each.first
-        for file, folders, groups, rows in _pieces(path, max(1, PART_CELLS // max(1, columns))):
+        for file, folders, groups, rows in _pieces(
+            path, max(1, sizes.PARQUET_PART_CELLS // max(1, columns))
+        ):
             parts.append(ParquetPart(len(parts), file, folders, groups, first, rows))
             first += rows
     return parts

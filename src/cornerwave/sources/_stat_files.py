@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cornerwave import sizes
 from cornerwave.columns import is_text
 from cornerwave.errors import CornerwaveError, ExtraMissing, SourceError
 from cornerwave.sources._csv_found import spelled
@@ -38,7 +39,6 @@ _READERS = {
     ".xpt": "read_xport",
 }
 STAT_ENDINGS = tuple(_READERS)
-CELLS_AT_A_TIME, LEAST_ROWS = 1 << 19, 1 << 10
 MOST_WHOLE = 2.0**53
 
 
@@ -105,8 +105,8 @@ def _parts(path: Path, reading: ReadingSettings, columns: Sequence[str] | None) 
         "path": str(path),
         "options": {"encoding": reading.encoding} if reading.encoding else {},
         "columns": None if columns is None else list(columns),
-        "cells": CELLS_AT_A_TIME,
-        "least_rows": LEAST_ROWS,
+        "cells": sizes.STATISTICS_CELLS,
+        "least_rows": sizes.STATISTICS_ROWS,
     }
     script = Path(__file__).with_name("_stat_reader.py")
     command = [sys.executable, "-P", str(script), json.dumps(work)]

@@ -19,11 +19,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from cornerwave import sizes
 from cornerwave.errors import ExtraMissing, SourceError, SourceLost
 from cornerwave.sources._places import WHERE_SECRETS_ARE, Address
-
-READ_AHEAD = 1 << 23
-"""Bytes that are asked for at once where a file is read from front to back."""
 
 ATTEMPTS = 3
 SECONDS = 60
@@ -111,7 +109,7 @@ class RangedFile(io.RawIOBase):
         end = self._start + len(self._held)
         if not self._start <= start <= stop <= end:
             # on from where the last part ended: whoever reads so will read on
-            ahead = READ_AHEAD if start in (0, end) or self._start <= start < end else 0
+            ahead = sizes.READ_AHEAD if start in (0, end) or self._start <= start < end else 0
             self._held = self._part(start, min(self._size, max(stop, start + ahead)))
             self._start = start
         return self._held[start - self._start : stop - self._start]

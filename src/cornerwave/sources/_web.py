@@ -10,9 +10,10 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
+from cornerwave import sizes
 from cornerwave.errors import SourceError
 from cornerwave.sources._places import Address
-from cornerwave.sources._stores import READ_AHEAD, REPLACED, SECONDS, Lost, StoredFile, StoreRefused
+from cornerwave.sources._stores import REPLACED, SECONDS, Lost, StoredFile, StoreRefused
 
 
 class _HttpsAlone(urllib.request.HTTPRedirectHandler):
@@ -89,7 +90,7 @@ def _downloaded(address: Address, answer: Any) -> StoredFile:
     """Return a file of a server that gives no parts: all of it, in a file without a name."""
     with tempfile.TemporaryFile() as held:
         try:
-            shutil.copyfileobj(answer, held, READ_AHEAD)
+            shutil.copyfileobj(answer, held, sizes.READ_AHEAD)
         except (http.client.HTTPException, OSError):
             raise Lost from None
         held.flush()

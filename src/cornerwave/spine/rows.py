@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cornerwave import sizes
 from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.columns import (
     MISSING_BITS,
@@ -26,9 +27,6 @@ from cornerwave.columns import (
 from cornerwave.keyed import BlockFunction, Secrets, room_for, strict
 from cornerwave.noise import position_ids
 from cornerwave.sources import Source
-
-GROUP_CELLS = 1 << 20
-"""Numbers in a group, which is also a row group of a Parquet copy."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,7 +132,7 @@ class Group:
 
 def group_rows(schema: Schema) -> int:
     """Return how many rows make a group: a power of two that depends on the columns alone."""
-    rows = GROUP_CELLS // max(1, len(schema.perturbed) + len(schema.categories))
+    rows = sizes.GROUP_CELLS // max(1, len(schema.perturbed) + len(schema.categories))
     return max(1024, 1 << max(rows.bit_length() - 1, 0))
 
 

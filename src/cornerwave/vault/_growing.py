@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as papq
 
+from cornerwave import sizes
 from cornerwave.columns import Schema
 from cornerwave.editions import (
     APPENDED,
@@ -24,7 +25,7 @@ from cornerwave.editions import (
     next_edition,
     shows_something,
 )
-from cornerwave.engines import AT_ONCE, BatchSurveyor, engine_for, survey_batch
+from cornerwave.engines import BatchSurveyor, engine_for, survey_batch
 from cornerwave.errors import AlreadyRegistered, ColumnError, OutputError, discreet
 from cornerwave.ledger import Key, Ledger
 from cornerwave.outputs import make_directory, sync_directory
@@ -209,7 +210,7 @@ def grow(
             secrets,
             keep_keys=keys.write,
             spark=spark,
-            at_once=AT_ONCE,
+            at_once=sizes.BATCH_ROWS,
         )
         survey = survey_batch(engine, surveyor, ranges, progress=progress)
         edition = next_edition(
