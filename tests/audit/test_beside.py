@@ -13,11 +13,15 @@ import pytest
 from cornerwave.audit import ALPHA, Audit, as_json, audit, findings, notes, sections, verdict
 from cornerwave.audit._attacks import Adversary, Revealed, Target, coordinates
 from cornerwave.audit._fits import FOLDS, boost, encode, ridge, split, standard
-from cornerwave.audit._lags import _sums as _lag_sums
-from cornerwave.audit._lags import rows_alike
+from cornerwave.audit._groupings import _sums as _lag_sums
+from cornerwave.audit._groupings import (
+    choose,
+    parts_of_numbers,
+    parts_of_texts,
+    rows_alike,
+    share_between,
+)
 from cornerwave.audit._noise_free import NoiseFree
-from cornerwave.audit._screening import choose, share_between
-from cornerwave.audit._value_parts import parts_of_numbers, parts_of_texts
 from cornerwave.columns import rank_scale
 from cornerwave.errors import CornerwaveWarning
 from tests.audit.beside import (

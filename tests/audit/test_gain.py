@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cornerwave.audit._audit import SHARE
-from cornerwave.audit._gain import coalitions, hidden, measure_gains
+from cornerwave.audit._coalitions import coalitions, hidden, measure_gains
 from cornerwave.audit._sums import Statistics
 from tests.audit.releases import gaussian, independent, ours
 

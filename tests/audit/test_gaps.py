@@ -15,7 +15,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import ALPHA, as_json, audit, verdict
-from cornerwave.audit._kept_rows import Completion
+from cornerwave.audit._rows import Completion
 from cornerwave.audit._sums import Statistics
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.moments import Moments

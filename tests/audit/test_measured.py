@@ -11,7 +11,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import ALPHA, Audit, audit, findings, verdict
-from cornerwave.audit._gain import _without
+from cornerwave.audit._coalitions import _without
 from cornerwave.columns import rank_scale
 from cornerwave.errors import SingularCovariance
 from cornerwave.levels import retention

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from cornerwave.audit import _kept_rows, _repeats
-from cornerwave.audit._category_checks import BINS, depends, table_of
+from cornerwave.audit import _rows, _steps
+from cornerwave.audit._category_checks import VALUE_BINS, depends, table_of
 from cornerwave.audit._chance import Ranks, bernstein, morton
-from cornerwave.audit._kept_rows import RowKeeper
-from cornerwave.audit._repeats import RepeatWatch, log_odds
 from cornerwave.audit._row_checks import scales_of
+from cornerwave.audit._rows import RowKeeper
+from cornerwave.audit._steps import RepeatWatch, log_odds
 from cornerwave.audit._sums import NoiseSums, means
 from tests.audit.releases import gaussian, white
 from tests.scores import z_bound
@@ -75,7 +75,7 @@ def repeated(X, noise):
 
 
 def test_repeats_are_counted_though_few_hashes_are_kept(monkeypatch):
-    monkeypatch.setattr(_repeats, "KEPT", 256)
+    monkeypatch.setattr(_steps, "KEPT", 256)
     X = gaussian(20_000)
     noise = white(X, 1)
     noise[10_000:14_000] = -noise[:4000]
@@ -97,7 +97,7 @@ def test_cells_of_whole_numbers_hold_as_many_of_them_each(deviation):
     assert (cell % 2 == 1).all()
     # noise that is not rounded has cells of its own size
     fine = repeated(X, rng.normal(size=X.shape) * deviation).cell[0]
-    np.testing.assert_allclose(fine, 2.0**-_repeats.BITS * deviation, rtol=0.1)
+    np.testing.assert_allclose(fine, 2.0**-_steps.BITS * deviation, rtol=0.1)
 
 
 def test_as_many_pairs_meet_by_chance_as_the_bound_says():
@@ -120,7 +120,7 @@ def test_columns_that_follow_from_others_do_not_count_twice():
 
 
 def test_rows_are_kept_at_even_distances_and_their_numbers_with_them(monkeypatch):
-    monkeypatch.setattr(_kept_rows, "MOST_ROWS", 1 << 12)
+    monkeypatch.setattr(_rows, "MOST_ROWS", 1 << 12)
     keeper = RowKeeper(columns=1, tables=2)
     numbers = np.arange(50_000.0)
     for start in range(0, 50_000, 7000):
@@ -140,5 +140,5 @@ def test_scores_of_value_tables_keep_their_bound():
         over += depends(table_of(x, y))[0, 1] > limit
     bound = 2 * math.exp(-(limit**2) / 2)
     assert over / tables < bound + z_bound(1) * math.sqrt(bound / tables)
-    assert depends(table_of(x, x)).shape == (BINS, BINS)
+    assert depends(table_of(x, x)).shape == (VALUE_BINS, VALUE_BINS)
     assert bernstein(np.array(-3.0), np.array(8.0)) == pytest.approx(1.0)

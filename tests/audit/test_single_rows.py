@@ -19,7 +19,7 @@ from cornerwave.audit._single_rows import (
     _weak,
     find_sums,
 )
-from cornerwave.audit._watch import NearRowKeeper
+from cornerwave.audit._steps import NearRowKeeper
 from tests.audit.leaks import shaped, tables
 from tests.audit.releases import gaussian
 from tests.scores import z_bound

@@ -10,20 +10,20 @@
     _chance                what a check is, and the limits that it is compared with
     _untested              what a verdict does not cover
 
-    numbers:     _sums, _watch, _repeats   what one pass keeps of all rows
-                 _kept_rows, _directions   some rows, completed, and their noise in many directions
+    numbers:     _sums                     sums of products over all rows, grids of rounding
+                 _steps                    what a pass keeps of single rows
+                 _rows                     some rows, completed, and their noise in many directions
                  _number_checks            sums of products, and what stays hidden
                  _row_checks               sorted rows, and low digits
                  _single_rows              leaks in few rows, noise that came from other rows
-                 _gain                     what coalitions recover, linear or not
+                 _coalitions               what coalitions recover, linear or not
                  _apart                    columns clipped or on ranks, each by itself
-    categories:  _shown                    what one pass keeps
-                 _category_checks          refreshes, replacements, path
-                 _guesses                  what stays hidden, alone and together
-    both:        _kinds                    do noise and draws have nothing in common?
-                 _whole                    does everything in a copy hide what it states?
+    categories:  _guesses                  what a pass keeps, and what stays hidden
+                 _category_checks          refreshes, replacements, path; draws beside noise
+    both:        _whole                    does everything in a copy hide what it states?
                  _everything               the rows in which this is measured
-                 _noise_free               what stands without noise, and the copy smoothed over it
+                 _noise_free               what has no noise, and the copy smoothed over it
+                 _groupings                ways to group rows by it, and which are worth an estimate
                  _attacks, _fits           the attacks, and the estimators that they use
 
 The audit imports no key and no ledger: an auditor has neither.

@@ -25,9 +25,8 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._chance import Check, Family, Ranks, sure_limit, z_limit
-from cornerwave.audit._directions import normal_shares, within
-from cornerwave.audit._kept_rows import RowKeeper
 from cornerwave.audit._row_checks import normal_fit
+from cornerwave.audit._rows import RowKeeper, normal_shares, within
 from cornerwave.columns import Scale, Thinned, knot_scores, rank_scale, share_ends, share_means
 from cornerwave.errors import ColumnError
 

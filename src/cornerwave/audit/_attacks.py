@@ -20,7 +20,7 @@ Whatever T is, a category of many values that is shown with noise is encoded onc
 of T among rows that show the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,9 +28,19 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.audit._fits import boost, encode, grow, leaves, refine, ridge, split, standard
-from cornerwave.audit._noise_free import GAPS, NoiseFree
-from cornerwave.audit._screening import CHANCE, share_between
+from cornerwave.audit._fits import (
+    FOLDS,
+    boost,
+    encode,
+    grow,
+    leaves,
+    refine,
+    ridge,
+    split,
+    standard,
+)
+from cornerwave.audit._groupings import CHANCE, share_between
+from cornerwave.audit._noise_free import EVERY, GAPS, NoiseFree, moving, nearest
 
 ATTACKS = {
     "linear": "a linear estimate from all that it shows",
@@ -270,3 +280,60 @@ def coordinates(codes: Any, counts: Ints, most: int) -> Floats:
         table[single:, order[single:]] = signs / np.sqrt(rest)
     table[:, -1] = np.nan
     return np.asarray(table[:, codes])
+
+
+FEW_COORDINATES = 4
+"""Coordinates of a category that are averaged."""
+
+AT_LEAST, BETTER = 0.98, 0.95
+"""A column is named if it leaves at most this share of what the noisy part alone does, and all
+together in place of it if they leave at most this share of what it does."""
+
+
+def most_revealing(adversary: Adversary, target: Target) -> str | None:
+    """Return the name of what reveals most, and how; None if nothing does by itself."""
+    present, part = target.present, adversary.part[target.present]
+    T = target.values[:, present]
+    alone = ridge(adversary.noisy[:, present], T, part)
+    before = float(((T - alone) ** 2).sum())
+    left = {
+        (name, how): float(((T - estimate) ** 2).sum())
+        for name, how, estimate in _estimates(adversary, target, alone)
+    }
+    single = {each: error for each, error in left.items() if each[0] != EVERY}
+    best = min(single or left, key=lambda each: left[each], default=None)
+    every = min(left, key=lambda each: left[each], default=None)
+    if every is None or best is None or left[every] > AT_LEAST * before:
+        return None
+    name, how = best if left[best] <= left[every] / BETTER else every
+    return f"{name} ({how})"
+
+
+def _estimates(
+    adversary: Adversary, target: Target, alone: Floats
+) -> Iterator[tuple[str, str, Floats]]:
+    """Yield a name, a kind and the estimates (k, n) of each source by itself."""
+    free, present = adversary.free, target.present
+    T, part, N = target.values[:, present], adversary.part[present], adversary.noisy[:, present]
+    shown = standard(adversary.shown[target.name])[:FEW_COORDINATES]
+
+    def fit(*more: Floats) -> Floats:
+        return ridge(standard(np.vstack([alone, *more])), T, part)
+
+    for name, row in free.numbers.items():
+        yield name, "a linear fit", fit(row[None, present])
+    for name, code in free.groups.items():
+        yield name, "means of rows that share it", fit(encode(code[present], T, part))
+    for name, order in free.lines.items():
+        means = [mean[present] for row in shown for mean in moving(row, order)]
+        yield name, "moving averages in its order", fit(*means)
+    for name, near in free.near.items():
+        means = [mean[present] for row in shown for mean in nearest(row, near)]
+        yield name, "means of nearest neighbours", fit(*means)
+    for name, code in free.few.items():
+        cells = [[code[present]]] * FOLDS
+        yield name, "a fit for each of its values", refine(alone, N, T, part, cells)
+    for name, way in adversary.many(target, T - alone):
+        cells = [[np.zeros(len(part), dtype=np.int64)]] * FOLDS
+        yield name, "a fit for each of its values", refine(alone, N, T, part, cells, [way])
+    yield EVERY, "boosting and means", fit(adversary.revealed.of(target)[:, present])

@@ -28,21 +28,22 @@ from cornerwave.arrays import Floats
 from cornerwave.attack import LEAST_KNOWN, KnownRows, attack_rows, left_by_posterior
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._apart import APART_FAMILIES, ApartEvidence
-from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
+from cornerwave.audit._category_checks import (
+    CATEGORY_FAMILIES,
+    MIXED_FAMILIES,
+    CategoryEvidence,
+    MixedEvidence,
+)
 from cornerwave.audit._chance import ALPHA, Check, names_by_chance, refuse_overflow, run_all
-from cornerwave.audit._directions import NumberEvidence
+from cornerwave.audit._coalitions import Gain, Posterior, attack_sample, hidden, measure_gains
 from cornerwave.audit._everything import gather_everything
 from cornerwave.audit._exposure import Exposed, check_order, count_exposed
-from cornerwave.audit._gain import Gain, Posterior, attack_sample, hidden, measure_gains
-from cornerwave.audit._guesses import Guessed, Guesses, guess_all
-from cornerwave.audit._kept_rows import Completion, RowKeeper
-from cornerwave.audit._kinds import MIXED_FAMILIES, MixedEvidence
+from cornerwave.audit._guesses import CategoryCodes, Collected, Guessed, Guesses, guess_all
 from cornerwave.audit._number_checks import NUMBER_FAMILIES
-from cornerwave.audit._repeats import Repeated, RepeatWatch
-from cornerwave.audit._shown import CategoryCodes, Collected
-from cornerwave.audit._sums import NoiseSums, Statistics, means
+from cornerwave.audit._rows import Completion, NumberEvidence, RowKeeper
+from cornerwave.audit._steps import Repeated, RepeatWatch, Watch, Watched
+from cornerwave.audit._sums import NoiseSums, Statistics, means, steps_of, steps_still
 from cornerwave.audit._untested import untested
-from cornerwave.audit._watch import Watch, Watched, steps_of, steps_still
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
 from cornerwave.columns import PERTURBED
 from cornerwave.errors import SourceError

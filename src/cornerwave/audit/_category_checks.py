@@ -36,8 +36,16 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.audit._chance import Check, Family, bernstein, divergences, sure_limit
-from cornerwave.audit._shown import ABSENT, CategoryCodes
+from cornerwave.audit._chance import (
+    Check,
+    Family,
+    bernstein,
+    chi_square_score,
+    divergences,
+    sure_limit,
+)
+from cornerwave.audit._guesses import ABSENT, CategoryCodes
+from cornerwave.audit._rows import NumberEvidence
 from cornerwave.audit._stated import Stated
 from cornerwave.columns import MARGINAL, OTHER, UNIFORM
 from cornerwave.levels import retention as retention_of
@@ -55,7 +63,7 @@ from cornerwave.levels import retention as retention_of
 # their own, and all of them in order, dealt out in turn. What holds for values holds for bins.
 
 
-BINS = 32
+VALUE_BINS = 32
 
 
 def scores_of(truth: Any, shown: Any, values: Sequence[Any]) -> Iterator[Floats]:
@@ -63,20 +71,20 @@ def scores_of(truth: Any, shown: Any, values: Sequence[Any]) -> Iterator[Floats]
     most = _most_frequent(truth, len(values))
     counts = table_of(most[truth], most[shown])
     yield depends(counts)
-    yield avoids(counts)[: min(BINS - 1, len(values))]
-    if len(values) > BINS:
+    yield avoids(counts)[: min(VALUE_BINS - 1, len(values))]
+    if len(values) > VALUE_BINS:
         dealt = _in_turn(values)
         yield depends(table_of(dealt[truth], dealt[shown]))
 
 
 def table_of(held: Ints, shown: Ints) -> Floats:
-    """Return how many rows hold a bin and show another, (BINS, BINS)."""
-    counts = np.bincount(held * BINS + shown, minlength=BINS * BINS)
-    return counts.reshape(BINS, BINS).astype(np.float64)
+    """Return how many rows hold a bin and show another, (VALUE_BINS, VALUE_BINS)."""
+    counts = np.bincount(held * VALUE_BINS + shown, minlength=VALUE_BINS * VALUE_BINS)
+    return counts.reshape(VALUE_BINS, VALUE_BINS).astype(np.float64)
 
 
 def depends(counts: Floats) -> Floats:
-    """Score each bin that is shown against each other bin that is held, (BINS, BINS).
+    """Score each bin that is shown against each other bin that is held, (VALUE_BINS, VALUE_BINS).
 
     >>> honest = table_of(*np.divmod(np.arange(900) % 9, 3))
     >>> cipher = np.roll(np.diag(honest.diagonal()), 1)
@@ -95,7 +103,7 @@ def depends(counts: Floats) -> Floats:
 
 
 def avoids(counts: Floats) -> Floats:
-    """Score bins that rows which hold them show less often than other rows, (BINS,)."""
+    """Score bins that rows which hold them show less often than other rows, (VALUE_BINS,)."""
     n, held, shown = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
     expected = held * shown / max(n, 1.0)
     variance = expected * (n - held) * (n - shown) / max(n * (n - 1), 1.0)
@@ -105,8 +113,8 @@ def avoids(counts: Floats) -> Floats:
 def _most_frequent(truth: Any, values: int) -> Ints:
     """Return the bin of each value: its own for the most frequent, the last for all others."""
     counts = np.bincount(truth, minlength=values)
-    bins = np.full(values, BINS - 1)
-    frequent = np.argsort(-counts, kind="stable")[: BINS - (values > BINS)]
+    bins = np.full(values, VALUE_BINS - 1)
+    frequent = np.argsort(-counts, kind="stable")[: VALUE_BINS - (values > VALUE_BINS)]
     bins[frequent] = np.arange(len(frequent))
     return bins
 
@@ -115,7 +123,7 @@ def _in_turn(values: Sequence[Any]) -> Ints:
     """Return the bin of each value: dealt out in the values' order."""
     places = np.argsort(np.array([_sortable(value) for value in values]), kind="stable")
     bins = np.empty(len(values), dtype=np.int64)
-    bins[places] = np.arange(len(values)) % BINS
+    bins[places] = np.arange(len(values)) % VALUE_BINS
     return bins
 
 
@@ -386,3 +394,101 @@ def _score(given: Sequence[tuple[CategoryCodes, int]], one: Flags, other: Flags)
     t = abs(float((both - first * second / n).sum()))
     spread = first * second * (n - first) * (n - second) / (n * n * np.maximum(n - 1, 1))
     return t / math.sqrt(max(float(spread.sum()) + t / 3, 1e-300))
+
+
+NOISE_BINS, PER_BIN = 8, 400
+FEWEST_MARKED = 40
+"""Rows per bin that a flag marks, at least, and leaves, to be compared."""
+
+VALUES = 6
+"""So many of the values that a category drew most are looked at one by one."""
+
+
+@dataclass(frozen=True)
+class MixedEvidence:
+    """What checks over both kinds look at: numbers and categories of the same copies."""
+
+    numbers: NumberEvidence
+    categories: CategoryEvidence
+
+    @cached_property
+    def common(self) -> tuple[Ints, Ints]:
+        """Which of the kept rows of numbers, and which of categories, are the same rows."""
+        places, every = self.numbers.rows.places, self.categories.every
+        chosen = np.flatnonzero(places % max(self.numbers.rows.every, every) == 0)
+        return chosen, places[chosen] // every
+
+
+def kinds(evidence: MixedEvidence, alpha: float) -> Iterator[Check]:
+    """Compare where each copy's categories changed with the noise of all numbers."""
+    chosen, rows = evidence.common
+    noise = _noise(evidence.numbers)[:, chosen]
+    bins = int(np.clip(len(chosen) // PER_BIN, 2, NOISE_BINS))
+    marked = {
+        i: _usable(_marks(evidence.categories.judged, i, rows), FEWEST_MARKED * bins)
+        for i in range(evidence.numbers.found.copies)
+    }
+    comparisons = 2 * len(noise) * sum(len(marks) for marks in marked.values())
+    limit = sure_limit(alpha / max(comparisons, 1))
+    for i, marks in marked.items():
+        if marks and len(noise):
+            scores = _orders(np.array([flags for _, flags in marks]), noise, bins)
+            name = marks[int(scores.argmax())][0]
+            note = f"where {name} was refreshed is not independent of the noise of numbers"
+            yield Check.of((i,), float(scores.max()), limit, note)
+
+
+MIXED_FAMILIES: tuple[Family[MixedEvidence], ...] = (
+    Family("kinds", "noise of numbers and draws of categories are unrelated", kinds),
+)
+
+_Marks = list[tuple[str, Flags]]
+
+
+def _noise(numbers: NumberEvidence) -> Floats:
+    """Return every direction of the numbers' noise, (directions, n)."""
+    copies = range(numbers.found.copies)
+    parts = [noise for _, noise in numbers.directions.copies]
+    parts += [view.step for k in copies for view in numbers.directions.of_step(k)]
+    return np.concatenate([np.zeros((0, numbers.rows.count)), *parts])
+
+
+def _marks(categories: Sequence[CategoryCodes], i: int, rows: Ints) -> _Marks:
+    """Return the rows in which a copy changed each category, and drew each frequent value."""
+    found: _Marks = []
+    for shown in categories[:CROSSED_COLUMNS]:
+        truth, own = shown.truth[rows], shown.codes[1 + i][rows]
+        changed = (own != truth) & (truth != ABSENT)
+        found.append((shown.name, changed))
+        drawn = np.bincount(own[changed & (own != ABSENT)], minlength=len(shown.values))
+        most = np.argsort(-drawn, kind="stable")[:VALUES]
+        found += [(shown.name, changed & (own == value)) for value in most]
+    return found
+
+
+def _usable(marks: _Marks, fewest: int) -> _Marks:
+    return [
+        (name, flags)
+        for name, flags in marks
+        if min(int(flags.sum()), len(flags) - int(flags.sum())) >= fewest
+    ]
+
+
+def _orders(flags: Flags, noise: Floats, bins: int) -> Floats:
+    """Return the worst score of each flag (F, n) against each direction of the noise."""
+    worst = np.zeros(len(flags))
+    n, marked = flags.shape[1], flags.sum(axis=1).astype(np.float64)
+    pairs = 2 * marked * (n - marked)
+    mean, variance = 1 + pairs / n, pairs * (pairs - n) / (n * n * (n - 1.0))
+    share = marked / n
+    for row in noise:
+        ordered = flags[:, np.argsort(row, kind="stable")]
+        edges = np.arange(bins) * n // bins
+        counts = np.add.reduceat(ordered, edges, axis=1, dtype=np.int64)
+        size = np.diff(edges, append=n)
+        off = counts - share[:, None] * size
+        squares = (off**2 / (share * (1 - share))[:, None] / size).sum(axis=1)
+        runs = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
+        together = bernstein((runs - mean) / 2, variance / 4)  # a run more has two ends
+        worst = np.maximum(worst, np.maximum(chi_square_score(squares, bins - 1), together))
+    return np.asarray(worst)

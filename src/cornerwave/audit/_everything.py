@@ -16,8 +16,8 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
 from cornerwave.audit._apart import ApartEvidence
 from cornerwave.audit._category_checks import CategoryEvidence
-from cornerwave.audit._kept_rows import RowKeeper
-from cornerwave.audit._shown import KEPT_CELLS, Collected
+from cornerwave.audit._guesses import KEPT_CELLS, Collected
+from cornerwave.audit._rows import RowKeeper
 from cornerwave.audit._whole import MOST_ROWS, WholeEvidence
 from cornerwave.columns import (
     CATEGORY,

@@ -20,8 +20,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.audit._fits import LEAST_LEAF, ridge, split, standard
-from cornerwave.audit._screening import binned, choose, crosses
-from cornerwave.audit._value_parts import parts_of_numbers, parts_of_texts
+from cornerwave.audit._groupings import binned, choose, crosses, parts_of_numbers, parts_of_texts
 
 WINDOWS = (5, 15, 51, 151)
 """Rows in a moving average."""

@@ -14,12 +14,12 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.audit._chance import Check, Family, chi_square_limit, sure_limit, t_limit, z_limit
-from cornerwave.audit._directions import SAME, NumberEvidence
-from cornerwave.audit._gain import Alone, measure_alone
+from cornerwave.audit._coalitions import Alone, measure_alone
 from cornerwave.audit._row_checks import dependence, digits, fit, repeats, untouched
+from cornerwave.audit._rows import SAME, NumberEvidence
 from cornerwave.audit._single_rows import inliers, lengths, row_wave, sums
+from cornerwave.audit._steps import Watched
 from cornerwave.audit._sums import Statistics
-from cornerwave.audit._watch import Watched
 
 # --------------------------------------------------------------------------------------------------
 # Does a copy hide what it states?

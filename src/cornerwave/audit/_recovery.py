@@ -11,7 +11,7 @@ themselves, with S_ij = Cov(Y_i, Y_j):
 `llse` and `bayes` stream. `learned`, `spectral` and `pca` hold the table in memory. `bayes`
 weighs thousands of known rows for every row: unless its estimates are written, it attacks some
 of the rows, evenly spread, and otherwise says how long all of them take. Categories are guessed
-cell by cell (_guessed_cells).
+cell by cell (_guesses).
 """
 
 import warnings

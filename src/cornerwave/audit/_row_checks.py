@@ -5,7 +5,7 @@
     dependence   X, the noise before a step, and the step are unrelated in every way: a table
                  of their ranks (chi-square), and the distance of neighbours' ranks, which
                  finds any function however it jumps (Chatterjee 2021)
-    repeats, untouched      no noise came twice, no cell stayed as it was (_repeats)
+    repeats, untouched      no noise came twice, no cell stayed as it was (_steps)
 
 Given X, honest noise is drawn row by row, so every order of the rows is as likely as any
 other: limits hold for any distribution of X.
@@ -30,8 +30,8 @@ from cornerwave.audit._chance import (
     sure_limit,
     z_limit,
 )
-from cornerwave.audit._directions import NumberEvidence, View
-from cornerwave.audit._repeats import log_odds, step_covariance
+from cornerwave.audit._rows import NumberEvidence, View
+from cornerwave.audit._steps import log_odds, step_covariance
 
 BINS = 64
 TAILS = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3)

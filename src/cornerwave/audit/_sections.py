@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cornerwave.audit._audit import Audit, CategoryAudit, NumberAudit
-from cornerwave.audit._gain import Gain
+from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._guesses import Guesses
 from cornerwave.audit._untested import measured
 from cornerwave.audit._verdict import count, failed, named

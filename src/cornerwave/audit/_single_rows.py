@@ -8,7 +8,7 @@
     lengths    turning a vector keeps its length. With F(d) pairs of rows whose lengths differ by
                less than d, 2 F(d) - F(2d) is 0 for a flat density, and of order d^3 for a smooth
                one, so 2 F(d) - F(2d) - (2 F(2d) - F(4d)) / 8 is 0 there too (Richardson)
-    sums       no row's noise is (E_i +- E_j) / sqrt 2 of two others (_row_sums)
+    sums       no row's noise is (E_i +- E_j) / sqrt 2 of two others
 
 With L_i the likelihood of row i if it is such a row, over that if it is honest, the likelihood
 that a share t of the rows is, over that none is,
@@ -17,7 +17,7 @@ that a share t of the rows is, over that none is,
 
 has the mean 1 if none is, so it exceeds 1 / alpha with probability alpha at most (Markov).
 
-Rows come from all rows of the table (_near_rows), those of several copies from the kept rows.
+Rows come from all rows of the table (_steps), those of several copies from the kept rows.
 Steps are whitened by K, not by their own covariance: then a turned row has the length of the
 other one to the last digits. A rounded copy is blurred by one step.
 
@@ -41,7 +41,7 @@ from cornerwave.audit._chance import (
     divergences,
     sure_limit,
 )
-from cornerwave.audit._directions import NumberEvidence, View, sharp
+from cornerwave.audit._rows import NumberEvidence, View, sharp
 from cornerwave.keyed import bits_of, strict
 
 # --------------------------------------------------------------------------------------------------

@@ -9,12 +9,13 @@ covariance between copies and the error of any linear estimate on any group:
 Rows are dealt out to groups in short runs, so that a sorted file makes no group special.
 Sums are about the first block's mean of X and about 0 for D, so that data far from zero
 lose no digits. A row with a missing value counts for K only, pair by pair as at registration,
-and for the size of the noise; a second pass completes it (_completion).
+and for the size of the noise; a second pass completes it (_rows).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -333,3 +334,73 @@ def means(X: Floats) -> Floats:
     """Return the mean of each column of X (N, rows) over the values present, (N,)."""
     present = ~np.isnan(X)
     return np.asarray(np.where(present, X, 0.0).sum(axis=1) / np.maximum(present.sum(axis=1), 1))
+
+
+# --------------------------------------------------------------------------------------------------
+# Grids: a copy rounded after the noise is Y + R with R uniform over one step and nearly
+# uncorrelated with Y. Its variance grows by step^2 / 12 (Sheppard), which is subtracted before
+# the noise is judged.
+
+
+FINEST = 2.0**-16
+"""Steps below this share of the standard deviation are the fine grid of every copy."""
+
+COARSEST = 8.0
+"""The coarsest step that is looked for, in standard deviations."""
+
+OFF_GRID = 1e-3
+"""How far from a multiple a value may lie, in steps: decimals are not exact in binary."""
+
+TRIAL = 64
+
+
+def step_of(values: Any, finest: float = FINEST) -> float:
+    """Return the coarsest step that all values are multiples of; 0 if there is none.
+
+    Steps are 1, 2 and 5 times powers of ten, and powers of two, above the `finest` share of the
+    deviation.
+
+    >>> step_of(np.array([3.0, -7.0, 12.0, 5.0])), step_of(np.array([0.25, 1.5, 3.75]))
+    (1.0, 0.25)
+    >>> step_of(np.random.default_rng(1).normal(size=100))
+    0.0
+    """
+    values = values[~np.isnan(values)]
+    spread = float(values.std()) if len(values) else 0.0
+    if spread == 0.0:
+        return 0.0
+    for step in _candidates(spread, finest):
+        if _on_grid(values[:TRIAL], step) and _on_grid(values, step):
+            return step
+    return 0.0
+
+
+def steps_of(copies: list[Floats], finest: float = FINEST) -> Floats:
+    """Return the step of each column (M, N) of each copy (N, rows)."""
+    return np.array([[step_of(column, finest) for column in copy] for copy in copies])
+
+
+def steps_still(steps: Floats, copies: list[Floats]) -> Floats:
+    """Return the steps that later rows agree with; a finer one, or 0, if they do not."""
+    kept = steps.copy()
+    for i, n in np.argwhere(steps > 0):
+        column = copies[i][n]
+        column = column[~np.isnan(column)]
+        if not _on_grid(column, steps[i, n]):
+            finer = step_of(column)
+            kept[i, n] = finer if finer < steps[i, n] else 0.0
+    return kept
+
+
+def _candidates(spread: float, finest: float) -> list[float]:
+    low, high = finest * spread, COARSEST * spread
+    tens = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
+    twos = range(int(np.floor(np.log2(low))), int(np.ceil(np.log2(high))) + 1)
+    steps = {float(f"{lead}e{power}") for power in tens for lead in (1, 2, 5)}
+    steps |= {2.0**power for power in twos}
+    return sorted((step for step in steps if low < step <= high), reverse=True)
+
+
+def _on_grid(values: Floats, step: float) -> bool:
+    multiples = values / step
+    return bool((np.abs(multiples - np.rint(multiples)) < OFF_GRID).all())

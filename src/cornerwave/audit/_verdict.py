@@ -15,8 +15,8 @@ from cornerwave.audit._audit import (
     NumberAudit,
 )
 from cornerwave.audit._chance import ALPHA
+from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._fits import FEW_TO_LEARN
-from cornerwave.audit._gain import Gain
 from cornerwave.audit._untested import measured
 
 MUCH = 0.2

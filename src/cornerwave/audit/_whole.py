@@ -23,13 +23,19 @@ from zlib import crc32
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.audit._attacks import ATTACKS, Adversary, Revealed, Target, coordinates
+from cornerwave.audit._attacks import (
+    ATTACKS,
+    Adversary,
+    Revealed,
+    Target,
+    coordinates,
+    most_revealing,
+)
 from cornerwave.audit._chance import Check, Family, t_limit
 from cornerwave.audit._fits import standard
-from cornerwave.audit._lags import rows_alike
+from cornerwave.audit._groupings import rows_alike
+from cornerwave.audit._guesses import ABSENT, CategoryCodes
 from cornerwave.audit._noise_free import NoiseFree, follows
-from cornerwave.audit._revealing import most_revealing
-from cornerwave.audit._shown import ABSENT, CategoryCodes
 from cornerwave.audit._stated import Stated
 
 MOST_ROWS, MOST_CELLS = 1 << 15, 1 << 23
@@ -392,7 +398,7 @@ class _Loss:
         return Left(name, self.hidden, error, margin, stated, attack)
 
     def _least_error(self, p: float) -> float:
-        """Return the error of honest noise that hides p: (_promise), or of a fair refresh."""
+        """Return the error of honest noise that hides p (as in `promise`), or of a fair refresh."""
         if self.category:  # of two values with even shares, 2 p (1 - p) / variance
             return math.sqrt(2 * p * (1 - p) / self.rows / self.variance)
         return p * math.sqrt(2 * (1 - p * p) / self.rows)

@@ -9,7 +9,7 @@ further copies only hurt: the gain is a little below 0, and an interval above 0 
 A coalition is compared with the unrounded form of its best copy: rounded copies may say
 more together than each alone, but not more than that one. A table with few rows for its
 columns cannot fit a weight for each column of each copy: it fits one weight for each copy,
-which is the best estimate if noise is shaped like the table (_llse).
+which is the best estimate if noise is shaped like the table.
 
 A linear estimate could miss what another finds. So the posterior mean under the
 distribution of X itself runs with all copies and with the least noisy one alone, on rows
@@ -26,8 +26,8 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.attack import NEGLIGIBLE, Knowledge, Measured, error, gain, posterior_mean
 from cornerwave.audit._chance import t_limit
+from cornerwave.audit._steps import SAMPLE_ROWS
 from cornerwave.audit._sums import Statistics, covariance_of
-from cornerwave.audit._watch import SAMPLE_ROWS
 
 Members = tuple[int, ...]
 

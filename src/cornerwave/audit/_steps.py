@@ -1,25 +1,29 @@
-"""What single rows and values show: far and equal rows, noise that follows X, grids.
+"""What a pass keeps of single rows: far and equal ones, noise that follows X or came twice.
 
-**Rows.** Copies in the order of their noise are steps of a path, E_k = D_k - D_(k-1),
-which are independent if the noise is ours. The covariance of each step and the scale of
-X, needed to judge a row as it passes, come from the first block; at the end they are
-corrected by those of all rows.
+Copies in the order of their noise are steps of a path, E_k = D_k - D_(k-1), which are independent
+if the noise is honest. The covariance of each step and the scale of X, needed to judge a row as it
+passes, come from the first block; at the end they are corrected by those of all rows.
 
-**Grids.** A copy rounded after the noise is Y + R with R uniform over one step and nearly
-uncorrelated with Y: its variance grows by step^2 / 12 (Sheppard). That is subtracted
-before the noise is judged.
+Steps are also rounded to cells of size q per column, to find noise that came twice. Two rows of
+honest noise of covariance C fall into the same cell, by Cauchy and Schwarz, with a probability of
+at most  q_1 .. q_r / ((4 pi)^(r/2) sqrt(det C)),  and one row into the cell of 0 with at most
+q_1 .. q_r / ((2 pi)^(r/2) sqrt(det C)),  for any r of the columns. Cells are identified by a hash.
+The smallest hashes are kept with their counts: equal rows are kept together or not at all, wherever
+they are in the table. A vector and its negative, which average out, share a hash.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats
+from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.attack import whitening
-from cornerwave.audit._sums import Statistics, covariance_of, without_rounding
+from cornerwave.audit._sums import Statistics, covariance_of, steps_of, without_rounding
+from cornerwave.keyed import strict
 
 # --------------------------------------------------------------------------------------------------
 # Rows that a leak in some of them brings together, kept out of all rows in one pass.
@@ -132,17 +136,6 @@ DENSE_ROWS, THINNED = 1 << 18, 8
 
 SAMPLE_ROWS = 4096
 MOSTLY = 0.5
-
-FINEST = 2.0**-16
-"""Steps below this share of the standard deviation are the fine grid of every copy."""
-
-COARSEST = 8.0
-"""The coarsest step that is looked for, in standard deviations."""
-
-OFF_GRID = 1e-3
-"""How far from a multiple a value may lie, in steps: decimals are not exact in binary."""
-
-TRIAL = 64
 
 
 @dataclass(frozen=True)
@@ -288,53 +281,237 @@ def _alike(first: list[Floats]) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if (first[1 + i] == first[1 + j]).all(axis=0).mean() > MOSTLY]
 
 
-def step_of(values: Any, finest: float = FINEST) -> float:
-    """Return the coarsest step that all values are multiples of; 0 if there is none.
+KEPT = 1 << 16
+"""Hashes that are kept of each step."""
 
-    Steps are 1, 2 and 5 times powers of ten, and powers of two, above the `finest` share of the
-    deviation.
+BITS_ALONE, BITS = 21, 16
+"""A cell is 2^-bits of the noise: finer for a single column, where more rows meet by chance."""
 
-    >>> step_of(np.array([3.0, -7.0, 12.0, 5.0])), step_of(np.array([0.25, 1.5, 3.75]))
-    (1.0, 0.25)
-    >>> step_of(np.random.default_rng(1).normal(size=100))
-    0.0
+FINE = 2.0**-26
+"""Steps of rounding down to this share of a copy's deviation are looked for: whole numbers meet
+more often than noise does in cells that hold now one of them and now two."""
+
+PRECISION = 2.0**-45
+"""Cells are no finer than this share of the largest value: doubles end there."""
+
+FULL = 2.0**64
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Per step of the path, in the order of noise: what came twice, and what stood still.
+
+    `cell` (M, N): the size of cells; `still` (M, N): rows whose cell is 0 in a column;
+    `bare` (M,): rows whose cells are all 0; `pairs` (M,): pairs of other rows with the same
+    cells, among the share `part` (M,) of all possible cells.
     """
-    values = values[~np.isnan(values)]
-    spread = float(values.std()) if len(values) else 0.0
-    if spread == 0.0:
-        return 0.0
-    for step in _candidates(spread, finest):
-        if _on_grid(values[:TRIAL], step) and _on_grid(values, step):
-            return step
-    return 0.0
+
+    order: tuple[int, ...]
+    rows: int
+    cell: Floats
+    still: Ints
+    bare: Ints
+    pairs: Floats
+    part: Floats
+
+    def of_columns(self, columns: list[int]) -> "Repeated":
+        """Return the same for some columns, by their indices; the others have no noise."""
+        return replace(self, cell=self.cell[:, columns], still=self.still[:, columns])
 
 
-def steps_of(copies: list[Floats], finest: float = FINEST) -> Floats:
-    """Return the step of each column (M, N) of each copy (N, rows)."""
-    return np.array([[step_of(column, finest) for column in copy] for copy in copies])
+class RepeatWatch:
+    """Takes stacked rows [X, D_1 .. D_M, 1] (`add`), then gives what was `repeated`."""
+
+    def __init__(self, first: list[Floats], steps: Floats, order: tuple[int, ...]) -> None:
+        self._order, self._N = order, len(first[0])
+        self._cell = _cells(first, steps, order)
+        self._sketches = [_Sketch() for _ in order]
+        self._still = np.zeros((len(order), self._N), dtype=np.int64)
+        self._bare = np.zeros(len(order), dtype=np.int64)
+        self._rows = 0
+
+    def add(self, stacked: Floats) -> None:
+        """Take complete rows, (groups, P+1, run) with 0 last for padding."""
+        self._rows += int(np.count_nonzero(stacked[:, -1] > 0))
+        hashes = np.empty(stacked.shape[0] * stacked.shape[2], dtype=np.uint64)
+        before = 0  # where the copy before begins; X for none, which counts as 0
+        for k, i in enumerate(self._order):
+            here, sketch = (1 + i) * self._N, self._sketches[k]
+            bare, kept = _fill_hashes(
+                stacked, (here, before), self._cell[k], sketch.last, self._still[k], hashes
+            )
+            self._bare[k] += bare
+            sketch.add(hashes[:kept].copy())
+            before = here
+
+    def repeated(self) -> Repeated:
+        """Return what was found."""
+        return Repeated(
+            order=self._order,
+            rows=self._rows,
+            cell=self._cell,
+            still=self._still,
+            bare=self._bare,
+            pairs=np.array([sketch.pairs for sketch in self._sketches]),
+            part=np.array([sketch.bound / FULL for sketch in self._sketches]),
+        )
 
 
-def steps_still(steps: Floats, copies: list[Floats]) -> Floats:
-    """Return the steps that later rows agree with; a finer one, or 0, if they do not."""
-    kept = steps.copy()
-    for i, n in np.argwhere(steps > 0):
-        column = copies[i][n]
-        column = column[~np.isnan(column)]
-        if not _on_grid(column, steps[i, n]):
-            finer = step_of(column)
-            kept[i, n] = finer if finer < steps[i, n] else 0.0
-    return kept
+class _Sketch:
+    """The smallest hashes of all, each with its count."""
+
+    def __init__(self) -> None:
+        self._values = np.zeros(0, dtype=np.uint64)
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._new: list[Any] = []
+        self._waiting = 0
+        self.bound = FULL
+
+    @property
+    def last(self) -> np.uint64:
+        """The largest hash below the bound."""
+        return np.uint64(int(self.bound) - 1)
+
+    def add(self, hashes: Any) -> None:
+        """Take hashes below the bound."""
+        self._new.append(hashes)
+        self._waiting += len(hashes)
+        if self._waiting > KEPT:
+            self._count()
+
+    def _count(self) -> None:
+        """Add those that are waiting; keep the smallest."""
+        values = np.concatenate([self._values, *self._new])
+        new = np.ones(len(values) - len(self._counts), dtype=np.int64)
+        counts = np.concatenate([self._counts, new])
+        self._new, self._waiting = [], 0
+        self._values, which = np.unique(values, return_inverse=True)
+        self._counts = np.bincount(which, counts, len(self._values)).astype(np.int64)
+        if len(self._values) > 2 * KEPT:
+            self.bound = float(self._values[KEPT] & np.uint64(0xFFFFFFFFFFFFF800))
+            kept = self._values < np.uint64(self.bound)
+            self._values, self._counts = self._values[kept], self._counts[kept]
+
+    @property
+    def pairs(self) -> float:
+        """How many pairs of kept rows have the same hash."""
+        self._count()
+        counts = self._counts.astype(np.float64)
+        return float((counts * (counts - 1) / 2).sum())
 
 
-def _candidates(spread: float, finest: float) -> list[float]:
-    low, high = finest * spread, COARSEST * spread
-    tens = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
-    twos = range(int(np.floor(np.log2(low))), int(np.ceil(np.log2(high))) + 1)
-    steps = {float(f"{lead}e{power}") for power in tens for lead in (1, 2, 5)}
-    steps |= {2.0**power for power in twos}
-    return sorted((step for step in steps if low < step <= high), reverse=True)
+def _cells(first: list[Floats], steps: Floats, order: tuple[int, ...]) -> Floats:
+    """Return the size of cells of each step and column, (M, N)."""
+    bits = BITS_ALONE if len(first[0]) == 1 else BITS
+    largest = np.max([np.nanmax(np.abs(np.nan_to_num(part)), axis=1) for part in first], axis=0)
+    fine = np.maximum(steps_of(first[1:], FINE), steps)
+    sizes, before, coarse = [], first[0], np.zeros(len(first[0]))
+    for i in order:
+        spread = np.nanstd(_finite(first[1 + i] - before), axis=1)
+        size = np.maximum(2.0**-bits * spread, np.maximum(PRECISION * largest, 1e-300))
+        sizes.append(_odd_multiple(size, np.maximum(coarse, fine[i])))
+        before, coarse = first[1 + i], fine[i]
+    return np.array(sizes)
 
 
-def _on_grid(values: Floats, step: float) -> bool:
-    multiples = values / step
-    return bool((np.abs(multiples - np.rint(multiples)) < OFF_GRID).all())
+def _odd_multiple(size: Floats, step: Floats) -> Floats:
+    """Return the next odd multiple of a step, so that every cell holds as many multiples."""
+    whole = np.where(step > 0, step, 1.0)
+    many = 2 * np.ceil(np.maximum(size / whole - 1, 0) / 2) + 1
+    return np.where(step > 0, many * whole, size)
+
+
+def _finite(values: Floats) -> Floats:
+    """Return values with a 0 in every row first, so that a column is never all missing."""
+    clean = np.where(np.isfinite(values), values, np.nan)
+    return np.column_stack([np.zeros(len(values)), clean])
+
+
+@strict
+def _fill_hashes(
+    stacked: Any, places: Any, cell: Any, last: Any, still: Any, out: Any
+) -> tuple[int, int]:
+    """Fill out with the hashes of rows' cells up to `last`, the same for cells and their negatives.
+
+    `places` is where the noise begins, and that before it, if not 0. Count in `still` the cells
+    that are 0; return how many rows have no other, and how many hashes there are.
+    """
+    groups, _, run = stacked.shape
+    bare, kept, padding = 0, 0, 0
+    cells, signs = np.empty((cell.shape[0], run)), np.empty(run)
+    found = np.empty(run, dtype=np.uint64)
+    for group in range(groups):
+        _fill_cells(stacked[group], places, cell, cells, signs, still)
+        _hash_cells(cells, signs, found)
+        for row in range(run):
+            padding += stacked[group, -1, row] == 0  # its cells are all 0
+            bare += signs[row] == 0
+        for row in range(run):
+            if found[row] <= last and signs[row] != 0:
+                out[kept] = found[row]
+                kept += 1
+    still -= padding
+    return bare - padding, kept
+
+
+@strict
+def _fill_cells(rows: Any, places: Any, cell: Any, cells: Any, signs: Any, still: Any) -> None:
+    """Fill in the cells of a step, and the sign of the first of a row that is not 0."""
+    here, before = places
+    signs[:] = 0.0
+    for column in range(cells.shape[0]):
+        noise, size, own, zeros = rows[here + column], cell[column], cells[column], 0
+        if before:
+            for row in range(signs.shape[0]):
+                own[row] = np.rint((noise[row] - rows[before + column, row]) / size)
+        else:
+            for row in range(signs.shape[0]):
+                own[row] = np.rint(noise[row] / size)
+        for row in range(signs.shape[0]):
+            sign = 1.0 if own[row] > 0 else -1.0 if own[row] < 0 else 0.0
+            signs[row] = sign if signs[row] == 0 else signs[row]
+            zeros += own[row] == 0
+        still[column] += zeros
+
+
+@strict
+def _hash_cells(cells: Any, signs: Any, found: Any) -> None:
+    """Fill in a 64-bit hash of each row's cells times its sign: splitmix64."""
+    found[:] = np.uint64(0)
+    for column in range(cells.shape[0]):
+        for row in range(found.shape[0]):
+            whole = min(max(cells[column, row] * signs[row], -(2.0**62)), 2.0**62)
+            word = (found[row] ^ np.uint64(np.int64(whole))) + np.uint64(0x9E3779B97F4A7C15)
+            word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            found[row] = word ^ (word >> np.uint64(31))
+
+
+def step_covariance(found: Statistics, order: tuple[int, ...], k: int) -> Floats:
+    """Return the covariance of step k of the path, (N, N), without rounding."""
+    N, C = found.columns, found.covariance
+    here = slice((1 + order[k]) * N, (2 + order[k]) * N)
+    rounding = found.steps[order[k]] ** 2 / 12
+    covariance = C[here, here]
+    if k > 0:
+        last = slice((1 + order[k - 1]) * N, (2 + order[k - 1]) * N)
+        covariance = covariance + C[last, last] - C[here, last] - C[last, here]
+        rounding = rounding + found.steps[order[k - 1]] ** 2 / 12
+    return np.asarray(covariance - np.diag(rounding))
+
+
+def log_odds(cell: Floats, covariance: Floats, around: float) -> float:
+    """Return log of the product of cell_j / sqrt(around pi Var(E_j | those before)).
+
+    Over the columns that make it smaller, the widest first in cells.
+    """
+    rest, total = covariance.copy(), 0.0
+    for j in np.argsort(-np.diag(covariance) / cell**2, kind="stable"):
+        own = float(rest[j, j])
+        if own <= 1e-9 * covariance[j, j]:  # follows from the columns before
+            continue
+        factor = math.log(cell[j] / math.sqrt(around * math.pi * own))
+        if factor < 0:
+            total += factor
+            rest = rest - np.outer(rest[:, j], rest[j]) / own
+    return total

@@ -1,0 +1,497 @@
+"""Some rows of source and copies, evenly spread, for checks that sort and count rows.
+
+Every row is kept, or every second, fourth, eighth, so that memory is bounded. Categories keep
+theirs by the same rule: their common rows are those of the wider distance. Rows with missing values
+are completed. The noise of the kept rows is seen in several directions, each standard normal if it
+is honest:
+
+**Copies.** D_i, column by column. If a copy is rounded to a step s, it shows only that its noise
+lay in D_i +- s/2: a normal drawn from there is exactly normal, whatever X is.
+
+**Steps.** E_k = D_k - D_(k-1) along the path, column by column, along the axes of its covariance,
+and each column without what those before it explain (Cholesky): noise of another distribution may
+look normal in one of them, but not in all. A rounded copy is blurred by one step, which hides the
+grid as long as the step is small beside the noise.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.attack import whitening
+from cornerwave.audit._steps import NearRows, Repeated, Watched, step_covariance
+from cornerwave.audit._sums import COARSE, Statistics, step_of
+from cornerwave.noise import factor
+
+# --------------------------------------------------------------------------------------------------
+# Rows with missing values, completed so that every check can look at them.
+#
+# The noise does not know which cells are missing. In a row that has the cells o and misses the
+# cells m, honest steps of the path E_k are N(0, s_k S) over all cells, so with U ~ N(0, s_k S)
+#
+#     E_m = U_m + B (E_o - U_o),      B = S_mo S_oo^-1
+#
+# completes them (Matheron's rule): if what is seen is honest, the whole row is N(0, s_k S) again,
+# exactly, and all limits hold; if it is not, the cells that are seen still say so. X is completed
+# in the same way, by its own covariance as far as S is; given X, any value would do.
+#
+# S is what the noise should be shaped like, s_k what the copies state or, if they state nothing,
+# what was measured. A cell counts as missing if it is in any of the files.
+
+
+RIDGE = 1e-9
+"""Columns may follow from others: this share of each variance is added before solving."""
+
+MOST_PATTERNS, MOST_WORK = 2048, 1e10
+"""Patterns of missing values completed in a block, the most frequent first, and their products."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What rows are completed by: the mean of X, the shape S (N, N), which is 0 for columns
+    without noise, the noise and the rounding steps of each copy.
+    """
+
+    mean: Floats
+    shape: Floats
+    noise: Floats
+    steps: Floats
+    lower: Floats = field(repr=False)
+
+    @classmethod
+    def of(cls, found: Statistics, noise: Any) -> "Completion":
+        """Take what one pass measured, and the noise that copies state, None for silent ones."""
+        noisy: Flags = np.asarray((found.spread > 0).any(axis=0))
+        shape = np.where(noisy & noisy[:, None], found.shape, 0.0)
+        lower = factor(shape).lower
+        stated = [
+            v if v is not None else own for v, own in zip(noise, found.pairwise_noise, strict=True)
+        ]
+        return cls(found.mean, lower @ lower.T, np.array(stated), found.steps, lower)
+
+    def complete(self, block: list[Floats], seed: int) -> list[Floats]:
+        """Return source and copies (N, rows) with every row complete that could be completed."""
+        missing: Flags = np.asarray(np.isnan(np.stack(block)).any(axis=0))
+        rows = np.flatnonzero(missing.any(axis=0))
+        if not len(rows):
+            return block
+        random = np.random.default_rng([seed, len(rows)])
+        X, *Y = (part[:, rows] for part in block)
+        steps = list(self._steps(X, Y))
+        whole = np.where(missing[:, rows], np.nan, X)
+        for pattern, own in _patterns(missing[:, rows], np.diag(self.shape) > 0):
+            B = self._weights(pattern, np.zeros(len(X)))
+            away = X[:, own] - self.mean[:, None]
+            whole[:, own] = self.mean[:, None] + self._filled(pattern, B, away, random)
+            for step, size, blur in steps:
+                if size > 0:  # as it is on the scale of S
+                    part = step[:, own] / np.sqrt(size)
+                    coarse = self._weights(pattern, blur / size) if blur.any() else B
+                    found = self._filled(pattern, coarse, part, random, blur / size)
+                    step[:, own] = np.sqrt(size) * found
+                else:
+                    step[:, own] = np.where(pattern[:, None], 0.0, step[:, own])
+        return self._together(block, rows, whole, [step for step, _, _ in steps], missing[:, rows])
+
+    def _steps(self, X: Floats, Y: list[Floats]) -> Iterator[tuple[Floats, float, Floats]]:
+        """Yield E_k, its noise s_k and the variance that rounding added, in the order of noise."""
+        before, level, grid = X, 0.0, np.zeros(len(X))
+        for i in self._order:
+            blur = (self.steps[i] ** 2 + grid**2) / 12
+            yield Y[i] - before, max(float(self.noise[i]) - level, 0.0), blur
+            before, level, grid = Y[i], float(self.noise[i]), self.steps[i]
+
+    @property
+    def _order(self) -> list[int]:
+        return [int(i) for i in np.argsort(self.noise, kind="stable")]
+
+    def _cells(self, missing: Flags) -> tuple[Ints, Ints]:
+        """Return the columns with noise that a pattern shows, and those that it misses."""
+        noisy = np.diag(self.shape) > 0
+        return np.flatnonzero(noisy & ~missing), np.flatnonzero(noisy & missing)
+
+    def _weights(self, missing: Flags, blur: Floats) -> Floats:
+        """Return B of a pattern, if rounding adds the variance `blur` to each column of noise 1."""
+        seen, wanted = self._cells(missing)
+        S = self.shape[np.ix_(seen, seen)]
+        S[np.diag_indices(len(seen))] += RIDGE * np.diag(S) + blur[seen]
+        return np.asarray(np.linalg.solve(S, self.shape[np.ix_(seen, wanted)])).T
+
+    def _filled(
+        self, missing: Flags, B: Floats, E: Floats, random: Any, blur: Floats | None = None
+    ) -> Floats:
+        """Return noise 1 (N, n) with draws for the cells that are missing."""
+        seen, wanted = self._cells(missing)
+        U = self.lower @ random.standard_normal(E.shape)
+        if blur is not None and blur.any():
+            spread = np.sqrt(12 * blur[seen])[:, None]
+            U[seen] += spread * random.uniform(-0.5, 0.5, (len(seen), E.shape[1]))
+        found = np.where(missing[:, None], 0.0, E)
+        found[wanted] = U[wanted] + B @ (E[seen] - U[seen])
+        return np.asarray(found)
+
+    def _together(
+        self, block: list[Floats], rows: Ints, whole: Floats, steps: list[Floats], drawn: Flags
+    ) -> list[Floats]:
+        """Return the block with these rows completed; cells that were `drawn` are rounded too."""
+        out = [part.copy() for part in block]
+        out[0][:, rows] = whole
+        noise: Any = 0.0
+        for i, step in zip(self._order, steps, strict=True):
+            noise = noise + step
+            grid = np.where(self.steps[i] > 0, self.steps[i], 1.0)[:, None]
+            coarse = drawn & (self.steps[i][:, None] > 0)
+            shown = np.where(coarse, np.rint(noise / grid) * grid, noise)
+            out[1 + i][:, rows] = whole + shown
+        return out
+
+
+def _patterns(missing: Flags, noisy: Flags) -> Iterator[tuple[Flags, Ints]]:
+    """Yield patterns of missing cells (N,) with their rows, the most frequent first.
+
+    Rows without any noise to be seen are left out, and so are those of the rarest patterns if
+    there are too many.
+    """
+    packed = np.ascontiguousarray(np.packbits(missing, axis=0).T)
+    keys = packed.view([("", packed.dtype)] * packed.shape[1]).ravel()
+    _, first, which, counts = np.unique(
+        keys, return_index=True, return_inverse=True, return_counts=True
+    )
+    order, starts = np.argsort(which, kind="stable"), np.cumsum(counts) - counts
+    most = int(min(MOST_PATTERNS, MOST_WORK / max(len(noisy), 1) ** 3))
+    for k in np.argsort(-counts, kind="stable")[: max(most, 1)]:
+        pattern = missing[:, first[k]]
+        if (noisy & ~pattern).any():
+            yield pattern, order[starts[k] : starts[k] + counts[k]]
+
+
+KEPT_CELLS = 1 << 21
+FEWEST_ROWS, MOST_ROWS = 1 << 12, 1 << 15
+"""As many rows are kept as these cells hold, within these bounds."""
+
+KEPT_SEED = 1 << 32
+"""Rows kept are completed apart from the blocks of all rows, which count from 0."""
+
+Scaled = Callable[[list[Floats]], list[Floats]]
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The kept rows that are or could be completed, in random order; `places` are their numbers.
+
+    `raw` (1 + M, N, n) is as the files have them, source first, NaN for missing; `scaled` on the
+    scales that they are compared on, completed. Ties are broken at random by sorting stably: the
+    order is random.
+    """
+
+    raw: Floats
+    scaled: Floats
+    places: Ints
+    every: int
+
+    @property
+    def source(self) -> Floats:
+        """The source on its scales, (N, n)."""
+        return np.asarray(self.scaled[0])
+
+    @property
+    def truth(self) -> Floats:
+        """The source on its scales as the file has it, (N, n), NaN for missing."""
+        return np.where(np.isnan(self.raw[0]), np.nan, self.source)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return int(self.scaled.shape[2])
+
+
+class RowKeeper:
+    """Takes blocks of raw rows (`add`), then gives those that it kept."""
+
+    def __init__(self, *, columns: int, tables: int) -> None:
+        room = KEPT_CELLS // max(columns * tables, 1)
+        self._room = int(np.clip(room, FEWEST_ROWS, MOST_ROWS))
+        self._parts: list[Floats] = []
+        self.seen = self._kept = 0
+        self.every = 1
+
+    def add(self, block: Sequence[Floats]) -> None:
+        """Take the same rows of the source and of each copy, (N, rows) each."""
+        start = -self.seen % self.every
+        part = np.stack([table[:, start :: self.every] for table in block])
+        self._parts.append(part)
+        self.seen += block[0].shape[1]
+        self._kept += part.shape[2]
+        while self._kept > self._room:
+            self._parts = [np.concatenate(self._parts, axis=2)[:, :, ::2].copy()]
+            self._kept, self.every = self._parts[0].shape[2], 2 * self.every
+
+    @property
+    def raw(self) -> Floats:
+        """All columns of the kept rows, (1 + M, N, n), as the files have them."""
+        return np.concatenate(self._parts, axis=2)
+
+    def everything(self, scaled: Scaled) -> Floats:
+        """Return all columns of the kept rows, (1 + M, N, n), on their scales."""
+        return np.stack(scaled(list(self.raw)))
+
+    def rows(
+        self, used: Sequence[int], scaled: Scaled, completion: Completion | None = None
+    ) -> KeptRows:
+        """Return the kept rows that have all of the used columns, or were given them."""
+        raw = self.raw
+        blocks = scaled(list(raw))
+        whole = completion.complete(blocks, KEPT_SEED) if completion else blocks
+        on_scale = np.stack(whole)[:, list(used)]
+        complete = np.flatnonzero(np.isfinite(on_scale).all(axis=(0, 1)))
+        # Chance that depends on the values alone: the same audit twice says the same.
+        seed = crc32(on_scale[:, :, complete].tobytes())
+        chosen = np.random.default_rng(seed).permutation(complete)
+        raw = raw[:, list(used)][:, :, chosen]
+        return KeptRows(raw, on_scale[:, :, chosen], chosen * self.every, self.every)
+
+
+BLURRED = 0.25
+"""A step of the path is judged if copies are rounded to less than this share of it."""
+
+SAME = 1e-12
+"""Copies whose difference is below this share of the noise are the same copy, retyped."""
+
+ROWS_PER_COLUMN = 50
+"""With fewer rows the covariance that is found fits them so well that distances are too alike."""
+
+UNEVEN = 1 / 16
+"""Rounding on the column's own scale, in deviations of the noise on the logarithmic one."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Some directions of a step's noise (r, n), with X and the noise before it in the same."""
+
+    name: str
+    step: Floats
+    source: Floats
+    before: Floats | None
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Directions of the noise of kept rows; `order` is the copies by their noise."""
+
+    found: Statistics
+    rows: KeptRows
+    logarithmic: tuple[bool, ...]
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The copies, the least noisy first."""
+        return tuple(int(i) for i in np.argsort(self.found.noise, kind="stable"))
+
+    @cached_property
+    def copies(self) -> list[tuple[Ints, Floats]]:
+        """The columns of each copy that can be judged, and their noise as normals."""
+        return [self._of_copy(i) for i in range(self.found.copies)]
+
+    def _of_copy(self, i: int) -> tuple[Ints, Floats]:
+        sizes, steps = self._sizes(i), self.found.steps[i]
+        usable = (sizes > 0) & (steps <= COARSE * sizes) & self._even(i)
+        columns = np.flatnonzero(usable)
+        noise = self.rows.scaled[1 + i] - self.rows.source
+        random = np.random.default_rng([self.rows.count, i])
+        drawn = [_within(noise[n], steps[n], sizes[n], random) for n in columns]
+        return columns, np.array(drawn).reshape(len(columns), self.rows.count)
+
+    def of_step(self, k: int) -> list[View]:
+        """Return the views of step k; none if it cannot be judged."""
+        columns = self._moving(k)
+        if not len(columns):
+            return []
+        here, last = self._blurred(k)[columns], None if k == 0 else self._blurred(k - 1)[columns]
+        step = here if last is None else here - last
+        covariance = self._covariance(k, columns, step)
+        X = self.rows.source[columns]
+        axes = {"": np.diag(1 / np.sqrt(np.diag(covariance)))}
+        if len(columns) > 1:
+            copies = list(self.order[max(k - 1, 0) : k + 1])
+            blur = (self.found.steps[copies][:, columns] ** 2).sum(axis=0) / 6
+            axes["an axis"] = sharp(whitening(covariance).T, blur)
+            axes["what other columns leave of a column"] = sharp(_triangular(covariance), blur)
+        return [
+            View(name, turn @ step, turn @ X, None if last is None else turn @ last)
+            for name, turn in axes.items()
+            if len(turn)
+        ]
+
+    def _covariance(self, k: int, columns: Ints, step: Floats) -> Floats:
+        """Return the covariance of a step: as found, or in a wide table as it should be."""
+        if step.shape[1] >= ROWS_PER_COLUMN * len(columns):
+            return np.atleast_2d(np.cov(step))
+        i, *last = self.order[k : k - 2 if k > 1 else None : -1]
+        size = self.found.noise[i] - (self.found.noise[last[0]] if last else 0.0)
+        blur = (self.found.steps[[i, *last]][:, columns] ** 2).sum(axis=0) / 6
+        return np.asarray(size * self.found.definite[np.ix_(columns, columns)] + np.diag(blur))
+
+    def columns_of_step(self, k: int) -> Ints:
+        """Return the columns that the views of a step show."""
+        return self._moving(k)
+
+    def _sizes(self, i: int) -> Floats:
+        """Return the standard deviation of a copy's noise, unrounded, (N,)."""
+        N = self.found.columns
+        own = np.diag(self.found.covariance)[(1 + i) * N : (2 + i) * N]
+        return np.asarray(np.sqrt(np.maximum(own - self.found.steps[i] ** 2 / 12, 0.0)))
+
+    def _even(self, i: int) -> Any:
+        """Return which columns are not rounded on another scale than they are compared on."""
+        even = np.ones(self.found.columns, dtype=bool)
+        for n in np.flatnonzero(self.logarithmic):
+            shown = self.rows.raw[1 + i, n]
+            finest = float(np.min(1 + shown[~np.isnan(shown)], initial=np.inf))
+            even[n] = step_of(shown) <= UNEVEN * self._sizes(i)[n] * finest
+        return even
+
+    def _moving(self, k: int) -> Ints:
+        """Return the columns in which a step has noise that can be judged."""
+        order = self.order
+        size = np.sqrt(np.maximum(np.diag(step_covariance(self.found, order, k)), 0.0))
+        copies = order[max(k - 1, 0) : k + 1]
+        usable = size > math.sqrt(SAME) * self._sizes(order[k])
+        for i in copies:
+            usable &= (self.found.steps[i] <= BLURRED * size) & self._even(i)
+        return np.flatnonzero(usable)
+
+    def _blurred(self, k: int) -> Floats:
+        """Return the noise of the k-th copy with its grid hidden, (N, n)."""
+        i = self.order[k]
+        random = np.random.default_rng([self.rows.count, i, 1])
+        noise = self.rows.scaled[1 + i] - self.rows.source
+        blur = random.uniform(-0.5, 0.5, noise.shape)
+        return np.asarray(noise + blur * self.found.steps[i][:, None])
+
+
+def sharp(turn: Floats, blur: Floats) -> Floats:
+    """Return those directions of noise 1 in which rounding and blurring, of these variances in
+    each column, are no more than in a column that is judged.
+    """
+    return turn[(turn**2 @ blur) <= BLURRED**2 / 3]
+
+
+def _within(noise: Floats, step: float, size: float, random: Any) -> Floats:
+    """Return noise in its deviations; if it is rounded, drawn from where it must have been."""
+    if step == 0:
+        return np.asarray(noise / size)
+    return from_within((noise - step / 2) / size, (noise + step / 2) / size, random)
+
+
+def from_within(low: Floats, high: Floats, random: Any) -> Floats:
+    """Return normals from the intervals that each of them is known to lie in."""
+    return within(normal_shares(low), normal_shares(high), random)
+
+
+def within(least: Floats, most: Floats, random: Any) -> Floats:
+    """Return normals from between the shares of all normals that lie below and above each."""
+    share = least + random.random(len(least)) * (most - least)
+    return _normal(np.clip(share, 1e-300, 1 - 1e-16))
+
+
+def normal_shares(z: Floats) -> Floats:
+    """Return P(N(0, 1) < z)."""
+    return np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in z.tolist()])
+
+
+def _normal(p: Floats) -> Floats:
+    """Return z with P(N(0, 1) < z) = p."""
+    inverse = NormalDist().inv_cdf
+    return np.array([inverse(x) for x in p.tolist()])
+
+
+def _triangular(covariance: Floats) -> Floats:
+    """Return the rows of L^-1, C = L L', of the columns that do not follow from others."""
+    size = np.sqrt(np.diag(covariance))
+    C = covariance / np.outer(size, size)
+    rest, turn, rows = C.copy(), np.eye(len(C)), []
+    for j in range(len(C)):
+        own = float(rest[j, j])
+        if own <= 1e-9:
+            continue
+        rows.append(turn[j] / math.sqrt(own))
+        ratio = rest[j + 1 :, j] / own
+        turn[j + 1 :] -= np.outer(ratio, turn[j])
+        rest = rest - np.outer(rest[:, j], rest[j]) / own
+    return np.array(rows) / size
+
+
+# --------------------------------------------------------------------------------------------------
+# What the checks of numbers look at.
+
+
+@dataclass(frozen=True)
+class NumberEvidence:
+    """Sums over the judged columns, what rows showed, some of the rows, and statements.
+
+    `found` are all rows that could be completed, `attacked` those `complete` in the files, if they
+    are enough to attack, with a `sample` of them. `watched`, `sample` and `everything` know all
+    columns by `names`, the rest only those in `used`.
+    `logarithmic` says which of the judged columns are compared on the scale log(1+x).
+    """
+
+    found: Statistics
+    attacked: Statistics
+    complete: int
+    everything: Statistics
+    watched: Watched
+    sample: Floats
+    repeated: Repeated
+    rows: KeptRows
+    noise: Sequence[float | None]
+    privacy: Sequence[float | None]
+    names: Sequence[str]
+    used: Sequence[int]
+    logarithmic: tuple[bool, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the judged columns."""
+        return [self.names[n] for n in self.used]
+
+    @cached_property
+    def directions(self) -> Directions:
+        """The noise of the kept rows in several directions."""
+        return Directions(self.found, self.rows, self.logarithmic)
+
+    @cached_property
+    def near(self) -> NearRows:
+        """The rows that were kept for the length of their steps, in the judged columns."""
+        return self.watched.near.of_columns(list(self.used))
+
+    def step(self, k: int) -> tuple[int, ...]:
+        """Return the copies that step k of the path lies between."""
+        return self.directions.order[max(k - 1, 0) : k + 1]
+
+    def names_of(self, k: int) -> list[str]:
+        """Return the names of the columns in which step k can be judged."""
+        return [self.columns[n] for n in self.directions.columns_of_step(k)]
+
+    @cached_property
+    def fine(self) -> list[int]:
+        """The copies that are not rounded to steps larger than their noise."""
+        found = self.found
+        size = np.sqrt(np.maximum(found.noise, 0.0))[:, None] * np.sqrt(found.variance)
+        return np.flatnonzero(~(found.steps > COARSE * size).any(axis=1)).tolist()
+
+    @cached_property
+    def alike(self) -> dict[tuple[int, int], int]:
+        """Pairs of copies that agree in most rows, and in how many rows they differ."""
+        steps, complete = self.found.steps, self.found.complete
+        return {
+            pair: complete - rows
+            for pair, rows in sorted(self.watched.same.items())
+            if rows == complete or not (steps[list(pair)] > 0).any()  # rounding makes equal rows
+        }
