@@ -16,8 +16,8 @@ import numpy as np
 
 from cornerwave import sizes
 from cornerwave.arrays import Ints, Words
-from cornerwave.engines.local import in_threads
 from cornerwave.keyed import strict
+from cornerwave.passes import in_threads
 
 BUCKETS = 256
 

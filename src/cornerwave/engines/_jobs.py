@@ -34,7 +34,7 @@ from cornerwave.engines._on_worker import (
     unpacked,
     unpacked_table,
 )
-from cornerwave.engines._passes import Block, Pass, registered_rows, repeated_ids
+from cornerwave.engines._passes import Block, registered_rows, repeated_ids
 from cornerwave.engines._shuffle import (
     bucket_cuts,
     id_column,
@@ -45,6 +45,7 @@ from cornerwave.engines._shuffle import (
 )
 from cornerwave.noise import Past
 from cornerwave.outputs import CopyFile, Written
+from cornerwave.passes import Pass
 from cornerwave.sources import Address
 from cornerwave.spec import CopySpec
 from cornerwave.spine.freeze import Frozen
@@ -212,7 +213,7 @@ class PassJob:
     """Runs a pass over rows; their ids go by ranges to where they are sorted and compared."""
 
     table: Table
-    pass_: Pass[Any, Any]
+    pass_: Pass[Block, Any, Any]
 
     def run(self, batches: Batches) -> Iterator[Note]:
         """Yield ids, and what all parts show."""

@@ -1,21 +1,16 @@
 """The passes over a table, whichever engine runs them.
 
-    of(block)   what some rows show: a pure function, for any thread and any machine
-    +           what several parts show, in any order
-    finish      what all rows show together
-
 sample   columns whose scale depends on their distribution         (if there are any)
 survey   everything that registration learns; no key twice, what the order of the rows tells, and
          whether rows belong together
 """
 
 import warnings
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +19,7 @@ from cornerwave.arrays import Ids, Ints, Words
 from cornerwave.columns import KEEP_ORDER, SHUFFLE, Scale, Schema, listed
 from cornerwave.editions import Ranges
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError, SourceLost
+from cornerwave.passes import Found, Pass, Result_co
 from cornerwave.privacy import WAYS_OUT, RowOrder, Told, find_units
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.rows import RowSecrets, row_ids
@@ -49,42 +45,6 @@ class Block:
         return np.arange(self.start, self.start + len(self.ids))
 
 
-class Additive(Protocol):
-    """What some rows show; `a + b` is what both parts show."""
-
-    def __add__(self, other: Self, /) -> Self: ...
-
-    def trimmed(self) -> Self:
-        """Return the same without what is too much, to be sent."""
-
-
-Found = TypeVar("Found", bound=Additive)
-Result_co = TypeVar("Result_co", covariant=True)
-
-
-class Pass(ABC, Generic[Found, Result_co]):
-    """One look at every row of a table."""
-
-    compares_keys = False
-    """Whether the engine sees to it that no two rows have one key."""
-
-    @abstractmethod
-    def nothing(self) -> Found:
-        """Return what no rows show: what others are added to."""
-
-    @abstractmethod
-    def of(self, block: Block, known: Found) -> Found:
-        """Return what some rows show.
-
-        If it is added to what is `known` of others, and to nothing before that, what cannot matter
-        there may be left out. Raises SourceError for rows that cannot be used.
-        """
-
-    @abstractmethod
-    def finish(self, found: Found) -> Result_co:
-        """Return what all rows show together. Raises SourceError if they cannot be used."""
-
-
 class Engine(Protocol):
     """Where passes over a table are run."""
 
@@ -96,12 +56,12 @@ class Engine(Protocol):
     def is_placed(self) -> bool:
         """Whether rows have places, by which they lie a known number of rows apart."""
 
-    def run(self, pass_: Pass[Found, Result_co], progress: Progress = silent) -> Result_co:
+    def run(self, pass_: Pass[Block, Found, Result_co], progress: Progress = silent) -> Result_co:
         """Run a pass over all rows. Raises ColumnError if it compares keys, and rows have one."""
 
 
 @dataclass(frozen=True, repr=False)
-class SamplePass(Pass[Sample, tuple[Scale, ...]]):
+class SamplePass(Pass[Block, Sample, tuple[Scale, ...]]):
     """Finds the scales that depend on the distribution of their column."""
 
     sampler: Sampler
@@ -148,7 +108,7 @@ class Surveyed:
 
 
 @dataclass(frozen=True, repr=False)
-class SurveyPass(Pass[Surveyed, Surveyed]):
+class SurveyPass(Pass[Block, Surveyed, Surveyed]):
     """Surveys rows; those of a batch have the `ranges` that numbers are expected in."""
 
     surveyor: Surveyor

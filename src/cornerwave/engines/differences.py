@@ -22,9 +22,9 @@ from cornerwave import sizes
 from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
 from cornerwave.columns import Fingerprint, Schema
 from cornerwave.engines._buckets import Buckets
-from cornerwave.engines.local import in_threads
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.keyed import strict
+from cornerwave.passes import in_threads
 from cornerwave.privacy import RowOrder
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.rows import Group, RowSecrets, numbered, row_ids

@@ -1,35 +1,22 @@
 """The engine of one machine: groups of rows side by side in threads, results in order."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from cornerwave.arrays import Ids, Words
 from cornerwave.columns import SHUFFLE, Fingerprint, Schema
-from cornerwave.engines._passes import (
-    Block,
-    Found,
-    Pass,
-    Result_co,
-    registered_rows,
-    seen_in,
-    survey_rows,
-)
+from cornerwave.engines._passes import Block, registered_rows, seen_in, survey_rows
 from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
-from cornerwave.noise import available_threads
+from cornerwave.passes import Found, Pass, Result_co, add_up, in_threads
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.recipe import Recipe
 from cornerwave.spine.rows import RowSecrets, numbered, row_ids
 from cornerwave.spine.survey import Survey, Surveyor
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class Output(Protocol):
@@ -75,28 +62,24 @@ class Threads:
     all_rows = None
     is_placed = True
 
-    def run(self, pass_: Pass[Found, Result_co], progress: Progress = silent) -> Result_co:
+    def run(self, pass_: Pass[Block, Found, Result_co], progress: Progress = silent) -> Result_co:
         """Run a pass over all rows. Raises ColumnError if it compares keys, and rows have one."""
-        total = pass_.nothing()
         columns = seen_in(self.source, self.schema)
         groups = numbered(self.source, self.schema, self.at_once, columns)
-        # this thread alone adds up: each block takes along what is known when it is handed out
-        handed_out = ((start, table, total) for start, table in groups)
-
-        def look(given: tuple[int, pa.Table, Found]) -> tuple[Ids, Found]:
-            start, table, known = given
-            block = Block.of(start, table, self.schema, self.secrets)
-            return block.ids, pass_.of(block, known)
-
         key = self.schema.key if pass_.compares_keys else None
-        with SortedKeys(key) as keys, in_threads(look, handed_out, self.threads) as parts:
-            for ids, found in parts:
-                keys.add(ids)
-                total = total + found
-                progress(len(ids))
+        with SortedKeys(key) as keys:
+
+            def seen(block: Block) -> None:
+                keys.add(block.ids)
+                progress(len(block.ids))
+
+            found = add_up(pass_, groups, self._block, seen=seen, threads=self.threads)
             if key is not None:
                 (self.keep_keys or _look_at)(keys.ascending())
-        return pass_.finish(total)
+        return pass_.finish(found)
+
+    def _block(self, group: tuple[int, pa.Table]) -> Block:
+        return Block.of(*group, self.schema, self.secrets)
 
 
 def _look_at(keys: Iterator[Words]) -> None:
@@ -154,27 +137,3 @@ def _identified(source: Source, recipe: Recipe) -> Iterator[tuple[Ids, pa.Table]
         return
     for start, table in numbered(source, schema):
         yield row_ids(start, table, schema, recipe.row_secrets), plain_table(table)
-
-
-@contextmanager
-def in_threads(
-    work: Callable[[Item], Result], items: Iterable[Item], threads: int | None
-) -> Iterator[Iterator[Result]]:
-    """Give work(item) for each item, in order, a few of them under way at a time."""
-    count = threads or available_threads()
-    under_way: deque[Future[Result]] = deque()
-
-    def results() -> Iterator[Result]:
-        for item in items:
-            under_way.append(pool.submit(work, item))
-            if len(under_way) > count:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-
-    with ThreadPoolExecutor(count) as pool:
-        try:
-            yield results()
-        finally:
-            for waiting in under_way:
-                waiting.cancel()

@@ -46,11 +46,12 @@ from cornerwave.engines._on_worker import (
     unpacked,
     unpacked_error,
 )
-from cornerwave.engines._passes import Found, Pass, Result_co, not_unique, seen_in
+from cornerwave.engines._passes import Block, not_unique, seen_in
 from cornerwave.engines._shuffle import bucket_count
 from cornerwave.engines.sorted_keys import KeepKeys, KeyRanges
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError
 from cornerwave.outputs import Folder, Written
+from cornerwave.passes import Found, Pass, Result_co
 from cornerwave.sources import TEXT_ENDINGS, Progress, Source, parquet_parts, silent
 from cornerwave.spine.recipe import Recipe
 from cornerwave.spine.rows import RowSecrets
@@ -190,7 +191,7 @@ class Cluster:
     surveys: bool = False
     """Whether the table is surveyed: then dropped columns are read too."""
 
-    def run(self, pass_: Pass[Found, Result_co], progress: Progress = silent) -> Result_co:
+    def run(self, pass_: Pass[Block, Found, Result_co], progress: Progress = silent) -> Result_co:
         """Run a pass over all rows. Raises ColumnError if it compares keys, and rows have one."""
         total, repeated, job = pass_.nothing(), 0, PassJob(self.table, pass_)
         with KeyRanges() as keys:

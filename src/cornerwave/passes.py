@@ -1,0 +1,109 @@
+"""One look at every row, whoever runs it: threads of this process here, a cluster in `engines`.
+
+    of(block)   what some rows show: a pure function, for any thread and any machine
+    +           what several parts show, in any order
+    finish      what all rows show together
+
+A block is some rows of whatever is looked at: of a table, or of a source and its copies.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Generic, Protocol, Self, TypeVar
+
+from cornerwave.noise import available_threads
+
+
+class Additive(Protocol):
+    """What some rows show; `a + b` is what both parts show."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+    def trimmed(self) -> Self:
+        """Return the same without what is too much, to be sent."""
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Rows = TypeVar("Rows")
+Found = TypeVar("Found", bound=Additive)
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Pass(ABC, Generic[Rows, Found, Result_co]):
+    """One look at every row, block by block."""
+
+    compares_keys = False
+    """Whether the engine sees to it that no two rows have one key."""
+
+    @abstractmethod
+    def nothing(self) -> Found:
+        """Return what no rows show: what others are added to."""
+
+    @abstractmethod
+    def of(self, block: Rows, known: Found) -> Found:
+        """Return what some rows show.
+
+        If it is added to what is `known` of others, and to nothing before that, what cannot matter
+        there may be left out. Raises SourceError for rows that cannot be used.
+        """
+
+    @abstractmethod
+    def finish(self, found: Found) -> Result_co:
+        """Return what all rows show together. Raises SourceError if they cannot be used."""
+
+
+def add_up(
+    pass_: Pass[Rows, Found, Result_co],
+    items: Iterable[Item],
+    block_of: Callable[[Item], Rows],
+    *,
+    seen: Callable[[Rows], None],
+    threads: int | None = None,
+) -> Found:
+    """Return what all blocks show, before it is finished.
+
+    Threads make the blocks of items, and look at them; this one has `seen` each, in their order.
+    """
+    total = pass_.nothing()
+    # this thread alone adds up: each block takes along what is known when it is handed out
+    handed_out = ((item, total) for item in items)
+
+    def look(given: tuple[Item, Found]) -> tuple[Rows, Found]:
+        block = block_of(given[0])
+        return block, pass_.of(block, given[1])
+
+    with in_threads(look, handed_out, threads) as parts:
+        for block, found in parts:
+            seen(block)
+            total = total + found
+    return total
+
+
+@contextmanager
+def in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int | None
+) -> Iterator[Iterator[Result]]:
+    """Give work(item) for each item, in order, a few of them under way at a time."""
+    count = threads or available_threads()
+    under_way: deque[Future[Result]] = deque()
+
+    def results() -> Iterator[Result]:
+        for item in items:
+            # as here: whether arithmetic that overflows is an error, for example
+            under_way.append(pool.submit(copy_context().run, work, item))
+            if len(under_way) > count:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield results()
+        finally:
+            for waiting in under_way:
+                waiting.cancel()
