@@ -93,6 +93,15 @@ def row_numbers_in_another_order(rng, rows):
     return a, {"drop": ["id"]}, b, {"drop": ["id"]}
 
 
+def row_numbers_with_gaps(rng, rows):
+    """Numbers of the rows that a filter left; in one table the last of them come first."""
+
+    def left(size):
+        return np.cumsum(np.where(rng.random(size) < 0.98, 1, rng.integers(2, 40, size)))
+
+    return pa.table({"row": left(rows)}), {}, pa.table({"row": np.roll(left(3 * rows), rows)}), {}
+
+
 def keys_that_are_row_numbers(rng, rows):
     a, b = (people(rng, rows).set_column(0, "id", [np.arange(rows)]) for _ in range(2))
     return a, {"key": "id"}, b, {"key": "id"}
@@ -283,6 +292,7 @@ HONEST = {
     "sorted by city and age": sorted_by_city_and_age,
     "row numbers": row_numbers,
     "row numbers in another order": row_numbers_in_another_order,
+    "row numbers with gaps": row_numbers_with_gaps,
     "keys that are row numbers": keys_that_are_row_numbers,
     "numbers from one pool": numbers_from_one_pool,
     "visits": visits,
