@@ -78,7 +78,7 @@ def _order_is_asked_about_where_it_matters(
 ) -> None:
     """A few tests, marked `in_order`, write tables down in order and are about something else."""
     if request.node.get_closest_marker("in_order") is not None:
-        monkeypatch.setattr(RowOrder, "told", lambda *_, **__: [])
+        monkeypatch.setattr(RowOrder, "revealed", lambda *_, **__: [])
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import draft, inspect
 from cornerwave.privacy import ALPHA, DistantRows, RowOrder, Ties
-from cornerwave.privacy import _distant as distant
+from cornerwave.privacy import _distant_rows as distant
 from cornerwave.sources import open_source
 
 WAVES = {  # people, waves
@@ -30,7 +30,7 @@ def told(rows, numbers=("x",), categories=(), **known):
     order, table = RowOrder([*numbers, *categories]), pa.table(rows)
     for start in range(0, table.num_rows, 1 << 14):
         order.add(start, table.slice(start, 1 << 14))
-    return {each.column: each for each in order.told(numbers, categories, **known)}
+    return {each.column: each for each in order.revealed(numbers, categories, **known)}
 
 
 @pytest.mark.parametrize("mirrored", [False, True])

@@ -11,7 +11,7 @@ from cornerwave.columns import Scale
 from cornerwave.ledger import Key
 from cornerwave.moments import Moments
 from cornerwave.noise import factor, grid_of
-from cornerwave.privacy import Hidden
+from cornerwave.privacy import Hidden, MostRevealing, Remedy, Shown
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.missing import Draws
 from tests.conftest import decide, freeze_table
@@ -42,7 +42,13 @@ def freeze(schema, types, moments):
         missing=(),
         fingerprint="2:00",
         draws=draws,
-        hidden=Hidden({"c0": (0.5,) * 99}, tuple(range(1, 1000)), {"c0": ("c1", 0.25)}),
+        hidden=Hidden(
+            {"c0": (0.5,) * 99},
+            tuple(range(1, 1000)),
+            {"c0": MostRevealing(Shown("c1"), 0.25)},
+            remedies=(Remedy("hide", ("gaps of c1",), 1.5, 0.9), Remedy("bands", ("c1",), bands=3)),
+            bounds={"c0": MostRevealing(Shown("gaps of c1", "gaps"), 0.25)},
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from sklearn import datasets
 from cornerwave import Coalition, Level, Privacy, Vault
 from cornerwave.errors import LevelError
 from cornerwave.ledger import Key
+from cornerwave.privacy import MostRevealing, Shown
 from tests.conftest import freeze_table
 
 ROWS = 20_000
@@ -135,8 +136,8 @@ def test_a_gap_that_tells_is_seen(tmp_path):
 
 def test_the_price_is_explained(tmp_path, source):
     hidden = vault_in(tmp_path / "v").register("t", source).frozen.hidden
-    assert hidden.tellers["wage"][0] == "grade"
-    assert hidden.tellers["region"] == ("city", 1.0)
+    assert hidden.strongest["wage"].by.name == "grade"
+    assert hidden.strongest["region"] == MostRevealing(Shown("city"), 1.0)
     half = hidden.level_of(500).noise
     joined = [
         r

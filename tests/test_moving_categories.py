@@ -10,7 +10,7 @@ import pytest
 
 from cornerwave.editions._moves import MOVED, moved_of
 from cornerwave.errors import ColumnError, Drifted
-from cornerwave.privacy import Law, Looks
+from cornerwave.privacy import CategoryDistribution, Looks
 from cornerwave.server._explorer import _together
 
 GRADES, ROWS = 12, 4000
@@ -172,7 +172,7 @@ def test_a_rule_is_told_however_rare_the_values():
 
 
 def test_looks_drawn_are_looks_counted():
-    law, noise = Law([5, 3, 2]), [1.0, 2.0, 1.0]
+    law, noise = CategoryDistribution([5, 3, 2]), [1.0, 2.0, 1.0]
     counted = Looks.of(law, noise)
     pi, seen = law.pi, []
     for level in sorted(noise):
@@ -182,7 +182,9 @@ def test_looks_drawn_are_looks_counted():
     assert counted.right == pytest.approx(chance.max(axis=0).sum())
     left = 1 - (chance**2 / chance.sum(axis=0)).sum()
     assert counted.hidden == pytest.approx(left / (1 - (pi**2).sum()))
-    many = Looks.of(Law([5, 3, 2, 4, 4, 2, 6, 3]), [1.0] * 8)  # too many cases: drawn
+    many = Looks.of(
+        CategoryDistribution([5, 3, 2, 4, 4, 2, 6, 3]), [1.0] * 8
+    )  # too many cases: drawn
     assert 0.97 < many.right < 1
     assert many.hidden < 0.06
 

@@ -10,7 +10,7 @@ import pytest
 from cornerwave import Vault
 from cornerwave.errors import CornerwaveWarning, LevelError
 from cornerwave.ledger import Key
-from cornerwave.privacy import OpenColumn, reveal
+from cornerwave.privacy import OpenColumn, Shown, reveal
 
 ROWS = 12_000
 # a share measured on half of the rows has an error of about sqrt(2 / 6000) = 0.018 of itself for
@@ -102,7 +102,7 @@ def test_a_kept_column_that_reveals_another_is_refused_by_name(tmp_path, leak):
     dataset = registered(tmp_path / "v", table, keep=kept)
     with pytest.raises(LevelError, match=rf"Of {column}, no noise hides more than") as refused:
         dataset.release(to="a", privacy=0.5)
-    assert any(f"Without {name}, up to" in str(refused.value) for name in kept)
+    assert any(f"Without {name}, privacy up to" in str(refused.value) for name in kept)
     truth = table[column].to_numpy()
     # what is stated below the ceiling holds against an attack of its own
     privacy = round(0.8 * dataset.frozen.hidden.highest, 2)
@@ -207,7 +207,7 @@ def test_the_beginning_of_a_key_that_leaves_as_it_is_counts(tmp_path):
     table = pa.table({"id": names, "x": level[order]})
     with pytest.warns(CornerwaveWarning, match="id"):
         dataset = registered(tmp_path / "v", table, key="id", key_as_is=True)
-    assert dataset.frozen.hidden.bounds["x"][0] == "beginning of id"
+    assert dataset.frozen.hidden.bounds["x"].by == Shown("beginning of id", "part")
     assert dataset.frozen.hidden.highest < 0.3
 
 
@@ -324,7 +324,8 @@ PARTS = [
 def test_a_part_of_a_kept_column_that_reveals_another_is_refused_by_name(tmp_path, leak):
     values, x, named = leak(np.random.default_rng(11))
     dataset = registered(tmp_path / "v", pa.table({"t": values, "x": x}), keep=["t"])
-    with pytest.raises(LevelError, match=rf"{named} alone reveals .* Without t, up to 0.999"):
+    reason = rf"{named} alone reveals .* Without t, privacy up to 0.999"
+    with pytest.raises(LevelError, match=reason):
         dataset.release(to="a", privacy=0.5)
     # the negative control: in another order it reveals nothing
     shuffled = np.random.default_rng(12).permutation(ROWS)
@@ -395,7 +396,7 @@ def test_the_difference_of_two_kept_numbers_counts(tmp_path):
     dataset = registered(tmp_path / "v", table, keep=["s", "e"])
     # log of a gamma of shape 2 has the variance trigamma(2) = 0.645
     assert dataset.frozen.hidden.ceilings["x"] == pytest.approx(0.16 / 0.805, abs=0.02)
-    assert dataset.frozen.hidden.bounds["x"][0] == "difference of e and s"
+    assert dataset.frozen.hidden.bounds["x"].by == Shown("difference of e and s", "part")
     other = table.set_column(2, "x", pa.array(rng.permutation(x)))
     assert registered(tmp_path / "w", other, keep=["s", "e"]).frozen.hidden.highest == 0.999
 
@@ -409,7 +410,7 @@ def test_a_set_of_columns_is_named_where_none_reveals_alone(tmp_path):
     with pytest.raises(LevelError, match=r"; a and b together reveal 80%") as refused:
         dataset.release(to="a", privacy=0.5)
     assert "alone" not in str(refused.value)
-    assert "Without a, up to 0.999" in str(refused.value)
+    assert "Without a, privacy up to 0.999" in str(refused.value)
 
 
 def spread_by_value(rng):

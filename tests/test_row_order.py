@@ -31,7 +31,7 @@ def told(rows, *, numbers=("x",), categories=(), group=4096):
     order = RowOrder([*numbers, *categories])
     for start in range(0, table.num_rows, group):
         order.add(start, table.slice(start, group))
-    return {each.column: each for each in order.told(numbers, categories)}
+    return {each.column: each for each in order.revealed(numbers, categories)}
 
 
 def households(random, rows, share, size=3):
@@ -112,8 +112,8 @@ def test_few_rows_are_told_by_their_order_only_if_they_are_sorted():
 
 def test_chance_is_bounded_by_alpha(monkeypatch):
     """At ALPHA = 0.05 no more tables are told by chance than that, and sorted ones all are."""
-    monkeypatch.setattr("cornerwave.privacy._neighbours.ALPHA", 0.05)
-    monkeypatch.setattr("cornerwave.privacy._neighbours.MATTERS", 0.0)
+    monkeypatch.setattr("cornerwave.privacy._row_order.ALPHA", 0.05)
+    monkeypatch.setattr("cornerwave.privacy._row_order.MATTERS", 0.0)
     random, tables = np.random.default_rng(2), 400
     x = random.random((tables, 60))
     found = sum(bool(told({"x": row})) for row in x)
@@ -136,14 +136,14 @@ def test_the_smoother_is_wieners():
 
 def test_runs_of_a_large_table_stand_for_it(monkeypatch):
     """Memory is bounded: of many rows some runs are kept, in which the order still shows."""
-    monkeypatch.setattr("cornerwave.privacy._neighbours.LEAST_ROWS", 1 << 14)
+    monkeypatch.setattr("cornerwave.privacy._row_order.LEAST_ROWS", 1 << 14)
     random = np.random.default_rng(3)
     table = pa.table({"x": np.sort(random.normal(size=200_000)), "y": random.normal(size=200_000)})
     order = RowOrder(["x", "y"], cells=1 << 12)
     for start in range(0, 200_000, 1 << 15):
         order.add(start, table.slice(start, 1 << 15))
     assert 1 << 13 <= order._rows <= 1 << 14
-    assert [each.column for each in order.told(["x", "y"], [])] == ["x"]
+    assert [each.column for each in order.revealed(["x", "y"], [])] == ["x"]
 
 
 # --- registration -------------------------------------------------------------------------

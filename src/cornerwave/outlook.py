@@ -17,7 +17,7 @@ from cornerwave.audit import Exposed, count_exposed
 from cornerwave.columns import listed
 from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
-from cornerwave.privacy import Law, done, guess, telling, unreachable
+from cornerwave.privacy import CategoryDistribution, guess, unreachable
 from cornerwave.sources import Source
 from cornerwave.spine.freeze import Frozen
 from cornerwave.times import seconds_of, span_of
@@ -140,7 +140,7 @@ def _outlook(
     deviation = dict(zip(names, np.sqrt(np.diag(frozen.covariance)), strict=True))
     plain = [name for name, scale in zip(names, frozen.scales, strict=True) if scale.name is None]
     guesses = {
-        "+".join(each.columns): guess(Law(each.counts, each.base), [level.noise])
+        "+".join(each.columns): guess(CategoryDistribution(each.counts, each.base), [level.noise])
         for each in frozen.categories
     }
     return Outlook(
@@ -207,32 +207,32 @@ def recognised(found: Sequence[Outlook]) -> Iterator[str]:
 
 
 def explained(frozen: Frozen) -> Iterator[str]:
-    """Yield sentences: which columns tell which, and what would lower the noise."""
+    """Yield sentences: which columns reveal which, and what would lower the noise."""
     hidden = frozen.hidden
-    tellers = sorted(hidden.tellers.items(), key=lambda each: -each[1][1])
-    said = [(teller, share, of) for of, (teller, share) in tellers if share >= WORTH_SAYING]
-    yield from (telling(*each) for each in said[:MOST_SAID])
-    if more := len(said) - MOST_SAID if len(said) > MOST_SAID + 1 else 0:
-        yield f"and {more} columns more are told to {WORTH_SAYING:.0%} or above"
+    strongest = sorted(hidden.strongest.items(), key=lambda each: -each[1].share)
+    named = [each.of(name) for name, each in strongest if each.share >= WORTH_SAYING]
+    yield from named[:MOST_SAID]
+    if more := len(named) - MOST_SAID if len(named) > MOST_SAID + 1 else 0:
+        yield f"and of {more} columns more, {WORTH_SAYING:.0%} or above is revealed"
     half = hidden.level_of(HALF)
     if hidden.highest < HIGH:
         yield unreachable(hidden)
     if half is None or half.noise <= NOISE_OF_HALF * (1 + LITTLE):
         return
-    shown = listed([*dict.fromkeys(name for name, _ in hidden.bounds.values())])
+    shown = listed([*dict.fromkeys(each.by.name for each in hidden.bounds.values())])
     given = f", given what copies show without noise ({shown})," if shown else ""
     yield f"so{given} privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
     for remedy in hidden.remedies:
         if remedy.needed is not None and remedy.needed < half.noise * (1 - LITTLE):
-            yield f"{done(remedy)} it would take {remedy.needed:.3g}"
+            yield f"{remedy} it would take {remedy.needed:.3g}"
 
 
 HIGH = 0.8
-"""If so high a privacy cannot be had, the reason is said before anybody asks for it."""
+"""If so high a privacy is not possible, the reason is stated before anybody asks for it."""
 MOST_SAID = 8
-"""So many columns that are told are named."""
+"""So many columns of which others reveal much are named."""
 HALF, NOISE_OF_HALF = 500, 1.0
-"""Privacy 0.5 in thousandths, and the noise that it takes where no column tells another."""
+"""Privacy 0.5 in thousandths, and the noise that it takes where no column reveals another."""
 MUCH = 0.2
 """A column that loses a larger share of what is hidden to its distribution is named."""
 LITTLE = 0.05

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import cornerwave.privacy._coalition as coalition_module
 from cornerwave.levels import Level
-from cornerwave.privacy import Coalition, Law, guess
+from cornerwave.privacy import CategoryDistribution, Coalition, guess
 from tests import twins
 
 LEVELS = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12)
@@ -91,7 +91,7 @@ def brute_joint(law, noise):
     [([5, 3, 2], [1.0, 4.0]), ([90, 5, 5], [0.5, 2.0, 3.0]), ([50, 1], [9.0, 9.0]), ([7], [1.0])],
 )
 def test_the_best_guess_of_a_category(counts, noise, base):
-    law = Law(counts, base)
+    law = CategoryDistribution(counts, base)
     single, independent = brute_guess(law, noise)
     found = guess(law, noise)
     assert found.blind == max(counts) / sum(counts)
@@ -102,7 +102,7 @@ def test_the_best_guess_of_a_category(counts, noise, base):
 @pytest.mark.parametrize("base", ["marginal", "uniform"])
 def test_a_path_adds_nothing_to_its_best_copy(base):
     """Every case of three copies of one path, beside the one of least noise."""
-    law, noise = Law([6, 3, 1], base), [0.5, 1.0, 4.0]
+    law, noise = CategoryDistribution([6, 3, 1], base), [0.5, 1.0, 4.0]
     assert brute_joint(law, noise) == pytest.approx(guess(law, noise).joint, abs=1e-12)
 
 
@@ -111,11 +111,11 @@ def test_a_path_adds_nothing_to_its_best_copy(base):
     noise=st.floats(0.01, 100),
 )
 def test_what_stays_hidden_is_p_from_its_own_frequencies_alone(counts, noise):
-    law = Law(counts)
+    law = CategoryDistribution(counts)
     found = guess(law, [noise])
     assert found.hidden == pytest.approx(noise / (1 + noise), rel=1e-9)
     assert found.least_hidden == pytest.approx(noise / (1 + noise), rel=1e-9)
-    even = Law(counts, "uniform")
+    even = CategoryDistribution(counts, "uniform")
     [seen] = laws_of(even, [noise])
     joint = even.pi[:, None] * seen
     brute = 1 - (joint**2 / joint.sum(axis=0)).sum()
@@ -124,20 +124,20 @@ def test_what_stays_hidden_is_p_from_its_own_frequencies_alone(counts, noise):
 
 def test_even_draws_may_hide_less_than_the_knob_says():
     """One value of half the rows among fifty rare ones."""
-    found = guess(Law([50] + [1] * 50, "uniform"), [1.0])
+    found = guess(CategoryDistribution([50] + [1] * 50, "uniform"), [1.0])
     assert found.least_hidden < 0.46 < 0.5 < found.hidden
 
 
 def test_independent_refreshes_would_give_a_category_away():
     """The negative control of the promise: with events of their own, copies do add up."""
-    found = guess(Law([90, 5, 5]), [2.0] * 6)
+    found = guess(CategoryDistribution([90, 5, 5]), [2.0] * 6)
     assert found.independent > found.joint + 0.01
 
 
 @pytest.mark.parametrize("base", ["marginal", "uniform"])
 def test_a_drawn_guess_agrees_with_the_exact_one(base):
     """ALPHA 1e-9: six standard errors of a share over all draws."""
-    law, noise = Law([5, 3, 2], base), [1.0, 2.0, 3.0]
+    law, noise = CategoryDistribution([5, 3, 2], base), [1.0, 2.0, 3.0]
     tolerance = 6 * np.sqrt(0.25 / coalition_module.DRAWS)
     drawn = coalition_module._guess_drawn(law, noise)
     assert drawn == pytest.approx(brute_guess(law, noise)[1], abs=tolerance)
@@ -151,5 +151,5 @@ def test_a_drawn_guess_agrees_with_the_exact_one(base):
 @settings(max_examples=25)
 def test_independent_refreshes_are_never_said_to_reveal_less(counts, noise, base):
     """Also where guesses are drawn, and chance could let them fall short."""
-    found = guess(Law(counts, base), noise)
+    found = guess(CategoryDistribution(counts, base), noise)
     assert found.independent >= found.joint

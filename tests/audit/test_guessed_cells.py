@@ -8,7 +8,7 @@ import pytest
 
 from cornerwave.audit import _recovery, attack_copies
 from cornerwave.errors import CornerwaveWarning
-from cornerwave.privacy import Law, guess
+from cornerwave.privacy import CategoryDistribution, guess
 from tests.audit.releases import frame, gaussian, known_dataset
 from tests.audit.releases import ours as copies_of
 from tests.audit.schemes import COUNTS, NOISE, independent, ours, tables
@@ -26,7 +26,7 @@ def attacked(scheme, **choices):
 
 def test_guesses_are_right_as_often_as_expected_and_pooling_ours_gains_nothing() -> None:
     found = attacked(ours)
-    law = Law(COUNTS)
+    law = CategoryDistribution(COUNTS)
     assert found.blind == pytest.approx(guess(law, NOISE).blind, abs=REACH)
     assert found.expected == pytest.approx(guess(law, NOISE).best, abs=REACH)
     assert found.alone == pytest.approx(found.expected, abs=2 * REACH)
@@ -36,7 +36,9 @@ def test_guesses_are_right_as_often_as_expected_and_pooling_ours_gains_nothing()
 
 def test_pooling_independent_copies_gains_what_theory_says() -> None:
     found = attacked(independent)
-    assert found.together == pytest.approx(guess(Law(COUNTS), NOISE).independent, abs=2 * REACH)
+    assert found.together == pytest.approx(
+        guess(CategoryDistribution(COUNTS), NOISE).independent, abs=2 * REACH
+    )
     assert found.together > found.alone + 2 * REACH
 
 

@@ -194,7 +194,7 @@ class JointPosterior:
         q = retention(noise)
         for each in self.rows.cells:
             if each.drawn is not None and np.count_nonzero(each.pi) > 1:
-                usual[each.name] = hidden_shares(each.pi, each.drawn, q)[0]
+                usual[each.name] = hidden_shares(each.pi, each.drawn, q).of_all
         return usual
 
     def _errors(

@@ -117,7 +117,7 @@ def check_order(
         for table in aligned.source.groups(columns, BLOCK_ROWS):
             order.add(start, table)
             start += table.num_rows
-    told = order.told(numbers, categories)
+    told = order.revealed(numbers, categories)
     if not told:
         return ()
     chosen = all(aligned.stated.copies[i].order == KEEP_ORDER for i in shown)

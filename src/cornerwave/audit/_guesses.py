@@ -31,7 +31,7 @@ from cornerwave.audit._chance import z_limit
 from cornerwave.columns import MARGINAL, MOST_CATEGORIES, UNIFORM, Encoded, cases
 from cornerwave.errors import SourceError
 from cornerwave.levels import retention
-from cornerwave.privacy import Law, guess
+from cornerwave.privacy import CategoryDistribution, guess
 from cornerwave.sources import Progress
 
 KEPT_CELLS = 1 << 23
@@ -394,7 +394,7 @@ def _guessed(
         guesses = (_best(pi, drawn, [(copies[i], noise[i]) for i in which]) for which in sets)
         found = [float((own == truth).mean()) for own in guesses]
     # counts as fine as shares need be: the law takes whole numbers
-    law = Law(np.rint(held * (1 << 40)).astype(np.int64).tolist(), base)
+    law = CategoryDistribution(np.rint(held * (1 << 40)).astype(np.int64).tolist(), base)
     right = guess(law, [noise[best]])
     return GuessedCells(shown.columns, len(truth), right.blind, right.best, found[0], found[1])
 

@@ -21,7 +21,7 @@ from cornerwave.editions._numbered import HALF
 from cornerwave.errors import Drifted, SourceError
 from cornerwave.levels import Level, retention
 from cornerwave.noise import grid_of
-from cornerwave.privacy import Law, hidden_shares, semidefinite
+from cornerwave.privacy import CategoryDistribution, hidden_shares, semidefinite
 from cornerwave.spine.freeze import Frozen, hidden_of_rows
 from cornerwave.spine.survey import Survey, Surveyor
 
@@ -405,12 +405,12 @@ def _of_category(
 ) -> float:
     """Return what copies at a level hide of a category with these counts, by itself."""
     [own] = [each for each in frozen.categories if each.columns == names]
-    law = Law(own.counts, own.base)
+    law = CategoryDistribution(own.counts, own.base)
     weights = counts + prior * law.pi
     usual = level.noise / (1 + level.noise)
     if not weights.sum() or np.count_nonzero(weights) < 2:
         return usual
     q = retention(level.noise)
-    share = hidden_shares(weights / weights.sum(), law.drawn, q)[0]
+    share = hidden_shares(weights / weights.sum(), law.drawn, q).of_all
     # even draws hide another share from the start: what counts is the difference
-    return usual + share - hidden_shares(law.pi, law.drawn, q)[0]
+    return usual + share - hidden_shares(law.pi, law.drawn, q).of_all

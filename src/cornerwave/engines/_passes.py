@@ -20,7 +20,7 @@ from cornerwave.columns import KEEP_ORDER, SHUFFLE, Scale, Schema, listed
 from cornerwave.editions import Ranges
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError, SourceLost
 from cornerwave.passes import Found, Pass, Result_co
-from cornerwave.privacy import WAYS_OUT, RowOrder, Told, find_units
+from cornerwave.privacy import WAYS_OUT, RevealedByOrder, RowOrder, find_units
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.rows import RowSecrets, row_ids
 from cornerwave.spine.survey import Sample, Sampler, Survey, Surveyor, no_rows
@@ -259,11 +259,11 @@ _RANDOM = "Put the rows into a random order", ()
 """What to do about an order that reveals a column, and the choices for it."""
 
 
-def _told(order: RowOrder, schema: Schema, sorted_by: str | None = None) -> list[Told]:
+def _told(order: RowOrder, schema: Schema, sorted_by: str | None = None) -> list[RevealedByOrder]:
     """Return the columns that neighbours tell, in the file or sorted by a column, most first."""
     categories = [name for group in schema.categories for name in group]
     hidden = [name for name in categories if schema.column(name).hide_missing]
-    return order.told(schema.perturbed, categories, hide_missing=hidden, sorted_by=sorted_by)
+    return order.revealed(schema.perturbed, categories, hide_missing=hidden, sorted_by=sorted_by)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -206,7 +206,7 @@ class Columns:
                 self.rows - self._missing[name],
             )
         ]
-        return {each.column: each.share for each in self._order.told(numbers, categories)}
+        return {each.column: each.share for each in self._order.revealed(numbers, categories)}
 
     def _warnings(
         self, part: pa.Field, found: Distinct, present: int, recognised: Recognised | None

@@ -1,20 +1,25 @@
 """What copies hide of each column: from all of their columns together, and from what they show.
 
-    _revealed    what stands in a copy without noise reveals, by any function of it
-    _joint       what all columns together leave hidden at each level
-    _hidden      that, as it is recorded and put into words
-    _neighbours  what the order of the rows reveals, near and far (_distant)
-    _same_order  and that of rows of several editions
-    _units, _groups, _look    which rows belong to one person, and what that reveals
-    _coalition   what some recipients can recover together, exactly
+    _open_columns   what a copy shows without noise, F: columns, gaps, parts
+    _revealed       what F reveals, by any function of it: _anova, _regressions, _variance_cells
+    _whole_copy     what all columns together leave hidden at each level: THE FORMULA
+    _joint          that, measured from sampled rows (_joint_sample, _covariances, _remedies)
+    _hidden         that, as it is recorded and put into words
+    _row_order      what the order of the rows reveals, near and far (_distant_rows)
+    _edition_order  and that of rows of several editions
+    _units          which rows belong to one person, and what that reveals (_groups, _unit_rows)
+    _coalition      what some recipients can recover together, exactly
 
 In: sampled rows, levels. Out: shares of each column's variance. Nothing here needs a key.
+To measure one more way in which F reveals: a function in `_anova` or `_regressions`, and its line
+in `_revealed.reveal`.
 """
 
+from cornerwave.privacy._anova import GroupMeans
 from cornerwave.privacy._coalition import (
     OF_HISTORY,
+    CategoryDistribution,
     Coalition,
-    Law,
     Looks,
     guess,
     hidden_in_history,
@@ -22,49 +27,39 @@ from cornerwave.privacy._coalition import (
     history_functions,
     independent_level,
 )
-from cornerwave.privacy._distant import DistantRows, Ties
+from cornerwave.privacy._covariances import semidefinite
+from cornerwave.privacy._distant_rows import DistantRows, Ties
+from cornerwave.privacy._edition_order import FIRST, FirstRows
 from cornerwave.privacy._groups import left_of_mean, left_of_value
 from cornerwave.privacy._hidden import (
-    GAPS_OF,
     PLACES,
     Hidden,
     JointShares,
+    MostRevealing,
     Remedy,
-    done,
-    part_of,
-    telling,
     unreachable,
 )
-from cornerwave.privacy._joint import (
-    NUMBERS,
-    Coordinate,
-    JointSample,
-    close_pairs,
-    hidden_at,
-    indicators,
-    measure_hidden,
-    semidefinite,
-)
-from cornerwave.privacy._look import UnitColumns, UnitRows
-from cornerwave.privacy._named import names_a_thing
-from cornerwave.privacy._neighbours import (
+from cornerwave.privacy._identifiers import names_a_thing
+from cornerwave.privacy._joint import close_pairs, hidden_at, measure_hidden
+from cornerwave.privacy._joint_sample import NUMBERS, Coordinate, JointSample, indicators
+from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, Shown, standardised
+from cornerwave.privacy._revealed import reveal
+from cornerwave.privacy._row_order import (
     ALPHA,
     CELLS,
     MATTERS,
     RUN,
+    RevealedByOrder,
     RowOrder,
-    Told,
     left_hidden,
 )
-from cornerwave.privacy._revealed import MOST_VALUES, OpenColumn, group_means, reveal, standardised
-from cornerwave.privacy._same_order import FIRST, FirstRows
+from cornerwave.privacy._unit_rows import UnitColumns, UnitRows
 from cornerwave.privacy._units import WAYS_OUT, Looked, Unit, find_units
 
 __all__ = [
     "ALPHA",
     "CELLS",
     "FIRST",
-    "GAPS_OF",
     "MATTERS",
     "MOST_VALUES",
     "NUMBERS",
@@ -72,28 +67,29 @@ __all__ = [
     "PLACES",
     "RUN",
     "WAYS_OUT",
+    "CategoryDistribution",
     "Coalition",
     "Coordinate",
     "DistantRows",
     "FirstRows",
+    "GroupMeans",
     "Hidden",
     "JointSample",
     "JointShares",
-    "Law",
     "Looked",
     "Looks",
+    "MostRevealing",
     "OpenColumn",
     "Remedy",
+    "RevealedByOrder",
     "RowOrder",
+    "Shown",
     "Ties",
-    "Told",
     "Unit",
     "UnitColumns",
     "UnitRows",
     "close_pairs",
-    "done",
     "find_units",
-    "group_means",
     "guess",
     "hidden_at",
     "hidden_in_history",
@@ -106,10 +102,8 @@ __all__ = [
     "left_of_value",
     "measure_hidden",
     "names_a_thing",
-    "part_of",
     "reveal",
     "semidefinite",
     "standardised",
-    "telling",
     "unreachable",
 ]

@@ -39,11 +39,11 @@ from cornerwave.columns import MARGINAL, UNIFORM
 from cornerwave.levels import Level, retention
 
 EXACT_CELLS = 1 << 20
-RANK_TOLERANCE = 1e-12
-"""Directions with less than this share of the variance of copies only repeat others."""
-
+"""Terms of an exact sum over all cases of what is seen, at most,"""
 DRAWS = 100_000
-"""Cells that are drawn if exact sums over all cases would have more than EXACT_CELLS terms."""
+"""else so many cells are drawn: a share is known to 0.0016 then."""
+REPEATED = 1e-12
+"""Directions with less than this share of the variance of copies only repeat others."""
 
 
 @dataclass(frozen=True)
@@ -80,24 +80,24 @@ class Looks:
     hidden: float
 
     @classmethod
-    def of(cls, law: "Law", noise: Sequence[float]) -> "Looks":
+    def of(cls, category: "CategoryDistribution", noise: Sequence[float]) -> "Looks":
         """Return it for one look at each noise.
 
         A row has as many looks as its category has values: who comes back to a value gives
         the old answer.
 
-        >>> two = Looks.of(Law([1, 1]), [3.0, 3.0])
+        >>> two = Looks.of(CategoryDistribution([1, 1]), [3.0, 3.0])
         >>> two.number, two.right, round(two.hidden, 3)
         (2, 0.75, 0.6)
         """
-        least = sorted(noise)[: len(law.counts)]
-        right, square = _posterior_of_looks(law, least)
-        variance = 1 - float((law.pi**2).sum())
+        least = sorted(noise)[: len(category.counts)]
+        right, square = _posterior_of_looks(category, least)
+        variance = 1 - float((category.pi**2).sum())
         return cls(len(least), right, max(0.0, (1 - square) / variance) if variance > 0 else 0.0)
 
 
 @dataclass(frozen=True)
-class Law:
+class CategoryDistribution:
     """The distribution of a category, as counts of its values, and that of its draws."""
 
     counts: Sequence[int]
@@ -138,14 +138,14 @@ class Coalition:
     def of(
         cls,
         members: Sequence[tuple[str, Level]],
-        categories: Mapping[str, Law] | None = None,
+        categories: Mapping[str, CategoryDistribution] | None = None,
         *,
         privacy_of: Callable[[Level], float] = lambda level: level.privacy,
     ) -> "Coalition":
         """Return what recipients can recover together from their copies.
 
-        `categories` gives the law of each category, for the best guess; `privacy_of` is what
-        the whole copy at any level hides, by default that of a table of numbers alone.
+        `categories` are for the best guess of each; `privacy_of` is what the whole copy at any
+        level hides, by default that of a table of numbers alone.
 
         >>> pair = Coalition.of([("alice", Level(1.0)), ("bob", Level(4.0))])
         >>> pair.joint_privacy, pair.best_member, round(pair.independent_privacy, 4)
@@ -161,7 +161,7 @@ class Coalition:
             best_privacy=joint,
             # no more than the best of them alone, whatever `privacy_of` rounds
             independent_privacy=min(joint, privacy_of(independent_level(noise))),
-            guesses={name: guess(law, noise) for name, law in (categories or {}).items()},
+            guesses={name: guess(each, noise) for name, each in (categories or {}).items()},
         )
 
     def over_editions(self, looks: Mapping[str, "Looks"]) -> "Coalition":
@@ -170,8 +170,9 @@ class Coalition:
         What is frozen does not say what other columns hide from somebody who knows a category,
         so no figure is left for any of them.
 
-        >>> pair = Coalition.of([("ann", Level(1.0)), ("bob", Level(1.0))], {"grade": Law([1, 1])})
-        >>> over = pair.over_editions({"grade": Looks.of(Law([1, 1]), [1.0, 1.0])})
+        >>> grade, members = CategoryDistribution([1, 1]), [("ann", Level(1.0)), ("bob", Level(1.0))]
+        >>> pair = Coalition.of(members, {"grade": grade})
+        >>> over = pair.over_editions({"grade": Looks.of(grade, [1.0, 1.0])})
         >>> over.joint_privacy, over.best_privacy, over.unbounded
         (None, 0.5, ['grade'])
         """
@@ -257,79 +258,95 @@ def hidden_in_history(
     here = np.ix_(cells, cells)
     copies = history[here] + np.minimum.outer(levels, levels) * noise[here]
     scale = np.sqrt(np.maximum(np.diag(copies), 1e-300))
-    inverse = np.linalg.pinv(copies / np.outer(scale, scale), RANK_TOLERANCE, hermitian=True)
-    told = asked @ history[:, cells] / scale
-    recovered = np.einsum("qi,ij,qj->q", told, inverse, told)
+    inverse = np.linalg.pinv(copies / np.outer(scale, scale), REPEATED, hermitian=True)
+    across = asked @ history[:, cells] / scale
+    recovered = np.einsum("qi,ij,qj->q", across, inverse, across)
     variance = np.einsum("qi,ij,qj->q", asked, history, asked)
-    varies = variance > RANK_TOLERANCE * np.einsum("qi,i,qi->q", asked, np.diag(history), asked)
+    varies = variance > REPEATED * np.einsum("qi,i,qi->q", asked, np.diag(history), asked)
     return np.asarray(1 - np.where(varies, recovered, 0.0) / np.where(varies, variance, 1.0))
 
 
-def guess(law: Law, noise: Sequence[float]) -> BestGuess:
+def guess(category: CategoryDistribution, noise: Sequence[float]) -> BestGuess:
     """Return how well a category can be guessed from copies at these levels.
 
-    >>> fair = guess(Law([1, 1]), [3.0, 3.0])
+    >>> fair = guess(CategoryDistribution([1, 1]), [3.0, 3.0])
     >>> fair.blind, fair.best, fair.joint, fair.hidden
     (0.5, 0.75, 0.75, 0.75)
     """
-    pi, base = law.pi, law.drawn
+    pi, base = category.pi, category.drawn
     q = max(retention(level) for level in noise)
     kept, drawn = pi * (q + (1 - q) * base), (1 - q) * base
     # Given y, guess y itself or, if that is rare, the most common other value.
     top, second = np.argsort(-pi, kind="stable")[[0, min(1, len(pi) - 1)]]
     other = np.where(np.arange(len(pi)) == top, pi[second] if second != top else 0.0, pi[top])
     best = float(np.maximum(kept, other * drawn).sum())
-    independent = max(best, _guess_independent(law, noise))  # draws may fall short by chance
-    return BestGuess(float(pi.max()), best, best, independent, *_hidden(law, q))
+    independent = max(best, _guess_independent(category, noise))  # draws may fall short by chance
+    shares = hidden_shares(pi, base, q)
+    return BestGuess(
+        blind=float(pi.max()),
+        best=best,
+        joint=best,
+        independent=independent,
+        hidden=shares.of_all,
+        least_hidden=shares.least,
+    )
 
 
-def _hidden(law: Law, q: float) -> tuple[float, float]:
-    return hidden_shares(law.pi, law.drawn, q)
+@dataclass(frozen=True)
+class HiddenShares:
+    """The hidden share of a category's variance: of all values, and of the most visible one."""
+
+    of_all: float
+    least: float
 
 
-def hidden_shares(pi: Floats, base: Floats, q: float) -> tuple[float, float]:
-    """Return the hidden share of the variance: of all values, and of the most visible one.
+def hidden_shares(pi: Floats, base: Floats, q: float) -> HiddenShares:
+    """Return the hidden share of the variance of a category that is retained with probability q.
 
-    Values have the law pi, those that are drawn the law `base`. E[1_x | y] has the mean square
+    Values have the distribution pi, those that are drawn `base`. E[1_x | y] has the mean square
     sum over y of P(x, y)^2 / P(y); pi_x less that stays hidden.
     """
     drawn = (1 - q) * base
     if len(pi) == 1:
-        return 0.0, 0.0
-    shown = np.maximum(q * pi + drawn, 1e-300)
+        return HiddenShares(0.0, 0.0)
+    shown = np.maximum(q * pi + drawn, 1e-300)  # P(y)
+    # P(x, y) = pi_x (q [x = y] + (1 - q) b_y): the case y = x apart from all others
     elsewhere = float((drawn**2 / shown).sum()) - drawn**2 / shown
     recovered = pi**2 * ((q + drawn) ** 2 / shown + elsewhere)
     shares = (pi - recovered) / np.maximum(pi * (1 - pi), 1e-300)
-    return float((pi - recovered).sum() / (1 - (pi**2).sum())), float(shares[pi > 0].min())
+    of_all = float((pi - recovered).sum() / (1 - (pi**2).sum()))
+    return HiddenShares(of_all, float(shares[pi > 0].min()))
 
 
-def _guess_independent(law: Law, noise: Sequence[float]) -> float:
+def _guess_independent(category: CategoryDistribution, noise: Sequence[float]) -> float:
     """Return how often the best guess is right if copies are refreshed independently."""
-    if len(law.counts) ** (1 + len(noise)) > EXACT_CELLS:
-        return _guess_drawn(law, noise)
-    return float(_chances(law, noise).max(axis=0).sum())
+    if len(category.counts) ** (1 + len(noise)) > EXACT_CELLS:
+        return _guess_drawn(category, noise)
+    return float(_chances(category, noise).max(axis=0).sum())
 
 
-def _chances(law: Law, noise: Sequence[float]) -> Floats:
+def _chances(category: CategoryDistribution, noise: Sequence[float]) -> Floats:
     """Return the chance of each truth and each case of what is seen: (values, cases)."""
-    pi = law.pi
+    pi = category.pi
     joint = pi[:, None]  # of the truth and all that was seen so far
     for level in noise:
         q = retention(level)
-        seen = q * np.eye(len(pi)) + (1 - q) * law.drawn
+        seen = q * np.eye(len(pi)) + (1 - q) * category.drawn
         joint = (joint[:, :, None] * seen[:, None, :]).reshape(len(pi), -1)
     return np.asarray(joint)
 
 
-def _posterior_of_looks(law: Law, noise: Sequence[float]) -> tuple[float, float]:
+def _posterior_of_looks(
+    category: CategoryDistribution, noise: Sequence[float]
+) -> tuple[float, float]:
     """Return the means of the largest chance, and of the sum of squared chances, of a value.
 
     Given independent looks y: P(x | y) is proportional to pi_x times, for each look at x, the
     factor 1 + q / ((1 - q) b_x). Over all cases, or over drawn cells if these are too many.
     """
-    pi, base = law.pi, law.drawn
+    pi, base = category.pi, category.drawn
     if len(pi) ** (1 + len(noise)) <= EXACT_CELLS:
-        joint = _chances(law, noise)
+        joint = _chances(category, noise)
         seen_at_all = np.maximum(joint.sum(axis=0), 1e-300)
         return float(joint.max(axis=0).sum()), float((joint**2 / seen_at_all).sum())
     rng = np.random.default_rng(0)
@@ -356,9 +373,9 @@ def _posterior_of_looks(law: Law, noise: Sequence[float]) -> tuple[float, float]
     return float((top / whole).mean()), float((square / whole**2).mean())
 
 
-def _guess_drawn(law: Law, noise: Sequence[float]) -> float:
+def _guess_drawn(category: CategoryDistribution, noise: Sequence[float]) -> float:
     """Return the same from drawn cells, if there are too many cases to enumerate."""
-    rng, pi, base = np.random.default_rng(0), law.pi, law.drawn
+    rng, pi, base = np.random.default_rng(0), category.pi, category.drawn
     truth = rng.choice(len(pi), DRAWS, p=pi)
     copies = []
     for level in noise:

@@ -338,13 +338,20 @@ def _mean(z: Floats, table: Flags) -> float:
     return float(z[table].mean()) if table.any() else 0.0
 
 
+def category_spread(pi: Floats) -> tuple[float, float]:
+    """Return the deviation of [a = b] for rows a, b of a category, and its largest size over that.
+
+    [a = b] - pi_a - pi_b + s has mean 0 given a, or b, and the same sum over all pairs.
+    """
+    alike = float((pi**2).sum())  # s
+    spread = math.sqrt(max(alike - 2 * float((pi**3).sum()) + alike**2, 1e-300))
+    return spread, (1 - 2 * float(pi[pi > 0].min()) + alike) / spread
+
+
 def _chance(pi: Floats) -> tuple[float, float]:
     """Return the deviation of [a = b] over 1 - s, and what rare values add to its tail."""
-    # [a = b] - pi_a - pi_b + s has mean 0 given a, or b
-    alike = float((pi**2).sum())
-    spread = math.sqrt(max(alike - 2 * float((pi**3).sum()) + alike**2, 1e-300))
-    largest = (1 - 2 * float(pi[pi > 0].min()) + alike) / spread
-    return spread / (1 - alike), _rare(largest)
+    spread, largest = category_spread(pi)
+    return spread / (1 - float((pi**2).sum())), _rare(largest)
 
 
 def _equal(

@@ -2,32 +2,68 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.levels import LATTICE, THOUSANDTHS, Level
+from cornerwave.privacy._open_columns import Shown
 
-GAPS_OF = "gaps of "
-"""What reveals a column beside other columns: where one has gaps; `part_of` one; several."""
-TOGETHER = " together"
 NEAR_CEILING = 0.9
-"""Above this share of what can be hidden of a column at most, noise rises steeply."""
+"""Above this share of what can be hidden of a column at most, noise rises steeply: with a ceiling
+of 0.808, privacy 0.8 takes noise 77."""
 LITTLE = 0.05
 """Less than this share of a column is not worth a word."""
+
+Action = Literal["drop", "hide", "bands", "refresh", "together"]
+"""Leave columns out, hide gaps, release a number in bands, refresh a kept column, refresh two
+categories as one."""
 
 
 @dataclass(frozen=True)
 class Remedy:
     """What would lower the noise that half of every column needs, or raise the highest privacy.
 
-    `needed` is that noise, None if no noise would do; `highest` the privacy that can be had then.
+    `needed` is that noise, None if no noise would do; `highest` the privacy that is possible then.
     """
 
-    action: str
+    action: Action
     columns: tuple[str, ...]
-    needed: float | None
+    needed: float | None = None
     highest: float = 0.999
+    bands: int | None = None
+
+    def __str__(self) -> str:
+        """Say what it does to the columns that it names.
+
+        >>> str(Remedy("bands", ("age",), 1.2, bands=3))
+        'with age in 3 bands'
+        """
+        what = " and ".join(self.columns)
+        return {
+            "drop": f"without {what}",
+            "hide": f"with {what} hidden (hide_missing)",
+            "bands": f"with {what} in {self.bands} bands",
+            "refresh": f"with {what} refreshed as a category instead of kept",
+            "together": f"with {what} together",
+        }[self.action]
+
+
+@dataclass(frozen=True)
+class MostRevealing:
+    """What reveals most of a column, and the share of its variance that it reveals."""
+
+    by: Shown
+    share: float
+
+    def of(self, column: str) -> str:
+        """Say which column reveals which.
+
+        >>> MostRevealing(Shown("gaps of wage", "gaps"), 0.471).of("age")
+        'gaps of wage reveal 47% of age'
+        """
+        return f"{self.by} {self.by.verb} {self.share:.0%} of {column}"
 
 
 @dataclass(frozen=True)
@@ -36,18 +72,17 @@ class Hidden:
 
     `shares[column]` are the shares of its variance that copies at privacy 0.01, 0.02, ... of
     the lattice hide; `needed[p - 1]` is the least level, in thousandths, at which p thousandths
-    of every column are hidden, 0 if there is none; `tellers[column]` is the other column, of
-    those with noise of their own, that tells most about it, and the share of its variance that
-    this one tells without noise;
-    `bounds` is the same among what copies show without noise: kept columns, a key and gaps;
-    `ceilings` are the shares that no noise can exceed, since that all together reveals the rest.
+    of every column are hidden, 0 if there is none; `strongest[column]` is the other column that
+    reveals most of it, without noise, of those that have another noise or none; `bounds` is the
+    same among what copies show without noise: kept columns, a key and gaps; `ceilings` are the
+    shares that no noise can exceed, since that all together reveals the rest.
     """
 
     shares: Mapping[str, tuple[float, ...]]
     needed: tuple[int, ...]
-    tellers: Mapping[str, tuple[str, float]]
+    strongest: Mapping[str, MostRevealing]
     remedies: tuple[Remedy, ...] = ()
-    bounds: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    bounds: Mapping[str, MostRevealing] = field(default_factory=dict)
     ceilings: Mapping[str, float] = field(default_factory=dict)
 
     def at(self, level: Level) -> dict[str, float]:
@@ -88,87 +123,32 @@ class Hidden:
         ]
 
 
-def part_of(part: str, column: str) -> str:
-    """Name a part of the values of a column.
-
-    >>> part_of("end", "iban")
-    'end of iban'
-    """
-    return f"{part} of {column}"
-
-
-def all_of(columns: Sequence[str]) -> str:
-    """Name columns that reveal something together.
-
-    >>> all_of(["lat", "lon", "type"])
-    'lat, lon and type together'
-    """
-    return f"{', '.join(columns[:-1])} and {columns[-1]}{TOGETHER}"
-
-
-def _is_plural(teller: str) -> bool:
-    return is_gap(teller) or teller.endswith(TOGETHER)
-
-
-def is_gap(name: str) -> bool:
-    """Whether a teller is not a column, but where a column has gaps."""
-    return name.startswith(GAPS_OF)
-
-
-def telling(teller: str, share: float, of: str) -> str:
-    """Say which column tells which.
-
-    >>> telling("gaps of wage", 0.471, "age")
-    'gaps of wage tell 47% of age'
-    """
-    return f"{teller} {'tell' if _is_plural(teller) else 'tells'} {share:.0%} of {of}"
-
-
 def unreachable(hidden: Hidden) -> str:
     """Say what stands against a higher privacy, and what to do about it."""
     worst = hidden.worst
-    most = hidden.ceilings.get(worst, hidden.highest)
-    teller, share = hidden.bounds.get(worst, ("", 0.0))
-    alone = "" if teller.endswith(TOGETHER) else " alone"
-    reason = f"; {teller}{alone} {'reveal' if _is_plural(teller) else 'reveals'} {share:.0%}"
-    reason = reason if share > LITTLE else ""
+    most, reason = hidden.ceilings.get(worst, hidden.highest), ""
+    bound = hidden.bounds.get(worst)
+    if bound is not None and bound.share > LITTLE:
+        alone = "" if bound.by.kind == "together" else " alone"
+        reason = f"; {bound.by}{alone} {bound.by.verb} {bound.share:.0%}"
     return (
         f"the highest privacy is {hidden.highest:g}. Of {worst}, no noise hides more than "
         f"{most:.1%}: what copies show without noise reveals the rest{reason}"
-        f"{''.join(f'. {each}' for each in helpful(hidden))}"
+        f"{''.join(f'. {each}' for each in _helpful(hidden))}"
     )
 
 
-def helpful(hidden: Hidden) -> Iterator[str]:
+def _helpful(hidden: Hidden) -> Iterator[str]:
     """Yield what raises the highest privacy, with what it costs, the best first."""
     for remedy in hidden.remedies:
         if remedy.highest > hidden.highest + 0.01:
             cost = "" if remedy.needed is None else f", and 0.5 takes noise {remedy.needed:.3g}"
-            doing = done(remedy)
-            yield f"{doing[0].upper()}{doing[1:]}, up to {remedy.highest:g} can be had{cost}"
-
-
-def done(remedy: Remedy) -> str:
-    """Say what a remedy does to the columns that it names.
-
-    >>> done(Remedy("3 bands", ("age",), 1.2))
-    'with age in 3 bands'
-    """
-    what = " and ".join(remedy.columns)
-    if is_gap(what):
-        return f"with {what} hidden (hide_missing)"
-    if remedy.action.endswith("bands"):
-        return f"with {what} in {remedy.action}"
-    actions = {
-        "drop": f"without {what}",
-        "together": f"with {what} together",
-        "refresh": f"with {what} refreshed as a category instead of kept",
-    }
-    return actions[remedy.action]
+            what = f"{remedy}, privacy up to {remedy.highest:g} is possible{cost}"
+            yield f"{what[0].upper()}{what[1:]}"
 
 
 # --------------------------------------------------------------------------------------------------
-# What an adversary who knows how rows are distributed left of each column, at any level.
+# What an adversary who knows how rows are distributed leaves of each column, at any level.
 
 
 PLACES = (100, 200, 300, 400, 500, 600, 700, 800, 900, 970, 999)
@@ -177,17 +157,16 @@ PLACES = (100, 200, 300, 400, 500, 600, 700, 800, 900, 970, 999)
 
 @dataclass(frozen=True)
 class JointShares:
-    """The share of each column's variance that was left at the levels PLACES.
-
-    Empty if it was not measured.
-    """
+    """The share of each column's variance that was left at the levels PLACES; empty if it was not
+    measured."""
 
     shares: Mapping[str, tuple[float, ...]]
 
     def at(self, level: Level) -> dict[str, float]:
         """Return what is left at a level of the lattice."""
         return {
-            name: float(_between(known, level.thousandths)) for name, known in self.shares.items()
+            name: float(_between(known, np.array(level.thousandths)))
+            for name, known in self.shares.items()
         }
 
     def place_of(self, thousandths: int) -> int | None:
@@ -205,6 +184,6 @@ class JointShares:
         return int(places[enough[0]]) if len(enough) else None
 
 
-def _between(known: Sequence[float], places: Any) -> Any:
-    """Return shares at some levels, from those at PLACES."""
-    return np.interp(places, (0, *PLACES), (0.0, *known))
+def _between(known: Sequence[float], places: Floats | Ints) -> Floats:
+    """Return shares at some levels, from those at PLACES; nothing is left without noise."""
+    return np.asarray(np.interp(places, (0, *PLACES), (0.0, *known)))

@@ -40,7 +40,7 @@ from cornerwave.privacy._groups import (
     left_of_mean,
     left_of_value,
 )
-from cornerwave.privacy._named import names_a_thing
+from cornerwave.privacy._identifiers import names_a_thing
 
 ALPHA = 1e-6
 """The probability that rows which do not belong together are said to."""

@@ -19,7 +19,7 @@ from cornerwave.documents import ColumnSketch
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
 from cornerwave.outlook import Outlook, explained, in_units, outlook_at, outlook_of
-from cornerwave.privacy import Coalition, Law, independent_level
+from cornerwave.privacy import CategoryDistribution, Coalition, independent_level
 from cornerwave.server._console import dataset_of, live_grants
 from cornerwave.server._page import page, router, signed_in
 from cornerwave.vault import Dataset
@@ -93,7 +93,8 @@ def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> dict[str, Any]:
     one, other = (outlook_at(dataset.frozen, level) for level in (best, min(independent, best)))
     closest = sorted(chosen.items(), key=lambda member: member[1])[:GUESSED]
     laws = {
-        "+".join(each.columns): Law(each.counts, each.base) for each in dataset.frozen.categories
+        "+".join(each.columns): CategoryDistribution(each.counts, each.base)
+        for each in dataset.frozen.categories
     }
     coalition = Coalition.of(closest, laws).over_editions(dataset.looks(chosen))
     return {

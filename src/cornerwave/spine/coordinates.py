@@ -8,7 +8,7 @@ a key that is released as it is, and visible gaps; parts of these, and differenc
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -27,15 +27,13 @@ from cornerwave.columns import (
 )
 from cornerwave.moments import Moments
 from cornerwave.privacy import (
-    GAPS_OF,
     MOST_VALUES,
     NUMBERS,
     Coordinate,
+    GroupMeans,
     JointSample,
     OpenColumn,
-    group_means,
     indicators,
-    part_of,
     standardised,
 )
 from cornerwave.spine.missing import Draws, fill_missing
@@ -62,14 +60,14 @@ class NoisyNumbers:
     with_draws: bool
 
     @classmethod
-    def of(cls, surveyor: Surveyor, survey: Survey, law: Draws | None) -> "NoisyNumbers":
-        """Return them for a table, given the law of its draws."""
+    def of(cls, surveyor: Surveyor, survey: Survey, draws: Draws | None) -> "NoisyNumbers":
+        """Return them for a table, given the distribution of its draws."""
         sample, schema = survey.joint.ordered, surveyor.schema
         numbers, K = sample.numbers[: len(schema.perturbed)], survey.moments.covariance
-        if law is None:
+        if draws is None:
             return cls(numbers, K, with_draws=False)
         ids = np.column_stack([sample.hashes, np.zeros_like(sample.hashes)])
-        drawn = fill_missing(numbers, ids, schema, law, surveyor.secrets.sample)
+        drawn = fill_missing(numbers, ids, schema, draws, surveyor.secrets.sample)
         before, after = (Moments.of_columns(each).covariance for each in (numbers, drawn))
         return cls(drawn, np.asarray(K + (after - before)), with_draws=True)
 
@@ -124,10 +122,10 @@ def _features(
     schema, sample = surveyor.schema, survey.joint.ordered
     for name, values in zip(schema.perturbed, shown.numbers, strict=True):
         if not schema.column(name).hide_missing and np.isnan(values).any():
-            yield _gaps(name, np.isnan(values))
+            yield OpenColumn.gaps(name, np.isnan(values).astype(np.int64))
     for each in categories:
         if (missing := _missing(surveyor, survey, each)).any():
-            yield _gaps("+".join(each.columns), missing)
+            yield OpenColumn.gaps("+".join(each.columns), missing.astype(np.int64))
     numbers = sample.numbers[len(schema.perturbed) :]
     open_columns = []
     for name, own in zip(schema.unchanged, numbers, strict=True):
@@ -151,16 +149,16 @@ def _parts(surveyor: Surveyor, survey: Survey, columns: Sequence[str]) -> Iterat
     for (name, part), own in zip(named, words, strict=True):
         codes = _codes(own[None])
         distinct = int(codes.max(initial=0)) + 1
-        telling = 1 < distinct < len(codes) or (part.is_number and distinct > 1)
-        if name in columns and telling and (mark := codes.tobytes()) not in seen:
+        varies = 1 < distinct < len(codes) or (part.is_number and distinct > 1)
+        if name in columns and varies and (mark := codes.tobytes()) not in seen:
             seen.add(mark)
             numbers = own.view(np.float64) if part.is_number else None
-            yield OpenColumn(part_of(part.name, name), codes, numbers, of=(name,))
+            yield OpenColumn(part.name, codes, numbers).as_part((name,))
     for name, own in zip(schema.unchanged, sample.numbers[len(schema.perturbed) :], strict=True):
         type_ = type_named(schema.column(name).type)
         if name in columns and type_ is not None and is_number(type_):
             for called, values in calendar_parts(own, type_):
-                yield replace(OpenColumn.coded(part_of(called, name), values, values), of=(name,))
+                yield OpenColumn.coded(called, values, values).as_part((name,))
 
 
 def _differences(
@@ -174,8 +172,7 @@ def _differences(
         if unit == other and apart <= ALIKE * spread[1] <= ALIKE**2 * spread[0]:
             values = y - x
             if not np.isnan(values).all():
-                name = part_of("difference", f"{b} and {a}")
-                yield replace(OpenColumn.coded(name, values, values), of=(a, b))
+                yield OpenColumn.coded("difference", values, values).as_part((a, b))
 
 
 def _in_seconds(feature: OpenColumn, type_: "pa.DataType | None") -> tuple[Floats, str]:
@@ -186,10 +183,6 @@ def _in_seconds(feature: OpenColumn, type_: "pa.DataType | None") -> tuple[Float
     if pa.types.is_date(plain_type(type_)):
         return feature.numbers * 86_400, "moments"
     return feature.numbers, "moments" if pa.types.is_timestamp(plain_type(type_)) else "times"
-
-
-def _gaps(name: str, missing: object) -> OpenColumn:
-    return OpenColumn(f"{GAPS_OF}{name}", np.asarray(missing, dtype=np.int64))
 
 
 def _cells(surveyor: Surveyor, survey: Survey, columns: Sequence[str]) -> Words:
@@ -225,8 +218,8 @@ def _rare_values(
     if not others:
         return
     Z = standardised(np.array([each.values for each in others]))
-    means, between = group_means(Z, codes)
-    for mean, share, values in zip(means, between.tolist(), Z, strict=True):
+    found = GroupMeans.of(Z, codes)
+    for mean, share, values in zip(found.means, found.between.tolist(), Z, strict=True):
         both = ~np.isnan(values)
         if share <= 0 or not np.std(mean[both]) > 0:
             continue

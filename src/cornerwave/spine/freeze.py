@@ -43,7 +43,9 @@ from cornerwave.privacy import (
     Hidden,
     JointSample,
     JointShares,
+    MostRevealing,
     Remedy,
+    Shown,
     close_pairs,
     hidden_at,
     measure_hidden,
@@ -238,14 +240,17 @@ def _hidden(kept: Mapping[str, Any]) -> Hidden:
     return Hidden(
         shares={name: tuple(shares) for name, shares in kept["shares"].items()},
         needed=tuple(kept["needed"]),
-        tellers={name: (teller, share) for name, (teller, share) in kept["tellers"].items()},
+        strongest={name: _revealing(each) for name, each in kept["strongest"].items()},
         remedies=tuple(
-            Remedy(each["action"], tuple(each["columns"]), each["needed"], each["highest"])
-            for each in kept["remedies"]
+            Remedy(**{**each, "columns": tuple(each["columns"])}) for each in kept["remedies"]
         ),
-        bounds={name: (shown, share) for name, (shown, share) in kept["bounds"].items()},
+        bounds={name: _revealing(each) for name, each in kept["bounds"].items()},
         ceilings=kept["ceilings"],
     )
+
+
+def _revealing(kept: Mapping[str, Any]) -> MostRevealing:
+    return MostRevealing(Shown(**kept["by"]), kept["share"])
 
 
 def _knots(kept: Sequence[Sequence[float]]) -> Knots:

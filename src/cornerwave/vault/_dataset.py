@@ -30,7 +30,7 @@ from cornerwave.ledger import Entry, Holding, Key, Ledger, closed_message, work_
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import ChangedRows, Past
 from cornerwave.outputs import METADATA_KEY
-from cornerwave.privacy import Coalition, Law, Looks, unreachable
+from cornerwave.privacy import CategoryDistribution, Coalition, Looks, unreachable
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen, look
@@ -448,9 +448,12 @@ class Dataset:
         return {n: Looks.of(self._laws[n], noise) for n, noise in noises.items() if len(noise) > 1}
 
     @cached_property
-    def _laws(self) -> dict[str, Law]:
+    def _laws(self) -> dict[str, CategoryDistribution]:
         categories = self.frozen.categories
-        return {"+".join(each.columns): Law(each.counts, each.base) for each in categories}
+        return {
+            "+".join(each.columns): CategoryDistribution(each.counts, each.base)
+            for each in categories
+        }
 
     def _noise_of_looks(self, category: str, recipients: Collection[str]) -> list[float]:
         """Return the least noise at which recipients hold each value of a row that changed.

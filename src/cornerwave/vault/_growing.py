@@ -179,7 +179,7 @@ def _check_meetings(units: Sequence[Unit]) -> None:
 def _check_first(rows: FirstRows, schema: Schema) -> None:
     """Raise ColumnError if rows that come stand in the order of rows that are there."""
     categories = [name for names in schema.categories for name in names]
-    for told in rows.told(schema.perturbed, categories):
+    for told in rows.revealed(schema.perturbed, categories):
         raise ColumnError(
             "new rows stand in the order of rows that are there, so that copies of all editions "
             f"show which belong together: {told}. If they are new values of these rows, update "

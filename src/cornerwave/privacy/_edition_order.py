@@ -2,7 +2,7 @@
 
 A ledger keeps the first rows of each edition, a byte a cell: of a number in which of PARTS parts
 of its column it lies, of all else a part of its hash. They are compared as rows of one table
-would be in which editions lie APART rows apart (see `distant`): at every shift, and mirrored.
+would be in which editions lie APART rows apart (see `_distant_rows`): at every shift, and mirrored.
 """
 
 import io
@@ -13,8 +13,8 @@ import numpy as np
 
 from cornerwave.arrays import Bytes, Floats, Words, part_ends
 from cornerwave.columns import MISSING_BITS
-from cornerwave.privacy._distant import GONE, Cells, DistantRows
-from cornerwave.privacy._neighbours import ALPHA, MATTERS, Told, from_afar
+from cornerwave.privacy._distant_rows import GONE, Cells, DistantRows
+from cornerwave.privacy._row_order import ALPHA, MATTERS, RevealedByOrder, revealed_from_afar
 
 FIRST, MOST_EDITIONS = 1 << 12, 32
 """The first rows of an edition, and the editions of which they are kept: the first and the last."""
@@ -50,14 +50,16 @@ class FirstRows:
         first, rest = self.editions[:1], self.editions[1:]
         return replace(self, editions=(*first, *rest[2 - MOST_EDITIONS :], new))
 
-    def told(self, numbers: Sequence[str], categories: Sequence[str]) -> list[Told]:
-        """Return the columns that rows of several editions in one order tell, most first."""
+    def revealed(self, numbers: Sequence[str], categories: Sequence[str]) -> list[RevealedByOrder]:
+        """Return the columns that rows of several editions in one order reveal, most first."""
         names = [*numbers, *categories]
         rows = DistantRows(names)
         rows.take((APART * n, self._cells(own)) for n, own in enumerate(self.editions))
         found = rows.found(numbers, categories, alpha=ALPHA)
-        told = [replace(from_afar(rows, name, each), where=WHERE) for name, each in found.items()]
-        return sorted((each for each in told if each.share > MATTERS), key=lambda t: -t.share)
+        shares = [
+            replace(revealed_from_afar(rows, n, ties), where=WHERE) for n, ties in found.items()
+        ]
+        return sorted((each for each in shares if each.share > MATTERS), key=lambda r: -r.share)
 
     def _cells(self, edition: Bytes) -> Cells:
         """Return the first rows of an edition as cells: numbers as floats, by which they rank."""

@@ -1,4 +1,4 @@
-"""What the order of the rows tells: how well its neighbours in a file predict a row.
+"""What the order of the rows reveals: how well its neighbours in a file predict a row.
 
 Let r(k) be the correlation of a column with itself k rows further on: of the ranks of
 numbers, so that one record far out neither feigns an order nor hides one, and for a
@@ -8,9 +8,9 @@ neighbours, whose covariance R = U diag(S) U' follows from r, leaves
 
     hidden(v) = sum over i of U_0i^2 v S_i / (S_i + v)  <=  v / (1 + v)    equal if all r are 0
 
-What neighbours tell is the largest difference between the two at any privacy. The smoother
-sees 512 rows to either side; one that knows more may do better. If neighbours tell little, rows
-at any other distance are looked at, and rows in mirrored places (see `distant`).
+What neighbours reveal is the largest difference between the two at any privacy. The smoother
+sees 512 rows to either side; one that knows more may do better. If neighbours reveal little, rows
+at any other distance are looked at, and rows in mirrored places (see `_distant_rows`).
 
 A correlation that chance explains counts as none. In a random order sums of products of
 centred terms are martingales: Bernstein's inequality bounds them, for ALPHA divided by all
@@ -32,16 +32,17 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats, Ints
 from cornerwave.columns import Encoded, one_chunk, to_floats
 from cornerwave.noise import available_threads
-from cornerwave.privacy._distant import DistantRows, Ties
+from cornerwave.privacy._distant_rows import DistantRows, Ties
+from cornerwave.privacy._groups import EVEN, category_spread
 
 ALPHA = 1e-6
-"""The probability that a table in random order is said to be told by its order."""
+"""The probability that a table in random order is reported to be revealed by its order."""
 
 MATTERS = 0.005
-"""Neighbours that tell more than this share of a column's variance matter."""
+"""Neighbours that reveal more than this share of a column's variance matter."""
 
 LITTLE = 0.05
-"""If neighbours tell no more than this of any column, rows far apart may tell more."""
+"""If neighbours reveal no more than this of any column, rows far apart may reveal more."""
 
 LAGS = (*range(1, 33), 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 REACHES = (2, 4, 8, 16, 32, 128, 1024)
@@ -57,23 +58,29 @@ CELLS, LEAST_ROWS = 1 << 21, 1 << 14
 SENT = 16
 """A machine sends one in so many of these cells where nobody knows how many parts there are."""
 
+NEIGHBOURS = "a row's neighbours"
 PRIVACIES = (*(k / 20 for k in range(1, 20)), 0.97, 0.98, 0.99)
-EVEN = 3.0
-"""The largest square of an evenly distributed score of variance 1."""
 
 
 @dataclass(frozen=True)
-class Told:
+class RevealedByOrder:
     """At this privacy, neighbours, or rows elsewhere, leave only the share `hidden` of a column."""
 
     column: str
     privacy: float
     hidden: float
-    where: str = "a row's neighbours"
+    where: str = NEIGHBOURS
+
+    @classmethod
+    def at_most(cls, column: str, hidden: Floats, where: str = NEIGHBOURS) -> "RevealedByOrder":
+        """Return it at the privacy of PRIVACIES at which most is revealed."""
+        privacies = np.array(PRIVACIES)
+        most = int(np.argmax(privacies - hidden))
+        return cls(column, float(privacies[most]), float(hidden[most]), where)
 
     @property
     def share(self) -> float:
-        """The share of the column's variance that neighbours tell beyond the row's own copy."""
+        """The share of the column's variance that neighbours reveal beyond the copy of the row."""
         return self.privacy - self.hidden
 
     def __str__(self) -> str:
@@ -84,7 +91,7 @@ class Told:
 
 
 class RowOrder:
-    """Some runs of a table's rows, from which to say what their order tells; parts add up."""
+    """Some runs of a table's rows, from which to measure what their order reveals; parts add up."""
 
     def __init__(
         self,
@@ -177,15 +184,15 @@ class RowOrder:
                 runs.append((here, _copied(run) if len(run) < len(table) else run))
         return runs
 
-    def told(
+    def revealed(
         self,
         numbers: Sequence[str],
         categories: Sequence[str],
         *,
         hide_missing: Sequence[str] = (),
         sorted_by: str | None = None,
-    ) -> list[Told]:
-        """Return the columns that their neighbours tell, most first.
+    ) -> list[RevealedByOrder]:
+        """Return the columns that their neighbours reveal, most first.
 
         Neighbours are those in the file or, if it is to be `sorted_by` a column, those in
         that order. A missing category is one more value if it is in `hide_missing`.
@@ -204,26 +211,19 @@ class RowOrder:
             names = [name for name, _ in asked]
             known = [pair for pair in zip(names, signals, strict=True) if pair[1] is not None]
             alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
-            found = list(pool.map(lambda pair: _told(pair[0], pair[1], pairs, alpha), known))
+            found = list(
+                pool.map(lambda pair: _revealed_by_near(pair[0], pair[1], pairs, alpha), known)
+            )
         if sorted_by is None and all(each.share <= LITTLE for each in found):
-            found += self._told_from_afar(numbers, categories, hide_missing)
+            ties = self._distant.found(numbers, categories, hide_missing=hide_missing, alpha=ALPHA)
+            found += [revealed_from_afar(self._distant, name, own) for name, own in ties.items()]
         most = {each.column: each for each in sorted(found, key=lambda t: t.share)}
         return sorted((t for t in most.values() if t.share > MATTERS), key=lambda t: -t.share)
 
-    def _told_from_afar(
-        self, numbers: Sequence[str], categories: Sequence[str], hide_missing: Sequence[str]
-    ) -> list[Told]:
-        """Return what rows far apart, or in mirrored places, tell of each column."""
-        found = self._distant.found(numbers, categories, hide_missing=hide_missing, alpha=ALPHA)
-        return [from_afar(self._distant, name, each) for name, each in found.items()]
 
-
-def from_afar(rows: DistantRows, name: str, found: Ties) -> Told:
-    """Return what rows far apart tell of a column, at the privacy at which they tell most."""
-    privacies = np.array(PRIVACIES)
-    hidden = rows.left_hidden(found, privacies)
-    most = int(np.argmax(privacies - hidden))
-    return Told(name, float(privacies[most]), float(hidden[most]), found.where)
+def revealed_from_afar(rows: DistantRows, name: str, ties: Ties) -> RevealedByOrder:
+    """Return what rows far apart, or in mirrored places, reveal of a column."""
+    return RevealedByOrder.at_most(name, rows.left_hidden(ties, np.array(PRIVACIES)), ties.where)
 
 
 def _kept(rows: int, stride: int) -> int:
@@ -397,16 +397,16 @@ def _of_category(column: pa.Array, name: str, *, hides_missing: bool) -> _Codes 
     pi = counts[counts > 0] / max(1, counts.sum())
     if len(pi) < 2:
         return None
-    # [a = b] - pi_a - pi_b + s has mean 0 given a, or b, and the same sum over all pairs
-    alike = float((pi**2).sum())
-    spread = math.sqrt(max(alike - 2 * float((pi**3).sum()) + alike**2, 1e-300))
-    most = (1 - 2 * float(pi.min()) + alike) / spread
+    alike, (spread, largest) = float((pi**2).sum()), category_spread(pi)
     whole = bool((codes >= 0).all())
-    return _Codes(codes.astype(np.int32), alike, spread / (1 - alike), most, whole)
+    return _Codes(codes.astype(np.int32), alike, spread / (1 - alike), largest, whole)
 
 
-def _told(name: str, signal: _Scores | _Codes | None, pairs: _Pairs, alpha: float) -> Told:
-    assert signal is not None, "a constant column tells nothing"
+def _revealed_by_near(
+    name: str, signal: _Scores | _Codes | None, pairs: _Pairs, alpha: float
+) -> RevealedByOrder:
+    """Return what neighbours reveal of a column by the lags that chance does not explain."""
+    assert signal is not None, "a constant column reveals nothing"
     by_chance, signal = signal.sorted_by_chance(), signal.apart(pairs)
     found = [signal.correlation(pairs, int(lag)) for lag in pairs.lags]
     limits = np.array([_by_chance(signal, count, alpha) for _, count in found])
@@ -416,17 +416,15 @@ def _told(name: str, signal: _Scores | _Codes | None, pairs: _Pairs, alpha: floa
         rest = (pairs.lags <= reach) & (sure == 0.0)
         if rest.any() and abs(r[rest].mean()) > _together_by_chance(signal, counts[rest], alpha):
             sure[rest] = r[rest].mean()
-    privacies = np.array(PRIVACIES)
-    hidden = left_hidden(pairs.lags, np.clip(sure, -1.0, 1.0), privacies)
-    most = int(np.argmax(privacies - hidden))
-    return Told(name, float(privacies[most]), float(hidden[most]))
+    hidden = left_hidden(pairs.lags, np.clip(sure, -1.0, 1.0), np.array(PRIVACIES))
+    return RevealedByOrder.at_most(name, hidden)
 
 
 def _by_chance(signal: _Scores | _Codes, pairs: int, alpha: float) -> float:
     """Return the correlation that so many pairs in random order exceed with probability alpha.
 
-    For evenly spread values P(|r| > x) is at most 2 exp(-x^2 pairs / 2): some 35 rows are the
-    fewest that can be told, unless they are sorted.
+    Bernstein: for evenly spread values P(|r| > x) is at most 2 exp(-x^2 pairs / 2). So some 35
+    rows are the fewest in which an order can be seen, unless they are sorted.
     """
     if not pairs:
         return math.inf
@@ -450,8 +448,8 @@ def _together_by_chance(signal: _Scores | _Codes, pairs: Floats, alpha: float) -
 def left_hidden(lags: Ints, correlations: Floats, privacy: Floats) -> Floats:
     """Return the share that the best smoother leaves hidden at each privacy.
 
-    >>> told = left_hidden(np.arange(1, 65), 0.9 ** np.arange(1, 65), np.array([0.5, 0.9]))
-    >>> np.round(told, 2).tolist()
+    >>> hidden = left_hidden(np.arange(1, 65), 0.9 ** np.arange(1, 65), np.array([0.5, 0.9]))
+    >>> np.round(hidden, 2).tolist()
     [0.22, 0.57]
     """
     noise = privacy / (1 - privacy)

@@ -1,4 +1,4 @@
-"""What rows far apart tell of each other: waves stacked in one order, or in the mirrored order.
+"""What rows far apart reveal of each other: waves stacked in one order, or in the mirrored order.
 
 Let x be the scores of a column (uniform ranks; of a category its frequent values, and random
 scores of all values), mean 0 and variance 1, and S their sums over blocks of B rows. Of all lags
@@ -13,7 +13,7 @@ Bernstein's term. u is for ALPHA divided by all lags, columns, scores and both k
 of a lag are also taken together. Lags are found modulo the length, then measured row by row.
 
 What they give away is what the best linear smoother over the row and the rows found this way
-leaves, with the covariance R that follows from the correlations (see `neighbours`).
+leaves, with the covariance R that follows from the correlations (see `_row_order`).
 
 Blocks keep it cheap: a lag that is no multiple of B keeps at least half of its correlation, and
 B grows only where pairs abound. Of a table of more than CELLS cells some stretches of rows are
@@ -34,6 +34,7 @@ from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.columns import MISSING_BITS, Encoded, is_number, one_chunk, to_floats
 from cornerwave.errors import ColumnError
 from cornerwave.noise import available_threads
+from cornerwave.privacy._groups import EVEN
 
 CELLS, LEAST_ROWS = 1 << 24, 1 << 17
 """So many cells of a table are kept, four bytes each, but at least so many rows."""
@@ -53,8 +54,6 @@ FREQUENT = 4
 """Values of a category that are looked at one by one."""
 ASKED = 64
 """Rows for which a smoother is worked out."""
-EVEN = 3.0
-"""The largest square of an evenly distributed score of variance 1."""
 
 _HASH = bytes(16)
 GONE = np.uint32(0xFFFFFFFF)
@@ -75,7 +74,7 @@ class Ties:
 
     @property
     def where(self) -> str:
-        """Which rows tell the column, in words."""
+        """Which rows reveal the column, in words."""
         most, turned = (max(map(abs, r.values()), default=0.0) for r in (self.lags, self.mirrors))
         if 0.9 * most < turned:
             return "rows in mirrored order"
@@ -84,7 +83,7 @@ class Ties:
 
 
 class DistantRows:
-    """Some rows of a table in four bytes a cell, from which to find the lags that tell columns."""
+    """Some rows of a table in four bytes a cell, in which to look for lags that reveal columns."""
 
     def __init__(self, columns: Sequence[str], *, rows: int | None = None) -> None:
         """`rows` is how many the whole table has, if that is known before the first is seen."""
@@ -148,7 +147,7 @@ class DistantRows:
         hide_missing: Sequence[str] = (),
         alpha: float,
     ) -> dict[str, Ties]:
-        """Return the columns that rows at some lag, or in mirrored places, tell beyond chance."""
+        """Return the columns that rows at some lag, or in mirrored places, reveal beyond chance."""
         asked = [(name, None) for name in numbers if name in self.columns]
         more = [(name, name in hide_missing) for name in categories if name in self.columns]
         if not self._rows or not (asked or more):
@@ -164,12 +163,15 @@ class DistantRows:
             return _look(cells, each[1], blocks, alpha)
 
         with ThreadPoolExecutor(available_threads()) as pool:
-            told = list(pool.map(look, [*asked, *more]))
-        return {name: each for (name, _), each in zip([*asked, *more], told, strict=True) if each}
+            ties = list(pool.map(look, [*asked, *more]))
+        return {name: each for (name, _), each in zip([*asked, *more], ties, strict=True) if each}
 
     def left_hidden(self, found: Ties, privacy: Floats) -> Floats:
         """Return the share that the best smoother over the rows found leaves at each privacy."""
-        return _left_hidden(found, self._total, privacy)
+        noise, rows = privacy / (1 - privacy), np.linspace(0, self._total - 1, ASKED)
+        return np.asarray(
+            np.mean([_left_of(row, found, self._total, noise) for row in rows], axis=0)
+        )
 
 
 def _expected(rows: int, stride: int) -> int:
@@ -200,7 +202,7 @@ def _cells(table: pa.Table, columns: Sequence[str]) -> Cells:
         column = one_chunk(table.column(name))
         try:
             own[:] = _of_numbers(column, name) if is_number(column.type) else _hashed(column, name)
-        except ColumnError:  # whoever reads the column says why it cannot be used
+        except ColumnError:  # reading the column for the survey states why it cannot be used
             continue
     return out
 
@@ -233,7 +235,7 @@ def _scores(cells: Cells, hides_missing: bool | None) -> list[Floats]:
     some = some if hides_missing else some[some != GONE]
     frequent = some[: min(FREQUENT, len(some) - 1)]
     scores = [score for v in frequent for score in _standard((cells == v).astype(float), here)]
-    if len(some) > FREQUENT:  # what the rest tells: a random score of each value
+    if len(some) > FREQUENT:  # what the rest reveals: a random score of each value
         words = _mixed(cells.astype(np.uint64))
         for shift in (0, 32):
             part = ((words >> _U(shift)) & _U(GONE)).astype(np.float64)
@@ -463,7 +465,7 @@ class _Alike:
         return cls(dense, there, blocks.rows, float(((counts / counts.sum()) ** 2).sum()))
 
     def correlation(self, others: Ints) -> float:
-        """Return how much oftener rows are equal to others than by chance."""
+        """Return how much more often rows are equal to others than by chance."""
         here = (others >= 0) & (others < len(self.cells)) & (others != self.rows)
         one, two = self.rows[here], others[here]
         both = self.there[one] & self.there[two]
@@ -474,12 +476,6 @@ class _Alike:
 # ---- what they give away -----------------------------------------------------------------
 
 
-def _left_hidden(found: Ties, total: int, privacy: Floats) -> Floats:
-    noise = privacy / (1 - privacy)
-    left = [_left_of(row, found, total, noise) for row in np.linspace(0, total - 1, ASKED)]
-    return np.asarray(np.mean(left, axis=0))
-
-
 def _left_of(at: float, found: Ties, total: int, noise: Floats) -> Floats:
     """Return what is left of one row: the copy of it, and those of the rows it correlates with."""
     row = int(at)
@@ -488,8 +484,8 @@ def _left_of(at: float, found: Ties, total: int, noise: Floats) -> Floats:
     rows = np.array([row, *{each for each in others if 0 <= each < total and each != row}])
     apart, sums = np.abs(rows[:, None] - rows), rows[:, None] + rows
     known = np.eye(len(rows))
-    for places, told in ((apart, found.lags), (sums, found.mirrors)):
-        for place, r in told.items():
+    for places, correlations in ((apart, found.lags), (sums, found.mirrors)):
+        for place, r in correlations.items():
             known[(places == place) & (apart > 0)] = r
     spectrum, axes = np.linalg.eigh(known)
     spectrum = np.maximum(spectrum, 0.0)  # some correlations counted as none

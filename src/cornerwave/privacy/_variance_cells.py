@@ -1,0 +1,127 @@
+"""Cells of F: the parts in which what F leaves of the coordinates varies most differently.
+
+Where F decides how columns vary together, an estimate may use other coefficients there (DESIGN.md,
+'What stands without noise'). A tree splits bins of one column of F where squares and products of
+residuals differ most. Each half of the rows gets the cells that the other half chose, so that what
+they gain is no artefact of the choice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.privacy._anova import ALPHA, group_sums
+from cornerwave.privacy._open_columns import (
+    MOST_KNOTS,
+    MOST_VALUES,
+    OpenColumn,
+    all_values,
+    second_moments,
+)
+
+LEAVES = 64
+"""Cells of each half at most."""
+LEAST_LEAF, LEAF_ROWS = 100, 10
+"""The least rows of a cell, and rows for each coordinate: its covariance must be estimated."""
+CELL_VALUES = 256
+"""Values of a column by which cells may differ; of a number with more, MOST_KNOTS bands."""
+SIGNALS_TRIED = 4
+"""Signals by whose means bins are sorted: those that differ most between bins."""
+
+
+def variance_cells(left: Floats, features: Sequence[OpenColumn]) -> Ints:
+    """Return the cell of each row; those of the second half are numbered from LEAVES on."""
+    n = left.shape[1]
+    least = max(LEAST_LEAF, LEAF_ROWS * len(left)) // 2
+    coarse = [each for each in features if each.values <= MOST_VALUES]
+    bins = [each.binned(_bins_of(each)) for each in features]
+    if len(coarse) > 1:
+        bins.append(all_values(coarse).binned(CELL_VALUES))
+    codes, signals = np.array(bins), second_moments(np.nan_to_num(left))
+    cells = np.zeros(n, dtype=np.int64)
+    for half in (0, 1):
+        grow, other = np.arange(half, n, 2), np.arange(1 - half, n, 2)
+        leaves = _tree(signals[:, grow], codes[:, grow], codes[:, other], least)
+        cells[other] = leaves + half * LEAVES
+    return cells
+
+
+def half_of(cells: Ints) -> Ints:
+    """Return which half of the rows each cell is of."""
+    return np.asarray(cells // LEAVES)
+
+
+def shuffled(cells: Ints) -> Ints:
+    """Return as many rows in each cell of each half, drawn by chance."""
+    found, draw = cells.copy(), np.random.default_rng(1)
+    for half in np.unique(half_of(cells)).tolist():
+        rows = half_of(cells) == half
+        found[rows] = draw.permutation(cells[rows])
+    return found
+
+
+def _bins_of(feature: OpenColumn) -> int:
+    smooth = feature.numbers is not None and feature.values > CELL_VALUES
+    return MOST_KNOTS if smooth else CELL_VALUES
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Which values of a column leave a leaf, and by how much that exceeds chance."""
+
+    gain: float = 0.0
+    column: int = 0
+    values: Ints | tuple[()] = ()
+
+
+def _tree(signals: Floats, bins: Ints, apply: Ints, least: int) -> Ints:
+    """Return the leaf of each column of `apply`, by a tree grown on signals over bins.
+
+    Of all leaves the one is split whose best split explains most of the signals.
+    """
+    leaf, where = np.zeros(bins.shape[1], dtype=np.int64), np.zeros(apply.shape[1], dtype=np.int64)
+    splits = {0: _best_split(signals, bins, leaf == 0, least)}
+    for new in range(1, LEAVES):
+        at = max(splits, key=lambda node: splits[node].gain)
+        split = splits[at]
+        if split.gain <= 0:
+            break
+        for codes, leaves in ((bins, leaf), (apply, where)):
+            leaves[(leaves == at) & np.isin(codes[split.column], split.values)] = new
+        for node in (at, new):
+            splits[node] = _best_split(signals, bins, leaf == node, least)
+    return where
+
+
+def _best_split(signals: Floats, bins: Ints, rows: Flags, least: int) -> _Split:
+    """Return the split that explains most; no gain if that is chance.
+
+    For each signal, bins sorted by its mean are cut in two, which is best for that signal.
+    """
+    some, best = signals[:, rows], _Split()
+    n = some.shape[1]
+    if n < 2 * least:
+        return best
+    some = some - some.mean(axis=1, keepdims=True)
+    for column, codes in enumerate(bins[:, rows]):
+        values, place = np.unique(codes, return_inverse=True)
+        # bins that are sorted by one signal explain of it what all of them do by chance, at most:
+        # chi-square with d degrees of freedom, by Laurent and Massart (see `_anova`)
+        d, u = len(some) + len(values), log(1 / ALPHA)
+        chance = d + 2 * sqrt(d * u) + 2 * u
+        sums, counts = group_sums(some, place.ravel()), np.bincount(place.ravel())
+        strongest = np.argsort(-(sums**2 / counts).sum(axis=1), kind="stable")[:SIGNALS_TRIED]
+        for key in (np.arange(len(values)), *(sums[s] / counts for s in strongest.tolist())):
+            order = np.argsort(key, kind="stable")
+            left, total = np.cumsum(sums[:, order], axis=1), np.cumsum(counts[order])
+            fits = (total >= least) & (n - total >= least)
+            # S^2/m + S^2/(n - m): the sum of squares between both sides, as all sums are 0
+            gains = (left**2).sum(axis=0) * (1 / total + 1 / np.maximum(n - total, 1)) - chance
+            gains = np.where(fits, gains, 0.0)
+            cut = int(gains.argmax())
+            if gains[cut] > best.gain:
+                best = _Split(float(gains[cut]), column, values[order[: cut + 1]])
+    return best
