@@ -246,7 +246,7 @@ def test_the_draft_joins_categories_that_name_each_other_and_no_others():
     assert content["together"] == [["city", "region"]]
     told = "\n".join(found.telling.sentences)
     assert "refreshed together (city and region): privacy 0.5 takes noise" in told
-    for part in ("job tells", "of wage", "without job it would take 1"):
+    for part in ("job reveals", "of wage", "without job it would take 1"):
         assert part in told
     assert "flag" not in told
     apart = inspect(open_source(towns().drop_columns(["region", "wage"]))).telling

@@ -170,7 +170,8 @@ class Coalition:
         What is frozen does not say what other columns hide from somebody who knows a category,
         so no figure is left for any of them.
 
-        >>> grade, members = CategoryDistribution([1, 1]), [("ann", Level(1.0)), ("bob", Level(1.0))]
+        >>> grade = CategoryDistribution([1, 1])
+        >>> members = [("ann", Level(1.0)), ("bob", Level(1.0))]
         >>> pair = Coalition.of(members, {"grade": grade})
         >>> over = pair.over_editions({"grade": Looks.of(grade, [1.0, 1.0])})
         >>> over.joint_privacy, over.best_privacy, over.unbounded
