@@ -31,7 +31,8 @@ from cornerwave_reproduction import shortest
 
 from cornerwave import audit as audits
 from cornerwave.algorithms import moments_of, on_demand, parallel
-from cornerwave.columns import Choices, Scale, decide
+from cornerwave.choices import Choices
+from cornerwave.columns import Scale, decide
 from cornerwave.ledger import Entry, Key, Ledger
 from cornerwave.levels import Level
 from cornerwave.noise import ancestors, lattice_index, lattice_path

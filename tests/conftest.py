@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from cornerwave import columns
+from cornerwave.choices import Choices
 from cornerwave.engines.local import survey_table
 from cornerwave.ledger import Key
 from cornerwave.noise import available_threads
@@ -93,7 +94,7 @@ def _few_rows_are_accepted_in_modules_that_say_so(request: pytest.FixtureRequest
         yield
 
 
-def _decide_accepting_few_rows(types: pa.Schema, choices: columns.Choices) -> columns.Schema:
+def _decide_accepting_few_rows(types: pa.Schema, choices: Choices) -> columns.Schema:
     return columns.decide(types, replace(choices, few_rows=True))
 
 
@@ -230,4 +231,4 @@ def freeze_table(table: Any, secret: Key, /, **choices: Any) -> Frozen:
 
 def decide(types: pa.Schema, **choices: Any) -> columns.Schema:
     """The roles of columns, given the owner's choices by name."""
-    return columns.decide(types, columns.Choices(**choices))
+    return columns.decide(types, Choices(**choices))

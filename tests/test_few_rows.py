@@ -108,7 +108,12 @@ def test_inspect_says_it_before(tmp_path, vault, rows, words):
     found = inspect(open_source(table_of(rows)))
     said = [line for line in found.warnings if line.startswith("few rows")]
     text = draft(found)
-    assert found.few_rows == ("# few_rows = true" in text) == bool(said) == (words is not None)
+    assert (
+        ("few_rows" in found.asks)
+        == ("# few_rows = true" in text)
+        == bool(said)
+        == (words is not None)
+    )
     if words is not None:
         assert words in said[0]
         path = tmp_path / "draft.toml"

@@ -217,7 +217,7 @@ def test_independent_noise_never_hides_more_than_one_path():
     for number, found in enumerate([*real_tables(), *map(random_table, range(20))]):
         rng = np.random.default_rng(number)
         uniform = [name for name in found.column_names if name == "c0" and number % 2]
-        hidden = freeze_table(found, SECRET, uniform=tuple(uniform), order="keep").hidden
+        hidden = freeze_table(found, SECRET, uniform=tuple(uniform), keep_order=True).hidden
 
         def privacy_of(level, hidden=hidden):
             return hidden.promised(level.on_lattice())

@@ -11,7 +11,8 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import audit, findings
-from cornerwave.columns import Choices, decide
+from cornerwave.choices import Choices
+from cornerwave.columns import decide
 from cornerwave.spine import survey
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Sample, Sampler, knot_weights

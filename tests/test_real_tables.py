@@ -130,7 +130,7 @@ def test_what_inspect_drafts_is_what_register_takes(run, tmp_path):
     assert "exists" in refused(run("inspect", "adult.parquet", "--out", "other.toml"))
     assert Path("other.toml").read_text() == "mine"
     both = run("register", "b", "adult.parquet", "--schema", "schema.toml", "--drop", "age")
-    assert "leave out the other choices" in refused(both)
+    assert "leave out the others" in refused(both)
 
 
 # --- a copy is a function of the rows, the key and the level ------------------------------
@@ -523,7 +523,11 @@ REFUSED = {
         "constant",
     ),
     "rank of a few": (pa.table({"n": [1.0, 2.0]}), ["--transform", "n=rank"], "at least 150"),
-    "an unknown transform": (pa.table({"n": numbers()}), ["--transform", "n=exp"], "log1p or rank"),
+    "an unknown transform": (
+        pa.table({"n": numbers()}),
+        ["--transform", "n=exp"],
+        'one of "log1p", "rank"',
+    ),
     "half a transform": (pa.table({"n": numbers()}), ["--transform", "n"], "COLUMN=log1p"),
     "a float category": (
         pa.table({"n": numbers()}),

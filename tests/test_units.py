@@ -12,7 +12,8 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave import cli
-from cornerwave.columns import Choices, Scale, decide
+from cornerwave.choices import Choices
+from cornerwave.columns import Scale, decide
 from cornerwave.editions import AllRows
 from cornerwave.engines.local import survey_table
 from cornerwave.errors import ColumnError, Drifted

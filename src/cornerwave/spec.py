@@ -14,18 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
-from cornerwave.columns import (
-    CATEGORY,
-    KEPT,
-    KEY,
-    MARGINAL,
-    ORDERS,
-    PERTURBED,
-    TRANSFORMS,
-    UNIFORM,
-    Finish,
-)
+from cornerwave.choices import CATEGORY, KEPT, KEY, MARGINAL, ORDERS, PERTURBED, TRANSFORMS, UNIFORM
+from cornerwave.columns import Finish
 from cornerwave.errors import SourceError
+from cornerwave.kinds import Kind, ListOf, Number, OneOf, OrNull, TableOf, Text, Whole
 from cornerwave.levels import LATTICE, Level
 
 # --------------------------------------------------------------------------------------------------
@@ -83,128 +75,12 @@ class CopySpec:
         return f"{self.edition}" if self.batch is None else f"batch {self.batch}"
 
 
-# --------------------------------------------------------------------------------------------------
-# Kinds of values that a field of the metadata may have.
-
-
-class Kind:
-    """Which values of JSON a field may have; `allowed` says it in words."""
-
-    allowed: str
-
-    def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
-        raise NotImplementedError
-
-    def parsed(self, value: Any) -> Any:
-        """Return a value that is accepted as it is used."""
-        return tuple(value) if isinstance(value, list) else value
-
-
-@dataclass(frozen=True)
-class Text(Kind):
-    """Text without control characters, or any text."""
-
-    allowed: str = "text"
-    printable: bool = True
-
-    def accepts(self, value: Any) -> bool:
-        """Whether it is text."""
-        return isinstance(value, str) and (value.isprintable() or not self.printable)
-
-
-@dataclass(frozen=True)
-class Number(Kind):
-    """A number in a range, both ends included."""
-
-    least: float
-    most: float
-    allowed: str
-
-    def accepts(self, value: Any) -> bool:
-        """Whether it is a number in the range; NaN is not."""
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return is_number and self.least <= value <= self.most
-
-
-@dataclass(frozen=True)
-class Whole(Kind):
-    """A whole number in a range, both ends included."""
-
-    allowed: str
-    least: int = 0
-    most: int = 2**63 - 1
-
-    def accepts(self, value: Any) -> bool:
-        """Whether it is a whole number in the range."""
-        return type(value) is int and self.least <= value <= self.most
-
-
-class OneOf(Kind):
-    """One of some values."""
-
-    def __init__(self, *values: Any) -> None:
-        self.values = values
-        self.allowed = f"one of {', '.join(json.dumps(value) for value in values)}"
-
-    def accepts(self, value: Any) -> bool:
-        """Whether it is one of them, and of its type: 1 is not true."""
-        return any(type(value) is type(each) and value == each for each in self.values)
-
-
-@dataclass(frozen=True)
-class ListOf(Kind):
-    """A list of values of one kind, or of `length` values."""
-
-    kind: Kind
-    allowed: str
-    length: int | None = None
-    ascending: bool = False
-
-    def accepts(self, value: Any) -> bool:
-        """Whether it is such a list; numbers in it ascend if they must."""
-        if not (isinstance(value, list | tuple) and all(map(self.kind.accepts, value))):
-            return False
-        if self.length is not None and len(value) != self.length:
-            return False
-        known = [each for each in value if each is not None]
-        return not self.ascending or known == sorted(known)
-
-
 class Knots(ListOf):
     """Ascending numbers, not all of them the same."""
 
     def accepts(self, value: Any) -> bool:
         """Whether they are."""
         return super().accepts(value) and len(value) > 1 and value[0] < value[-1]
-
-
-@dataclass(frozen=True)
-class TableOf(Kind):
-    """Values of one kind, each by a name."""
-
-    kind: Kind
-    allowed: str
-
-    def accepts(self, value: Any) -> bool:
-        """Whether it is such a table."""
-        return isinstance(value, Mapping) and all(map(self.kind.accepts, value.values()))
-
-
-@dataclass(frozen=True)
-class OrNull(Kind):
-    """A value of a kind, or null."""
-
-    kind: Kind
-
-    @property
-    def allowed(self) -> str:  # type: ignore[override]
-        """What the kind allows, and null."""
-        return f"{self.kind.allowed}, or null"
-
-    def accepts(self, value: Any) -> bool:
-        """Whether it is null or of the kind."""
-        return value is None or self.kind.accepts(value)
 
 
 def stated(kind: Kind, *, always_of: tuple[str, ...] = ()) -> Any:

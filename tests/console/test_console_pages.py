@@ -377,7 +377,10 @@ def test_a_table_is_registered_column_by_column(world: World, owner: TestClient)
     refused = owner.post("/console/register/columns", data=fields)
     assert refused.status_code == 400
     assert "choose what shall happen to it" in text_of(refused)
-    chosen = {"do-0": "key", "scale-1": "log1p", "hide-2": "on", "uniform-3": "on", "do-4": "drop"}
+    chosen = {
+        "do-0": "key", "transform-1": "log1p", "hide_missing-2": "on", "uniform-3": "on",
+        "do-4": "drop",
+    }  # fmt: skip
     done = owner.post("/console/register/columns", data={**fields, **chosen, "name": "clinic"})
     assert done.status_code == 200
     assert "clinic is registered" in text_of(done)
@@ -398,7 +401,7 @@ def test_a_table_is_registered_column_by_column(world: World, owner: TestClient)
     twice = owner.post("/console/register/columns", data={**fields, **chosen, "name": "people"})
     assert twice.status_code == 400
     kept = form_of(twice.text)
-    assert kept["scale-1"] == "log1p"  # what was chosen stays chosen
+    assert kept["transform-1"] == "log1p"  # what was chosen stays chosen
     assert kept["do-4"] == "drop"
 
 
@@ -428,13 +431,17 @@ def test_how_copies_look_is_decided_in_the_form(world: World, owner: TestClient)
     pq.write_table(pa.table(flats), path)
     fields = form_of(columns_page(world, owner, path).text) | {"do-2": "perturb", "name": "flats"}
     looks = {
-        "low-0": "0", "high-0": "", "as-0": "rent in euros",
-        "round-1": "never", "low-2": "1980-01-01", "high-2": "2020-12-31",
+        "clip-low-0": "0", "clip-high-0": "", "released_as-0": "rent in euros",
+        "round-1": "false", "clip-low-2": "1980-01-01", "clip-high-2": "2020-12-31",
     }  # fmt: skip
-    for wrong in ({"low-0": "much"}, {"low-0": "2020-31-01"}, {"low-0": "9", "high-0": "1"}):
+    for wrong in (
+        {"clip-low-0": "much"},
+        {"clip-low-0": "2020-31-01"},
+        {"clip-low-0": "9", "clip-high-0": "1"},
+    ):
         refused = owner.post("/console/register/columns", data={**fields, **looks, **wrong})
         assert refused.status_code == 400, wrong
-        assert form_of(refused.text)["as-0"] == "rent in euros"  # what was chosen stays
+        assert form_of(refused.text)["released_as-0"] == "rent in euros"  # what was chosen stays
     done = owner.post("/console/register/columns", data={**fields, **looks})
     assert done.status_code == 200, text_of(done)
     schema = world.vault.dataset("flats").frozen.schema

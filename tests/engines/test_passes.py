@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave.columns import Choices, decide
+from cornerwave.choices import Choices
+from cornerwave.columns import decide
 from cornerwave.engines import batch_order, check_order
 from cornerwave.engines._on_worker import packed, sent, unpacked
 from cornerwave.engines._passes import Block, SurveyPass, order_of, registered_rows

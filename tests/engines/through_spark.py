@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as papq
 
-from cornerwave.columns import Choices, decide, plain_type
+from cornerwave.choices import Choices
+from cornerwave.columns import decide, plain_type
 from cornerwave.engines import opened_frame
 from cornerwave.engines._on_worker import FOUND, Table, packed_table, unpacked_table
 from cornerwave.engines.spark import Cluster

@@ -15,7 +15,7 @@ import pyarrow.ipc as paipc
 import pyarrow.parquet as papq
 import pyreadstat
 
-from cornerwave.columns import Choices
+from cornerwave.choices import Choices
 from cornerwave.levels import Level
 from cornerwave.vault import Vault, write_all
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cornerwave.choices import Choices
 from cornerwave.columns import (
     MISSING_BITS,
     MOST_CATEGORIES,
     OTHER,
     Categories,
-    Choices,
     Encoded,
     check_number,
     decide,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave.columns import Choices, Finish, Scale, decide, type_named
+from cornerwave.choices import Choices
+from cornerwave.columns import Finish, Scale, decide, type_named
 from cornerwave.errors import ColumnError, CornerwaveWarning
 
 WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]

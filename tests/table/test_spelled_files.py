@@ -14,7 +14,7 @@ from cornerwave import sizes
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.sources import ReadingSettings, open_source, open_to_inspect
 from cornerwave.sources._csv_types import TypeGuess
-from cornerwave.sources._reading_settings import typed
+from cornerwave.sources._spelled_cells import typed
 
 CANARY = "SECRET4711"
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.columns import Choices, Finish
+from cornerwave.choices import Choices
+from cornerwave.columns import Finish
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
 from cornerwave.miner import Copy

@@ -2,10 +2,10 @@ import os
 
 import pytest
 
-from cornerwave.choices import read_batch, read_choices
-from cornerwave.columns import Choices
+from cornerwave.choices import Choices
 from cornerwave.errors import ColumnError, LevelError
 from cornerwave.levels import Level, Privacy
+from cornerwave.schema_file import read_batch, read_choices
 
 COLUMNS = ["a", "b", "c", "d", "e"]
 WHOLE = """
@@ -71,7 +71,7 @@ WRONG = {
     "not TOML": ("name = ", "schema.toml is not TOML"),
     "unknown at the top": (
         "colour = 1",
-        "unknown option 'colour'; use column, min_count",
+        "unknown option 'colour'; use column, together, min_count",
     ),
     "a single table": ('[column]\nname = "a"', r"write each column as a \[\[column\]\] table"),
     "columns that are no tables": ("column = [1]", r"write each column as a \[\[column\]\] table"),
@@ -81,17 +81,20 @@ WRONG = {
         entry(do='"keep"', hiden="true"),
         "column 'a': unknown option 'hiden'",
     ),
-    "no decision": (entry(), "'do' must be one of perturb, category, key, keep, drop"),
+    "no decision": (entry(), "do must be one of perturb, category, key, keep, drop"),
     "an undecided draft": (
         entry(do='"decide"'),
         "still to decide: 'a'; set 'do' to one of perturb",
     ),
-    "a decision that is a list": (entry(do='["keep"]'), "'do' must be one of"),
+    "a decision that is a list": (entry(do='["keep"]'), "do must be one of"),
     "unknown transform": (
         entry(do='"perturb"', transform='"log"'),
-        "must be log1p or rank",
+        'transform must be one of "log1p", "rank"',
     ),
-    "unknown base": (entry(do='"category"', base='"even"'), "base must be marginal or uniform"),
+    "unknown base": (
+        entry(do='"category"', base='"even"'),
+        'base must be one of "marginal", "uniform"',
+    ),
     "hide_missing in quotes": (entry(do='"perturb"', hide_missing='"true"'), "true or false"),
     "hidden as a number": (entry(do='"key"', hidden="1"), "hidden must be true or false"),
     "a hidden number": (entry(do='"perturb"', hidden="true"), "hidden is for a key"),
@@ -243,7 +246,7 @@ def test_wildcards_decide_what_has_no_entry_of_its_own_by_the_first_that_fits(tm
 
 
 def test_a_wildcard_without_a_column_and_a_name_for_several_are_refused(tmp_path):
-    with pytest.raises(ColumnError, match=r"'item_\*' stands for no column"):
+    with pytest.raises(ColumnError, match=r"'item_\*' matches no column"):
         read(tmp_path, WILD, ["wage", "odd*name"])
     named = '[[column]]\nname = "a*"\ndo = "keep"\nas = "b"'
     with pytest.raises(ColumnError, match="one name cannot be given to several columns"):
@@ -252,6 +255,6 @@ def test_a_wildcard_without_a_column_and_a_name_for_several_are_refused(tmp_path
 
 def test_brackets_and_question_marks_mean_themselves(tmp_path):
     text = '[[column]]\nname = "[ab]?*"\ndo = "drop"'
-    with pytest.raises(ColumnError, match="stands for no column"):
+    with pytest.raises(ColumnError, match="matches no column"):
         read(tmp_path, text, ["ax"])
     assert read(tmp_path, text, ["[ab]?x"]).drop == ("[ab]?x",)

@@ -30,7 +30,8 @@ from cornerwave.access._grants import (
     token_text,
     written,
 )
-from cornerwave.columns import Finish, names_of
+from cornerwave.choices import names_of
+from cornerwave.columns import Finish
 from cornerwave.errors import (
     AccessDenied,
     LevelError,

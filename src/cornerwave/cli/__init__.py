@@ -31,7 +31,7 @@ from cornerwave.cli._adversary import attack, audit
 from cornerwave.cli._answering import requests
 from cornerwave.cli._copies import again, release
 from cornerwave.cli._editions import append, close, rename, schema, unregister, update
-from cornerwave.cli._options import reads
+from cornerwave.cli._options import expanded
 from cornerwave.cli._owner import init, inspect, register
 from cornerwave.cli._questions import coalition, ledger, levels, report
 from cornerwave.cli._researcher import demo, reproduce
@@ -103,9 +103,8 @@ _LONG = {
 _OWNER = (init, inspect, register, append, update, schema, rename, unregister, close)
 _COPIES = (release, again, levels, ledger, coalition, report)
 _SERVICE = (grant, revoke, token, requests, serve, fetch, request)
-_READING = {register, inspect, audit, attack}
 for _command in (*_OWNER, *_COPIES, *_SERVICE, audit, attack, demo, reproduce):
-    _made = reads(_command) if _command in _READING else _command
+    _made = expanded(_command)
     app.command()(_piped(_long(_made) if _command in _LONG else _made))
 app.add_typer(recipient_app, name="recipient")
 

@@ -292,7 +292,7 @@ def _requests(
 def _requests_in(
     path: Path, name: str, *, on_cluster: bool
 ) -> list[tuple[str, "Level | Privacy", "Place"]]:
-    from cornerwave.choices import read_batch
+    from cornerwave.schema_file import read_batch
 
     found = []
     for recipient, level, out in read_batch(path):

@@ -1,6 +1,6 @@
 """Options that several commands share, and how to parse them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from cornerwave.choices import (
+    COLUMN,
+    COLUMNS,
+    DECLARED,
+    SETTINGS,
+    TABLE,
+    Bounds,
+    Choice,
+    Choices,
+    ReadingSettings,
+    bound_of,
+    toml_text,
+)
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError
+from cornerwave.kinds import Text, Whole
 
 if TYPE_CHECKING:
     from cornerwave.vault import Vault
 
-Columns = list[str] | None
 Value = TypeVar("Value")
-
-
-def columns(what: str) -> Any:
-    """Return a repeatable option that takes a column."""
-    return typer.Option(metavar="COLUMN", help=f"{what} (repeatable).")
 
 
 VaultOption = Annotated[
@@ -30,18 +38,6 @@ VaultOption = Annotated[
         metavar="DIR",
         help="Vault directory; default: CORNERWAVE_VAULT, or .cornerwave.",
     ),
-]
-
-RoundOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--round", metavar="COLUMN", help="Round a column to its source type (repeatable)."
-    ),
-]
-
-ClipOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMN=LO:HI", help="Clip a column to bounds (repeatable)."),
 ]
 
 SourceOption = Annotated[
@@ -116,6 +112,114 @@ def read_by(session: Any, source: str | list[str] | None) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
+# --------------------------------------------------------------------------------------------------
+# Options that are made from the declarations of choices and of reading settings.
+
+
+def option_of(choice: Choice) -> Any:
+    """Return the option of a declared choice."""
+    again = (
+        " (repeatable)" if _type_of(choice) == list[str] | None and choice.gives != COLUMN else ""
+    )
+    metavar = None if choice.is_flag else choice.metavar
+    return typer.Option(_flag_of(choice), metavar=metavar, help=f"{choice.help}{again}.")
+
+
+def _flag_of(choice: Choice) -> str:
+    return f"--{(choice.option or choice.name).replace('_', '-')}"
+
+
+def _type_of(choice: Choice) -> Any:
+    if choice.is_flag:
+        return bool
+    if isinstance(choice.kind, Whole):
+        return int
+    is_text = choice.gives == TABLE and isinstance(choice.kind, Text)
+    return str | None if is_text else list[str] | None
+
+
+RoundOption = Annotated[list[str] | None, option_of(DECLARED["round"])]
+ClipOption = Annotated[list[str] | None, option_of(DECLARED["clip"])]
+
+
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with options for its parameters `choices` and `reading`, if it has them."""
+    for name, declared, build in (
+        ("choices", DECLARED, choices_of),
+        ("reading", SETTINGS, reading_of),
+    ):
+        if name in signature(command).parameters:
+            options = [choice for choice in declared.values() if choice.option is not None]
+            command = _with_options(command, name, options, build)
+    return command
+
+
+def _with_options(
+    command: Callable[..., None],
+    parameter: str,
+    options: Sequence[Choice],
+    build: Callable[..., Any],
+) -> Callable[..., None]:
+    """Return a command with options in place of a parameter, which is built from them."""
+
+    @wraps(command)
+    def run(*arguments: Any, **given: Any) -> None:
+        chosen = {choice.name: given.pop(choice.name) for choice in options}
+        command(*arguments, **given, **{parameter: build(chosen)})
+
+    every: dict[str, Parameter] = {}
+    for name, known in signature(command).parameters.items():
+        every |= {name: known} if name != parameter else _parameters(options, known)
+    run.__signature__ = Signature(list(every.values()))  # type: ignore[attr-defined]
+    run.__annotations__ = {name: each.annotation for name, each in every.items()}
+    return run
+
+
+def _parameters(options: Sequence[Choice], place: Parameter) -> dict[str, Parameter]:
+    """Return options as parameters of a function, in place of another."""
+    defaults = {bool: False, int: 0}
+    return {
+        choice.name: Parameter(
+            choice.name,
+            place.kind,
+            default=defaults.get(_type_of(choice)),
+            annotation=Annotated[_type_of(choice), option_of(choice)],
+        )
+        for choice in options
+    }
+
+
+def choices_of(given: Mapping[str, Any]) -> Choices:
+    """Return choices from the values of options. Raises ColumnError."""
+    parsed: Any = {name: _parsed(DECLARED[name], value) for name, value in given.items()}
+    return Choices.of(**parsed)
+
+
+def _parsed(choice: Choice, given: Any) -> Any:
+    """Return what an option gives, as Python would give it."""
+    if not isinstance(given, list):
+        return given
+    if choice.gives == COLUMN:
+        return one(given, _flag_of(choice))
+    if choice.gives == TABLE:
+        return [text.split(",") for text in given]
+    if choice.gives == COLUMNS or "=" not in choice.metavar:
+        return given
+    if isinstance(choice.kind, Bounds):
+        return bounds_of(given)
+    example = f"{_flag_of(choice)} {choice.metavar}"
+    return by_column((pair(text, example) for text in given), _flag_of(choice))
+
+
+def reading_of(given: Mapping[str, Any]) -> ReadingSettings:
+    """Return reading settings from the values of options. Raises SourceError."""
+    stated = {name: value for name, value in given.items() if value not in (None, [])}
+    if "missing" in stated:
+        cells = ",".join(stated["missing"]).split(",")
+        stated["missing"] = [cell for cell in cells if cell.strip()]
+    return ReadingSettings.of(**stated)
+
+
 def pair(text: str, example: str) -> tuple[str, str]:
     """Split COLUMN=VALUE."""
     name, separator, value = text.rpartition("=")
@@ -124,130 +228,21 @@ def pair(text: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-def one(given: Columns, option: str) -> str | None:
+def one(given: list[str], option: str) -> str | None:
     """Return the column of an option that takes at most one."""
-    if given and len(given) > 1:
+    if len(given) > 1:
         raise ColumnError(f"{option} names one column, not {len(given)}; give it once")
     return given[0] if given else None
 
 
 def by_column(pairs: Iterable[tuple[str, Value]], option: str) -> dict[str, Value]:
     """Return the value of each column. Raises ColumnError for a duplicate column."""
-    said: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for name, value in pairs:
-        if name in said:
+        if name in values:
             raise ColumnError(f"{option} names {name!r} more than once; give it once")
-        said[name] = value
-    return said
-
-
-def reads(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command, which takes a `reading`, with options that say how cells are spelled."""
-
-    @wraps(command)
-    def run(
-        *arguments: Any,
-        delimiter: str | None,
-        encoding: str | None,
-        decimal: str | None,
-        thousands: str | None,
-        date_format: list[str] | None,
-        missing: str | None,
-        sheet: str | None,
-        table: str | None,
-        query: str | None,
-        order_by: list[str] | None,
-        **options: Any,
-    ) -> None:
-        from cornerwave.sources import ReadingSettings
-
-        reading = ReadingSettings.of(
-            delimiter=delimiter,
-            encoding=encoding,
-            decimal=decimal,
-            thousands=thousands,
-            date_format=date_format or None,
-            missing=None if missing is None else [m for m in missing.split(",") if m.strip()],
-            sheet=sheet,
-            table=table,
-            query=query,
-            order_by=order_by or None,
-        )
-        command(*arguments, reading=reading, **options)
-
-    known = [each for name, each in signature(command).parameters.items() if name != "reading"]
-    kinds = {name: Annotated[type_, option] for name, (type_, option) in _READING.items()}
-    run.__signature__ = Signature(  # type: ignore[attr-defined]
-        [
-            *known,
-            *(
-                Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-                for name, kind in kinds.items()
-            ),
-        ]
-    )
-    run.__annotations__ = {each.name: each.annotation for each in known} | kinds
-    return run
-
-
-_READING: dict[str, tuple[Any, Any]] = {
-    "delimiter": (
-        str | None,
-        typer.Option(metavar="C", help="What separates fields: , ; | tab space."),
-    ),
-    "encoding": (str | None, typer.Option(metavar="NAME", help="Encoding, such as cp1252.")),
-    "decimal": (str | None, typer.Option(metavar="C", help="Decimal point of numbers: . or ,")),
-    "thousands": (
-        str | None,
-        typer.Option(metavar="C", help="Separates thousands in numbers, such as . or a space."),
-    ),
-    "date_format": (
-        list[str] | None,
-        typer.Option(metavar="FORMAT", help="How dates are written: %d.%m.%Y (repeatable)."),
-    ),
-    "missing": (
-        str | None,
-        typer.Option(metavar="A,B,...", help="Cells that stand for missing values: '?,NA,-9'."),
-    ),
-    "sheet": (str | None, typer.Option(metavar="NAME", help="The sheet of a workbook to read.")),
-    "table": (str | None, typer.Option(metavar="NAME", help="The table of a database to read.")),
-    "query": (str | None, typer.Option(metavar="SQL", help="Or a query that gives the rows.")),
-    "order_by": (
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Order of rows in a database (repeatable)."),
-    ),
-}
-
-
-SCHEMA_WORDS = {
-    "drop": 'do = "drop"',
-    "keep": 'do = "keep"',
-    "key": 'do = "key"',
-    "key_as_is": "as_is = true",
-    "perturb": 'do = "perturb"',
-    "categorical": 'do = "category"',
-    "uniform": 'base = "uniform"',
-    "together": "together = [[...]]",
-    "hide_missing": "hide_missing = true",
-    "transform": 'transform = "log1p"',
-    "min_count": "min_count = 5",
-    "shuffle": 'order = "shuffle"',
-    "keep_order": 'order = "keep"',
-    "independent_rows": "independent_rows = true",
-    "few_rows": "few_rows = true",
-}
-"""What the choices are called in a schema file."""
-
-
-@contextmanager
-def advice_for(schema: Path | None) -> Iterator[None]:
-    """Give advice in the words of the schema file, if one is used."""
-    try:
-        yield
-    except CornerwaveError as error:
-        if schema is not None:
-            error.use = tuple(SCHEMA_WORDS.get(choice, choice) for choice in error.use)
-        raise
+        values[name] = value
+    return values
 
 
 def bounds_of(clip: list[str] | None) -> dict[str, tuple[Any, Any]]:
@@ -262,15 +257,24 @@ def _bounds(text: str) -> tuple[str, tuple[Any, Any]]:
     try:
         if not separator:
             raise ValueError
-        return name, (_bound(low), _bound(high))
+        return name, (bound_of(low), bound_of(high))
     except ValueError:
         raise ColumnError(f"{text!r} is invalid; write {example}") from None
 
 
-def _bound(written: str) -> Any:
-    from datetime import date
-
+@contextmanager
+def advice_for(schema: Path | None) -> Iterator[None]:
+    """Give advice in the words of the schema file, if one is used."""
     try:
-        return float(written) if written else None
-    except ValueError:
-        return date.fromisoformat(written)
+        yield
+    except CornerwaveError as error:
+        if schema is not None:
+            error.use = tuple(_in_file(choice) for choice in error.use)
+        raise
+
+
+def _in_file(choice: str) -> str:
+    """Return what a schema file states to make a choice, if it can."""
+    if choice not in DECLARED:
+        return choice
+    return f"{DECLARED[choice].key} = {toml_text(DECLARED[choice].value)}"

@@ -7,28 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cornerwave.choices import Choices, ReadingSettings
 from cornerwave.cli._options import (
-    ClipOption,
-    Columns,
     EngineOption,
     MasterOption,
-    RoundOption,
     VaultOption,
     advice_for,
-    bounds_of,
-    by_column,
     cluster,
-    columns,
-    one,
     open_vault,
-    pair,
     read_by,
 )
 from cornerwave.cli._screen import progress, say
 from cornerwave.errors import CornerwaveError, OutputExists, spelled
 
 if TYPE_CHECKING:
-    from cornerwave.sources import ReadingSettings
     from cornerwave.vault import Dataset
 
 
@@ -83,61 +75,7 @@ def register(
             "or an address: s3://, gs://, abfs://, https://, postgresql://."
         ),
     ],
-    key: Annotated[
-        Columns,
-        typer.Option(
-            metavar="COLUMN", help="Identifies the rows; copies have a pseudonym in its place."
-        ),
-    ] = None,
-    key_as_is: Annotated[
-        bool,
-        typer.Option("--key-as-is", help="Release the key unchanged, whatever it reveals."),
-    ] = False,
-    drop: Annotated[Columns, columns("Leave a column out")] = None,
-    keep: Annotated[Columns, columns("Release a column unchanged")] = None,
-    categorical: Annotated[
-        Columns, columns("Treat a column of whole numbers or dates as a category")
-    ] = None,
-    together: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B,...", help="Refresh categories as one (repeatable)."),
-    ] = None,
-    uniform: Annotated[
-        Columns, columns("Draw all values of a category with equal probability")
-    ] = None,
-    hide_missing: Annotated[Columns, columns("Hide which values of a column are missing")] = None,
-    transform: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=log1p|rank",
-            help="Perturb a long-tailed column on another scale (repeatable).",
-        ),
-    ] = None,
-    min_count: Annotated[
-        int, typer.Option(metavar="K", help="Pool category values held by fewer than K rows.")
-    ] = 0,
-    shuffle: Annotated[
-        bool, typer.Option("--shuffle", help="Shuffle the rows of copies, all in the same way.")
-    ] = False,
-    keep_order: Annotated[
-        bool,
-        typer.Option("--keep-order", help="Keep the order of the rows even if it tells a column."),
-    ] = False,
-    independent_rows: Annotated[
-        bool,
-        typer.Option(
-            "--independent-rows", help="No two rows belong to one person, though they seem to."
-        ),
-    ] = False,
-    few_rows: Annotated[
-        bool, typer.Option("--few-rows", help="Accept a table of fewer than 100 rows.")
-    ] = False,
-    round_: RoundOption = None,
-    clip: ClipOption = None,
-    as_: Annotated[
-        list[str] | None,
-        typer.Option("--as", metavar="COLUMN=NAME", help="Name a column in copies (repeatable)."),
-    ] = None,
+    choices: Choices,
     schema: Annotated[
         Path | None,
         typer.Option(
@@ -158,32 +96,11 @@ def register(
     master: MasterOption = None,
     vault: VaultOption = None,
     *,
-    reading: "ReadingSettings | None" = None,
+    reading: ReadingSettings,
 ) -> None:
     """Register a table before its first release."""
-    from cornerwave.columns import Choices, order_of
     from cornerwave.outlook import explained
 
-    choices = Choices(
-        key=one(key, "--key"),
-        key_as_is=key_as_is,
-        keep=tuple(keep or ()),
-        drop=tuple(drop or ()),
-        categorical=tuple(categorical or ()),
-        uniform=tuple(uniform or ()),
-        together=tuple(tuple(group.split(",")) for group in together or ()),
-        hide_missing=tuple(hide_missing or ()),
-        transform=by_column(
-            (pair(text, "--transform COLUMN=log1p") for text in transform or ()), "--transform"
-        ),
-        min_count=min_count,
-        order=order_of(shuffle=shuffle, keep_order=keep_order),
-        independent_rows=independent_rows,
-        few_rows=few_rows,
-        round=dict.fromkeys(round_ or (), True),
-        clip=bounds_of(clip),
-        released_as=by_column((pair(text, "--as COLUMN=NAME") for text in as_ or ()), "--as"),
-    )
     opened = open_vault(vault)
     with (
         advice_for(schema),
@@ -209,7 +126,7 @@ def register(
 
 _ORDERS = {
     "shuffle": "order of the rows: shuffled, the same in every copy",
-    "keep": "order of the rows: kept, whatever it tells",
+    "keep": "order of the rows: kept, whatever it reveals",
 }
 
 
@@ -241,7 +158,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
     if frozen.schema.order is not None:
         yield f"  {_ORDERS[frozen.schema.order]}"
     if frozen.schema.independent_rows:
-        yield "  rows: independent, as you said; several rows of one person are not hidden together"
+        yield "  rows: independent, as stated; several rows of one person are not hidden together"
     for each in frozen.categories:
         if each.pooled:
             name = "+".join(map(spelled, each.columns))
@@ -254,7 +171,7 @@ def inspect(
         Path | None, typer.Option(metavar="FILE.toml", help="Write the draft to a new file.")
     ] = None,
     *,
-    reading: "ReadingSettings | None" = None,
+    reading: ReadingSettings,
 ) -> None:
     """Look at a table and draft a schema file for `register`."""
     from cornerwave.inspection import draft, how_read
@@ -271,7 +188,7 @@ def inspect(
     try:
         write_text(out, text, force=False)
     except OutputExists:
-        raise OutputExists(f"{out} exists and says something else; choose another name") from None
+        raise OutputExists(f"{out} exists with other content; choose another name") from None
     if (name := _registered_as(source)) is None:
         place = shlex.quote(str(opened.path))
         say(f"Wrote {out}; edit it, then: cornerwave register NAME {place} --schema {out}")

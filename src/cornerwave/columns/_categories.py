@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Codes, Flags, Ints, Words, places_among
+from cornerwave.choices import UNIFORM
 from cornerwave.columns._encoded import (
     Encoded,
     Tally,
@@ -27,7 +28,7 @@ from cornerwave.columns._encoded import (
     stored_type,
 )
 from cornerwave.columns._rare import OTHER, in_order, rare_values
-from cornerwave.columns._schema import UNIFORM, Schema, listed
+from cornerwave.columns._schema import Schema, listed
 from cornerwave.columns._types import category_type, is_text
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.keyed import strict

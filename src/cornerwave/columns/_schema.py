@@ -9,43 +9,33 @@ Nothing is released unperturbed unless the owner chose so. A column that can be 
 perturbed nor refreshed and was not named is an error that says what can be done.
 """
 
-import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pyarrow as pa
 
+from cornerwave.choices import (
+    CATEGORY,
+    DECLARED,
+    DROPPED,
+    KEPT,
+    KEY,
+    MARGINAL,
+    PERTURBED,
+    TABLE,
+    UNIFORM,
+    Choices,
+)
 from cornerwave.columns._types import is_number, is_text, plain_type, type_named, unit_of
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError, nearest
 
-PERTURBED, CATEGORY, KEY, KEPT, DROPPED = "perturbed", "category", "key", "kept", "dropped"
-MARGINAL, UNIFORM = "marginal", "uniform"
-TRANSFORMS = ("log1p", "rank")
-SHUFFLE, KEEP_ORDER = "shuffle", "keep"
-ORDERS = (SHUFFLE, KEEP_ORDER)
-"""What happens to the order of the rows, if the owner said: it is shuffled, or kept."""
 LEAST_ROWS, SAFE_ROWS = 100, 500
 """A table of fewer than LEAST_ROWS is refused unless the owner accepts it, and one of fewer than
 SAFE_ROWS is warned of: an audit needs the former, and measures a share of variance in the latter
 with a standard error of about 1/sqrt(SAFE_ROWS), a twentieth."""
-
-_NEEDED = {
-    "categorical": (CATEGORY,),
-    "uniform": (CATEGORY,),
-    "together": (CATEGORY,),
-    "perturb": (PERTURBED,),
-    "transform": (PERTURBED,),
-    "hide_missing": (PERTURBED, CATEGORY),
-    "round": (PERTURBED,),
-    "clip": (PERTURBED,),
-    "released_type": (PERTURBED,),
-    "released_as": (PERTURBED, CATEGORY, KEY, KEPT),
-}
-"""The roles that a choice is for."""
 
 _ROLES = {
     PERTURBED: "a number",
@@ -54,38 +44,6 @@ _ROLES = {
     KEPT: "kept",
     DROPPED: "dropped",
 }
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the owner chose for the columns; everything else goes by type."""
-
-    key: str | None = None
-    key_as_is: bool = False
-    keep: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    perturb: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    uniform: tuple[str, ...] = ()
-    together: tuple[tuple[str, ...], ...] = ()
-    hide_missing: tuple[str, ...] = ()
-    transform: Mapping[str, str] = field(default_factory=dict)
-    min_count: int = 0
-    order: str | None = None
-    independent_rows: bool = False
-    few_rows: bool = False
-    round: Mapping[str, bool] = field(default_factory=dict)
-    clip: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
-    released_type: Mapping[str, str] = field(default_factory=dict)
-    released_as: Mapping[str, str] = field(default_factory=dict)
-
-    def named(self, choice: str) -> list[str]:
-        """Return the columns that are named by one of the choices."""
-        if choice == "key":
-            return [] if self.key is None else [self.key]
-        if choice == "together":
-            return [name for group in self.together for name in group]
-        return list(getattr(self, choice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +70,21 @@ class Column:
     released_type: str | None = None
     released_as: str | None = None
     as_is: bool = False
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all values of a category are drawn with equal probability."""
+        return self.base == UNIFORM
+
+    @property
+    def key_as_is(self) -> bool:
+        """Whether it is the key, and released unchanged."""
+        return self.as_is
+
+    @property
+    def is_hidden_key(self) -> bool:
+        """Whether it identifies the rows, but is not released."""
+        return self.role == KEY and not self.shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +186,7 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
     groups = tuple(_group(group, source.names) for group in choices.together)
     choices = replace(choices, together=groups)
     _check_choices(choices, source.names)
-    columns = tuple(_dressed(_column(part, choices), choices) for part in source)
+    columns = tuple(_column(part, choices) for part in source)
     if undecided := [f"{each.name!r} ({each.type})" for each in columns if not each.role]:
         raise ColumnError(
             f"no decision for {', '.join(undecided)}: neither a number, a date nor a category. "
@@ -250,51 +223,56 @@ def _group(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
     return known
 
 
+_CHOSEN = [name for name in DECLARED if name in {each.name for each in fields(Column)}]
+"""The choices for single columns that a decided column has by the same name."""
+
+
 def _column(part: pa.Field, choices: Choices) -> Column:
-    name, type_ = part.name, str(part.type)
-    if name == choices.key:
-        plain = plain_type(part.type)
-        if pa.types.is_floating(plain) or pa.types.is_nested(plain):
-            raise ColumnError(f"{name!r}: a key must be whole numbers, text or dates, not {type_}")
-        shown = name not in choices.drop
-        return Column(name, type_, KEY, shown=shown, as_is=choices.key_as_is)
-    if name in choices.drop:
-        return Column(name, type_, DROPPED)
-    if name in choices.keep:
-        if pa.types.is_nested(part.type):
-            raise ColumnError(f"{name!r}: a nested column ({type_}) cannot be kept; drop it")
-        return Column(name, type_, KEPT)
-    hide, declared = name in choices.hide_missing, name in choices.categorical
-    called_number = name in choices.perturb and is_number(part.type)
-    if declared or (is_category(part.type) and not called_number):
-        _check_category(part)
-        base = UNIFORM if name in choices.uniform else MARGINAL
-        return Column(name, type_, CATEGORY, hide_missing=hide, base=base, declared=declared)
-    if is_number(part.type):
-        transform, unit = choices.transform.get(name), unit_of(part.type)
-        return Column(name, type_, PERTURBED, unit, hide_missing=hide, transform=transform)
-    return Column(name, type_, "")
-
-
-def _dressed(column: Column, choices: Choices) -> Column:
-    """Return a column with what its copies look like."""
-    name = column.name
-    return replace(
-        column,
-        round=choices.round.get(name),
-        clip=choices.clip.get(name),
-        released_type=choices.released_type.get(name),
-        released_as=choices.released_as.get(name),
+    name = part.name
+    role = _role(part, choices)
+    return Column(
+        name,
+        str(part.type),
+        role,
+        unit=unit_of(part.type) if role == PERTURBED else None,
+        shown=role != KEY or name not in choices.drop,
+        base=UNIFORM if name in choices.uniform else MARGINAL,
+        declared=role == CATEGORY and name in choices.categorical,
+        as_is=role == KEY and choices.key_as_is,
+        **{choice: choices.of_column(choice, name) for choice in _CHOSEN},
     )
 
 
-def _check_category(part: pa.Field) -> None:
-    if pa.types.is_nested(plain_type(part.type)):
-        raise ColumnError(f"{part.name!r}: a nested column ({part.type}) cannot be a category")
+def _role(part: pa.Field, choices: Choices) -> str:
+    """Return the role of a column; '' if the owner has to decide it. Raises ColumnError."""
+    name, plain = part.name, plain_type(part.type)
+    if name == choices.key:
+        if pa.types.is_floating(plain) or pa.types.is_nested(plain):
+            raise ColumnError(
+                f"{name!r}: a key must be whole numbers, text or dates, not {part.type}"
+            )
+        return KEY
+    if name in choices.drop:
+        return DROPPED
+    if name in choices.keep:
+        if pa.types.is_nested(part.type):
+            raise ColumnError(f"{name!r}: a nested column ({part.type}) cannot be kept; drop it")
+        return KEPT
+    called_number = name in choices.perturb and is_number(part.type)
+    if name in choices.categorical or (is_category(part.type) and not called_number):
+        if pa.types.is_nested(plain):
+            raise ColumnError(f"{name!r}: a nested column ({part.type}) cannot be a category")
+        return CATEGORY
+    return PERTURBED if is_number(part.type) else ""
+
+
+_NAMING = [name for name, each in DECLARED.items() if each.gives != TABLE or name == "together"]
+"""The choices that name columns."""
 
 
 def _check_choices(choices: Choices, present: Sequence[str]) -> None:
-    named = [name for each in ("key", "keep", "drop", *_NEEDED) for name in choices.named(each)]
+    choices.check()
+    named = [name for each in _NAMING for name in choices.named(each)]
     if unknown := [name for name in named if name not in present]:
         raise ColumnError(
             f"no column {listed(unknown)}; the table has {listed(present)}"
@@ -306,9 +284,6 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         raise ColumnError("no column is the key, so none can be released as it is", use=("key",))
     if choices.key_as_is and choices.key in choices.drop:
         raise ColumnError(f"{choices.key!r}: released as it is and also dropped; choose one")
-    for name, transform in choices.transform.items():
-        if transform not in TRANSFORMS:
-            raise ColumnError(f"{name!r}: unknown transform {transform!r}; use log1p or rank")
     if twice := repeated(choices.named("together")):
         raise ColumnError(f"{listed(twice)}: in more than one group of together")
     if any(len(group) < 2 for group in choices.together):
@@ -318,16 +293,13 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
             f"{listed(both)}: uniform does not go with together, whose columns are drawn "
             "from the combinations in the table; choose one"
         )
-    if choices.min_count < 0:
-        raise ColumnError("min_count must be a number of rows, 0 or more")
-    if choices.order not in (None, *ORDERS):
-        raise ColumnError(f"order must be {' or '.join(ORDERS)}, not {choices.order!r}")
 
 
 def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
-    for choice, allowed in _NEEDED.items():
+    for choice in _NAMING:
+        allowed = DECLARED[choice].roles
         for name in choices.named(choice):
-            if roles[name] not in allowed:
+            if allowed and roles[name] not in allowed:
                 raise ColumnError(
                     f"{name!r} is {_ROLES[roles[name]]}, but {choice} needs "
                     f"{' or '.join(_ROLES[role] for role in allowed)}; "
@@ -388,18 +360,6 @@ def check_rows(rows: int, schema: Schema) -> None:
     )
 
 
-def order_of(*, shuffle: bool, keep_order: bool) -> str | None:
-    """Return what is said about the order of the rows. Raises ColumnError for both."""
-    if shuffle and keep_order:
-        raise ColumnError("the rows are shuffled or keep their order; choose one of the two")
-    return SHUFFLE if shuffle else KEEP_ORDER if keep_order else None
-
-
-def names_of(given: str | Iterable[Any]) -> tuple[Any, ...]:
-    """Return columns as they were named in Python; a string is one name."""
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
 MOST_LISTED = 20
 """Names in one line of a message."""
 
@@ -408,45 +368,3 @@ def listed(names: Sequence[str], spelled: Callable[[str], str] = repr) -> str:
     """Return names as a message shows them."""
     more = len(names) - MOST_LISTED
     return ", ".join(map(spelled, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
-
-
-# --------------------------------------------------------------------------------------------------
-# Names in a schema file that stand for several columns, such as item_*.
-
-
-def is_wildcard(name: str, columns: Collection[str]) -> bool:
-    """Whether a name stands for others: it has a * in it, and is no column's own name."""
-    return "*" in name and name not in columns
-
-
-def fits(column: str, wildcard: str) -> bool:
-    """Whether a wildcard stands for a column; nothing but * is special.
-
-    >>> fits("item_1", "item_*"), fits("item_1", "item_?")
-    (True, False)
-    """
-    return fnmatchcase(column, wildcard.replace("[", "[[]").replace("?", "[?]"))
-
-
-# --------------------------------------------------------------------------------------------------
-# Values as TOML writes them down, for schema files that are drafted or shown.
-
-
-def toml_text(value: Any) -> str:
-    """Return a value as it stands in a TOML file.
-
-    >>> print(toml_text(["it is so", True, 2.5]))
-    ["it is so", true, 2.5]
-    """
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml_text, value))}]"
-    return str(value)
-
-
-def toml_comment(text: str) -> str:
-    """Return text that cannot end a comment's line."""
-    return toml_text(text)[1:-1].replace('\\"', '"')

@@ -22,6 +22,7 @@ from cornerwave.privacy import Unit
 from cornerwave.sources import Progress, Source, silent
 
 __all__ = [
+    "ColumnReport",
     "Inspection",
     "draft",
     "how_read",
@@ -37,8 +38,8 @@ class Inspection:
     telling: Telling
     warnings: tuple[str, ...] = ()
     units: tuple[Unit, ...] = ()
-    few_rows: bool = False
-    """Whether registration asks the owner to accept that there are few rows."""
+    asks: frozenset[str] = frozenset()
+    """The choices about the table that registration asks the owner for."""
 
 
 def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
@@ -54,15 +55,16 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
     proposed = {each.name: each.do for each in columns}
     found = telling(sample.rows, source.schema, proposed)
     warnings = (*said_of(units), *risks(sample.rows, seen.rows, proposed, found.frozen))
-    return Inspection(columns, found, warnings, tuple(units), few_rows=seen.rows < SAFE_ROWS)
+    asks = {
+        "shuffle": any(report.told for report in columns),
+        "keep_order": any(report.told for report in columns),
+        "independent_rows": bool(units),
+        "few_rows": seen.rows < SAFE_ROWS,
+    }
+    asked = frozenset(name for name, is_asked in asks.items() if is_asked)
+    return Inspection(columns, found, warnings, tuple(units), asked)
 
 
 def draft(found: Inspection) -> str:
-    """Return a schema file that says what would happen, for the owner to edit."""
-    return written(
-        found.columns,
-        found.telling,
-        found.warnings,
-        units=bool(found.units),
-        few_rows=found.few_rows,
-    )
+    """Return a schema file that states what would happen, for the owner to edit."""
+    return written(found.columns, found.telling, found.warnings, found.asks)

@@ -72,6 +72,11 @@ class ColumnReport:
     marked: int = 0
     code: tuple[int, int] | None = None
 
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """The choices that only a column like this one is asked for."""
+        return ("hide_missing",) if self.missing else ()
+
 
 class Columns:
     """What has been seen of a source's columns so far."""

@@ -5,28 +5,27 @@ Columns that are alike, as item_1, item_2, ..., share one entry with a wildcard.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.columns import (
+from cornerwave.choices import (
     CATEGORY,
+    DECIDE,
+    DECLARED,
+    DOES,
     DROPPED,
-    LEAST_ROWS,
     PERTURBED,
-    SAFE_ROWS,
-    Column,
-    Schema,
-    listed,
-    to_floats,
     toml_comment,
     toml_text,
 )
+from cornerwave.columns import LEAST_ROWS, SAFE_ROWS, Column, Schema, listed, to_floats
 from cornerwave.errors import ColumnError
 from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._telling import KNOWN, Telling
@@ -39,36 +38,18 @@ ALIKE = 5
 """So many columns of one stem, one type and one decision share an entry."""
 MOST_NOTES = 8
 
-_ORDER = (
-    'order = "shuffle"    # the order of the rows tells columns: shuffle the rows of copies, or',
-    '                     # "keep" their order if recipients need it, as in a time series',
-)
-_FEW_ROWS = "# few_rows = true    # if so few rows shall be registered: see the warning"
-_DECIDE = "perturb, category, key, keep or drop"
-
-
-_UNITS = ("# independent_rows = true    # if rows do not belong together: see the warning",)
-
 
 def written(
-    columns: Sequence[ColumnReport],
-    telling: Telling,
-    risks: Sequence[str],
-    *,
-    units: bool,
-    few_rows: bool,
+    columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[str], asks: Collection[str]
 ) -> str:
-    """Return the text of the draft; `units` if rows belong together."""
-    groups = ", ".join(f"[{', '.join(map(toml_text, names))}]" for names in telling.together)
-    undecided = sum(report.do == "decide" for report in columns)
+    """Return the text of the draft; `asks` are the choices that registration asks for."""
+    undecided = sum(report.do == DECIDE for report in columns)
     lines = [
         "# Edit this schema file, then register the table with it.",
         *([_to_decide(undecided)] if undecided else ()),
-        "min_count = 0    # pool category values that are held by fewer rows than this",
-        f'together = [{groups}]    # categories to refresh as one, as in [["city", "district"]]',
-        *(_ORDER if any(report.told for report in columns) else ()),
-        *(_UNITS if units else ()),
-        *([_FEW_ROWS] if few_rows else ()),
+        _line("min_count", 0),
+        _line("together", telling.together),
+        *_asked(asks),
         *(f"# {toml_comment(line)}" for line in telling.sentences),
         *(f"# warning: {toml_comment(line)}" for line in risks),
         *(line for same in alike(columns) for line in _entry(same, telling)),
@@ -76,9 +57,28 @@ def written(
     return "\n".join(lines) + "\n"
 
 
+def _line(name: str, value: Any = None, comment: str = "") -> str:
+    """Return a line that makes a choice, by default as its declaration does, with its help."""
+    choice = DECLARED[name]
+    value = choice.value if value is None else value
+    return f"{choice.key} = {toml_text(value)}    # {comment or choice.help}"
+
+
+def _asked(asks: Collection[str]) -> Iterator[str]:
+    """Yield the choices about the table that are asked for: what is proposed, else as comments."""
+    if "shuffle" in asks:
+        yield _line(
+            "shuffle", comment="the order of the rows reveals columns: shuffle the rows, or"
+        )
+        yield '#                    "keep" their order if recipients need it, as in a time series'
+    for name in DECLARED:
+        if name in asks and name not in ("shuffle", "keep_order"):
+            yield f"# {_line(name)}: see the warning"
+
+
 def _to_decide(columns: int) -> str:
     many = "1 column" if columns == 1 else f"{columns:,} columns"
-    return f'# To decide: {many}, marked do = "decide".'
+    return f'# To decide: {many}, marked do = "{DECIDE}".'
 
 
 def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
@@ -90,7 +90,7 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
         stem: group
         for stem, group in stems.items()
         if stem and len(group) >= ALIKE and len({(r.do, r.type, r.marks) for r in group}) == 1
-        if group[0].do != "decide"
+        if group[0].do != DECIDE
     }
     # A wildcard must not take a column from another one.
     many = {r.name: stem for stem, group in shared.items() for r in group}
@@ -119,9 +119,9 @@ def _entry(same: Sequence[ColumnReport], telling: Telling) -> Iterator[str]:
     yield ""
     yield "[[column]]"
     yield f"name = {toml_text(name)}" + (f"    # {len(same)} columns" if several else "")
-    yield f"do = {toml_text(first.do)}    # {_DECIDE}"
+    yield f"do = {toml_text(first.do)}    # {', '.join(DOES.values())}"
     if hides:
-        yield "hide_missing = true    # missing cells get values: where they are missing tells"
+        yield _line("hide_missing")
     yield f"# {toml_comment(first.type)}, {_distinct(same)}, {_missing(same)} missing"
     if first.marks is not None:
         cells = sum(report.marked for report in same)
@@ -134,9 +134,11 @@ def _entry(same: Sequence[ColumnReport], telling: Telling) -> Iterator[str]:
         of = f" of {first.name}" if several else ""
         yield f"# copy{of}: {toml_comment(looks[first.name])}"
     if first.do == "perturb" and "int" in first.type:
-        yield "# round = true       # whole at every privacy, not only where noise is wider than 1"
+        whole = "whole at every privacy, not only where noise is wider than 1"
+        yield f"# {_line('round', comment=whole)}"
     if all(report.from_zero for report in same):
-        yield "# clip = [0, inf]    # no value looked at is negative; clipped copies bias sums"
+        positive = "no value looked at is negative; clipped copies bias sums"
+        yield f"# {_line('clip', comment=positive)}"
     yield from _notes(same)
 
 
@@ -397,7 +399,7 @@ def left_to_owner(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> Ite
             f"names units, such as people: {unit.units:,} values of {unit.sizes}, "
             "which agree; noise hides each row, not all rows of a unit together"
         )
-        yield replace(report, do="decide", from_zero=False, warnings=(reason, *report.warnings))
+        yield replace(report, do=DECIDE, from_zero=False, warnings=(reason, *report.warnings))
 
 
 def said_of(units: Sequence[Unit]) -> Iterator[str]:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Words
+from cornerwave.choices import Choices
 from cornerwave.columns import (
     DAYS,
-    Choices,
     Scale,
     decide,
     is_category,

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from cornerwave.choices import DECLARED
 from cornerwave.documents import ShareRow, share_strip, style_sheet
 from cornerwave.errors import (
     AccessDenied,
@@ -228,21 +229,23 @@ def status_of(error: CornerwaveError) -> int:
 
 def words_of(error: CornerwaveError) -> str:
     """Return a refusal in words, with what the fields that help are called on the pages."""
-    fields = [_FIELDS[choice] for choice in error.use if choice in _FIELDS]
+    fields = [name for choice in error.use if (name := _field_of(choice))]
     return f"{error} ({', '.join(fields)})" if fields else str(error)
 
 
-_FIELDS = {
-    "categorical": "category",
-    "hide_missing": "hide gaps",
-    "transform": "scale",
-    "min_count": "pool rare values",
-    "shuffle": "order of the rows: shuffle",
-    "keep_order": "order of the rows: keep",
-    "independent_rows": "rows are independent",
-    "few_rows": "few rows: accept",
-    "unrelated": "unrelated datasets",
-}
+def _field_of(name: str) -> str:
+    """Return what the pages call a choice; '' if they have none.
+
+    >>> [_field_of(name) for name in ("few_rows", "shuffle", "categorical", "force")]
+    ['few rows: accept', 'order of the rows: shuffle', 'what: category', '']
+    """
+    if name not in DECLARED:
+        return "unrelated datasets" if name == "unrelated" else ""
+    choice = DECLARED[name]
+    label = f"{choice.label[:1].lower()}{choice.label[1:]}"
+    return (
+        f"{label}: {choice.value}" if choice.value in choice.words and choice.key != name else label
+    )
 
 
 def problem_page(

@@ -7,13 +7,13 @@ columns and types and yields its rows in batches. To add a format: a module like
 with a class that has the methods of `Source`, and its ending in `_sources.py`.
 """
 
+from cornerwave.choices import ReadingSettings
 from cornerwave.sources._databases import is_of_database, meaning_of, quoted, table_name
 from cornerwave.sources._joined import hold, in_a_row
 from cornerwave.sources._parquet import ENCODED_TEXT
 from cornerwave.sources._parquet_parts import ParquetPart, parquet_parts
 from cornerwave.sources._places import Address, DatabaseAddress, Place, holds, place_of, resolved
 from cornerwave.sources._read_postgresql import connect
-from cornerwave.sources._reading_settings import LEVELS, ReadingSettings
 from cornerwave.sources._sources import (
     SOURCE_ENDINGS,
     TEXT_ENDINGS,
@@ -27,6 +27,7 @@ from cornerwave.sources._sources import (
     open_to_inspect,
     silent,
 )
+from cornerwave.sources._spelled_cells import LEVELS
 from cornerwave.sources._stores import (
     REPLACED,
     File,

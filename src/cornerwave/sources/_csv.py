@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cornerwave import sizes
+from cornerwave.choices import COMMAS, UTF_8, ReadingSettings
 from cornerwave.errors import SourceError
 from cornerwave.sources._csv_found import (
     SAMPLE_BYTES,
@@ -27,7 +28,6 @@ from cornerwave.sources._csv_found import (
     sample_of,
     spelled,
 )
-from cornerwave.sources._reading_settings import COMMAS, UTF_8, ReadingSettings
 from cornerwave.sources._stores import File, folders_of, opened, readable
 from cornerwave.sources._text_columns import Inferred, infer, named, unlike_before, values_of
 

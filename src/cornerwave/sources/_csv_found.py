@@ -17,15 +17,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from cornerwave.choices import COMMAS, POINT, UTF_8, ReadingSettings, date_pattern
 from cornerwave.errors import SourceError
-from cornerwave.sources._reading_settings import (
-    COMMAS,
-    POINT,
-    UTF_8,
-    ReadingSettings,
+from cornerwave.sources._spelled_cells import (
     as_numbers,
     count_matching,
-    date_pattern,
     dates_in,
     number_pattern,
     present,

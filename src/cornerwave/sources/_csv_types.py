@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.sources._reading_settings import (
-    ReadingSettings,
+from cornerwave.choices import ReadingSettings
+from cornerwave.sources._spelled_cells import (
     as_dates,
     as_numbers,
     count_matching,

@@ -19,10 +19,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from cornerwave.choices import ReadingSettings
 from cornerwave.columns import ends_of
 from cornerwave.errors import ColumnError, CornerwaveError, ExtraMissing, SourceError, SourceLost
 from cornerwave.sources._places import WHERE_SECRETS_ARE, DatabaseAddress
-from cornerwave.sources._reading_settings import ReadingSettings
 
 # --------------------------------------------------------------------------------------------------
 # What tables of all databases have in common: names, columns, and errors in our words.

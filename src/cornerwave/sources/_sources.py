@@ -19,13 +19,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from cornerwave.choices import ReadingSettings
 from cornerwave.columns import check_distinct, is_text
 from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
 from cornerwave.sources._csv import CsvTable
 from cornerwave.sources._databases import DatabaseTable
 from cornerwave.sources._parquet import Batches, Types, batch_rows, open_parquet
 from cornerwave.sources._places import Address, DatabaseAddress, Place, place_of
-from cornerwave.sources._reading_settings import LEVELS, ReadingSettings
+from cornerwave.sources._spelled_cells import LEVELS
 from cornerwave.sources._stat_files import SHEET_ENDINGS, STAT_ENDINGS, SheetTable, StatFile
 from cornerwave.sources._stores import File, readable, stored_files
 

@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave import sizes
+from cornerwave.choices import ReadingSettings
 from cornerwave.columns import is_text
 from cornerwave.errors import CornerwaveError, ExtraMissing, SourceError
 from cornerwave.sources._csv_found import spelled
-from cornerwave.sources._reading_settings import ReadingSettings
 from cornerwave.sources._text_columns import Inferred, check_names, infer, named, values_of
 
 _READERS = {

@@ -15,9 +15,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cornerwave.choices import ReadingSettings
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.sources._csv_types import MOMENT, NUMBER, TypeGuess
-from cornerwave.sources._reading_settings import ReadingSettings, typed
+from cornerwave.sources._spelled_cells import typed
 
 MOST_REPEATED = 0.5
 """A header in which a larger share of the names repeats another is a record."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cornerwave.choices import schema_text
-from cornerwave.columns import KEY, Finish, listed, names_of
+from cornerwave.choices import KEY, names_of
+from cornerwave.columns import Finish, listed
 from cornerwave.editions import REGISTERED, UPDATED, Edition, Portion, hidden_of_changing, portion
 from cornerwave.engines.local import rows_as_copied
 from cornerwave.errors import (
@@ -31,6 +31,7 @@ from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import ChangedRows, Past
 from cornerwave.outputs import METADATA_KEY
 from cornerwave.privacy import CategoryDistribution, Coalition, Looks, unreachable
+from cornerwave.schema_file import schema_text
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen, look

@@ -12,19 +12,10 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from cornerwave.choices import read_choices, schema_reading
-from cornerwave.columns import (
-    Choices,
-    check_rows,
-    decide,
-    names_of,
-    order_of,
-    said_in,
-    settled,
-    warn_of,
-)
+from cornerwave.choices import ChoiceArguments, Choices, ReadingSettings, names_of
+from cornerwave.columns import check_rows, decide, said_in, settled, warn_of
 from cornerwave.engines import opened_frame, survey_source
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -37,7 +28,8 @@ from cornerwave.errors import (
 )
 from cornerwave.ledger import Entry, Key, Ledger, Records, State, check_address, remove_leftovers
 from cornerwave.outputs import make_directory, sync_directory
-from cornerwave.sources import Progress, ReadingSettings, open_source, silent
+from cornerwave.schema_file import ALONE, read_choices, schema_reading
+from cornerwave.sources import Progress, open_source, silent
 from cornerwave.spine.freeze import Frozen, freeze
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.vault._dataset import Dataset, check_name
@@ -134,29 +126,13 @@ class Vault:
         name: str,
         source: Any,
         *,
-        key: str | None = None,
-        key_as_is: bool = False,
-        keep: Iterable[str] = (),
-        drop: Iterable[str] = (),
-        categorical: Iterable[str] = (),
-        uniform: Iterable[str] = (),
-        together: Iterable[Iterable[str]] = (),
-        hide_missing: Iterable[str] = (),
-        transform: Mapping[str, str] | None = None,
-        min_count: int = 0,
-        shuffle: bool = False,
-        keep_order: bool = False,
-        independent_rows: bool = False,
-        few_rows: bool = False,
-        round: Iterable[str] = (),
-        clip: Mapping[str, tuple[Any, Any]] | None = None,
-        released_as: Mapping[str, str] | None = None,
         schema: str | Path | None = None,
         reading: Mapping[str, Any] | None = None,
         unrelated: Iterable[str] = (),
         dry_run: bool = False,
         spark: Any = None,
         progress: Progress = silent,
+        **choices: Unpack[ChoiceArguments],
     ) -> "Dataset":
         """Register a table, a file or a frame, and return its dataset.
 
@@ -164,22 +140,22 @@ class Vault:
         are refreshed, from their own frequencies or evenly if `uniform`, those named
         `together` as one; values of fewer than `min_count` rows are pooled. Missing
         values stay so unless the column is in `hide_missing`. `transform` maps columns
-        to 'log1p' or 'rank'. `schema` names a file that says all this instead.
+        to 'log1p' or 'rank'. `schema` names a file that states all this instead.
 
         A `key` identifies the rows. Copies have a pseudonym in its place, the same in all of
         them, unless it is released as it is (`key_as_is`) or also dropped.
 
-        If the order of the rows tells a column, copies `shuffle` the rows, all in the same
-        way, or `keep_order` for recipients who need it; otherwise neither need be said.
+        If the order of the rows reveals a column, copies `shuffle` the rows, all in the same
+        way, or `keep_order` for recipients who need it; otherwise neither is needed.
 
         If rows belong together, as the visits of a patient do, copies hide rows and not people:
-        such a table is refused unless `independent_rows` says that they do not.
+        such a table is refused unless `independent_rows` states that they do not.
 
         A table of fewer than 100 rows is refused unless `few_rows` accepts it, and one of fewer
         than 500 warned of: privacy holds on average over rows, and in few each record counts.
 
-        `reading` says how the cells of a text file are spelled, such as {"decimal": ","}; what it
-        does not say is found, and the same for every release.
+        `reading` states how the cells of a text file are spelled, such as {"decimal": ","}; what
+        it does not state is found, and the same for every release.
 
         Copies look like the table where that costs a miner nothing; columns in `round` always
         do, those in `clip` stay between two bounds, and `released_as` gives them other names.
@@ -196,28 +172,10 @@ class Vault:
         The same table with the same choices is the same dataset, also in a new ledger.
         Raises SourceError or AlreadyRegistered.
         """
-        choices = Choices(
-            key=key,
-            key_as_is=key_as_is,
-            keep=names_of(keep),
-            drop=names_of(drop),
-            categorical=names_of(categorical),
-            uniform=names_of(uniform),
-            together=tuple(names_of(group) for group in names_of(together)),
-            hide_missing=names_of(hide_missing),
-            transform=dict(transform or {}),
-            min_count=min_count,
-            order=order_of(shuffle=shuffle, keep_order=keep_order),
-            independent_rows=independent_rows,
-            few_rows=few_rows,
-            round=dict.fromkeys(names_of(round), True),
-            clip=dict(clip or {}),
-            released_as=dict(released_as or {}),
-        )
         return self.register_as(
             name,
             source,
-            choices,
+            Choices.of(**choices),
             schema=schema,
             reading=None if reading is None else ReadingSettings.of(**reading),
             unrelated=names_of(unrelated),
@@ -250,7 +208,7 @@ class Vault:
         opened = open_source(opened_frame(source), reading=reading)
         if schema is not None:
             if choices != Choices():
-                raise ColumnError("a schema file says everything; leave out the other choices")
+                raise ColumnError(ALONE)
             choices = read_choices(Path(schema), opened.schema.names)
         decided = settled(decide(opened.schema, choices))
         warn_of(opened.notes, decided, opened.remarks)

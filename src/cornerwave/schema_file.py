@@ -1,0 +1,288 @@
+"""The two files that an owner writes, in TOML: a schema file and a batch file.
+
+A schema file holds the choices for a table and for each of its columns. Its keys, and which values
+they may have, are those of the declarations in `choices`:
+
+    min_count = 5
+
+    [reading]                 # how the cells of a text file are spelled
+    delimiter = ";"
+
+    [[column]]
+    name = "wage"
+    do = "perturb"            # perturb, category, key, keep or drop
+    clip = [0, inf]
+
+    [[column]]
+    name = "item_*"           # all columns that are not named themselves, by the first that fits
+    do = "category"
+
+It must decide every column of the source. A batch file lists copies to release:
+
+    [[copy]]
+    to = "partner"
+    privacy = 0.3             # or noise
+    out = "partner.parquet"   # beside the batch file; optional
+"""
+
+import math
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+from cornerwave.choices import (
+    DECIDE,
+    DECLARED,
+    DOES,
+    DROPPED,
+    HIDDEN,
+    KEPT,
+    KEY,
+    VALUES,
+    Choice,
+    Choices,
+    ReadingSettings,
+    fits,
+    is_wildcard,
+    toml_text,
+)
+from cornerwave.columns import DAYS, Column, Schema, listed, repeated
+from cornerwave.errors import ColumnError, CornerwaveError, LevelError
+from cornerwave.kinds import ListOf, Text
+from cornerwave.levels import Level, Privacy, asked_for
+from cornerwave.sources import Place, place_of
+
+_MISSING = Choice(
+    "Cells that mean a missing value in this column",
+    VALUES,
+    kind=ListOf(Text(printable=False), 'a list of texts, as in ["-9", "?"]'),
+    key="missing",
+)
+_OF_TABLE = [choice for choice in DECLARED.values() if not choice.is_of_column]
+_OF_COLUMN = [choice for choice in DECLARED.values() if choice.is_of_column]
+_BY_COLUMN_KEY = {choice.key: choice for choice in (*_OF_COLUMN, HIDDEN, _MISSING)}
+_COLUMN_KEYS = ("name", *_BY_COLUMN_KEY)
+_TABLE_KEYS = ("column", *dict.fromkeys(choice.key for choice in _OF_TABLE), "reading")
+_COPY_KEYS = ("to", "privacy", "noise", "out")
+ALONE = "a schema file states all choices; leave out the others"
+"""Why a schema file and other choices do not go together."""
+
+
+def read_choices(path: Path, columns: Sequence[str]) -> Choices:
+    """Read a schema file for a source with these columns. Raises ColumnError."""
+    content = _parsed(path, ColumnError)
+    _check_known(content, _TABLE_KEYS, path.name)
+    entries = _tables(content, "column", path, ColumnError)
+    for entry in entries:
+        _check_entry(entry, path)
+    for choice in _OF_TABLE:
+        if choice.key in content:
+            choice.check(content[choice.key], f"{path.name}: ", choice.key)
+    if twice := repeated(entry["name"] for entry in entries):
+        raise ColumnError(f"{path.name} has more than one decision for {listed(twice)}")
+    entries = _expanded(entries, columns, path)
+    named = [entry["name"] for entry in entries]
+    if missing := [name for name in columns if name not in named]:
+        raise ColumnError(f"{path.name} has no decision for {listed(missing)}")
+    if undecided := [entry["name"] for entry in entries if entry["do"] == DECIDE]:
+        raise ColumnError(
+            f"{path.name}: still to decide: {listed(undecided)}; set 'do' to one of "
+            f"{', '.join(DOES.values())}"
+        )
+    return _choices(entries, content)
+
+
+def schema_reading(path: Path, given: ReadingSettings | None = None) -> ReadingSettings:
+    """Return how a schema file states that cells are spelled. Raises ColumnError, SourceError."""
+    content = _parsed(path, ColumnError)
+    table = content.get("reading", {})
+    if given is not None and given.said:
+        raise ColumnError(ALONE)
+    if not isinstance(table, dict):
+        raise ColumnError(f"{path.name}: write reading as a [reading] table")
+    reading = ReadingSettings.from_table(table, f"{path.name}, [reading]")
+    entries = _tables(content, "column", path, ColumnError)
+    for entry in entries:
+        _check_entry(entry, path)
+    if not any("missing" in entry for entry in entries):
+        return reading
+    marks = [(e["name"], tuple(e["missing"]) if "missing" in e else None) for e in entries]
+    return replace(reading, column_missing=tuple(marks))
+
+
+def _expanded(
+    entries: list[dict[str, Any]], columns: Sequence[str], path: Path
+) -> list[dict[str, Any]]:
+    """Return an entry for each column that wildcards stand for; a column's own entry counts first.
+
+    A name with * in it that is a column's name is no wildcard.
+    """
+    wild = [entry for entry in entries if is_wildcard(entry["name"], columns)]
+    own = [entry for entry in entries if entry not in wild]
+    taken = {entry["name"] for entry in own}
+    for entry in wild:
+        found = [name for name in columns if fits(name, entry["name"])]
+        if not found:
+            raise ColumnError(f"{path.name}: {entry['name']!r} matches no column of the table")
+        own += [{**entry, "name": name} for name in found if name not in taken]
+        taken |= set(found)
+    return own
+
+
+def schema_text(schema: Schema, reading: ReadingSettings | None = None) -> str:
+    """Return a schema file that states what was decided, and how the cells are spelled."""
+    lines = [f"{key} = {toml_text(value)}" for key, value in _of_table(schema)]
+    marks = dict(reading.column_missing or ()) if reading else {}
+    for column in schema.columns:
+        lines += ["", "[[column]]", *(f"{key} = {toml_text(v)}" for key, v in _of_column(column))]
+        if column.name in marks:
+            lines.append(f"missing = {toml_text(marks[column.name])}")
+    if reading is not None and reading.said:
+        lines += ["", "[reading]", *reading.lines()]
+    return "\n".join(lines) + "\n"
+
+
+def _of_table(schema: Schema) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of the table; a flag only if it was chosen."""
+    for choice in _OF_TABLE:
+        value = getattr(schema, choice.key)
+        if not choice.is_flag or value == choice.value:
+            yield choice.key, value
+
+
+def _of_column(column: Column) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a column that are not the usual ones."""
+    yield "name", column.name
+    yield "do", DOES[column.role]
+    if column.is_hidden_key:
+        yield HIDDEN.key, True
+    for choice in _OF_COLUMN:
+        value = getattr(column, choice.name, None)
+        if choice.gives != VALUES and value:
+            yield choice.key, choice.value
+        elif choice.gives == VALUES and value is not None:
+            yield choice.key, _bounds(value, column) if choice.name == "clip" else value
+
+
+def _bounds(clip: tuple[Any, Any], column: Column) -> list[Any]:
+    """Return bounds as they are written: an open one is infinite, a day is a date."""
+    ends = [_open if end is None else end for end, _open in zip(clip, _OPEN, strict=True)]
+    if column.unit == DAYS:
+        return [date(1970, 1, 1) + timedelta(int(e)) if e % 1 == 0 else e for e in ends]
+    return ends
+
+
+_OPEN = (-math.inf, math.inf)
+
+
+def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Place | None]]:
+    """Return (recipient, level, file) for each copy in a batch file; None without a file.
+
+    Raises LevelError.
+    """
+    copies = _tables(_parsed(path, LevelError), "copy", path, LevelError)
+    if not copies:
+        raise LevelError(f"{path.name} has no copies; add [[copy]] tables with to, privacy and out")
+    return [_copy(copy, f"{path.name}, copy {i}", path) for i, copy in enumerate(copies, start=1)]
+
+
+def _copy(
+    copy: dict[str, Any], where: str, path: Path
+) -> tuple[str, Level | Privacy, Place | None]:
+    _check_known(copy, _COPY_KEYS, where, LevelError)
+    if not isinstance(copy.get("to"), str):
+        raise LevelError(f"{where}: 'to' must be the name of a recipient")
+    if not isinstance(copy.get("out", ""), str):
+        raise LevelError(f"{where}: 'out' must be the name of a file")
+    try:
+        level = asked_for(noise=copy.get("noise"), privacy=copy.get("privacy"))
+    except LevelError as error:
+        raise LevelError(f"{where}: {error}") from None
+    out = copy.get("out")
+    if out is not None:
+        out = place_of(out if "://" in out else str(path.parent / out))
+    return copy["to"], level, out
+
+
+def _parsed(path: Path, error: type[CornerwaveError]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        raise error(f"{path} cannot be read") from None
+    except tomllib.TOMLDecodeError as fault:
+        raise error(f"{path.name} is not TOML: {fault}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists
+        raise error(f"{path.name} cannot be read: a value is too long or too deep") from None
+
+
+def _tables(
+    content: dict[str, Any], name: str, path: Path, error: type[CornerwaveError]
+) -> list[dict[str, Any]]:
+    found = content.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise error(f"{path.name}: write each {name} as a [[{name}]] table")
+    return found
+
+
+def _check_known(
+    given: dict[str, Any],
+    known: Sequence[str],
+    where: str,
+    error: type[CornerwaveError] = ColumnError,
+) -> None:
+    if unknown := sorted(set(given) - set(known)):
+        raise error(f"{where}: unknown option {unknown[0]!r}; use {', '.join(known)}")
+
+
+def _choices(entries: list[dict[str, Any]], content: dict[str, Any]) -> Choices:
+    """Return choices from entries and keys that are of their kinds."""
+    keys = _chosen(DECLARED["key"], entries)
+    if len(keys) > 1:
+        raise ColumnError(f"{listed(keys)}: a table has one key; choose one of them")
+    chosen: dict[str, Any] = {}
+    for choice in _OF_COLUMN:
+        if choice.gives == VALUES:
+            parsed = choice.kind.parsed
+            of = {e["name"]: parsed(e[choice.key]) for e in entries if choice.key in e}
+            chosen[choice.name] = of
+        else:
+            chosen[choice.name] = _chosen(choice, entries)
+    chosen |= {"key": keys[0] if keys else None, "key_as_is": bool(chosen["key_as_is"])}
+    chosen["drop"] += _chosen(HIDDEN, entries)
+    for choice in _OF_TABLE:
+        if choice.key in content:
+            value = content[choice.key]
+            chosen[choice.name] = value == choice.value if choice.is_flag else choice.normal(value)
+    return Choices(**chosen)
+
+
+def _chosen(choice: Choice, entries: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the columns whose entries make a choice."""
+    return tuple(entry["name"] for entry in entries if entry.get(choice.key) == choice.value)
+
+
+_INSTEAD = {
+    HIDDEN.key: f'to leave a column out, use do = "{DOES[DROPPED]}"',
+    DECLARED["key_as_is"].key: f'to release a column unchanged, use do = "{DOES[KEPT]}"',
+}
+"""What to do where a key of the file is for the column that identifies the rows."""
+
+
+def _check_entry(entry: dict[str, Any], path: Path) -> None:
+    if not isinstance(entry.get("name"), str):
+        raise ColumnError(f"{path.name}: a [[column]] table has no name")
+    where = f"{path.name}, column {entry['name']!r}: "
+    _check_known(entry, _COLUMN_KEYS, where.removesuffix(": "))
+    if "do" not in entry:
+        raise ColumnError(f"{where}do must be {_BY_COLUMN_KEY['do'].kind.allowed}")
+    for key, choice in _BY_COLUMN_KEY.items():
+        if key in entry:
+            choice.check(entry[key], where, key)
+    if "as" in entry and "*" in entry["name"]:
+        raise ColumnError(f"{where}one name cannot be given to several columns")
+    for key, instead in _INSTEAD.items():
+        if entry.get(key) and entry["do"] != DOES[KEY]:
+            raise ColumnError(f"{where}{key} is for a key; {instead}")
