@@ -260,7 +260,7 @@ class TestRefusals:
         dataset = vault.register("x", table(4000, 0.2))
         made = dataset.append(table(rows, 0.2))
         if rows >= 500:  # few rows may show it by chance
-            assert made.drift["hidden"]["x"] > 0.4
+            assert made.drift.hidden["x"] > 0.4
             with untouched(), pytest.raises(Drifted, match="columns of other kinds"):
                 dataset.append(table(rows, 1.0))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave.editions._moves import MOVED, moved_of
+from cornerwave.editions import MOVED, moved_of
 from cornerwave.errors import ColumnError, Drifted
 from cornerwave.privacy import CategoryDistribution, Looks
 from cornerwave.server._explorer import _together
@@ -91,7 +91,7 @@ def test_looks_are_what_an_adversary_recovers_from_a_category_that_advances(vaul
 
 def test_an_advance_is_refused_and_can_be_accepted(vault):
     dataset = registered(vault)
-    with pytest.raises(Drifted, match=r"4,000 new values, (9\d|100)% is told") as refusal:
+    with pytest.raises(Drifted, match=r"4,000 new values, (9\d|100)% is revealed") as refusal:
         dataset.update(table(advanced(2)[1]))
     assert "fresh look" in str(refusal.value)
     assert refusal.value.use == ("advancing",)
@@ -99,7 +99,7 @@ def test_an_advance_is_refused_and_can_be_accepted(vault):
     with pytest.raises(ColumnError, match="'x' is not a refreshed category"):
         dataset.update(table(advanced(2)[1]), advancing=["x"])
     made = dataset.update(table(advanced(2)[1]), advancing=["grade"])
-    assert made.changes["moves"]["grade"]["told"] > 0.9
+    assert made.changes.moves["grade"].predicted > 0.9
     with pytest.raises(Drifted, match="with earlier editions"):  # it is said each time
         dataset.update(table(advanced(3)[2]))
 
@@ -122,7 +122,7 @@ def test_changes_at_random_are_accepted_edition_after_edition(vault):
         some = rng.choice(ROWS, ROWS // 100, replace=False)
         codes[some] = (codes[some] + rng.integers(1, GRADES, len(some))) % GRADES
         made = dataset.update(table(codes))
-        assert made.changes["moves"]["grade"]["rows"] == ROWS // 100
+        assert made.changes.moves["grade"].rows == ROWS // 100
     # one copy bounds nothing less than before, while no second edition is held
     dataset.release(to="bob", privacy=0.5).to_arrow()
     assert dataset.coalition(["bob"]).unbounded == []
@@ -152,7 +152,7 @@ def test_moves_without_a_rule_are_no_alarm(values):
         counted = zip(pairs.astype(np.uint8), number.tolist(), strict=True)
         named = {bytes(pair): count for pair, count in counted}
         # as if half of a table's rows had changed, twice what may move
-        alarms += moved_of(named, counts).told * 0.5 > MOVED
+        alarms += moved_of(named, counts).predicted * 0.5 > MOVED
     assert alarms <= 2, "three standard errors: below one in 100"
 
 
@@ -166,9 +166,9 @@ def test_a_rule_is_told_however_rare_the_values():
     }
     found = moved_of(named, [3] * 1000)
     assert found.rows == rows
-    assert found.told > 0.9
+    assert found.predicted > 0.9
     # all become the same: whoever sees that a row changed knows the value
-    assert moved_of({b"ac": 50, b"bc": 50}, [50, 40, 10]).told > 0.5
+    assert moved_of({b"ac": 50, b"bc": 50}, [50, 40, 10]).predicted > 0.5
 
 
 def test_looks_drawn_are_looks_counted():

@@ -73,8 +73,8 @@ class TestUpdate:
         edition = dataset.update(new)
         counts = edition.changes
         moved = {f"p{row}" for row in MOVED if not 100 <= row < 150}
-        assert (counts["came"], counts["went"], counts["changed"]) == (40, 50, len(moved))
-        assert counts["columns"] == {"wage": len(moved)}
+        assert (counts.came, counts.went, counts.changed) == (40, 50, len(moved))
+        assert counts.columns == {"wage": len(moved)}
         after = dataset.release(to="ann", privacy=0.5).to_arrow()
         assert after["id"].to_pylist() == new["id"].to_pylist()
         one, two = noise(before, FIRST), noise(after, new)
@@ -153,8 +153,8 @@ class TestUpdate:
 
     def test_rows_that_only_went(self, dataset):
         edition = dataset.update(FIRST.slice(0, ROWS - 5))
-        assert edition.changes["went"] == 5
-        assert edition.changes["changed"] == 0
+        assert edition.changes.went == 5
+        assert edition.changes.changed == 0
         assert dataset.release(to="ann", privacy=0.5).to_arrow().num_rows == ROWS - 5
 
     def test_append_and_update_follow_each_other(self, dataset):
@@ -170,7 +170,7 @@ class TestUpdate:
         assert three["age"].equals(two["age"])
         batch = dataset.release(to="ann", privacy=0.5, batch=4).to_arrow()
         assert batch.equals(four.slice(ROWS + 60))
-        with pytest.raises(NoSuchEdition, match="no batch of its own"):
+        with pytest.raises(NoSuchEdition, match="which has no batch; name it"):
             dataset.release(to="ann", privacy=0.5, batch=3)
 
     def test_a_value_that_was_missing_gets_other_noise(self, dataset):
@@ -220,9 +220,9 @@ class TestReturns:
 
     def test_counts(self, copies):
         changes = self.edition.changes
-        assert (changes["came"], changes["returned"], changes["went"]) == (1000, 1000, 0)
-        assert changes["changed"] == 0
-        assert self.edition.keys["count"] == 0  # none that was not known
+        assert (changes.came, changes.returned, changes.went) == (1000, 1000, 0)
+        assert changes.changed == 0
+        assert self.edition.keys.count == 0  # none that was not known
 
     def test_the_same_values_cannot_be_averaged(self, copies):
         values, shown, same, _ = copies
@@ -260,7 +260,7 @@ class TestReturns:
             papq.write_table(table, tmp_path / f"{number}.parquet")
         dataset = vault.register("people", tmp_path / "0.parquet", key="id")
         dataset.update(tmp_path / "1.parquet")
-        assert dataset.update(tmp_path / "2.parquet").changes["returned"] == 50
+        assert dataset.update(tmp_path / "2.parquet").changes.returned == 50
         files = {path: path.read_bytes() for path in (vault.path / "keys").iterdir()}
         for path in files:
             path.unlink()
@@ -415,7 +415,7 @@ class TestRefusals:
         dataset.update(SECOND)
         with untouched(), pytest.raises(ColumnError, match="not unique"):
             dataset.update(pa.concat_tables([SECOND, gone, gone]))
-        assert dataset.update(pa.concat_tables([SECOND, gone])).changes["returned"] == 1
+        assert dataset.update(pa.concat_tables([SECOND, gone])).changes.returned == 1
 
     @pytest.mark.parametrize("which", ["old", "new"])
     @pytest.mark.parametrize("how", ["a value", "more rows", "fewer rows"])

@@ -98,7 +98,7 @@ def written(table, path):
 
 def said(edition):
     """What the ledger says of an edition, apart from time, place and the salt of its keys."""
-    count = edition.keys and edition.keys["count"]
+    count = edition.keys and edition.keys.count
     return replace(edition, keys=count, source=None, at=None)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cornerwave.choices import Choices
-from cornerwave.columns import Finish, Scale, decide, type_named
+from cornerwave.columns import Finish, Limits, Scale, decide, type_named
 from cornerwave.errors import ColumnError, CornerwaveWarning
 
 WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
@@ -244,46 +244,43 @@ def test_dates_bound_what_is_not_rounded_too():
 
 
 def described(finish, type_, *, mean=0.0, deviation=1.0, scale=None):
-    return finish.describe("a", type_, mean=mean, deviation=deviation, scale=scale or Scale())
+    return finish.limits("a", type_, mean=mean, deviation=deviation, scale=scale or Scale())
 
 
 def test_metadata_says_what_was_done():
     finish = Finish(frozenset(["a"]), {"a": (None, 5.5)})
-    assert described(finish, pa.int8()) == {"rounded": 1.0, "clipped": [None, 5.0]}
-    assert described(Finish(clip=finish.clip), pa.int8()) == {
-        "rounded": None,
-        "clipped": [None, 5.5],
-    }
-    assert described(Finish(), pa.int8()) == {"rounded": None, "clipped": None}
+    assert described(finish, pa.int8()) == Limits(1.0, (None, 5.0))
+    assert described(Finish(clip=finish.clip), pa.int8()) == Limits(None, (None, 5.5))
+    assert described(Finish(), pa.int8()) == Limits(None, None)
 
 
 @pytest.mark.parametrize(
     ("type_", "mean", "deviation", "clipped"),
     [
-        (pa.uint8(), 47.0, 20.0, [0.0, 255.0]),
+        (pa.uint8(), 47.0, 20.0, (0.0, 255.0)),
         (pa.uint8(), 47.0, 3.0, None),
-        (pa.uint8(), 47.0, 10.0, [0.0, None]),
+        (pa.uint8(), 47.0, 10.0, (0.0, None)),
         (pa.int8(), 0.0, 10.0, None),
-        (pa.int8(), 0.0, 11.0, [-128.0, 127.0]),
-        (pa.uint64(), 1e6, 1e5, [0.0, None]),
+        (pa.int8(), 0.0, 11.0, (-128.0, 127.0)),
+        (pa.uint64(), 1e6, 1e5, (0.0, None)),
         (pa.int64(), 1e6, 1e5, None),
-        (pa.decimal128(3, 2), 5.0, 1.0, [None, 9.99]),
-        (pa.time32("s"), 40_000.0, 20_000.0, [0.0, 86_399.0]),
+        (pa.decimal128(3, 2), 5.0, 1.0, (None, 9.99)),
+        (pa.time32("s"), 40_000.0, 20_000.0, (0.0, 86_399.0)),
         (pa.date32(), 18_000.0, 9_000.0, None),
-        (pa.float16(), 0.0, 10_000.0, [-65_504.0, 65_504.0]),
+        (pa.float16(), 0.0, 10_000.0, (-65_504.0, 65_504.0)),
         (pa.float64(), 0.0, 1e9, None),
     ],
     ids=str,
 )
-def test_metadata_tells_the_ends_of_a_type_that_values_can_reach(type_, mean, deviation, clipped):
-    assert described(ROUND, type_, mean=mean, deviation=deviation)["clipped"] == clipped
+def test_metadata_state_the_ends_of_a_type_that_values_can_reach(type_, mean, deviation, clipped):
+    assert described(ROUND, type_, mean=mean, deviation=deviation).clipped == clipped
 
 
 def test_the_reach_of_a_transformed_column_is_on_its_own_scale():
-    told = described(ROUND, pa.uint16(), mean=5.0, deviation=0.4, scale=Scale("log1p"))
-    assert told["clipped"] is None
+    near = described(ROUND, pa.uint16(), mean=5.0, deviation=0.4, scale=Scale("log1p"))
+    assert near.clipped is None
     far = described(ROUND, pa.uint16(), mean=5.0, deviation=0.6, scale=Scale("log1p"))
-    assert far["clipped"] == [0.0, 65_535.0]
+    assert far.clipped == (0.0, 65_535.0)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,6 @@ def append(
     vault: VaultOption = None,
 ) -> None:
     """Append new rows to a registered table: the next edition."""
-    from cornerwave.editions import Drift
-
     with cluster(engine, master) as session, progress("Reading") as advance:
         dataset = open_vault(vault).dataset(name, source=read_by(session, source))
         made = dataset.append(read_by(session, batch), spark=session, progress=advance)
@@ -42,7 +40,7 @@ def append(
         f"Edition {made.number} of {name}: {made.rows_brought:,} rows came, "
         f"{made.rows:,} rows in all"
     )
-    for line in Drift(**made.drift).sentences():
+    for line in made.drift.sentences() if made.drift else ():
         say(f"  {line}")
 
 
@@ -57,46 +55,45 @@ def update(
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Accept a category whose old values tell the new ones: copies of several "
+            help="Accept a category whose old values predict the new ones: copies of several "
             "editions uncover it (repeatable).",
         ),
     ] = None,
     vault: VaultOption = None,
 ) -> None:
     """Make a changed table the next edition: rows that came, went and changed."""
-    from cornerwave.editions import Drift
-
     dataset = open_vault(vault).dataset(name)
     with progress("Comparing", 4 * dataset.rows) as advance:
         made = dataset.update(new, old=old, advancing=advancing or (), progress=advance)
     for line in _changes(name, made):
         say(line)
-    for line in Drift(**made.drift).sentences():
+    for line in made.drift.sentences() if made.drift else ():
         say(f"  {line}")
 
 
 def _changes(name: str, made: "Edition") -> Iterator[str]:
     """Say what an edition changed, and what copies of it and of the one before hide."""
-    changes = made.changes or {}
+    changes = made.changes
+    assert changes is not None, "an updated table states its changes"
     yield (
-        f"Edition {made.number} of {name}: {changes['came']:,} rows came, {changes['went']:,} went "
-        f"and {changes['changed']:,} changed; {made.rows:,} rows in all"
+        f"Edition {made.number} of {name}: {changes.came:,} rows came, {changes.went:,} went "
+        f"and {changes.changed:,} changed; {made.rows:,} rows in all"
     )
-    if back := changes["returned"]:
+    if back := changes.returned:
         yield f"  {back:,} of the rows that came were in an earlier edition"
-    for column, count in changes["columns"].items():
+    for column, count in changes.columns.items():
         yield f"  {spelled(column)}: {count:,} values changed"
-    if hides := changes["hides"]:
+    if hides := changes.hides:
         yield (
             "  the numbers of both editions at privacy 0.5 hide, of rows that changed, at "
             f"least {hides['value']:.3f} of each value, {hides['mean']:.3f} of their mean and "
             f"{hides['change']:.3f} of each change"
         )
-    for name, moved in changes["moves"].items():
+    for name, moved in changes.moves.items():
         yield (
-            f"  {name}: of its {moved['rows']:,} new values the old one and the change tell "
-            f"{moved['told']:.0%}; what copies of several editions reveal of them together is not "
-            "bounded"
+            f"  {name}: of its {moved.rows:,} new values the old one and the change reveal "
+            f"{moved.predicted:.0%}; what copies of several editions reveal of them together is "
+            "not bounded"
         )
     yield "  which rows came, went and changed is visible to holders of copies of both editions"
 

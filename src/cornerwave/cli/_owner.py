@@ -131,7 +131,7 @@ _ORDERS = {
 
 
 def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
-    from cornerwave.columns import listed, said_in
+    from cornerwave.columns import chosen_in, listed
 
     frozen = dataset.frozen
     key, pseudonym = frozen.schema.key, frozen.schema.pseudonym
@@ -146,7 +146,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
     ):
         if groups:
             yield f"  {what}: {listed(['+'.join(map(spelled, group)) for group in groups], str)}"
-    looks = said_in(frozen.schema)
+    looks = chosen_in(frozen.schema)
     for what, columns_ in (("always rounded", looks.round), ("clipped", looks.clip)):
         if columns_:
             yield f"  {what} in copies: {', '.join(map(spelled, sorted(columns_)))}"

@@ -77,9 +77,9 @@ def ledger(
 
 def _print_editions(dataset: "Dataset") -> None:
     """Print what each edition brought."""
-    from cornerwave.editions import TOLD
+    from cornerwave.editions import HEADINGS
 
-    print_table(f"{dataset.name}: editions", TOLD, [each.told for each in dataset.editions])
+    print_table(f"{dataset.name}: editions", HEADINGS, [each.in_words for each in dataset.editions])
 
 
 def _check_heads(vault: "Vault", lines: list[str]) -> None:
@@ -173,8 +173,8 @@ def _edition_json(edition: "Edition") -> dict[str, Any]:
         "source": edition.source,
         "rows": edition.rows,
         "rows_brought": edition.rows_brought,
-        "drift": dict(edition.drift),
-        "changes": edition.changes and dict(edition.changes),
+        "drift": asdict(edition.drift) if edition.drift else {},
+        "changes": edition.changes and asdict(edition.changes),
     }
 
 

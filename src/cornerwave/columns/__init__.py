@@ -30,7 +30,7 @@ from cornerwave.columns._encoded import (
     one_chunk,
     tally,
 )
-from cornerwave.columns._finish import Finish, said_in, settled, wide_type
+from cornerwave.columns._finish import Finish, Limits, chosen_in, settled, wide_type
 from cornerwave.columns._rare import (
     FEW_ROWS,
     MOST_CATEGORIES,
@@ -123,6 +123,7 @@ __all__ = [
     "Fingerprint",
     "Finish",
     "Knots",
+    "Limits",
     "RankDraws",
     "Scale",
     "Schema",
@@ -136,6 +137,7 @@ __all__ = [
     "check_identifying",
     "check_number",
     "check_rows",
+    "chosen_in",
     "count_digits",
     "decide",
     "eight_digits",
@@ -159,7 +161,6 @@ __all__ = [
     "quantiles",
     "rank_scale",
     "repeated",
-    "said_in",
     "settled",
     "share_ends",
     "share_means",

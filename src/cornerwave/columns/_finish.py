@@ -46,6 +46,14 @@ _DAY = 86_400
 
 
 @dataclass(frozen=True)
+class Limits:
+    """To which step the values of a column are rounded, and at which bounds they are clipped."""
+
+    rounded: float | None
+    clipped: _Bounds | None
+
+
+@dataclass(frozen=True)
 class Finish:
     """Which numeric columns are rounded, and which are clipped to bounds.
 
@@ -124,29 +132,29 @@ class Finish:
             values = np.clip(values, low, high)
         return pa.array(values, from_pandas=not complete)
 
-    def describe(
+    def limits(
         self, name: str, source: pa.DataType, *, mean: float, deviation: float, scale: "Scale"
-    ) -> dict[str, Any]:
-        """Return what the copy's metadata says about a column.
+    ) -> "Limits":
+        """Return what the copy's metadata states about a column.
 
         `mean` and `deviation` are the copy's, on the column's scale. The ends of a
         rounded column's type count as bounds where values of the copy can reach them.
         """
         low, high = self._bounds(name, unit_of(source))
         if name not in self.round:
-            return {"rounded": None, "clipped": _clipped(low, high)}
+            return Limits(None, _clipped(low, high))
         type_ = self.type_of(name, source)
         step = step_of(type_)
         least, most = (float(end * (step or Fraction(1))) for end in ends_of(type_, low, high))
         far = REACH * deviation
         lowest, highest = scale.backward(np.array([mean - far, mean + far]))
-        return {
-            "rounded": None if step is None else float(step),
-            "clipped": _clipped(
+        return Limits(
+            None if step is None else float(step),
+            _clipped(
                 least if low is not None or least > lowest else None,
                 most if high is not None or most < highest else None,
             ),
-        }
+        )
 
     def _bounds(self, name: str, unit: str | None) -> _Bounds:
         """Return a column's bounds in the unit of its copies. Raises ColumnError."""
@@ -184,15 +192,15 @@ def wide_type(type_: pa.DataType) -> pa.DataType:
 
 def settled(schema: Schema) -> Schema:
     """Return a schema whose bounds are numbers, as copies count. Raises ColumnError."""
-    said = said_in(schema)
-    said.check(schema)
-    counted = said.counted(schema).clip
+    chosen = chosen_in(schema)
+    chosen.check(schema)
+    counted = chosen.counted(schema).clip
     columns = (replace(c, clip=counted.get(c.name, c.clip)) for c in schema.columns)
     return replace(schema, columns=tuple(columns))
 
 
-def said_in(schema: Schema) -> Finish:
-    """Return what the owner said at registration about the looks of copies."""
+def chosen_in(schema: Schema) -> Finish:
+    """Return what the owner chose at registration about the looks of copies."""
     types = {c.name: c.released_type for c in schema.columns if c.released_type}
     return Finish(
         round=frozenset({c.name for c in schema.columns if c.round} | types.keys()),
@@ -202,8 +210,8 @@ def said_in(schema: Schema) -> Finish:
     )
 
 
-def _clipped(low: float | None, high: float | None) -> list[float | None] | None:
-    return None if low is None and high is None else [low, high]
+def _clipped(low: float | None, high: float | None) -> _Bounds | None:
+    return None if low is None and high is None else (low, high)
 
 
 def _in_unit(bound: Any, name: str, unit: str | None) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from cornerwave.documents import _charts as charts
 from cornerwave.documents import _document as kit
 from cornerwave.documents._charts import ShareRow
-from cornerwave.editions import TOLD, Edition
+from cornerwave.editions import HEADINGS, Edition
 from cornerwave.outlook import Outlook
 from cornerwave.privacy import OF_HISTORY
 
@@ -22,7 +22,7 @@ def editions_section(editions: Sequence[Edition], *html: str) -> str:
         "of a column that a copy at privacy 0.5 hides of the rows that came or changed. Which rows "
         "came, went and changed is visible to holders of two editions."
     )
-    told = kit.table(TOLD, [each.told for each in editions])
+    told = kit.table(HEADINGS, [each.in_words for each in editions])
     return kit.section("Editions", explained, told, *html, anchor="editions")
 
 

@@ -3,43 +3,48 @@
 Edition 1 is the registered table. Each batch that is appended makes the next edition, the table so
 far; so does each new state of the whole table. What registration fixed stays.
 
-    Edition, Portion       which rows, and where they lie            (_numbered)
-    hidden_of_changing     what copies of several editions hide of rows that changed    (_numbered)
+    Edition, Portion       which rows, and where they lie                               (_edition)
+    hidden_of_changing     what copies of several editions hide of rows that changed    (_changing)
     measure_drift, Drift   how far new rows drifted from the first edition              (_drift)
-    Spread                 how their numbers spread, held against the noise             (_drift)
+    Spread                 how their numbers spread, compared with the noise            (_drift)
     AllRows                what columns without noise reveal in rows of all editions    (_all_rows)
-    Moves, check_moves     how well old values of categories tell the new ones          (_moves)
+    Moves, check_moves     how well old values of categories predict the new ones       (_moves)
 """
 
 from cornerwave.editions._all_rows import AllRows, shows_something
-from cornerwave.editions._drift import Drift, Ranges, Spread, check_all_rows, measure_drift
-from cornerwave.editions._moves import Moves, accepted_moves, check_moves
-from cornerwave.editions._numbered import (
+from cornerwave.editions._changing import hidden_after, hidden_of_changing
+from cornerwave.editions._drift import Ranges, Spread, check_all_rows, measure_drift
+from cornerwave.editions._edition import (
     APPENDED,
+    HEADINGS,
     REGISTERED,
-    TOLD,
     UPDATED,
+    Drift,
     Edition,
+    Moved,
     Portion,
+    RowChanges,
     check_columns,
-    hidden_after,
-    hidden_of_changing,
     next_edition,
     portion,
     updated_edition,
 )
+from cornerwave.editions._moves import MOVED, Moves, accepted_moves, check_moves, moved_of
 
 __all__ = [
     "APPENDED",
+    "HEADINGS",
+    "MOVED",
     "REGISTERED",
-    "TOLD",
     "UPDATED",
     "AllRows",
     "Drift",
     "Edition",
+    "Moved",
     "Moves",
     "Portion",
     "Ranges",
+    "RowChanges",
     "Spread",
     "accepted_moves",
     "check_all_rows",
@@ -48,6 +53,7 @@ __all__ = [
     "hidden_after",
     "hidden_of_changing",
     "measure_drift",
+    "moved_of",
     "next_edition",
     "portion",
     "shows_something",

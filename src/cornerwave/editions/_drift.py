@@ -9,7 +9,7 @@ and refused beyond BOUND, after an allowance for what chance does to few rows.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,8 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.columns import listed, one_chunk, to_floats
 from cornerwave.editions._all_rows import AllRows
-from cornerwave.editions._numbered import HALF
+from cornerwave.editions._changing import HALF
+from cornerwave.editions._edition import Drift
 from cornerwave.errors import Drifted, SourceError
 from cornerwave.levels import Level, retention
 from cornerwave.noise import grid_of
@@ -185,40 +186,6 @@ def check_combinations_fit(frozen: Frozen, spread: Spread, kurtosis: Floats) -> 
 
 OUTSIDE = 0.05
 """Rows of which so much more than usual lies beyond the ends of a rank scale are refused."""
-
-
-@dataclass(frozen=True)
-class Drift:
-    """How new rows differ from the first edition.
-
-    `hidden` is what copies at `privacy` hide of each column of theirs, about; `pooled` counts
-    category values that are new and become part of the pool, `outside` numbers beyond the ends
-    of a rank scale.
-    """
-
-    rows: int
-    privacy: float
-    hidden: Mapping[str, float]
-    pooled: Mapping[str, int] = field(default_factory=dict)
-    outside: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def least(self) -> tuple[str, float] | None:
-        """The column of which least is hidden, and how much."""
-        return min(self.hidden.items(), key=lambda each: each[1], default=None)
-
-    def sentences(self) -> Iterator[str]:
-        """Say what an owner should know."""
-        if self.least is not None:
-            name, share = self.least
-            yield (
-                f"copies at privacy {self.privacy:g} hide at least {share:.3f} of each column of "
-                f"the new rows (least of {name})"
-            )
-        for name, count in self.pooled.items():
-            yield f"{name}: {count:,} rows have values that are new; they are pooled"
-        for name, count in self.outside.items():
-            yield f"{name}: {count:,} values lie beyond those registered; copies show the ends"
 
 
 class Ranges:

@@ -1,42 +1,33 @@
 """How the values of categories moved between two editions, over the rows in which they changed.
 
 A category draws by row and value, so each new value of a row is a fresh look at it. Where the old
-value tells the new one (a grade, an age band), copies of several editions are several looks at one
-thing, and pooling them uncovers it. Of rows that held the same value and changed, two hold
+value predicts the new one (a grade, an age band), copies of several editions are several looks at
+one thing, and pooling them uncovers it. Of rows that held the same value and changed, two hold
 different new values with probability W; of any two rows of the table, with probability B:
 
-    told = 1 - W / B        0 if changes are as varied as the table, 1 if they follow a rule
+    predicted = 1 - W / B        0 if changes are as varied as the table, 1 if they follow a rule
 
 W is the mean over the old values, each estimated without bias by pairs of rows. B is that of the
-new values of the rows that changed or that of the registered table, whichever leaves more told:
-that a row changed is visible, and may tell the value too. `told` is less three standard errors of
-what chance tells in few rows.
+new values of the rows that changed or that of the registered table, whichever predicts more:
+that a row changed is visible, and may reveal the value too. `predicted` is less three standard
+errors of what chance predicts in few rows.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cornerwave.arrays import Words
 from cornerwave.columns import MISSING_BITS, Categories
 from cornerwave.editions._drift import ALLOWANCE
-from cornerwave.editions._numbered import Edition
+from cornerwave.editions._edition import Edition, Moved
 from cornerwave.errors import ColumnError, Drifted
 
 MOVED = 0.25
 """The share of a table's rows that may move predictably, over all editions together. The first
 further look at a value uncovers most: at most 0.172 of its variance (p - p/(2 - p) at its largest),
 so that all of them cost a column less than 0.05, which is what drift may cost."""
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Of a category: the rows that changed, and the share of the new value that is told."""
-
-    rows: int
-    told: float
 
 
 class Moves:
@@ -70,12 +61,12 @@ class Moves:
 
 
 def moved_of(pairs: Mapping[bytes, int], counts: Sequence[int]) -> Moved:
-    """Return how well moves are told; a pair is an old value and a new one of as many bytes.
+    """Return how well moves are predicted; a pair is an old value and a new one of as many bytes.
 
     `counts` are those of the registered values.
 
     >>> advance = moved_of({b"ab": 500, b"bc": 300, b"ca": 200}, [5, 3, 2])
-    >>> advance.rows, advance.told > 0.9
+    >>> advance.rows, advance.predicted > 0.9
     (1000, True)
     """
     before, after = Counter[bytes](), Counter[bytes]()
@@ -83,10 +74,13 @@ def moved_of(pairs: Mapping[bytes, int], counts: Sequence[int]) -> Moved:
         before[pair[: len(pair) // 2]] += count
         after[pair[len(pair) // 2 :]] += count
     rows = before.total()
+    # ordered pairs of rows that held one value, and hold one now
     equal = Counter[bytes]()
     for pair, count in pairs.items():
         equal[pair[: len(pair) // 2]] += count * (count - 1)
     repeated = {value: count for value, count in before.items() if count > 1}
+    # of an old value of c rows, two differ with probability 1 - equal / (c (c - 1)), without bias;
+    # W weights old values by their rows
     alike = sum(equal[value] / (count - 1) for value, count in repeated.items())
     if not repeated:
         return Moved(rows, 0.0)
@@ -94,8 +88,8 @@ def moved_of(pairs: Mapping[bytes, int], counts: Sequence[int]) -> Moved:
     # of G groups of rows without any relation, the deviation of W is at most about this
     chance = ALLOWANCE * np.sqrt(len(repeated) / 2) / rows
     varied = (_varied(list(each)) for each in (after.values(), counts))
-    told = max((1 - (W + chance) / B for B in varied if B > 0), default=0.0)
-    return Moved(rows, round(float(np.clip(told, 0.0, 1.0)), 4))
+    predicted = max((1 - (W + chance) / B for B in varied if B > 0), default=0.0)
+    return Moved(rows, round(float(np.clip(predicted, 0.0, 1.0)), 4))
 
 
 def _varied(counts: Sequence[int]) -> float:
@@ -109,14 +103,14 @@ def check_moves(
 ) -> None:
     """Raise Drifted if more rows than MOVED moved predictably, in this edition and those before.
 
-    The `accepted` categories may: the owner says so.
+    The owner accepts that the `accepted` categories do.
     """
-    for name, moved in (edition.changes or {}).get("moves", {}).items():
+    for name, moved in edition.changes.moves.items() if edition.changes else ():
         total = sum(_share(each, name) for each in (*before, edition))
         if total <= MOVED or name in accepted:
             continue
         raise Drifted(
-            f"{name!r}: of its {moved['rows']:,} new values, {moved['told']:.0%} is told by the "
+            f"{name!r}: of its {moved.rows:,} new values, {moved.predicted:.0%} is revealed by the "
             f"old value and by the change itself, so that with earlier editions {total:.0%} of the "
             f"rows moved predictably (at most {MOVED:.0%} may). Every new value is a fresh look, "
             "and copies of several editions uncover such a column. Write values that stay, such "
@@ -138,8 +132,8 @@ def accepted_moves(advancing: Collection[str], categories: Sequence[Categories])
 
 def _share(edition: Edition, name: str) -> float:
     """Return the share of an edition's rows that moved predictably in it."""
-    moved = (edition.changes or {}).get("moves", {}).get(name)
-    return 0.0 if moved is None else moved["rows"] * moved["told"] / max(edition.rows, 1)
+    moved = edition.changes.moves.get(name) if edition.changes else None
+    return 0.0 if moved is None else moved.rows * moved.predicted / max(edition.rows, 1)
 
 
 def _name(each: Categories) -> str:

@@ -26,12 +26,12 @@ from cornerwave.columns import (
     Scale,
     Schema,
     check_identifying,
+    chosen_in,
     ends_of,
     freeze_categories,
     is_text,
     listed,
     plain_type,
-    said_in,
     step_of,
     wide_type,
 )
@@ -406,22 +406,22 @@ def look(frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False) -> F
 
     A `raw` one is neither rounded nor clipped but for what is asked; its names stay.
     """
-    said = said_in(frozen.schema).counted(frozen.schema)
+    chosen = chosen_in(frozen.schema).counted(frozen.schema)
     if raw:
-        return replace(asked, names=said.names)
-    clip = {**said.clip, **asked.clip}
+        return replace(asked, names=chosen.names)
+    clip = {**chosen.clip, **asked.clip}
     free = {
         name: str(type_)
         for place, name in enumerate(frozen.schema.perturbed)
         if frozen.schema.column(name).round is None
-        if name not in said.round | asked.round
+        if name not in chosen.round | asked.round
         if (type_ := _free_type(frozen, place, level, clip.get(name))) is not None
     }
     return Finish(
-        round=said.round | asked.round | free.keys(),
+        round=chosen.round | asked.round | free.keys(),
         clip=clip,
-        types={**free, **said.types, **asked.types},
-        names=said.names,
+        types={**free, **chosen.types, **asked.types},
+        names=chosen.names,
     )
 
 
@@ -443,11 +443,11 @@ def _free_type(
     least, most = ends_of(type_, low, high)
     if least > most:
         return None
-    told = Finish(round=frozenset([name]), types={name: str(type_)}).describe(
+    limits = Finish(round=frozenset([name]), types={name: str(type_)}).limits(
         name,
         source,
         mean=float(frozen.mean[place]),
         deviation=math.sqrt((1 + level.noise) * variance),
         scale=frozen.scales[place],
     )
-    return type_ if told["clipped"] is None else None
+    return type_ if limits.clipped is None else None

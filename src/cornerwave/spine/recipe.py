@@ -308,7 +308,7 @@ def _describe_number(
     place, finish = frozen.schema.perturbed.index(column.name), wanted.finish
     # copies reveal the knots anyway, and they are no exact averages
     knots = tuple(value for value, _ in frozen.scales[place].knots)
-    limits = finish.describe(
+    limits = finish.limits(
         column.name,
         frozen.source_types.field(column.name).type,
         mean=float(frozen.mean[place]),
@@ -322,7 +322,8 @@ def _describe_number(
         knots=knots or None,
         excess=_excess(place, frozen, finish),
         missing="hidden" if column.hide_missing else "shown",
-        **limits,
+        rounded=limits.rounded,
+        clipped=limits.clipped,
     )
 
 

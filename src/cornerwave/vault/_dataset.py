@@ -26,7 +26,7 @@ from cornerwave.errors import (
     nearest,
     spelled,
 )
-from cornerwave.ledger import Entry, Holding, Key, Ledger, closed_message, work_folder
+from cornerwave.ledger import Entry, Holding, Key, KeyRun, Ledger, closed_message, work_folder
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import ChangedRows, Past
 from cornerwave.outputs import METADATA_KEY
@@ -122,7 +122,7 @@ class Dataset:
             source=entry.source,
             brought=frozen.fingerprint,
             whole=frozen.fingerprint,
-            keys=entry.keys,
+            keys=KeyRun.of(entry.keys) if entry.keys else None,
         )
         return [first, *map(Edition.of, entry.editions)]
 
@@ -466,8 +466,8 @@ class Dataset:
         moving = [
             each.number
             for each in self.editions
-            if (said := each.changes)
-            and (said["returned"] or any(name in said["columns"] for name in columns))
+            if (own := each.changes)
+            and (own.returned or any(name in own.columns for name in columns))
         ]
         least = dict[int, float]()
         for held in self.holdings:

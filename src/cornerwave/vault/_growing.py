@@ -5,7 +5,7 @@ batch ── survey ── same columns? new keys? new values? drift? ── cha
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,7 @@ def record_edition(
     now, *before = ledger.marks(dataset.entry)
     entry = ledger.add_edition(
         dataset.id,
-        replace(edition, keys=keys.said(), drift=asdict(drift)).said(),
+        replace(edition, keys=keys.run, drift=drift).line(),
         of_batch=of_batch,
         marks=[grown(TableMarks.from_json(now), survey.marks).to_json(), *before],
         attachments={SPREAD: since.to_bytes(), **kept},
@@ -179,10 +179,10 @@ def _check_meetings(units: Sequence[Unit]) -> None:
 def _check_first(rows: FirstRows, schema: Schema) -> None:
     """Raise ColumnError if rows that come stand in the order of rows that are there."""
     categories = [name for names in schema.categories for name in names]
-    for told in rows.revealed(schema.perturbed, categories):
+    for revealed in rows.revealed(schema.perturbed, categories):
         raise ColumnError(
             "new rows stand in the order of rows that are there, so that copies of all editions "
-            f"show which belong together: {told}. If they are new values of these rows, update "
+            f"show which belong together: {revealed}. If they are new values of these rows, update "
             "the table instead of appending them; else put them into a random order"
         )
 

@@ -172,9 +172,10 @@ class KeptKeys:
         self._path = folder / KEYS
         self._run = self._seen.write(self._path, hashes, salt)
 
-    def said(self) -> dict[str, Any] | None:
-        """Return what a line of the chain says of the keys; None without a key."""
-        return None if self._run is None else self._run.said()
+    @property
+    def run(self) -> KeyRun | None:
+        """What a line of the chain states of the keys; None without a key."""
+        return self._run
 
     def publish(self) -> None:
         """Put the file in its place."""
@@ -183,7 +184,7 @@ class KeptKeys:
 
     def remove(self, dataset: "Dataset") -> None:
         """Remove the files of a dataset that is gone."""
-        self._seen.remove(KeyRun.of(each.keys) for each in dataset.editions if each.keys)
+        self._seen.remove(each.keys for each in dataset.editions if each.keys)
 
     def check_new(self, dataset: "Dataset") -> None:
         """Raise ColumnError if a key was there before, in any edition."""
@@ -202,7 +203,7 @@ class KeptKeys:
         found = np.zeros(len(hashes), dtype=bool)
         for edition in dataset.editions[: before and before - 1]:
             if edition.keys:  # an edition may bring no new row
-                found |= self._found(dataset, edition.number, KeyRun.of(edition.keys), hashes)
+                found |= self._found(dataset, edition.number, edition.keys, hashes)
         return found
 
     def _found(self, dataset: "Dataset", number: int, run: KeyRun, hashes: Words) -> Flags:

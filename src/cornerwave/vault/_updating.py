@@ -8,8 +8,8 @@ The rules say what the noise of changed rows becomes; which rows changed is kept
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import asdict, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +17,10 @@ import numpy as np
 from cornerwave.arrays import Flags, Floats, Words
 from cornerwave.editions import (
     Edition,
+    Moved,
     Moves,
     Ranges,
+    RowChanges,
     accepted_moves,
     hidden_after,
     updated_edition,
@@ -106,11 +108,7 @@ def update_table(
             last,
             whole=str(compared.new),
             source=str(source.path) if source.path else None,
-            changes={
-                **changed.counts(),
-                "hides": hidden_after(frozen, rows.followed),
-                "moves": {name: asdict(each) for name, each in moves.items()},
-            },
+            changes=changed.counted(hides=hidden_after(frozen, rows.followed), moves=moves),
         )
         brought = Brought(surveyor, moved + newcomers, ranges, newcomers, accepted)
         beside = {changes_name(edition.number): rows.to_bytes()}
@@ -206,13 +204,14 @@ class _Changed:
         rules = transitions(self.changes, shape)
         return ChangedRows.of(hashes, cells, rules, back=back, returning=returning)
 
-    def counts(self) -> dict[str, Any]:
-        """Return how many rows came, went and changed, and how many in each column."""
-        columns = {name: count for name, count in self._columns.items() if count}
-        return {
-            "came": self.came,
-            "returned": len(self.returned),
-            "went": self.went,
-            "changed": self.changed,
-            "columns": columns,
-        }
+    def counted(self, *, hides: Mapping[str, float], moves: Mapping[str, Moved]) -> RowChanges:
+        """Return how many rows came, went and changed, with what is known of these."""
+        return RowChanges(
+            came=self.came,
+            returned=len(self.returned),
+            went=self.went,
+            changed=self.changed,
+            columns={name: count for name, count in self._columns.items() if count},
+            hides=hides,
+            moves=moves,
+        )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from cornerwave.choices import ChoiceArguments, Choices, ReadingSettings, names_of
-from cornerwave.columns import check_rows, decide, said_in, settled, warn_of
+from cornerwave.columns import check_rows, chosen_in, decide, settled, warn_of
 from cornerwave.engines import opened_frame, survey_source
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -231,7 +231,7 @@ class Vault:
                 registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
                 frozen=frozen.to_json(),
                 marks=marks,
-                keys=keys.said(),
+                keys=keys.run.said() if keys.run else None,
                 unrelated=others,
             )
             entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new, beside)
@@ -243,7 +243,7 @@ class Vault:
                 f"{name!r} is registered already, and what its copies have in place of the key is "
                 f"decided for all of them: {_KEYS[dataset.frozen.schema.pseudonym is None]}"
             )
-        if said_in(dataset.frozen.schema) != said_in(frozen.schema):
+        if chosen_in(dataset.frozen.schema) != chosen_in(frozen.schema):
             raise AlreadyRegistered(
                 f"{name!r} is registered already, with another rounding, clipping, type or name "
                 "of a column. Say for each release what should differ"
