@@ -297,7 +297,7 @@ def test_the_reach_of_a_transformed_column_is_on_its_own_scale():
     ids=str,
 )
 def test_the_step_of_a_type(type_, step):
-    assert described(ROUND, type_)["rounded"] == step
+    assert described(ROUND, type_).rounded == step
 
 
 @pytest.mark.parametrize(
