@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave.dictionary import ColumnNote, dictionary_of
-from cornerwave.documents import write_dictionary
+from cornerwave.dictionary import ColumnNote, dictionary_of, write_dictionary
 from cornerwave.errors import OutputExists, SourceError
 from cornerwave.outputs import read_metadata
 from cornerwave.vault import Dataset, Vault

@@ -103,7 +103,7 @@ def test_the_first_five_minutes_run(tmp_path: Path) -> None:
     for name in ("partner.parquet", "public.csv.gz", "public.csv.gz.meta.json", "university.arrow"):
         assert (tmp_path / name).is_file()
     assert (tmp_path / "public.csv.gz.dictionary.html").is_file()
-    assert "all together" in done.stdout
+    assert "Together they leave" in done.stdout
 
 
 @pytest.mark.slow

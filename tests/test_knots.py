@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import audit, findings
+from cornerwave.audit import audit
 from cornerwave.choices import Choices
 from cornerwave.columns import decide
 from cornerwave.spine import survey
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Sample, Sampler, knot_weights
 from tests.audit.releases import known_dataset
+from tests.audit.shown import findings
 
 pytestmark = pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave import Vault, cli, sizes
-from cornerwave.audit import audit, findings, verdict
+from cornerwave.audit import audit, verdict
 from cornerwave.demo import people
 from cornerwave.engines import _shuffle
 from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError
@@ -18,6 +18,7 @@ from cornerwave.inspection import draft, inspect
 from cornerwave.ledger import Key
 from cornerwave.privacy import ALPHA, MATTERS, RowOrder, left_hidden
 from cornerwave.sources import open_source
+from tests.audit.shown import findings
 from tests.conftest import survey_of
 from tests.tables import KEY_AS_IS
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave import sizes
-from cornerwave.documents import write_dictionary
+from cornerwave.dictionary import write_dictionary
 from cornerwave.errors import (
     CornerwaveError,
     ExtraMissing,

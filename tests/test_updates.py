@@ -9,7 +9,7 @@ import pytest
 
 from cornerwave import sizes
 from cornerwave.audit import audit
-from cornerwave.documents import levels_page, write_report
+from cornerwave.documents import page as as_page
 from cornerwave.engines import differences
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -24,7 +24,8 @@ from cornerwave.errors import (
 from cornerwave.levels import Privacy
 from cornerwave.miner import Copy
 from cornerwave.noise import ChangedRows, Transition
-from cornerwave.outlook import outlooks
+from cornerwave.outlook import levels_document, outlooks
+from cornerwave.report import write_report
 from cornerwave.spine.rows import Group, row_ids
 from cornerwave.vault import Vault, _updating
 from tests.tables import KEY_AS_IS
@@ -335,15 +336,14 @@ class TestReaders:
 
     def test_levels_and_reports_name_editions(self, dataset, tmp_path):
         dataset.release(to="ann", privacy=0.5).to_arrow()
-        assert "Editions" not in levels_page(
-            "people", outlooks(dataset.frozen), [], dataset.editions
-        )
+        first = levels_document("people", outlooks(dataset.frozen), [], dataset.editions)
+        assert "Editions" not in as_page(first)
         dataset.append(people(60, 7, 7000))
         dataset.update(changed(pa.concat_tables([FIRST, people(60, 7, 7000)])))
         dataset.release(to="bob", privacy=0.7).to_arrow()
         found = outlooks(dataset.frozen)
         left = [dataset.changing(each.level) for each in found]
-        page = levels_page("people", found, [], dataset.editions, left)
+        page = as_page(levels_document("people", found, [], dataset.editions, left))
         for word in ("edition 3", "Editions", "appended", "updated", "any change"):
             assert word in page
         assert [each["value"] for each in left] == sorted(each["value"] for each in left)

@@ -17,7 +17,7 @@ Needs the extra `cornerwave[experiments]`.
 from cornerwave_reproduction._complexity import shortest
 from cornerwave_reproduction._input_table import InputTable, people, table_of
 from cornerwave_reproduction._part import Effort, Setting, Verdict
-from cornerwave_reproduction._reproduction_page import Picture, reproduction_page
+from cornerwave_reproduction._reproduction_page import Figure, reproduction_document
 from cornerwave_reproduction._run import PARTS, chosen, duration, reproduce
 from cornerwave_reproduction._schemes import (
     SCHEMES,
@@ -36,12 +36,12 @@ __all__ = [
     "PARTS",
     "SCHEMES",
     "Effort",
+    "Figure",
     "Independent",
     "InputTable",
     "MersenneTwister",
     "Ours",
     "PerColumn",
-    "Picture",
     "Scaled",
     "Scheme",
     "Setting",
@@ -53,7 +53,7 @@ __all__ = [
     "people",
     "read_float_bits",
     "reproduce",
-    "reproduction_page",
+    "reproduction_document",
     "shortest",
     "solve_scaled",
     "strip_twister",

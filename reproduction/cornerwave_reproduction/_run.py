@@ -15,6 +15,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from cornerwave.documents import page
 from cornerwave.errors import NoSuchExperiment, OutputError
 from cornerwave_reproduction import (
     _beyond_attacks,
@@ -30,7 +31,7 @@ from cornerwave_reproduction import (
 )
 from cornerwave_reproduction._drawing import Drawing
 from cornerwave_reproduction._part import Columns, Result, Setting
-from cornerwave_reproduction._reproduction_page import Picture, reproduction_page
+from cornerwave_reproduction._reproduction_page import Figure, reproduction_document
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,16 @@ def reproduce(
     Raises OutputError if the directory cannot be created or written.
     """
     _prepare(out)
-    results, pictures = {}, {}
+    results, figures = {}, {}
     with threadpool_limits(1):  # idle threads of numeric libraries spin and disturb the times
         for name in parts:
             results[name] = _run(PARTS[name], setting, progress)
-            pictures[name] = [_write_figure(out, d) for d in results[name].drawings]
+            figures[name] = [_write_figure(out, d) for d in results[name].drawings]
             for file, columns in results[name].numbers.items():
                 _write(out / f"{file}.csv", _csv(columns).encode())
     _write(out / "verdicts.json", _json(results).encode())
-    page = reproduction_page(results, pictures, data=_data(setting), paper=_fig1.PAPER)
-    _write(out / "index.html", page.encode())
+    found = reproduction_document(results, figures, data=_data(setting), paper=_fig1.PAPER)
+    _write(out / "index.html", page(found).encode())
     return results
 
 
@@ -134,11 +135,11 @@ def _write(path: Path, content: bytes) -> None:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _write_figure(out: Path, drawing: Drawing) -> Picture:
+def _write_figure(out: Path, drawing: Drawing) -> Figure:
     files = drawing.files()
     for kind, content in files.items():
         _write(out / f"{drawing.name}.{kind}", content)
-    return Picture(drawing.name, drawing.caption, files["svg"])
+    return Figure(drawing.name, drawing.caption, files["svg"])
 
 
 def _csv(columns: Columns) -> str:

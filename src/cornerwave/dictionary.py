@@ -1,11 +1,13 @@
 """The data dictionary of a copy: what each column is, its noise, and how to compute with it.
 
-It is a function of the copy alone: of what the copy says about itself, and of what anybody who
-holds it can compute. The noise in a column's own units is one of these: in Y = X + W with
-W ~ N(0, v K) the deviation sqrt(v K) is estimated from the copy's variance (1 + v) K.
+It is a function of the copy alone: of its metadata, and of what anybody who holds it can
+compute. The noise in a column's own units is one of these: in Y = X + W with W ~ N(0, v K) the
+deviation sqrt(v K) is estimated from the copy's variance (1 + v) K. It names neither the copy's
+file nor its recipient: the same copy has the same dictionary, byte for byte.
 
-    described      the metadata of a copy, with a sentence about each column
-    dictionary_of  the whole dictionary of a copy in a file
+    described         the metadata of a copy, with a sentence about each column
+    dictionary_of     the whole dictionary of a copy in a file
+    write_dictionary  it as a page and as CSV, beside the copy
 """
 
 import csv
@@ -19,18 +21,20 @@ from pathlib import Path
 import numpy as np
 
 from cornerwave.columns import CATEGORY, KEPT, PERTURBED, UNIFORM
-from cornerwave.errors import BiasWarning, ColumnError, SourceError
+from cornerwave.document import Bullets, Code, DataTable, Document, Paragraph, Section, count
+from cornerwave.documents import page
+from cornerwave.errors import BiasWarning, ColumnError, OutputError, SourceError
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, Estimate
 from cornerwave.outlook import in_units
-from cornerwave.outputs import read_metadata
-from cornerwave.sources import Address
+from cornerwave.outputs import check_place, read_metadata, write_text
+from cornerwave.sources import Address, DatabaseAddress, Place, place_of
 from cornerwave.spec import ColumnMetadata, CopyMetadata
 from cornerwave.times import DAY, is_date, moment, seconds_of
 
 
 @dataclass(frozen=True)
 class ColumnNote:
-    """What a recipient should know of a column; an empty text says that there is nothing to say."""
+    """What a recipient should know of a column; a text is empty where it does not apply."""
 
     column: str
     role: str
@@ -84,7 +88,7 @@ def _about(name: str, told: ColumnMetadata, noise: float) -> Iterator[str]:
 
 
 def dictionary_of(path: Path | Address) -> DataDictionary:
-    """Return the dictionary of a copy. Raises SourceError if it says nothing about itself."""
+    """Return the dictionary of a copy. Raises SourceError if its metadata states too little."""
     stated = read_metadata(path)
     if stated is None or stated.rows is None or stated.privacy is None or stated.noise is None:
         raise SourceError(f"the metadata of {path.name} states too little for a dictionary")
@@ -131,7 +135,7 @@ def _entry(
     )
 
 
-# --- what the metadata says, in words ---------------------------------------------------
+# --- what the metadata states, in words -------------------------------------------------
 
 
 def what(told: ColumnMetadata) -> str:
@@ -315,3 +319,84 @@ def _about_categories(copy: Copy, numbers: Sequence[str], labels: Sequence[str])
             means = copy.group_means(number, by=name)
             code = f"copy.group_means({number!r}, by={name!r})[{value!r}]"
             yield f"mean of {number} where {name} = {value}", code, means[value]
+
+
+# --- the dictionary as a page and as CSV ------------------------------------------------
+
+
+def write_dictionary(copy: str | Place, *, force: bool = False) -> list[Path | Address]:
+    """Write the dictionary of a copy beside it, as COPY.dictionary.html and .csv.
+
+    The copy is a file or a directory, or lies in a store. Raises SourceError if its metadata
+    states too little, and OutputExists, unless `force`, for files with other contents.
+    """
+    path = place_of(copy)
+    if isinstance(path, DatabaseAddress):
+        raise OutputError(f"a dictionary is a file beside a copy, and {path} is a table")
+    found = dictionary_of(path)
+    places = []
+    for ending, text in (("html", page(dictionary_document(found))), ("csv", found.csv())):
+        place = path.with_name(f"{path.name}.dictionary.{ending}")
+        check_place(place, force=True)
+        write_text(place, text, force=force)
+        places.append(place)
+    return places
+
+
+def dictionary_document(found: DataDictionary) -> Document:
+    """Return a dictionary as a document."""
+    return Document(
+        title="Data dictionary",
+        verdict="This table was released with noise. Single cells are not those of the original; "
+        "statistics over many rows can be estimated, with errors that are known.",
+        facts=f"edition {found.edition}, {count(found.rows, 'row')}, "
+        f"{count(len(found.entries), 'column')}; privacy {found.privacy:.4g}: at least this share "
+        f"of the variance of every column with noise stays hidden; noise {found.noise:.4g}",
+        sections=[_columns(found.entries), _computing(found), *_example_section(found)],
+        footer="Made from the copy alone. docs/miner.md explains the estimates.",
+    )
+
+
+def _columns(entries: Sequence[ColumnNote]) -> Section:
+    rows = [
+        (e.column, e.what, e.type, e.noise or "none", _range(e), e.missing or "as in the original")
+        for e in entries
+    ]
+    header = ("column", "what it is", "type of the original", "noise", "range", "missing values")
+    return Section("Columns", [DataTable(header, rows)])
+
+
+def _range(entry: ColumnNote) -> str:
+    ends = [f"from {entry.lowest}"] * bool(entry.lowest) + [f"to {entry.highest}"] * bool(
+        entry.highest
+    )
+    steps = [f"rounded to steps of {entry.step}"] * bool(entry.step)
+    return ", ".join([" ".join(ends), *steps] if ends else steps) or "open"
+
+
+def _computing(found: DataDictionary) -> Section:
+    rules = [
+        "Means of numbers with noise are unbiased, and their ordinary standard errors are right.",
+        f"Variances and covariances are {1 + found.noise:.4g} times those of the original; "
+        "correlations and regression coefficients among numbers with noise are unbiased as they "
+        "are.",
+        "The ordinary standard errors of variances, correlations and regressions are too small, "
+        "because the noise has the table’s covariance. The miner’s are right.",
+    ]
+    numbers = any(entry.role == PERTURBED for entry in found.entries)
+    rows = [(e.column, e.use or "–", e.mind or "–") for e in found.entries if e.use or e.mind]
+    parts: list[Bullets | DataTable] = [Bullets(rules)] if numbers else []
+    parts += [DataTable(("column", "ask the miner", "note"), rows)] if rows else []
+    return Section("How to compute with it", parts)
+
+
+def _example_section(found: DataDictionary) -> list[Section]:
+    if not found.printed:
+        return []
+    explained = (
+        "The miner is part of Cornerwave (pip install cornerwave). It needs the copy alone: no "
+        "key, no ledger, no original. Each line is an estimate of the population that the "
+        "original’s rows are a sample of, its standard error and a 95 % interval."
+    )
+    printed = (Paragraph("It prints:"), Code(found.printed))
+    return [Section("An example that runs", [Paragraph(explained), Code(found.program), *printed])]

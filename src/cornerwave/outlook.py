@@ -6,7 +6,7 @@ of a regression coefficient         about 1 + v times: both sides carry noise
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from statistics import NormalDist
 
@@ -15,9 +15,23 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.audit import Exposed, count_exposed
 from cornerwave.columns import listed
+from cornerwave.document import (
+    Bullets,
+    Curves,
+    DataTable,
+    Document,
+    Legend,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+    ShareRow,
+    Shares,
+)
+from cornerwave.editions import Edition, editions_table
 from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.miner import CopyColumn, number_blocks
-from cornerwave.privacy import CategoryDistribution, guess, unreachable
+from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
 from cornerwave.sources import Source
 from cornerwave.spine.freeze import Frozen
 from cornerwave.times import seconds_of, span_of
@@ -49,24 +63,13 @@ class Outlook:
     stand_out: int | None = None
     bayes: Mapping[str, float] = field(default_factory=dict)
 
-    def said(self, column: str) -> str:
-        """Say what stays hidden of a column in words that its owner uses."""
+    def in_words(self, column: str) -> str:
+        """Return what stays hidden of a column in words that its owner uses."""
         if column in self.within:
             return f"±{in_units(self.within[column], self.units[column])}"
         if column in self.right:
             return f"{self.right[column]:.0%} right"
         return f"{self.hidden[column]:.0%} hidden"
-
-    @property
-    def costs(self) -> tuple[str, ...]:
-        """Privacy, noise, errors of a mean and of a slope, and records that stand out, in words."""
-        return (
-            f"{self.privacy:g}",
-            f"{self.level.noise:.4g}",
-            f"{self.mean_error:.2f}",
-            f"{self.regression_error:.2f}",
-            "not counted" if self.stand_out is None else f"{self.stand_out:,}",
-        )
 
     @property
     def mean_error(self) -> float:
@@ -187,7 +190,7 @@ def _numbers(source: Source, names: Sequence[str]) -> Iterator[Floats]:
 
 
 def recognised(found: Sequence[Outlook]) -> Iterator[str]:
-    """Yield a sentence on columns that are far less hidden from who knows the distribution."""
+    """Yield a sentence on columns that a joint adversary who knows the distribution recovers."""
     half = next((each for each in found if each.privacy == HALF / THOUSANDTHS), None)
     if half is None:
         return
@@ -200,7 +203,7 @@ def recognised(found: Sequence[Outlook]) -> Iterator[str]:
         named = [f"{left:.0%} of {name}" for name, left in least.items()][:MOST_SAID]
         more = f" and little of {len(least) - len(named)} columns more" * (len(least) > len(named))
         yield (
-            "a joint adversary who knows how rows are distributed left at privacy 0.5 only "
+            "at privacy 0.5, a joint adversary who knows how rows are distributed left only "
             f"{', '.join(named)}{more}; others may recover more. The noise can be chosen "
             "against bayes, so that a share stays hidden from this adversary too"
         )
@@ -220,8 +223,8 @@ def explained(frozen: Frozen) -> Iterator[str]:
     if half is None or half.noise <= NOISE_OF_HALF * (1 + LITTLE):
         return
     shown = listed([*dict.fromkeys(each.by.name for each in hidden.bounds.values())])
-    given = f", given what copies show without noise ({shown})," if shown else ""
-    yield f"so{given} privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
+    given = f"given what copies show without noise ({shown}), " if shown else ""
+    yield f"{given}privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
     for remedy in hidden.remedies:
         if remedy.needed is not None and remedy.needed < half.noise * (1 - LITTLE):
             yield f"{remedy} it would take {remedy.needed:.3g}"
@@ -238,4 +241,159 @@ MUCH = 0.2
 LITTLE = 0.05
 """Noise that differs by a smaller share is not worth a sentence."""
 WORTH_SAYING = 0.2
-"""A column that tells less of another is not named."""
+"""A column that reveals less of another is not named."""
+
+
+# --------------------------------------------------------------------------------------------------
+# The document about the privacies of a dataset.
+
+DRAWN = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""The privacies that each column is shown at."""
+
+PROMISE = (
+    "A copy at a privacy hides at least that share of the variance of every column, from "
+    "everything in the copy together."
+)
+NONE = "No privacy of 0.1 or more is possible: columns without noise reveal too much of others."
+CHOOSE = "Choose the lowest privacy that hides enough; more noise costs recipients precision."
+HIDDEN = (
+    "Share of each column’s variance that stays hidden. More than its privacy is hidden of a "
+    "column that gets more noise than it needs, because another column needs it. Beside the share: "
+    "of a number, half the width of a 90 % interval around the best estimate of a value; of a "
+    "category, how often the best guess is right."
+)
+JOINT = (
+    "Share of each column that a joint adversary left who knows how rows are distributed, measured "
+    "at registration, from the whole copy. There is no bound: others may recover more."
+)
+COSTS = (
+    "Standard errors of a mean and of a regression slope from a copy, as multiples of the "
+    "original’s: 2 means that four times as many rows would be needed. A record stands out if it "
+    "lies further out, in a column or in their combination, than any of as many Gaussian records "
+    "would in the copy."
+)
+EDITIONS = (
+    "Rows that did not change have the same noise in every edition. Hidden: the least share "
+    "of a column that a copy at privacy 0.5 hides of the rows that came or changed. Which rows "
+    "came, went and changed is visible to holders of two editions."
+)
+
+
+def levels_title(name: str) -> str:
+    """Return the title of the document about the privacies of a dataset."""
+    return f"Which privacy for {name}?"
+
+
+def levels_document(
+    name: str,
+    found: Sequence[Outlook],
+    sentences: Sequence[str],
+    editions: Sequence[Edition] = (),
+    changing: Sequence[Mapping[str, float]] = (),
+) -> Document:
+    """Return what each privacy of a dataset hides and costs.
+
+    `changing` is what copies of all editions at each privacy hide of rows that changed.
+    """
+    shown = [each for each in found if each.privacy in DRAWN] or list(found)
+    sections = (
+        [_hidden_section(shown), *_joint_section(shown), _cost_section(found)] if found else []
+    )
+    known = zip(found, changing or [{}] * len(found), strict=True)
+    return Document(
+        title=levels_title(name),
+        verdict=PROMISE if found else NONE,
+        facts=CHOOSE + (f" This is edition {len(editions)}." if len(editions) > 1 else ""),
+        sections=(
+            *sections,
+            *editions_section(editions, *_of_changing(found, changing)),
+            *([Section("What to consider", [Bullets(sentences)])] if sentences else ()),
+        ),
+        footer="This page shows no cell of the table.",
+        data=[_data(each, len(editions), left) for each, left in known],
+    )
+
+
+def _data(each: Outlook, edition: int, changing: Mapping[str, float]) -> dict[str, object]:
+    errors = {"mean_error": each.mean_error, "regression_error": each.regression_error}
+    return asdict(each) | errors | {"edition": edition, "changing_rows": dict(changing)}
+
+
+def editions_section(editions: Sequence[Edition], *parts: Part) -> list[Section]:
+    """Return the section on the editions of a table; nothing if it has one only."""
+    if len(editions) < 2:
+        return []
+    return [Section("Editions", [Paragraph(EDITIONS), editions_table(editions), *parts])]
+
+
+def _hidden_section(shown: Sequence[Outlook]) -> Section:
+    middle = shown[len(shown) // 2]
+    rows = [
+        ShareRow(
+            column,
+            dots=[(each.hidden[column], f"privacy {each.privacy:g}") for each in shown],
+            ring=middle.bayes.get(column),
+            words=f"{middle.in_words(column)} at {middle.privacy:g}",
+        )
+        for column in middle.hidden
+    ]
+    dots = ", ".join(f"{i}: {each.privacy:g}" for i, each in enumerate(shown, 1))
+    ring = (
+        f"left at privacy {middle.privacy:g} by a joint adversary who knows how rows are "
+        "distributed; no bound, others may recover more"
+    )
+    dot = f"from the best linear estimate, at privacy {dots}"
+    marks = [("dot", dot), *[("ring", ring)] * bool(middle.bayes)]
+    picture = Picture(Shares(rows, "What stays hidden of each column, by privacy"))
+    figures = [(name, *(_figure(each, name) for each in shown)) for name in middle.hidden]
+    table = DataTable(_header(shown), figures)
+    return Section("What stays hidden", [Paragraph(HIDDEN), Legend(marks), picture, table])
+
+
+def _header(shown: Sequence[Outlook]) -> tuple[str, ...]:
+    return ("column", *(f"privacy {each.privacy:g}" for each in shown))
+
+
+def _figure(each: Outlook, column: str) -> str:
+    """Write the share of a column that stays hidden, and what that means in its own units."""
+    meaning = column in each.within or column in each.right
+    return f"{each.hidden[column]:.0%}" + (f", {each.in_words(column)}" if meaning else "")
+
+
+def _joint_section(shown: Sequence[Outlook]) -> list[Section]:
+    rows = [(name, *(f"{each.bayes[name]:.0%}" for each in shown)) for name in shown[0].bayes]
+    title = "Against a recipient who knows the distributions"
+    return [Section(title, [Paragraph(JOINT), DataTable(_header(shown), rows)])] if rows else []
+
+
+def _cost_section(found: Sequence[Outlook]) -> Section:
+    lines = {
+        "mean": [(each.privacy, each.mean_error) for each in found],
+        "regression": [(each.privacy, each.regression_error) for each in found],
+    }
+    chart = Picture(Curves(lines, "What a recipient pays, by privacy", "privacy"))
+    rows = [
+        (
+            f"{each.privacy:g}",
+            f"{each.level.noise:.4g}",
+            f"{each.mean_error:.2f}",
+            f"{each.regression_error:.2f}",
+            "not counted" if each.stand_out is None else f"{each.stand_out:,}",
+        )
+        for each in found
+    ]
+    header = ("privacy", "noise", "mean", "regression slope", "records that stand out")
+    return Section("What it costs a recipient", [Paragraph(COSTS), chart, DataTable(header, rows)])
+
+
+def _of_changing(
+    found: Sequence[Outlook], changing: Sequence[Mapping[str, float]]
+) -> Iterator[DataTable]:
+    """Yield what copies of all editions hide of rows that changed; nothing if none did."""
+    if any(changing):
+        rows = [
+            (f"{each.privacy:g}", *(f"{left[name]:.3f}" for name in OF_HISTORY))
+            for each, left in zip(found, changing, strict=True)
+        ]
+        title = "What the numbers of all editions hide of rows that changed every time"
+        yield DataTable(("privacy", *OF_HISTORY.values()), rows, title)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import ALPHA, Audit, as_json, audit, findings, notes, sections, verdict
+from cornerwave.audit import ALPHA, Audit, as_json, audit, notes, verdict
 from cornerwave.audit._attacks import Adversary, Revealed, Target, coordinates
 from cornerwave.audit._fits import FOLDS, boost, encode, ridge, split, standard
 from cornerwave.audit._groupings import _sums as _lag_sums
@@ -39,6 +39,7 @@ from tests.audit.beside import (
 )
 from tests.audit.releases import binomial_limit, known_dataset
 from tests.audit.schemes import texts
+from tests.audit.shown import findings, tables
 
 
 def short(found: Audit) -> set[str]:
@@ -276,8 +277,7 @@ def test_what_is_measured_is_shown(tmp_path: Path) -> None:
     [copy] = as_json(found)["copies"]
     assert copy["whole_copy"]["cost"]["attack"] in {"cells", "fitted", "smoothed", "together"}
     assert copy["hidden_from_boosting"]["cost"] < 0.2
-    titles = [title for title, _, _ in sections(found)]
-    assert any("boosting" in title for title in titles)
+    assert any("boosting" in title for title in tables(found))
     few = leak.make(300, rng)
     lines = notes(audit(few, [write(tmp_path, few, leak.kept, 0.5, rng, "few")]))
     assert any("300 rows are too few for boosting" in line for line in lines)

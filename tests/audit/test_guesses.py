@@ -8,11 +8,13 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import ALPHA, _guesses, as_json, audit, findings, sections, verdict
+from cornerwave.audit import ALPHA, _guesses, as_json, audit, verdict
 from cornerwave.errors import SourceError
 from tests.audit import schemes
 from tests.audit.releases import binomial_limit
 from tests.audit.schemes import COUNTS, NOISE, independent, ours, shared_uniform, tables
+from tests.audit.shown import findings
+from tests.audit.shown import tables as shown_tables
 
 ROWS = 40_000
 MANY = tuple(range(1000, 1400))
@@ -259,7 +261,7 @@ def test_nothing_that_can_be_compared_is_refused():
 
 
 def cells(found, title):
-    return next(rows for name, _, rows in sections(found) if name.startswith(title))
+    return next(rows for name, rows in shown_tables(found).items() if name.startswith(title))
 
 
 def test_a_share_that_chance_hides_is_not_measured_and_untested():

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import ALPHA, Audit, audit, findings
+from cornerwave.audit import ALPHA, Audit, audit
 from cornerwave.moments import Moments
 from tests.audit import releases
 from tests.audit.honest import KINDS
 from tests.audit.leaks import LEAKS, Copies
 from tests.audit.releases import binomial_limit, frame, gaussian, ours, white
+from tests.audit.shown import findings
 from tests.choosing import one_now
 
 ROWS = 20_000

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import ALPHA, Audit, audit, findings, verdict
+from cornerwave.audit import ALPHA, Audit, audit, verdict
 from cornerwave.audit._coalitions import _without
 from cornerwave.columns import rank_scale
 from cornerwave.errors import SingularCovariance
@@ -29,6 +29,7 @@ from tests.audit.releases import (
     skewed,
     white,
 )
+from tests.audit.shown import findings
 from tests.choosing import one_now
 from tests.scores import z_bound
 

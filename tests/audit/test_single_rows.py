@@ -215,4 +215,4 @@ def test_a_copy_that_shows_too_little_is_named_once():
     found = audit(*tables(X, [np.rint(X + noise), np.rint(X + more)]))
     assert len(found.unseen[TURNED]) == 2
     [line] = [line for line in notes(found) if line.endswith(TURNED)]
-    assert line == f"would not have been seen in {' and '.join(found.copies)}: {TURNED}"
+    assert line == f"would not be detected in {' and '.join(found.copies)}: {TURNED}"

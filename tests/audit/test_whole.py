@@ -11,17 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import ALPHA, Audit, as_json, audit, findings, notes, sections, verdict
+from cornerwave.audit import ALPHA, Audit, as_json, audit, audit_document, notes, verdict
 from cornerwave.audit._audit import SHARE
 from cornerwave.audit._chance import z_limit
-from cornerwave.cli._screen import parts_of
-from cornerwave.documents import audit_page
+from cornerwave.document import DataTable, Document, Section
+from cornerwave.documents import page, print_document
 from cornerwave.errors import CornerwaveWarning, LevelError
 from cornerwave.levels import retention
 from cornerwave.moments import Moments
 from cornerwave.spine import freeze as frozen
 from tests.audit.releases import binomial_limit, known_dataset
 from tests.audit.schemes import texts
+from tests.audit.shown import findings, tables
 
 ROWS = 5000
 STATED = 0.5
@@ -210,12 +211,12 @@ def test_a_category_is_hidden_from_numbers_too(tmp_path: Path) -> None:
     assert not left["age"].short
     assert left["age"].hidden == pytest.approx(STATED, abs=left["age"].margin)
     title = "Hidden from the whole copy"
-    [rows] = [rows for name, _, rows in sections(found) if name.startswith(title)]
+    [rows] = [rows for name, rows in tables(found).items() if name.startswith(title)]
     assert {row[0]: " < 0.500" in row[1] for row in rows} == {
         name: each.short for name, each in left.items()
     }
     assert as_json(found)["copies"][0]["whole_copy"]["wage"]["short"]
-    assert title in audit_page(found)
+    assert title in page(audit_document(found))
 
 
 def test_a_column_is_held_to_the_share_that_is_stated_of_it(tmp_path: Path) -> None:
@@ -342,10 +343,15 @@ def test_false_alarms_over_60_honest_releases_are_within_alpha(tmp_path: Path, k
     assert sum(score_of(each) > 1 for each in found) <= binomial_limit(60, 0.05, 0.001)
 
 
-def test_wide_tables_are_printed_in_parts_that_fit() -> None:
-    header = ["column", *(f"recipient {n}" for n in range(9))]
-    lines = [header, *([f"c{k}", *["0.510 (0.500)"] * 9] for k in range(3))]
-    parts = parts_of(lines, 80)
-    assert [n for part in parts for n in part if n] == list(range(1, 10))
-    assert all(part[0] == 0 and 1 + 9 + 16 * (len(part) - 1) <= 80 for part in parts)
-    assert parts_of(lines, 400) == [list(range(10))]
+@pytest.mark.parametrize(("width", "parts"), [(80, 3), (400, 1)])
+def test_wide_tables_are_printed_in_parts_that_fit(
+    width: int, parts: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    names = [f"recipient {n}" for n in range(9)]
+    table = DataTable(["column", *names], [[f"c{k}", *["0.510 (0.500)"] * 9] for k in range(3)])
+    print_document(Document("", "", sections=[Section("Wide", [table])]))
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= width
+    assert (told.count("column"), told.count("c2")) == (parts, parts)
+    assert [told.count("0.510 (0.500)"), *(told.count(name) for name in names)] == [27, *[1] * 9]

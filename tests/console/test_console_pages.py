@@ -219,7 +219,7 @@ def test_the_slider_says_what_the_outlook_says(world: World, owner: TestClient):
         said = text_of(owner.get(path, params={"p": p}))
         assert f"× {found.mean_error:.2f}" in said
         assert f"× {found.regression_error:.2f}" in said
-        assert found.said("wage") in said
+        assert found.in_words("wage") in said
         assert f"{found.right['city']:.0%} of the time; {found.blind['city']:.0%} blindly" in said
 
 

@@ -58,7 +58,8 @@ def test_every_figure_and_number_is_written(made):
 
 
 def page_of(folder):
-    return (folder / "index.html").read_text(encoding="utf-8")
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    return page.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def verdicts_of(folder):

@@ -8,15 +8,35 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cornerwave_reproduction._reproduction_page import Picture, reproduction_page
+from cornerwave_reproduction import Figure, reproduction_document
 
-from cornerwave.audit import audit
-from cornerwave.documents import Canvas, ShareRow, audit_page, style_sheet
-from cornerwave.documents import _document as kit
-from cornerwave.documents._charts import Panel, bars, histograms, share_chart
-from cornerwave.documents._tallies import Axis, not_redrawn, same_share
-from cornerwave.levels import retention
+from cornerwave.audit import audit, audit_document
+from cornerwave.document import (
+    Bar,
+    Bullets,
+    Code,
+    Content,
+    DataTable,
+    Document,
+    Fold,
+    Histograms,
+    Image,
+    Legend,
+    MarkedCell,
+    Meter,
+    Panel,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+    ShareRow,
+    Shares,
+)
+from cornerwave.documents import Canvas, body, page, print_document, style_sheet
+from cornerwave.levels import Level, retention
 from cornerwave.miner import CopyColumn
+from cornerwave.report._distributions import ShownShares, bar_table
+from cornerwave.report._tallies import not_redrawn, same_share
 from tests.audit.releases import frame, ours, skewed
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,13 +48,13 @@ class Parsed(HTMLParser):
 
     VOID = ("meta", "img", "br")
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, html: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.tags: list[str] = []
         self.attributes: set[str] = set()
         self.classes: set[str] = set()
-        self.feed(page)
+        self.feed(html)
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -56,7 +76,7 @@ class Parsed(HTMLParser):
 def audited() -> str:
     X = skewed(500)
     copies = [frame(Y) for Y in (*ours(X, [0.25, 1.0]), *ours(X, [1.0], seed=2))]
-    return audit_page(audit(frame(X), copies))
+    return page(audit_document(audit(frame(X), copies)))
 
 
 def reproduced() -> str:
@@ -68,21 +88,44 @@ def reproduced() -> str:
     part = SimpleNamespace(
         title=NASTY, text=NASTY, statements=[statement], numbers={"table2": numbers}
     )
-    pictures = {"table2": [Picture("one", NASTY, b"<svg/>")]}
+    figures = {"table2": [Figure("one", NASTY, b"<svg/>")]}
     paper = {"age": ("Age", 1.0, 2.0)}
-    return reproduction_page({"table2": part}, pictures, data=NASTY, paper=paper)
+    return page(reproduction_document({"table2": part}, figures, data=NASTY, paper=paper))
+
+
+def shown(*parts: Part) -> str:
+    """The HTML of some parts."""
+    return body(Document("", "", sections=[Section("", parts)]))
+
+
+def every_part() -> list[Part]:
+    """A part of each kind, with a text that could be HTML wherever one can be."""
+    cells: list[Content] = [NASTY, MarkedCell(NASTY, NASTY), Meter(0.5, False, NASTY)]
+    cells.append(Bar(0.5, 1.0, NASTY, kept=0.2, mark=0.3))
+    panels = [Panel(NASTY, [0.5, 0.5], is_original=True), Panel(NASTY, [0.9, 0.1])]
+    return [
+        Paragraph(NASTY),
+        Bullets([NASTY], "FAILED"),
+        Code(NASTY),
+        DataTable([NASTY] * 4, [cells], NASTY),
+        Picture(Shares([ShareRow(NASTY, dots=[(0.5, NASTY)], words=NASTY)], NASTY), NASTY),
+        Picture(Histograms(panels, [NASTY, NASTY], NASTY)),
+        Picture(Image(b"<svg/>", NASTY)),
+        Legend([("dot", NASTY)]),
+        Fold(NASTY, [Paragraph(NASTY)]),
+    ]
 
 
 @pytest.mark.parametrize("make", [audited, reproduced])
 def test_pages_need_one_style_sheet_and_nothing_else(make) -> None:
     """What a Content-Security-Policy without inline styles and scripts allows."""
-    page = make()
-    parsed = Parsed(page)
+    made = make()
+    parsed = Parsed(made)
     assert parsed.tags.count("style") == 1
     assert not {"script", "link", "iframe"} & set(parsed.tags)
     assert "style" not in parsed.attributes
     assert not [name for name in parsed.attributes if name.startswith("on")]
-    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert not re.search(r'(src|href)="(?!data:|#)', made)
     styled = set(re.findall(r"\.([a-z]+)", style_sheet()))
     assert parsed.classes <= styled
 
@@ -91,53 +134,72 @@ def test_text_is_escaped_everywhere() -> None:
     canvas = Canvas(10, NASTY)
     canvas.text(0, 0, NASTY)
     canvas.dot(0, 0, 1, "dot", title=NASTY)
-    parts = [
-        kit.headline(NASTY, NASTY, NASTY),
-        kit.section(NASTY, kit.hint(NASTY), anchor=NASTY),
-        kit.subsection(NASTY, kit.bullets([NASTY]), kit.legend([("dot", NASTY)])),
-        kit.table([NASTY], [[NASTY]], faults=[NASTY]),
-        canvas.svg(),
-    ]
+    sections = [Section(NASTY, every_part())]
+    whole = Document(NASTY, NASTY, NASTY, sections=sections, footer=NASTY, contents=True)
     assert "<b" in NASTY
-    for page in (kit.document(NASTY, parts, footer=NASTY), canvas.file(""), reproduced()):
-        assert "<b" not in page.replace("<body", "")
+    for made in (page(whole), canvas.svg(), canvas.file(""), reproduced()):
+        assert "<b" not in made.replace("<body", "")
+
+
+def test_a_terminal_shows_every_text_in_lines_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No control character of a foreign name reaches the terminal, and nothing is markup."""
+    foreign = "[red]a\x1b[2J\nb[/red]"
+    parts = [
+        Paragraph(foreign),
+        Bullets([foreign], "FAILED"),
+        DataTable(["name", "share"], [[foreign, Meter(2.0, False, "x")]], foreign),
+        Fold(foreign, [Code(foreign)]),
+        Picture(Shares([], ""), foreign),
+    ]
+    sections = [Section(foreign, parts), Section("Pages", [Paragraph("long")], page_only=True)]
+    print_document(Document(foreign, foreign, "2 rows", sections=sections))
+    told = capsys.readouterr().out
+    spelled = r"[red]a\x1b[2J\nb[/red]"
+    assert told.startswith(f"{spelled}\n{spelled}\n2 rows\n")
+    assert f"\nFAILED {spelled}\n" in told
+    assert "200%, failed" in told
+    assert told.count(spelled) == 9
+    assert "\x1b" not in told
+    assert "Pages" not in told
 
 
 def test_columns_of_numbers_align_right() -> None:
     rows = [
         ("a name that is long enough to wrap", "1,000.5 ± 0.2", "no gain", "3.1 ± 0.2 days"),
-        ("b", "–", "gains", "2020-01-01"),
+        ("b", "–", MarkedCell("gains", kind="bad"), "2020-01-01"),
     ]
-    page = kit.table(("name", "mean", "verdict", "seen"), rows, faults=["gains"])
-    assert '<th class="number">mean</th><th>verdict</th><th class="number">seen</th>' in page
-    assert '<td class="number" data-label="mean">–</td><td class="bad" data-label' in page
-    assert '<td class="long" data-label="name">a name' in page
+    made = shown(DataTable(("name", "mean", "verdict", "seen"), rows))
+    assert '<th class="number">mean</th><th>verdict</th><th class="number">seen</th>' in made
+    assert '<td class="number" data-label="mean">–</td><td class="bad" data-label' in made
+    assert '<td class="long" data-label="name">a name' in made
 
 
 @pytest.mark.parametrize("columns", [2, 7, 40])
 def test_a_wide_table_loses_no_column(columns: int) -> None:
     header = ["column", *(f"privacy {i}" for i in range(columns))]
-    page = kit.table(header, [["wage", *(f"12,345.67{i}" for i in range(columns))]])
-    parts = [re.findall("<th(?: [^>]*)?>(.*?)</th>", part) for part in page.split("<table")[1:]]
+    rows = [["wage", *(f"12,345.67{i}" for i in range(columns))]]
+    tables = shown(DataTable(header, rows)).split("<table")[1:]
+    parts = [re.findall("<th(?: [^>]*)?>(.*?)</th>", part) for part in tables]
     assert [part[0] for part in parts] == ["column"] * len(parts)
     assert [name for part in parts for name in part[1:]] == header[1:]
     for part in parts:
-        assert sum(len("12,345.678") + kit.BETWEEN for _ in part) <= kit.ROOM
+        assert len(part) * (len("12,345.678") + 3) <= 112  # characters on a sheet of paper
 
 
 def test_long_names_are_written_whole() -> None:
     name = "University_of_Applied_Sciences_and_Arts"
-    panels = [Panel("one", np.array([1.0]))]
-    for chart in (
-        share_chart([ShareRow(name, words="no gain")], "one"),
-        bars(panels, [name], "value"),
+    for part in (
+        Picture(Shares([ShareRow(name, words="no gain")], "one")),
+        DataTable(("value", "one"), [(name, Bar(1.0, 1.0, name))]),
     ):
-        assert f">{name}</" in chart
+        assert f">{name}</" in shown(part)
 
 
 def test_dots_that_overlap_share_a_number() -> None:
     row = ShareRow("age", dots=[(0.5, "one"), (0.2, "two"), (0.501, "three")])
-    chart = share_chart([row], "one")
+    chart = shown(Picture(Shares([row], "one")))
     above = re.findall(r'middle" x="[^"]*" y="([^"]*)">([^<]*)</text>', chart)
     assert [text for y, text in above if y != above[0][0]] == ["2", "1, 3"]
 
@@ -147,10 +209,13 @@ def test_dots_that_overlap_share_a_number() -> None:
 )
 def test_small_multiples_stay_on_the_drawing(panels: int, in_line: str) -> None:
     shares = np.array([0.5, 0.3, 0.2])
-    made = [Panel(f"privacy {i}", shares, is_original=i == 0) for i in range(panels)]
-    drawn = histograms(made, Axis(0.0, 1.0, 3), None, "x")
+    made = [Panel(f"privacy {i}", shares.tolist(), is_original=i == 0) for i in range(panels)]
+    drawn = shown(Picture(Histograms(made, ["0", "3"], "x")))
     assert f'class="panels {in_line}"' in drawn
-    for chart in (drawn, bars(made, ["a", "b", "c"], "x")):
+    levels = [None, *(Level(float(i)) for i in range(1, panels))]
+    tables = [ShownShares(f"{i}", shares, level) for i, level in enumerate(levels)]
+    bars = shown(bar_table(["a", "b", "c"], tables, CopyColumn("x", is_number=False)))
+    for chart in (drawn, bars):
         places = re.findall(r' (?:x|x1|x2|width)="([\d.-]+)%"', chart)
         assert len(places) >= panels
         assert all(0 <= float(place) <= 100 for place in places)
@@ -158,10 +223,9 @@ def test_small_multiples_stay_on_the_drawing(panels: int, in_line: str) -> None:
 
 def test_bars_show_what_was_redrawn() -> None:
     """Of a category with a half, a quarter of the cells kept: the dark bar is half as long."""
-    panel = Panel("privacy 0.5", np.array([0.5, 0.25]), kept=np.array([0.25, 0.125]))
-    widths = re.findall(
-        r'<rect class="(\w+)" x="0%" y="2" width="([\d.]+)%', bars([panel], "ab", "")
-    )
+    cells = [Bar(0.5, 0.5, "a", kept=0.25), Bar(0.25, 0.5, "b", kept=0.125)]
+    made = shown(DataTable(("value", "privacy 0.5"), [("a", cells[0]), ("b", cells[1])]))
+    widths = re.findall(r'<rect class="(\w+)" x="0%" y="2" width="([\d.]+)%', made)
     assert widths == [("redrawn", "100"), ("copy", "50"), ("redrawn", "50"), ("copy", "25")]
 
 

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.documents import _charts as charts
-from cornerwave.documents import write_report
-from cornerwave.documents._charts import Panel
-from cornerwave.documents._comparison import (
+from cornerwave.document import Document, Fold, Histograms, Panel, Picture
+from cornerwave.documents import page as as_page
+from cornerwave.errors import OutputExists
+from cornerwave.miner import Copy
+from cornerwave.report import write_report
+from cornerwave.report._comparison import (
     Copies,
     Original,
     copies_of,
@@ -22,10 +24,8 @@ from cornerwave.documents._comparison import (
     look_behind,
     shown_of,
 )
-from cornerwave.documents._report import render_external, render_owner
-from cornerwave.documents._tallies import FEW
-from cornerwave.errors import OutputExists
-from cornerwave.miner import Copy
+from cornerwave.report._report import external_document, owner_document
+from cornerwave.report._tallies import FEW
 from cornerwave.vault import Dataset, Vault
 from tests.audit.test_command import command
 from tests.conftest import ledger_lines
@@ -174,7 +174,7 @@ def test_others_see_what_the_files_of_the_copies_tell(
         place = tmp_path / f"{privacy}.parquet"
         places.append(dataset.release(to=recipient, privacy=privacy, raw=True).write(place))
     found = look([Copy.open(place) for place in places], shown_of(dataset))
-    assert render_external("people", found) == pages[1]
+    assert as_page(external_document("people", found)) == pages[1]
 
 
 def _rows(page: str, title: str) -> list[list[str]]:
@@ -380,19 +380,26 @@ def test_pooled_values_count_as_others(tmp_path: Path, vault: Vault) -> None:
     assert "city=" not in page  # no regression on labels that the original has not
 
 
-def test_no_bin_is_drawn_for_a_few_rows(
-    dataset: Dataset, copies: Copies, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def panels_of(document: Document) -> Iterator[Panel]:
+    """The histograms of a report."""
+    folds = [part for section in document.sections for part in section.parts]
+    for part in [part for fold in folds if isinstance(fold, Fold) for part in fold.parts]:
+        if isinstance(part, Picture) and isinstance(part.drawing, Histograms):
+            yield from part.drawing.panels
+
+
+def test_no_bin_is_drawn_for_a_few_rows(dataset: Dataset, copies: Copies) -> None:
     """Each stretch of one height holds at least FEW rows, or none; bins by themselves do not."""
-    drawn: list[Panel] = []
-    monkeypatch.setattr(
-        charts, "histograms", lambda panels, *_: "" if drawn.extend(panels) else "<svg/>"
-    )
-    render_external("people", copies)
-    render_owner("people", copies, look_behind(dataset, copies))
+    original = look_behind(dataset, copies)
+    drawn = [
+        *panels_of(external_document("people", copies)),
+        *panels_of(owner_document("people", copies, original)),
+    ]
+    assert len(drawn) == (2 + 3) * len(copies.axes)
     for panel in drawn:
         ends = np.flatnonzero(np.append(np.diff(panel.shares) != 0, True)) + 1
-        held = [part.sum() * copies.rows for part in np.split(panel.shares, ends[:-1])]
+        parts = np.split(np.array(panel.shares), ends[:-1])
+        held = [part.sum() * copies.rows for part in parts]
         assert [rows for rows in held if 0 < rows < FEW - 1e-6] == []
     bins = np.concatenate([bins for t in copies.tallies for bins in t.numbers.values()])
     assert ((bins > 0) & (bins < FEW)).any()

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.documents import _comparison
 from cornerwave.errors import VaultError
 from cornerwave.ledger import remove_leftovers, work_folder
+from cornerwave.report import _comparison
 from cornerwave.vault import Vault
 
 pytestmark = pytest.mark.few_rows
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.few_rows
 KILLED = """
 import os, signal, sys
 from cornerwave.vault import Vault
-from cornerwave.documents import _comparison, write_report
+from cornerwave.report import _comparison, write_report
 
 dataset = Vault.open(sys.argv[1]).dataset("people")
 if sys.argv[2] == "report":

@@ -2,8 +2,8 @@
 
     audit, Audit       read source and copies, accumulate, test, judge        (_audit, the spine)
     attack_copies      the adversary's view: estimate the original from copies    (_recovery)
-    verdict, findings, notes, as_json      the audit in words and as JSON          (_verdict)
-    sections                               the audit as tables                    (_sections)
+    audit_document     the audit as a document for a terminal, a page or programs   (_sections)
+    verdict, notes, as_json    its words and fields by themselves                   (_verdict)
     count_exposed, Exposed                 records too extreme for the noise to hide (_exposure)
 
     _alignment, _stated    source and copies row by row, and what copies state
@@ -33,8 +33,8 @@ from cornerwave.audit._audit import CATEGORY_CHECKS, MIXED_CHECKS, NUMBER_CHECKS
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._exposure import Exposed, count_exposed
 from cornerwave.audit._recovery import Recovered, attack_copies
-from cornerwave.audit._sections import sections
-from cornerwave.audit._verdict import as_json, findings, notes, verdict
+from cornerwave.audit._sections import audit_document
+from cornerwave.audit._verdict import as_json, notes, verdict
 
 __all__ = [
     "ALPHA",
@@ -47,9 +47,8 @@ __all__ = [
     "as_json",
     "attack_copies",
     "audit",
+    "audit_document",
     "count_exposed",
-    "findings",
     "notes",
-    "sections",
     "verdict",
 ]

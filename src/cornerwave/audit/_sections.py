@@ -1,50 +1,145 @@
-"""The audit as tables for a terminal or a page. No cell of the audited table is in them."""
+"""The audit as a document: tables, pictures and lists. No cell of the audited table is in it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from cornerwave.audit._audit import Audit, CategoryAudit, NumberAudit
+from cornerwave.audit._audit import (
+    CATEGORY_CHECKS,
+    MIXED_CHECKS,
+    NUMBER_CHECKS,
+    Audit,
+    CategoryAudit,
+    NumberAudit,
+)
+from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._guesses import Guesses
 from cornerwave.audit._untested import measured
-from cornerwave.audit._verdict import count, failed, named
+from cornerwave.audit._verdict import as_json, failed, faults, named, notes, verdict
 from cornerwave.audit._whole import Left
+from cornerwave.document import (
+    BAD,
+    GOOD,
+    PLAIN,
+    Bullets,
+    Content,
+    DataTable,
+    Document,
+    Legend,
+    MarkedCell,
+    Meter,
+    Paragraph,
+    Picture,
+    Section,
+    ShareRow,
+    Shares,
+    count,
+)
 
 SHOWN = 12
 """At most this many coalitions are listed; JSON has them all."""
-
-BAYES = "Left by a joint adversary who knows how rows are distributed (no bound)"
-"""The title of the table of what the posterior mean leaves."""
-
+MOST_COLUMNS_DRAWN = 24
+"""So many columns are drawn, those with the largest gain first."""
+APART = 0.01
+"""Shares that differ by more are seen apart in the picture."""
 VAGUE = "not measured"
 """A share or a gain that was not measured precisely enough to mean anything."""
-
 TOO_MUCH = 1.1
 """No copy hides more than everything: a share above this is not one that was measured."""
 
-LEARNED = "Hidden from boosting on everything, which is not linear (not promised)"
-"""The title of the table of what a learned estimate leaves."""
+HIDDEN = (
+    "Share of each column’s variance that the best estimate cannot recover. A coalition that "
+    "gains nothing hides what its best copy hides."
+)
+ELSEWHERE = (
+    "Where a coalition gains nothing and its mark is not on its best copy, the two were measured "
+    "differently. A dot is a copy as it is, fitted to all rows. The diamond and the hollow mark "
+    "are tested on rows that the estimate was not fitted to. In small tables this costs some "
+    "precision, more with more copies to weigh: the diamond is further right. The hollow mark is "
+    "the best copy before any rounding: rounded copies may reveal more together than each alone, "
+    "but never more than that one."
+)
+CHECKS = (
+    "How close each check came to its limit; a full red bar exceeds it. Honest copies fail "
+    f"one or more of the checks in {ALPHA:.0%} of all audits."
+)
+SHARED = (
+    "Covariance of the noise of two copies as a fraction of the lesser variance: 1 leaves "
+    "nothing to average out, 0 is independent noise."
+)
+WHOLE = (
+    "Share of each column’s variance that the strongest of several attacks on one copy leaves: "
+    "linear in what has noise, arbitrary in what has none (kept columns, a key, which cells are "
+    "missing, the order of the rows). In brackets, the share that the copy states; after <, a "
+    "statement that does not hold, beyond the margin of chance. A copy that states nothing is "
+    "measured, not tested."
+)
+LEARNED = (
+    "Share of each number’s variance that gradient boosting on everything in one copy leaves. It "
+    "is not linear in the noise, so a smaller figure here is a warning and not a fault."
+)
+BAYES = (
+    "Share of each number’s variance that an attack on this copy left, by the column or by all "
+    "numbers together, knowing other rows of the original. Privacy is promised against the best "
+    "linear estimate, so a smaller figure here is a warning and not a fault. It is what one attack "
+    "recovered, not a bound: others may recover more. A higher privacy hides more; a level can be "
+    "chosen against such an adversary."
+)
+EXPOSED = (
+    "Number of values so far out that they are recognised in the copy too: further than any of as "
+    "many Gaussian values would be expected. A record may be ordinary in each column and stand "
+    "out in their combination. Cap or remove such records before release if they matter; more "
+    "noise hides them too."
+)
 
-Rows = list[tuple[str, ...]]
-Section = tuple[str, tuple[str, ...], Rows]
+Rows = list[tuple[Content, ...]]
 
 
-def sections(audit: Audit) -> list[Section]:
-    """Return the tables of the report, each a title, a header and rows."""
-    parts, numbers, categories = [_copies(audit)], audit.numbers, audit.categories
-    if numbers is not None:
-        parts.append(_columns(numbers))
-        parts += [_coalitions(audit, numbers)] if numbers.gains else []
-    if categories is not None and (guesses := categories.guesses) is not None:
-        parts.append(_singles(audit, categories, guesses))
-        parts += [_guesses(audit, categories, guesses)] if guesses.sets else []
-    parts += [_whole(audit)] if any(audit.whole) else []
-    parts += [_learned(audit)] if any(audit.learned) else []
-    if numbers is not None:
-        parts += [_bayes(audit, numbers), _exposed(audit, numbers)]
-    return parts
+def audit_document(audit: Audit) -> Document:
+    """Return an audit as a document; its data are the fields that docs/audit.md explains."""
+    numbers, categories = audit.numbers, audit.categories
+    return Document(
+        title=f"Audit of {audit.source}",
+        verdict=verdict(audit),
+        facts=", ".join(_facts(audit)),
+        kind=BAD if not audit.sound else GOOD if audit.clean else PLAIN,
+        sections=tuple(
+            part
+            for part in (
+                _listed("Faults", faults(audit), "FAILED"),
+                _listed("Untested", list(audit.untested.values()), "UNTESTED"),
+                _hidden_section(audit),
+                _copies(audit),
+                _checks(audit),
+                _shared_noise(audit, numbers) if numbers else None,
+                _coalitions(audit, numbers) if numbers else None,
+                *(_category_sections(audit, categories) if categories else ()),
+                _whole(audit),
+                _learned(audit),
+                _bayes(audit, numbers) if numbers else None,
+                _exposed(audit, numbers) if numbers else None,
+                _listed("Notes", notes(audit)),
+            )
+            if part is not None
+        ),
+        footer="docs/audit.md explains each number and what an audit cannot see.",
+        data=as_json(audit),
+    )
+
+
+def _facts(audit: Audit) -> Iterator[str]:
+    yield count(audit.rows, "row")
+    yield count(len(audit.copies), "copy", "copies")
+    if audit.numbers:
+        yield count(len(audit.numbers.columns), "perturbed column")
+    if audit.categories and audit.categories.judged:
+        yield count(len(audit.categories.judged), "category", "categories")
+
+
+def _listed(title: str, lines: Sequence[str], lead: str = "") -> Section | None:
+    return Section(title, [Bullets(lines, lead)]) if lines else None
 
 
 def interval(gain: float, margin: float) -> str:
@@ -61,25 +156,83 @@ def interval(gain: float, margin: float) -> str:
     return f"{round(gain, digits) + 0.0:.{digits}f} ± {margin:.{digits}f}"
 
 
-def _copies(audit: Audit) -> Section:
-    """Show the copies, with the noise that their numbers were found to have."""
-    rows: Rows = []
-    for i, (name, stated) in enumerate(zip(audit.copies, audit.stated, strict=True)):
-        measured = []
-        if audit.numbers is not None:
-            noise = float(audit.numbers.found.noise[i])
-            measured = [f"{noise:.4g}", f"{noise / (1 + noise):.3f}"]
-        promised = audit.privacy[i]
-        said = ["" if given is None else f"{given:.4g}" for given in (stated, promised)]
-        rows.append((name, *said, *measured, ", ".join(failed(audit, i)) or "ok"))
-    title = f"{audit.source}: {audit.rows:,} rows, {count(len(rows), 'copy', 'copies')}"
-    found = ("noise found", "of numbers alone") if audit.numbers is not None else ()
-    return title, ("copy", "noise stated", "privacy stated", *found, "checks"), rows
+# --------------------------------------------------------------------------------------------------
+# What stays hidden, drawn and in figures.
 
 
-def _columns(numbers: NumberAudit) -> Section:
+def _hidden_section(audit: Audit) -> Section:
+    """Show what each copy alone and all of them together leave hidden of each column."""
+    rows = [*_number_rows(audit), *_category_rows(audit)]
+    elsewhere = any(row.hollow is not None for _, row in rows)
+    if len(rows) > MOST_COLUMNS_DRAWN:
+        rows = sorted(rows, key=lambda row: -row[0])[:MOST_COLUMNS_DRAWN]
+    marks = [
+        ("dot", "from one copy, by number"),
+        ("diamond", "from all copies together, red if they gain"),
+        ("gap", "gained by colluding"),
+        *[("hollow", "from the best copy, as the coalition is compared with it")] * elsewhere,
+    ]
+    label = "Hidden variance of each column, from each copy alone and from all together"
+    picture = Picture(Shares([row for _, row in rows], label))
+    figures = [_columns(audit.numbers)] if audit.numbers else []
+    explained = [Paragraph(HIDDEN), *[Paragraph(ELSEWHERE)] * elsewhere]
+    return Section("What stays hidden", [*explained, Legend(marks), picture, *figures])
+
+
+def _number_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
+    """Yield the gain and the row of each number column."""
+    numbers = audit.numbers
+    if numbers is None:
+        return
+    whole = max(numbers.gains, key=lambda gain: len(gain.members), default=None)
+    for n, name in enumerate(numbers.columns):
+        dots = _dots(audit, numbers.singles[:, n].tolist())
+        if whole is None:
+            yield 0.0, ShareRow(name, dots)
+        else:
+            yield _row(name, dots, whole.alone[n], whole.together[n], gains=whole.low[n] > 0)
+
+
+def _category_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
+    """Yield the gain and the row of each category."""
+    categories = audit.categories
+    guesses = categories.guesses if categories else None
+    if categories is None or guesses is None:
+        return
+    largest = max((len(guessed.copies) for guessed in guesses.sets), default=0)
+    whole = {g.columns: g for g in guesses.sets if len(g.copies) == largest}
+    for shown, singles in zip(categories.judged, guesses.singles.T, strict=True):
+        dots = _dots(audit, singles.tolist())
+        if (found := whole.get(shown.columns)) is None:
+            yield 0.0, ShareRow(shown.name, dots)
+        else:
+            hidden = found.hidden_alone, found.hidden_together
+            yield _row(shown.name, dots, *hidden, gains=categories.gains(found))
+
+
+def _dots(audit: Audit, shares: list[float]) -> list[tuple[float, str]]:
+    named_ones = zip(audit.copies, shares, strict=True)
+    return [(share, f"{name}: {share:.4f}") for name, share in named_ones]
+
+
+def _row(
+    name: str, dots: list[tuple[float, str]], alone: float, together: float, *, gains: bool
+) -> tuple[float, ShareRow]:
+    gain = alone - together
+    best = min(share for share, _ in dots)
+    return gain, ShareRow(
+        name,
+        dots,
+        diamond=together,
+        hollow=alone if abs(best - together) > APART and not gains else None,
+        gap=(together, alone) if gains else None,
+        words=f"gain {gain:.3f}" if gains else "no gain",
+        kind=BAD if gains else GOOD,
+    )
+
+
+def _columns(numbers: NumberAudit) -> DataTable:
     """Show the whole set column by column."""
-    header: tuple[str, ...] = ("hidden from", "the best copy", "all together", "gain")
     rows: Rows = []
     whole = max(numbers.gains, key=lambda gain: len(gain.members), default=None)
     for n, name in enumerate(numbers.columns):
@@ -93,10 +246,79 @@ def _columns(numbers: NumberAudit) -> Section:
         gained = interval(best.gain.value, best.gain.margin)
         label = f"nonlinear, {best.rows:,} rows"
         rows.append((label, _hidden(best.alone.value), _hidden(best.together.value), gained))
-    return "Share of the variance that stays hidden", header, rows
+    return DataTable(("hidden from", "the best copy", "all together", "gain"), rows)
 
 
-def _coalitions(audit: Audit, numbers: NumberAudit) -> Section:
+# --------------------------------------------------------------------------------------------------
+# The copies and their checks.
+
+
+def _copies(audit: Audit) -> Section:
+    """Show the copies, with the noise of their numbers as it was measured."""
+    rows: Rows = []
+    for i, (name, stated) in enumerate(zip(_numbered(audit), audit.stated, strict=True)):
+        seen = []
+        if audit.numbers is not None:
+            noise = float(audit.numbers.found.noise[i])
+            seen = [f"{noise:.4g}", f"{noise / (1 + noise):.3f}"]
+        given = ["" if each is None else f"{each:.4g}" for each in (stated, audit.privacy[i])]
+        broken = failed(audit, i)
+        rows.append(
+            (name, *given, *seen, MarkedCell(", ".join(broken), kind=BAD) if broken else "ok")
+        )
+    found = ("noise measured", "numbers alone hide") if audit.numbers is not None else ()
+    header = ("copy", "noise stated", "privacy stated", *found, "checks")
+    return Section("Copies", [DataTable(header, rows)])
+
+
+def _numbered(audit: Audit) -> list[str]:
+    return [f"{i} {name}" for i, name in enumerate(audit.copies, start=1)]
+
+
+def _checks(audit: Audit) -> Section | None:
+    made = {check.name for check in audit.checks}
+    names = [name for name in (*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS) if name in made]
+    if not names:
+        return None
+    rows: Rows = [
+        (name, *(_meter(audit, i, name) for i in range(len(audit.copies)))) for name in names
+    ]
+    parts = (Paragraph(CHECKS), DataTable(("check", *_numbered(audit)), rows))
+    return Section("Checks", parts, page_only=True)
+
+
+def _meter(audit: Audit, copy: int, name: str) -> Content:
+    own = [check for check in audit.checks if check.name == name and copy in check.copies]
+    if not own:
+        return "–"
+    worst = max(own, key=lambda check: check.value / max(check.limit, 1e-9))
+    title = f"{name}: {worst.value:.3g}; limit {worst.limit:.3g}"
+    passed = all(check.passed for check in own)
+    return Meter(worst.value / max(worst.limit, 1e-9), passed, title)
+
+
+def _shared_noise(audit: Audit, numbers: NumberAudit) -> Section | None:
+    """Show the noise that two copies share, as a fraction of the lesser noise."""
+    if len(audit.copies) < 2:
+        return None
+    noise = np.maximum(numbers.found.noise, 1e-300)
+    shares = numbers.found.across / np.minimum.outer(noise, noise)
+    rows: Rows = [
+        (name, *(f"{share:.3f}" if k <= i else "" for k, share in enumerate(line)))
+        for i, (name, line) in enumerate(zip(_numbered(audit), shares.tolist(), strict=True))
+    ]
+    header = ("copy", *(f"{i + 1}" for i in range(len(noise))))
+    parts = (Paragraph(SHARED), DataTable(header, rows))
+    return Section("Noise shared by copies", parts, page_only=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Coalitions.
+
+
+def _coalitions(audit: Audit, numbers: NumberAudit) -> Section | None:
+    if not numbers.gains:
+        return None
     rows: Rows = []
     for gain in _worth_listing(numbers):
         at = int(np.argmax(gain.low))
@@ -107,11 +329,16 @@ def _coalitions(audit: Audit, numbers: NumberAudit) -> Section:
                 _hidden(gain.alone[at]),
                 _hidden(gain.together[at]),
                 interval(gain.gain[at], gain.margin[at]),
-                "gains" if gain.gains else "no gain",
+                _gained(gain.gains),
             )
         )
     title = f"Coalitions, each in the column where it gains most ({len(rows)} of {numbers.sets:,})"
-    return title, ("coalition", "column", "best alone", "together", "gain", "verdict"), rows
+    header = ("coalition", "column", "best alone", "together", "gain", "verdict")
+    return Section(title, [DataTable(header, rows)])
+
+
+def _gained(gains: bool) -> Content:
+    return MarkedCell("gains", kind=BAD) if gains else "no gain"
 
 
 def _members(audit: Audit, members: Sequence[int]) -> str:
@@ -126,9 +353,11 @@ def _worth_listing(numbers: NumberAudit) -> list[Gain]:
     return [*numbers.alarms, *rest][:SHOWN]
 
 
-def _singles(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Section:
+def _category_sections(audit: Audit, categories: CategoryAudit) -> Iterator[Section]:
+    if (guesses := categories.guesses) is None:
+        return
     known = [{left.column: measured(left) for left in own} for own in audit.whole]
-    rows = [
+    rows: Rows = [
         (
             shown.name,
             *(
@@ -139,10 +368,13 @@ def _singles(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Secti
         for shown, column in zip(categories.judged, guesses.singles.T, strict=True)
     ]
     title = "Categories: share of the variance that stays hidden from each copy alone"
-    return title, ("category", *audit.copies), rows
+    yield Section(title, [DataTable(("category", *audit.copies), rows)])
+    if guesses.sets:
+        title = "Categories: share of the variance that stays hidden from coalitions"
+        yield Section(title, [_guesses(audit, categories, guesses)])
 
 
-def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Section:
+def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> DataTable:
     """Show the whole set, and every set that gains, category by category."""
     whole = max(len(guessed.copies) for guessed in guesses.sets)
     rows: Rows = [
@@ -152,44 +384,51 @@ def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> Secti
             _hidden(guessed.hidden_alone),
             _hidden(guessed.hidden_together),
             interval(guessed.gain, guessed.margin),
-            "gains" if categories.gains(guessed) else "no gain",
+            _gained(categories.gains(guessed)),
         )
         for guessed in guesses.sets
         if categories.gains(guessed) or len(guessed.copies) == whole
     ]
-    header = ("category", "coalition", "best alone", "together", "gain", "verdict")
-    return "Categories: share of the variance that stays hidden from coalitions", header, rows
+    return DataTable(("category", "coalition", "best alone", "together", "gain", "verdict"), rows)
 
 
-def _whole(audit: Audit) -> Section:
+# --------------------------------------------------------------------------------------------------
+# What single copies leave.
+
+
+def _whole(audit: Audit) -> Section | None:
     """Show what everything in each copy leaves hidden of each column, and what it states."""
+    if not any(audit.whole):
+        return None
     known = [{left.column: left for left in own} for own in audit.whole]
     columns = dict.fromkeys(left.column for own in audit.whole for left in own)
-    rows = [
+    rows: Rows = [
         (name, *(_share(own[name]) if name in own else "" for own in known)) for name in columns
     ]
     margins = [left.margin for own in audit.whole for left in own if measured(left)]
     title = "Hidden from the whole copy (stated)"
     title += f", with margins of up to {max(margins):.3f}" if margins else ""
-    return title, ("column", *audit.copies), rows
+    return Section(title, [Paragraph(WHOLE), DataTable(("column", *audit.copies), rows)])
 
 
-def _share(left: Left) -> str:
+def _share(left: Left) -> Content:
     """Write a hidden share, and what is stated of it.
 
     >>> _share(Left("wage", 0.51, 0.01, 0.04, 0.5)), _share(Left("wage", 0.38, 0.01, 0.04, 0.5))
-    ('0.510 (0.500)', '0.380 < 0.500')
+    ('0.510 (0.500)', MarkedCell(text='0.380 < 0.500', aside='', kind='bad'))
     >>> _share(Left("wage", 1.02, 0.01, 0.04, None)), _share(Left("wage", 1.4, 2.6, 10.5, 0.5))
     ('1.000', 'not measured (0.500)')
     """
     hidden = f"{min(left.hidden, 1.0):.3f}" if measured(left) else VAGUE
     if left.stated is None:
         return hidden
-    return f"{hidden} < {left.stated:.3f}" if left.short else f"{hidden} ({left.stated:.3f})"
+    if left.short:
+        return MarkedCell(f"{hidden} < {left.stated:.3f}", kind=BAD)
+    return f"{hidden} ({left.stated:.3f})"
 
 
 def _hidden(share: float, *, known: bool | None = None) -> str:
-    """Write a hidden share; `known` says whether the whole copy's could be measured.
+    """Write a hidden share; `known` is whether the whole copy's could be measured.
 
     A fit to few rows may err more than no fit at all, but nobody has to use it.
 
@@ -200,28 +439,32 @@ def _hidden(share: float, *, known: bool | None = None) -> str:
     return VAGUE if vague else f"{min(share, 1.0):.4f}"
 
 
-def _learned(audit: Audit) -> Section:
+def _learned(audit: Audit) -> Section | None:
     """Show what boosting on everything in each copy leaves of each number."""
     names = dict.fromkeys(name for own in audit.learned for name in own)
-    rows = [
+    rows: Rows = [
         (name, *(f"{own[name]:.3f}" if name in own else "" for own in audit.learned))
         for name in names
     ]
-    return LEARNED, ("column", *audit.copies), rows
+    title = "Hidden from boosting on everything, which is not linear (not promised)"
+    parts = (Paragraph(LEARNED), DataTable(("column", *audit.copies), rows))
+    return Section(title, parts) if rows else None
 
 
 def _bayes(audit: Audit, numbers: NumberAudit) -> Section:
     """Show what a joint adversary who knows how rows are distributed left of each number."""
-    rows = [
+    rows: Rows = [
         (name, *(f"{share:.3f}" if np.isfinite(share) else "" for share in own))
         for name, own in zip(numbers.columns, numbers.bayes.T, strict=True)
     ]
-    return BAYES, ("column", *audit.copies), rows
+    title = "Left by a joint adversary who knows how rows are distributed (no bound)"
+    return Section(title, [Paragraph(BAYES), DataTable(("column", *audit.copies), rows)])
 
 
 def _exposed(audit: Audit, numbers: NumberAudit) -> Section:
     exposed = numbers.exposed
     counts = np.vstack([exposed.columns.T, exposed.combined, exposed.rows])
     names = (*numbers.columns, "in combination", "in any way")
-    rows = [(name, *(f"{n:,}" for n in own)) for name, own in zip(names, counts, strict=True)]
-    return "Records too extreme for the noise to hide", ("column", *audit.copies), rows
+    rows: Rows = [(name, *(f"{n:,}" for n in own)) for name, own in zip(names, counts, strict=True)]
+    title = "Records too extreme for the noise to hide"
+    return Section(title, [Paragraph(EXPOSED), DataTable(("column", *audit.copies), rows)])

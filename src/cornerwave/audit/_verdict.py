@@ -18,11 +18,12 @@ from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._fits import FEW_TO_LEARN
 from cornerwave.audit._untested import measured
+from cornerwave.document import count
 
 MUCH = 0.2
 """A column that loses a larger share of what is stated to its distribution is named."""
 FEW = 100
-"""A column with fewer values is said to be hardly tested."""
+"""A column with fewer values is noted as hardly tested."""
 NAMED = 5
 """So many of them are named one by one."""
 
@@ -30,9 +31,9 @@ _ORDER = (*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS)
 
 
 def verdict(audit: Audit) -> str:
-    """Say in one line whether the copies keep their promise, and what was not tested or seen.
+    """Return in one line whether the copies keep their promise, and what was not tested or seen.
 
-    A gain comes first: it is what an owner must act on. If nothing was found, what was left
+    A gain comes first: it is what an owner must act on. If there is no fault, what was left
     untested does.
     """
     if not audit.untested:
@@ -45,14 +46,14 @@ def verdict(audit: Audit) -> str:
 
 
 def _unseen(audit: Audit) -> str:
-    """Say which leaks would have passed, if nothing was found."""
+    """Return which leaks would have passed, if there is no fault."""
     if not (audit.unseen and audit.sound):
         return ""
-    return f" Would not have been seen here: {'; '.join(audit.unseen)}."
+    return f" An audit of this table would not detect: {'; '.join(audit.unseen)}."
 
 
 def _found(audit: Audit) -> str:
-    """Say what was found in what was tested."""
+    """Return the verdict on what was tested."""
     gained = (_gain_of(audit, audit.numbers) if audit.numbers else None) or (
         _guess_of(audit, audit.categories) if audit.categories else None
     )
@@ -103,17 +104,13 @@ def _guess_of(audit: Audit, categories: CategoryAudit) -> str | None:
     )
 
 
-def findings(audit: Audit) -> list[str]:
-    """Return one line for each failed check, for all that is untested, and for each note."""
-    lines = [
-        f"FAILED {named(audit, check.copies)}: {check.name}: {check.note}" for check in audit.faults
-    ]
-    lines += [f"UNTESTED {why}" for why in audit.untested.values()]
-    return lines + notes(audit)
+def faults(audit: Audit) -> list[str]:
+    """Return one line for each failed check."""
+    return [f"{named(audit, check.copies)}: {check.name}: {check.note}" for check in audit.faults]
 
 
 def notes(audit: Audit) -> list[str]:
-    """Return what is no fault, but good to know."""
+    """Return what is not a fault, but good to know."""
     lines = [
         f"{named(audit, check.copies)}: {check.note}"
         for check in audit.checks
@@ -124,7 +121,7 @@ def notes(audit: Audit) -> list[str]:
     lines += _category_notes(audit, audit.categories) if audit.categories else []
     lines += _whole_notes(audit)
     lines += [
-        f"would not have been seen in {_everyone(audit, steps)}: {leak}"
+        f"would not be detected in {_everyone(audit, steps)}: {leak}"
         for leak, steps in audit.unseen.items()
     ]
     lines += _listed("compared on the scale log(1+x)", audit.logarithmic)
@@ -154,7 +151,7 @@ def _number_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
 
 
 def recognised(audit: Audit, numbers: NumberAudit) -> Iterator[tuple[int, list[tuple[str, float]]]]:
-    """Yield, for each copy, the columns that keep far less than stated from who knows their law."""
+    """Yield, for each copy, the columns of which a joint adversary left far less than stated."""
     for i, shares in enumerate(numbers.bayes):
         own = {left.column: left.stated for left in audit.whole[i]}
         linear = float(numbers.found.noise[i] / (1 + numbers.found.noise[i]))
@@ -189,7 +186,7 @@ def _category_notes(audit: Audit, categories: CategoryAudit) -> list[str]:
 
 
 def _whole_notes(audit: Audit) -> list[str]:
-    """Say which copies were not tested for what they hide as a whole, and in how many rows."""
+    """Return which copies were not tested for what they hide as a whole, and in how many rows."""
     silent = [name for name, p in zip(audit.copies, audit.privacy, strict=True) if p is None]
     few = [name for name, left in zip(audit.copies, audit.whole, strict=True) if not left]
     lines = _listed("no privacy stated, so what the whole copy hides was not tested", silent)
@@ -225,15 +222,6 @@ def failed(audit: Audit, i: int) -> list[str]:
     """Return the names of the checks that a copy failed, alone or with another."""
     names = {check.name for check in audit.faults if i in check.copies}
     return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
-
-
-def count(number: int, what: str, many: str | None = None) -> str:
-    """Write a number of things.
-
-    >>> count(1, "check"), count(2, "copy", "copies")
-    ('1 check', '2 copies')
-    """
-    return f"{number} {what if number == 1 else many or what + 's'}"
 
 
 def as_json(audit: Audit) -> dict[str, Any]:

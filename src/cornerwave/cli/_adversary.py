@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cornerwave.cli._options import AlignOption, JsonOption, VaultOption, open_vault
-from cornerwave.cli._screen import print_json, print_table, progress, say, tell
+from cornerwave.cli._screen import print_table, progress, say, show, tell
 from cornerwave.errors import SourceError, spelled
 
 if TYPE_CHECKING:
@@ -51,9 +51,8 @@ def audit(
     reading: "ReadingSettings | None" = None,
 ) -> None:
     """Attack copies of a table, check their noise and report what a coalition gains."""
-    from cornerwave.audit import as_json as to_json
     from cornerwave.audit import audit as run
-    from cornerwave.audit import findings, sections, verdict
+    from cornerwave.audit import audit_document
     from cornerwave.sources import open_source, place_of
 
     with progress("Auditing") as advance, ExitStack() as closing:
@@ -63,19 +62,16 @@ def audit(
         found = replace(found, source=place_of(source).name)  # not that of its rows in order
     for line in done:
         say(line)
+    document = audit_document(found)
     if html is not None:
-        from cornerwave.documents import audit_page
+        from cornerwave.documents import page
         from cornerwave.outputs import write_text
 
-        write_text(html, audit_page(found))
-    if as_json:
-        print_json(to_json(found))
-    else:
-        tell(verdict(found))
-        for section in sections(found):
-            print_table(*section)
-        for line in [*findings(found), verdict(found)]:
-            tell(line)
+        write_text(html, page(document))
+    show(document, as_json=as_json)
+    if not as_json:  # the first line has scrolled away
+        typer.echo()
+        tell(document.verdict)
     if not found.clean:
         raise typer.Exit(FOUND)
 
@@ -83,7 +79,7 @@ def audit(
 def _as_read(
     reading: "ReadingSettings | None", copies: "Sequence[Path]"
 ) -> "ReadingSettings | None":
-    """Return how to read the original: what is missing there is what its copies say, if unsaid."""
+    """Return how to read the original; what is missing there as its copies state, unless given."""
     from cornerwave.outputs import read_metadata
     from cornerwave.sources import ReadingSettings
 
@@ -92,7 +88,7 @@ def _as_read(
         return reading
     try:
         stated = read_metadata(copies[0])
-    except SourceError:  # said when the copy itself is opened
+    except SourceError:  # raised again when the copy itself is opened
         return reading
     if stated is None:
         return reading
@@ -110,7 +106,7 @@ def _as_copied(
 ) -> "tuple[Source, list[str]]":
     """Return the original in the order of its shuffled copies, or with their pseudonyms.
 
-    And a line that says so. Only the vault that made them knows either: the original is returned
+    And a line about it. Only the vault that made them knows either: the original is returned
     as it is if rows can be matched without it, by position or by this key, or if no vault here
     knows their dataset.
     """
@@ -122,7 +118,7 @@ def _as_copied(
 
     try:
         stated = (read_metadata(copies[0]) if copies else None) or CopyMetadata()
-    except SourceError:  # said when the copy itself is opened
+    except SourceError:  # raised again when the copy itself is opened
         return source, []
     is_matched = stated.order != SHUFFLE if key is None else not _is_pseudonym(key, stated)
     if is_matched or not (vault or is_vault(vault_place())):

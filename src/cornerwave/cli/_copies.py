@@ -147,7 +147,7 @@ def _write_dictionary(made: "Release", path: "Place", *, force: bool) -> None:
     """Write the dictionary of a copy that was released with one, and say where."""
     if not made.spec.dictionary:
         return
-    from cornerwave.documents import write_dictionary
+    from cornerwave.dictionary import write_dictionary
 
     for place in write_dictionary(path, force=force):
         say(f"{place}: what its columns are and how to compute with them")

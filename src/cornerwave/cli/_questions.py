@@ -1,6 +1,5 @@
 """What the owner asks of a vault: levels, ledger, coalition, report."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cornerwave.cli._options import AgainstOption, JsonOption, SourceOption, VaultOption, open_vault
-from cornerwave.cli._screen import one_line, print_json, print_table, progress, say, tell
-from cornerwave.errors import SourceError, VaultError, spelled
+from cornerwave.cli._screen import print_json, print_table, progress, say, show, tell
+from cornerwave.document import one_line
+from cornerwave.errors import SourceError, VaultError
 
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
-    from cornerwave.outlook import Outlook
-    from cornerwave.privacy import Coalition
     from cornerwave.sources import Source
     from cornerwave.vault import Dataset, Vault
 
@@ -71,15 +69,11 @@ def ledger(
             for held in dataset.holdings
         ]
         if len(dataset.editions) > 1:
-            _print_editions(dataset)
+            from cornerwave.editions import editions_table
+
+            table = editions_table(dataset.editions)
+            print_table(f"{dataset.name}: editions", table.header, table.rows)
         print_table(title, ("recipient", "privacy", "noise", "format", "edition", "since"), rows)
-
-
-def _print_editions(dataset: "Dataset") -> None:
-    """Print what each edition brought."""
-    from cornerwave.editions import HEADINGS
-
-    print_table(f"{dataset.name}: editions", HEADINGS, [each.in_words for each in dataset.editions])
 
 
 def _check_heads(vault: "Vault", lines: list[str]) -> None:
@@ -190,12 +184,11 @@ def levels(
     vault: VaultOption = None,
 ) -> None:
     """Show what each privacy hides and costs: which one to pick."""
-    from cornerwave.outlook import explained, outlooks, recognised
-    from cornerwave.outputs import check_place, write_text
-    from cornerwave.privacy import OF_HISTORY
+    from cornerwave.outlook import explained, levels_document, levels_title, outlooks, recognised
 
     if out is not None:
-        from cornerwave.documents import is_page, levels_page, levels_title
+        from cornerwave.documents import is_page, page
+        from cornerwave.outputs import check_place, write_text
 
         check_place(out, force=force or is_page(out, levels_title(name)))
     dataset = open_vault(vault).dataset(name, source=source or None)
@@ -203,38 +196,11 @@ def levels(
     found = outlooks(frozen, _source_if_there(dataset), against=against)
     sentences = [*explained(dataset.frozen), *recognised(found)]
     changing = [dataset.changing(each.level) for each in found]
+    document = levels_document(name, found, sentences, dataset.editions, changing)
     if out is not None:
-        page = levels_page(name, found, sentences, dataset.editions, changing)
-        write_text(out, page, force=force)
+        write_text(out, page(document), force=force)
         say(f"Wrote {out}")
-    if as_json:
-        print_json(
-            [
-                asdict(each)
-                | {
-                    "mean_error": each.mean_error,
-                    "regression_error": each.regression_error,
-                    "edition": len(dataset.editions),
-                    "changing_rows": left,
-                }
-                for each, left in zip(found, changing, strict=True)
-            ]
-        )
-        return
-    _print_levels(name, found)
-    if len(dataset.editions) > 1:
-        _print_editions(dataset)
-    if any(changing):
-        print_table(
-            "What the numbers of all editions hide of rows that changed every time",
-            ("privacy", *OF_HISTORY.values()),
-            [
-                (f"{each.privacy:g}", *(f"{left[name]:.3f}" for name in OF_HISTORY))
-                for each, left in zip(found, changing, strict=True)
-            ],
-        )
-    for line in sentences:
-        tell(line)
+    show(document, as_json=as_json)
 
 
 def _source_if_there(dataset: "Dataset") -> "Source | None":
@@ -245,48 +211,6 @@ def _source_if_there(dataset: "Dataset") -> "Source | None":
         return None
 
 
-SHOWN_ON_SCREEN = (0.1, 0.3, 0.5, 0.7, 0.9)
-
-
-def _print_levels(name: str, found: "Sequence[Outlook]") -> None:
-    print_table(
-        f"{name}: what a recipient pays, and which records stand out",
-        ("privacy", "noise", "mean", "slope", "stand out"),
-        [each.costs for each in found],
-    )
-    typer.echo("mean, slope: standard errors as multiples of the original's")
-    shown = [each for each in found if each.privacy in SHOWN_ON_SCREEN]
-    print_table(
-        "What stays hidden of each column, by privacy",
-        ("column", *(f"{each.privacy:g}" for each in shown)),
-        [
-            (
-                spelled(column),
-                *(f"{each.hidden[column]:.0%}, {each.said(column)}" for each in shown),
-            )
-            for column in (found[0].hidden if found else ())
-        ],
-    )
-    typer.echo(
-        "share hidden; numbers: half a 90 % interval; categories: how often a guess is right"
-    )
-    if any(each.bayes for each in shown):
-        _print_joint(shown)
-
-
-def _print_joint(shown: "Sequence[Outlook]") -> None:
-    """Print what the joint adversary left."""
-    print_table(
-        "What a joint adversary who knows how rows are distributed left of each column",
-        ("column", *(f"{each.privacy:g}" for each in shown)),
-        [
-            (spelled(column), *(f"{each.bayes[column]:.0%}" for each in shown))
-            for column in shown[0].bayes
-        ],
-    )
-    typer.echo("measured at registration, from the whole copy; no bound: others may recover more")
-
-
 def coalition(
     name: Annotated[str, typer.Argument(help="The dataset.")],
     recipients: Annotated[list[str], typer.Argument(help="The recipients who pool their copies.")],
@@ -294,83 +218,10 @@ def coalition(
     vault: VaultOption = None,
 ) -> None:
     """Show what recipients can recover together."""
+    from cornerwave.privacy import coalition_document
+
     found = open_vault(vault).dataset(name).coalition(recipients)
-    if as_json:
-        print_json(
-            {
-                "recipients": sorted({recipient for recipient, _ in found.members}),
-                "joint_privacy": found.joint_privacy,
-                "best_member": found.best_member,
-                "best_privacy": found.best_privacy,
-                "gain": found.gain,
-                "independent_privacy": found.independent_privacy,
-                "independent_gain": found.independent_gain,
-                "changing_rows": dict(found.changing),
-                "unbounded": found.unbounded,
-                "best_guess_right": {name: asdict(g) for name, g in found.guesses.items()},
-            }
-        )
-        return
-    best = "best copy alone" if found.unbounded else "best member alone"
-    print_table(
-        f"{name}: {', '.join(sorted({recipient for recipient, _ in found.members}))} together",
-        ("", "share of variance still hidden"),
-        [
-            (f"{best} ({found.best_member})", f"{found.best_privacy:.6g}"),
-            ("all together", _or_none(found.joint_privacy, ".6g")),
-            ("all together, with independent noise", _or_none(found.independent_privacy, ".6g")),
-            *_of_changing(found),
-        ],
-    )
-    if found.guesses:
-        print_table(
-            "How often the best guess of a category is right, and what stays hidden",
-            ("", "no copy", "best member", "all together", "independent", "hidden", "at least"),
-            [
-                (
-                    name,
-                    *(_or_none(share, ".1%") for share in (g.blind, g.best, g.joint)),
-                    f"{g.independent:.1%}",
-                    *(_or_none(share, ".4f") for share in (g.hidden, g.least_hidden)),
-                )
-                for name, g in found.guesses.items()
-            ],
-        )
-    for line in _of_moving(found):
-        tell(line)
-
-
-def _or_none(share: float | None, how: str) -> str:
-    return "not bounded" if share is None else format(share, how)
-
-
-def _of_moving(found: "Coalition") -> "Iterator[str]":
-    """Say what is not bounded of categories that changed between editions."""
-    for name, each in found.guesses.items():
-        if each.looks is not None:
-            yield (
-                f"{spelled(name)} changed between the editions held, and each new value of a row "
-                f"is a fresh look: nothing bounds what is revealed of such rows. Where the old "
-                f"value determines the new one, {each.looks.number} looks are guessed right "
-                f"{each.looks.right:.1%} and hide {each.looks.hidden:.4f}; less where the change "
-                "itself tells the value"
-            )
-    if found.unbounded:
-        yield (
-            "Nor is any other column of such rows bounded, as far as "
-            f"{', '.join(map(spelled, found.unbounded))} reveals it. Of rows that did not change, "
-            "all together leave what the best copy leaves"
-        )
-
-
-def _of_changing(found: "Coalition") -> list[tuple[str, str]]:
-    """Return what stays hidden of rows that changed, if there are editions that changed rows."""
-    from cornerwave.privacy import OF_HISTORY
-
-    return [
-        (f"of a row that changed: {OF_HISTORY[name]}, from numbers", f"{share:.4g}")
-        for name, share in found.changing.items()
-    ]
+    show(coalition_document(name, found), as_json=as_json)
 
 
 def report(
@@ -385,7 +236,7 @@ def report(
     vault: VaultOption = None,
 ) -> None:
     """Write a web page about a dataset: who holds what, what it reveals, what it costs."""
-    from cornerwave.documents import write_report
+    from cornerwave.report import write_report
 
     dataset = open_vault(vault).dataset(name, source=source or None)
     with progress("Reporting", dataset.rows) as advance:

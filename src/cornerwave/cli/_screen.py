@@ -7,18 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cornerwave.document import one_line
 
-def one_line(text: str) -> str:
-    r"""Return text with control characters spelled out: names may come from foreign files.
-
-    >>> print(one_line("a\nb\x1b[2J"))
-    a\nb\x1b[2J
-    """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+if TYPE_CHECKING:
+    from cornerwave.document import Content, Document
 
 
 def say(text: str) -> None:
@@ -48,80 +44,22 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-WHOLE_CELL = 16
-"""Cells of at most this many characters are not broken into lines."""
+def show(document: "Document", *, as_json: bool) -> None:
+    """Print a document, or its data as JSON."""
+    if as_json:
+        print_json(document.data)
+        return
+    from cornerwave.documents import print_document
+
+    print_document(document)
 
 
-def print_table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def print_table(title: str, header: Sequence[str], rows: "Sequence[Sequence[Content]]") -> None:
     """Print a table with a title; one that is too wide in parts, each with the first column."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from cornerwave import documents
+    from cornerwave.document import DataTable
 
-    console = Console()
-    lines = [[one_line(cell) for cell in line] for line in (header, *rows)]
-    console.print(Text(one_line(title), style="italic"))
-    for columns in parts_of(lines, console.width):
-        table = Table()
-        widths = _widths([[line[n] for n in columns] for line in lines], console.width)
-        for n, own in zip(columns, widths, strict=True):
-            table.add_column(Text(lines[0][n]), width=own, overflow="fold")
-        for line in lines[1:]:
-            table.add_row(*(Text(line[n]) for n in columns))
-        console.print(table)
-
-
-def parts_of(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
-    """Return the columns of each part of a table that is printed in so many characters.
-
-    >>> parts_of([["column", "partner", "public"], ["wage", "0.510 (0.500)", "0.810 (0.800)"]], 34)
-    [[0, 1], [0, 2]]
-    """
-    needed = [3 + _least(column) for column in zip(*lines, strict=True)]
-    parts, used = [[0]], 1 + needed[0]
-    for n, own in enumerate(needed[1:], start=1):
-        if used + own > width and len(parts[-1]) > 1:
-            parts.append([0])
-            used = 1 + needed[0]
-        parts[-1].append(n)
-        used += own
-    return parts
-
-
-def _widths(lines: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the width of each column: what it needs, and what is left over, from the left.
-
-    >>> _widths([["copy", "noise stated"], ["census-0.3.csv", "1.0"]], 28)  # no name is broken
-    [14, 7]
-    """
-    least = [_least(column) for column in zip(*lines, strict=True)]
-    room = width - 1 - sum(3 + own for own in least)
-    if room < 0:  # words are cut, of the longest column
-        least[least.index(max(least))] = max(1, max(least) + room)
-        return least
-    widths = []
-    for own, column in zip(least, zip(*lines, strict=True), strict=True):
-        more = min(room, max(map(_longest, ([cell] for cell in column))) - own)
-        widths.append(own + more)
-        room -= more
-    return widths
-
-
-def _least(column: Sequence[str]) -> int:
-    """Return the least width of a column without a broken word."""
-    header, *cells = column
-    return max([_longest(header.split(" ")), *map(_needed, cells)])
-
-
-def _needed(cell: str) -> int:
-    """Return the least width of a cell: its own, or that of its longest word if it is long."""
-    return _longest([cell] if len(cell) <= WHOLE_CELL else cell.split(" "))
-
-
-def _longest(words: Sequence[str]) -> int:
-    from rich.cells import cell_len
-
-    return max(map(cell_len, words))
+    documents.print_table(DataTable(header, rows, title))
 
 
 PATIENCE = 2.0
@@ -181,7 +119,7 @@ class _PlainLines:
         self._next = self._begun + PATIENCE
 
     def advance(self, done: float) -> None:
-        """Count some more, and say so when it is time."""
+        """Count some more, and print a line when it is time."""
         self._done += done
         now = monotonic()
         if now < self._next:

@@ -1,42 +1,30 @@
-"""Web pages: the owner's report, a copy's dictionary, an audit, which privacy to pick.
+"""Documents for readers: a page of HTML, or text on a terminal.
 
-    write_report        the report on a dataset, for its owner or for others
-    levels_page         which privacy to pick
-    write_dictionary    the data dictionary of a copy, for its recipient
-    audit_page          a measured audit
-    Canvas              a drawing in SVG, as on all pages
-    ShareRow, share_strip, ColumnSketch    drawings that stand on the pages of the service
-    inner, style_sheet  a page within another one
+    page, body       a Document as one HTML file that loads nothing, or as part of another page
+    print_document   a Document on a terminal
+    print_table      a table alone
+    Canvas           a drawing in SVG, as on all pages
+    share_strip, overlay    drawings by themselves, on the pages of the service
 
-Each page is one HTML file that loads nothing, with one style sheet (`pages.css`) and no
-script.
+What a document says is built by the rooms that know the result (`cornerwave.document`).
 
-    _document           page kit: document, sections, tables
-    _charts             SVG kit: a canvas; share charts, histograms, bars, meters
-    _tallies, _answers  distributions and estimates of one table
-    _distributions      how each column is distributed, and what a level makes of it
-    _comparison         the copies and the original of a report
+    _html       sections and tables as HTML; its looks are `pages.css`, without a script
+    _charts     SVG kit: a canvas; share charts, histograms, curves, bars, meters
+    _terminal   sections and tables as text
 """
 
-from cornerwave.documents._audit_page import audit_page
-from cornerwave.documents._charts import Canvas, ShareRow, share_strip
-from cornerwave.documents._dictionary_page import write_dictionary
-from cornerwave.documents._distributions import ColumnSketch
-from cornerwave.documents._document import inner, is_page, style_sheet
-from cornerwave.documents._levels_page import levels_page, levels_title
-from cornerwave.documents._report import write_report
+from cornerwave.documents._charts import Canvas, overlay, share_strip
+from cornerwave.documents._html import body, is_page, page, style_sheet
+from cornerwave.documents._terminal import print_document, print_table
 
 __all__ = [
     "Canvas",
-    "ColumnSketch",
-    "ShareRow",
-    "audit_page",
-    "inner",
+    "body",
     "is_page",
-    "levels_page",
-    "levels_title",
+    "overlay",
+    "page",
+    "print_document",
+    "print_table",
     "share_strip",
     "style_sheet",
-    "write_dictionary",
-    "write_report",
 ]

@@ -1,4 +1,4 @@
-"""The SVG kit: a canvas for labels, lines, bars and marks.
+"""The SVG kit: a canvas for labels, lines, bars and marks, and the drawings of a Document.
 
 A canvas of a `width` scales as a whole. One without is a strip: as wide as its place on the
 page, of a fixed height, with places along it in percent, so that words and marks keep their
@@ -7,16 +7,11 @@ that a drawing follows light and dark pages.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from base64 import b64encode
+from collections.abc import Sequence
 from html import escape
 
-import numpy as np
-
-from cornerwave import times
-from cornerwave.arrays import Floats
-from cornerwave.documents import _document as kit
-from cornerwave.documents._tallies import Axis
+from cornerwave.document import BAD, Bar, Curves, Histograms, Image, Meter, Panel, ShareRow, Shares
 
 
 class Canvas:
@@ -110,9 +105,9 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# The charts of the pages: shares on a scale from 0 to 1, histograms, bars, meters and curves.
+# The drawings: shares on a scale from 0 to 1, histograms, curves, bars and meters.
 #
-# Words stand beside the drawings as text of the page, so that they wrap and are never cut off;
+# Words are text of the page beside the drawings, so that they wrap and are never cut off;
 # the drawings are strips, as wide as there is room.
 
 
@@ -120,39 +115,38 @@ NEAR = 0.035
 """Dots whose shares are closer than this have one number in common."""
 TALL = 96.0
 IN_LINE = ("one", "two", "three", "four", "five")
-"""How many small charts stand in a line, at most five."""
+"""How many small charts are in a line, at most five."""
 UNSEEN = 0.005
 """A share of the rows that is worth mentioning when a histogram does not show it."""
 
 
-@dataclass(frozen=True)
-class ShareRow:
-    """A line of a share chart: a name, marks at shares from 0 to 1, and words beside it."""
+def drawn(drawing: Shares | Histograms | Curves | Image) -> str:
+    """Return a drawing as part of a page."""
+    match drawing:
+        case Shares():
+            return _share_chart(drawing)
+        case Histograms():
+            return _histograms(drawing)
+        case Curves():
+            return _curves(drawing)
+        case Image(svg, caption):
+            source = f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
+            words = escape(caption)
+            image = f'<img src="{source}" alt="{words}">'
+            return f"<figure>{image}<figcaption>{words}</figcaption></figure>"
 
-    name: str
-    dots: Sequence[tuple[float, str]] = ()
-    """Shares, each with a title; numbered from 1 where there are several."""
-    diamond: float | None = None
-    ring: float | None = None
-    hollow: float | None = None
-    gap: tuple[float, float] | None = None
-    words: str = ""
-    kind: str = "good"
-    """Class of the diamond, and of the words where it is "bad"."""
 
-
-def share_chart(rows: Sequence[ShareRow], label: str) -> str:
-    """Draw what stays hidden in each row: 0 is fully known, 1 fully hidden."""
+def _share_chart(chart: Shares) -> str:
     axis = Canvas(18, "0 is fully known, 1 is fully hidden")
     axis.text(0, 13, "0: fully known", "small")
     axis.text(50, 13, "0.5", "small middle")
     axis.text(100, 13, "1: fully hidden", "small end")
     lines = [_line("", axis.svg(), "", "")]
     lines += [
-        _line(row.name, share_strip(row), row.words, "bad" if row.kind == "bad" else "")
-        for row in rows
+        _line(row.name, share_strip(row), row.words, BAD if row.kind == BAD else "")
+        for row in chart.rows
     ]
-    return f'<figure class="shares" aria-label="{escape(label)}">{"".join(lines)}</figure>'
+    return f'<figure class="shares" aria-label="{escape(chart.label)}">{"".join(lines)}</figure>'
 
 
 def _line(name: str, drawing: str, words: str, kind: str) -> str:
@@ -188,11 +182,11 @@ def share_strip(row: ShareRow) -> str:
 def _numbers(shares: Sequence[float]) -> list[tuple[float, str]]:
     """Return where the numbers of dots go; dots that overlap share a label."""
     labels: list[tuple[float, list[int]]] = []
-    for i in np.argsort(shares, kind="stable"):
-        if labels and shares[i] - labels[-1][0] < NEAR:
-            labels[-1][1].append(int(i) + 1)
+    for number, share in sorted(enumerate(shares, start=1), key=lambda each: each[1]):
+        if labels and share - labels[-1][0] < NEAR:
+            labels[-1][1].append(number)
         else:
-            labels.append((shares[i], [int(i) + 1]))
+            labels.append((share, [number]))
     return [(share, ", ".join(map(str, sorted(numbers)))) for share, numbers in labels]
 
 
@@ -200,131 +194,76 @@ def _x(share: float) -> float:
     return 100 * min(max(share, 0.0), 1.0)
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One of several small charts: a title, and the share of the rows in each bin or bar.
-
-    `kept` is the part of each bar whose cells were not redrawn, if that is known.
-    """
-
-    title: str
-    shares: Floats
-    is_original: bool = False
-    kept: Floats | None = None
-
-    @property
-    def kind(self) -> str:
-        """The class that fills it."""
-        return "original" if self.is_original else "copy"
+def _histograms(chart: Histograms) -> str:
+    """Draw histograms to the same height, with the original's outline."""
+    original = next((panel for panel in chart.panels if panel.is_original), None)
+    lines = math.ceil(len(chart.panels) / len(IN_LINE))
+    kind = IN_LINE[math.ceil(len(chart.panels) / lines) - 1]
+    figures = [
+        f"<figure><figcaption>{escape(panel.title)}</figcaption>"
+        f"{_histogram(panel, original, chart)}</figure>"
+        for panel in chart.panels
+    ]
+    return f'<div class="panels {kind}">{"".join(figures)}</div>'
 
 
-def histograms(panels: Sequence[Panel], axis: Axis, unit: str | None, label: str) -> str:
-    """Draw histograms in the same bins and to the same height, with the original's outline."""
-    top = _highest(panels)
-    original = next((panel for panel in panels if panel.is_original), None)
-    ends = times.ends(axis.ends, unit)
-    drawn = [_histogram(panel, original, top, ends, label) for panel in panels]
-    lines = math.ceil(len(panels) / len(IN_LINE))
-    kind = IN_LINE[math.ceil(len(panels) / lines) - 1]
-    return f'<div class="panels {kind}">{"".join(drawn)}</div>'
+def overlay(chart: Histograms) -> str:
+    """Draw the histogram of a copy, the second of two, with the outline of the first."""
+    original, copy = chart.panels
+    return _histogram(copy, original, chart)
 
 
-def overlay(original: Floats, copy: Floats, axis: Axis, unit: str | None, label: str) -> str:
-    """Draw the histogram of a copy with the original's outline."""
-    panels = [Panel("original", original, is_original=True), Panel("copy", copy)]
-    return _drawn(panels[1], panels[0], _highest(panels), times.ends(axis.ends, unit), label)
-
-
-def _histogram(
-    panel: Panel, original: Panel | None, top: float, ends: Sequence[str], label: str
-) -> str:
-    drawing = _drawn(panel, original, top, ends, f"{label}, {panel.title}")
-    return f"<figure><figcaption>{escape(panel.title)}</figcaption>{drawing}</figure>"
-
-
-def _drawn(
-    panel: Panel, original: Panel | None, top: float, ends: Sequence[str], label: str
-) -> str:
-    canvas = Canvas(TALL + 2, label)
-    canvas.polygon(_steps(panel.shares / top), panel.kind)
+def _histogram(panel: Panel, original: Panel | None, chart: Histograms) -> str:
+    top = max(max(each.shares, default=0.0) for each in chart.panels) or 1.0
+    canvas = Canvas(TALL + 2, f"{chart.label}, {panel.title}")
+    canvas.polygon(_steps(panel.shares, top), "original" if panel.is_original else "copy")
     if original is not None and not panel.is_original:
-        canvas.curve(_steps(original.shares / top), "outline")
+        canvas.curve(_steps(original.shares, top), "outline")
     canvas.line(0, TALL + 1, 100, TALL + 1, "base")
-    unseen = 1 - float(panel.shares.sum())
+    unseen = 1 - sum(panel.shares)
     note = f'<span class="note">{unseen:.0%} not shown</span>' if unseen >= UNSEEN else ""
-    words = "".join(f"<span>{escape(end)}</span>" for end in ends) + note
+    words = "".join(f"<span>{escape(end)}</span>" for end in chart.ends) + note
     return f'{canvas.svg()}<div class="ends">{words}</div>'
 
 
-def _steps(heights: Floats) -> list[tuple[float, float]]:
-    """Return the corners of a histogram of heights from 0 to 1."""
-    edges = np.repeat(np.linspace(0, 100, len(heights) + 1), 2)
-    floor = TALL + 1
-    tops = np.concatenate([[floor], np.repeat(floor - TALL * heights, 2), [floor]])
-    return list(zip(edges.tolist(), tops.tolist(), strict=True))
+def _steps(shares: Sequence[float], top: float) -> list[tuple[float, float]]:
+    """Return the corners of a histogram."""
+    floor, width = TALL + 1, 100 / len(shares)
+    corners = [(0.0, floor)]
+    for i, share in enumerate(shares):
+        height = floor - TALL * share / top
+        corners += [(i * width, height), ((i + 1) * width, height)]
+    return [*corners, (100.0, floor)]
 
 
-def bars(panels: Sequence[Panel], names: Sequence[str], what: str) -> str:
-    """Draw a bar for each name in each panel, with a mark at the original's share."""
-    top = _highest(panels)
-    original = next((panel for panel in panels if panel.is_original), None)
-    rows = [
-        (name, *(_bar(panel, original, k, top, name) for panel in panels))
-        for k, name in enumerate(names)
-    ]
-    return kit.table((what, *(panel.title for panel in panels)), rows)
+def bar(cell: Bar) -> str:
+    """Draw a share of the rows as a bar, with a mark at the share to compare with."""
+    kind, long = ("original" if cell.is_original else "copy"), 100 / cell.top
+    canvas = Canvas(16, f"{cell.title}: {cell.text}")
+    canvas.bar(0, 2, long * cell.share, 12, kind if cell.kept is None else "redrawn")
+    if cell.kept is not None:
+        kept = min(max(cell.kept, 0.0), cell.share)
+        canvas.bar(0, 2, long * kept, 12, kind, title=f"{kept:.1%} not redrawn")
+    if cell.mark is not None:
+        canvas.line(long * cell.mark, 0, long * cell.mark, 16, "mark")
+    return f"{canvas.svg()}<span>{cell.text}</span>"
 
 
-def _bar(panel: Panel, original: Panel | None, k: int, top: float, name: str) -> kit.Html:
-    share = float(panel.shares[k])
-    canvas = Canvas(16, f"{name}, {panel.title}: {share:.1%}")
-    canvas.bar(0, 2, 100 * share / top, 12, panel.kind if panel.kept is None else "redrawn")
-    if panel.kept is not None:
-        kept = min(max(float(panel.kept[k]), 0.0), share)
-        canvas.bar(0, 2, 100 * kept / top, 12, panel.kind, title=f"{kept:.1%} not redrawn")
-    if original is not None and not panel.is_original:
-        at = 100 * float(original.shares[k]) / top
-        canvas.line(at, 0, at, 16, "mark")
-    return kit.Html(f"{canvas.svg()}<span>{share:.1%}</span>")
+def meter(cell: Meter) -> str:
+    """Draw how far a value came towards its limit."""
+    canvas = Canvas(14, cell.title)
+    canvas.bar(0, 0, 100, 14, "trough", title=cell.title)
+    filled = max(100 * min(cell.share, 1.0), 1.5)
+    canvas.bar(0, 0, filled, 14, "good" if cell.passed else "bad", title=cell.title)
+    return canvas.svg()
 
 
-def _highest(panels: Iterable[Panel]) -> float:
-    return max(float(panel.shares.max(initial=0)) for panel in panels) or 1.0
-
-
-@dataclass(frozen=True)
-class Meter:
-    """How far a value came towards its limit, as a share of it."""
-
-    share: float
-    passed: bool
-    title: str
-
-
-def meters(
-    names: Sequence[str], header: Sequence[str], rows: Sequence[Sequence[Meter | None]], what: str
-) -> str:
-    """Draw a meter for each name (a column) and each word of the header (a line)."""
-    lines = [
-        (word, *(_meter(row[k]) if row[k] else "–" for row in rows))  # type: ignore[arg-type]
-        for k, word in enumerate(header)
-    ]
-    return kit.table((what, *names), lines)
-
-
-def _meter(meter: Meter) -> kit.Html:
-    canvas = Canvas(14, meter.title)
-    canvas.bar(0, 0, 100, 14, "trough", title=meter.title)
-    filled = max(100 * min(meter.share, 1.0), 1.5)
-    canvas.bar(0, 0, filled, 14, "good" if meter.passed else "bad", title=meter.title)
-    return kit.Html(canvas.svg())
-
-
-def curves(lines: Mapping[str, Sequence[tuple[float, float]]], label: str, axis: str) -> str:
+def _curves(chart: Curves) -> str:
     """Draw lines over a share from 0 to 1, on a logarithmic scale that begins at 1."""
     top, tall = 16.0, 220.0
-    canvas = Canvas(top + tall + 42, label)
-    highest = math.log(max((y for line in lines.values() for _, y in line), default=2.0)) or 1.0
+    canvas = Canvas(top + tall + 42, chart.label)
+    multiples = [y for line in chart.lines.values() for _, y in line]
+    highest = math.log(max(multiples, default=2.0)) or 1.0
 
     def height(multiple: float) -> float:
         return top + tall * (1 - math.log(multiple) / highest)
@@ -336,11 +275,11 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], label: str, axis:
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         kind = {0.0: "small", 1.0: "small end"}.get(share, "small middle")
         canvas.text(100 * share, top + tall + 20, f"{share:g}", kind)
-    canvas.text(50, top + tall + 38, axis, "small middle")
-    for name, known in lines.items():
+    canvas.text(50, top + tall + 38, chart.axis, "small middle")
+    for name, known in chart.lines.items():
         canvas.curve([(100 * share, height(multiple)) for share, multiple in known], "outline")
         for share, multiple in known:
-            title = f"{axis} {share:g}: {multiple:.3g}"
+            title = f"{chart.axis} {share:g}: {multiple:.3g}"
             canvas.dot(100 * share, height(multiple), 4, "dot", title=title)
         share, multiple = known[-1]
         canvas.text(100 * share - 2, height(multiple) + 4, name, "end")

@@ -16,7 +16,6 @@ from cornerwave.editions._changing import hidden_after, hidden_of_changing
 from cornerwave.editions._drift import Ranges, Spread, check_all_rows, measure_drift
 from cornerwave.editions._edition import (
     APPENDED,
-    HEADINGS,
     REGISTERED,
     UPDATED,
     Drift,
@@ -25,6 +24,7 @@ from cornerwave.editions._edition import (
     Portion,
     RowChanges,
     check_columns,
+    editions_table,
     next_edition,
     portion,
     updated_edition,
@@ -33,7 +33,6 @@ from cornerwave.editions._moves import MOVED, Moves, accepted_moves, check_moves
 
 __all__ = [
     "APPENDED",
-    "HEADINGS",
     "MOVED",
     "REGISTERED",
     "UPDATED",
@@ -50,6 +49,7 @@ __all__ = [
     "check_all_rows",
     "check_columns",
     "check_moves",
+    "editions_table",
     "hidden_after",
     "hidden_of_changing",
     "measure_drift",

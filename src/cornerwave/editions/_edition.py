@@ -1,20 +1,18 @@
 """The editions of a table: which rows each has, where they lie, and what its ledger line states."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from cornerwave.columns import Fingerprint
+from cornerwave.document import DataTable
 from cornerwave.errors import NoSuchEdition, SourceError
 from cornerwave.ledger import KeyRun
 from cornerwave.spine.freeze import Frozen, type_name
 
 REGISTERED, APPENDED, UPDATED = "registered", "appended", "updated"
-HEADINGS = ("edition", "", "came", "went", "changed", "rows", "hidden at 0.5", "since (UTC)")
-"""The columns of a table of editions; hidden: of the columns of the rows that came or changed, at
-the least, by a copy at privacy 0.5."""
 
 
 @dataclass(frozen=True)
@@ -115,21 +113,6 @@ class Edition:
         return {**stated, "edition": self.number}
 
     @property
-    def in_words(self) -> tuple[str, ...]:
-        """A row of a table of editions, below HEADINGS."""
-        changes, hidden = self.changes, self.drift.hidden if self.drift else {}
-        return (
-            f"{self.number}",
-            self.kind,
-            f"{self.rows_brought:,}",
-            f"{changes.went:,}" if changes else "",
-            f"{changes.changed:,}" if changes else "",
-            f"{self.rows:,}",
-            f"{min(hidden.values()):.3f}" if hidden else "",
-            self.at[:16].replace("T", " "),
-        )
-
-    @property
     def rows(self) -> int:
         """How many rows the table has."""
         return Fingerprint.read(self.whole).rows
@@ -138,6 +121,30 @@ class Edition:
     def rows_brought(self) -> int:
         """How many rows came with this edition."""
         return self.changes.came if self.changes else Fingerprint.read(self.brought).rows
+
+
+def editions_table(editions: Iterable[Edition]) -> DataTable:
+    """Return what each edition brought.
+
+    Hidden: of the columns of the rows that came or changed, at the least, by a copy at privacy 0.5.
+    """
+    header = ("edition", "", "came", "went", "changed", "rows", "hidden at 0.5", "since (UTC)")
+    rows = []
+    for each in editions:
+        changes, hidden = each.changes, each.drift.hidden if each.drift else {}
+        rows.append(
+            (
+                f"{each.number}",
+                each.kind,
+                f"{each.rows_brought:,}",
+                f"{changes.went:,}" if changes else "",
+                f"{changes.changed:,}" if changes else "",
+                f"{each.rows:,}",
+                f"{min(hidden.values()):.3f}" if hidden else "",
+                each.at[:16].replace("T", " "),
+            )
+        )
+    return DataTable(header, rows)
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def _looks(frozen: Frozen) -> Iterator[tuple[str, str]]:
             yield (
                 name,
                 f"{kind} with noise; at privacy {at.privacy:g} a value can be told to within "
-                f"{at.said(name)}",
+                f"{at.in_words(name)}",
             )
     redrawn = 1 - retention(at.level.noise)
     for group in frozen.schema.categories:

@@ -8,7 +8,7 @@
     _row_order      what the order of the rows reveals, near and far (_distant_rows)
     _edition_order  and that of rows of several editions
     _units          which rows belong to one person, and what that reveals (_groups, _unit_rows)
-    _coalition      what some recipients can recover together, exactly
+    _coalition      what some recipients can recover together, exactly (_coalition_document)
 
 In: sampled rows, levels. Out: shares of each column's variance. Nothing here needs a key.
 To measure one more way in which F reveals: a function in `_anova` or `_regressions`, and its line
@@ -27,6 +27,7 @@ from cornerwave.privacy._coalition import (
     history_functions,
     independent_level,
 )
+from cornerwave.privacy._coalition_document import coalition_document, coalition_parts
 from cornerwave.privacy._covariances import semidefinite
 from cornerwave.privacy._distant_rows import DistantRows, Ties
 from cornerwave.privacy._edition_order import FIRST, FirstRows
@@ -89,6 +90,8 @@ __all__ = [
     "UnitColumns",
     "UnitRows",
     "close_pairs",
+    "coalition_document",
+    "coalition_parts",
     "find_units",
     "guess",
     "hidden_at",

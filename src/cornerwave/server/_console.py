@@ -12,11 +12,12 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from cornerwave.access import ANYBODY, ANYBODY_KNOWN, OPEN, Foreseen, Grant, Sharing
 from cornerwave.access import Request as Asked
-from cornerwave.documents import inner, write_report
+from cornerwave.documents import body
 from cornerwave.errors import CornerwaveError, LedgerDamaged, LevelError, NoSuchDataset
 from cornerwave.ledger import Access, now
 from cornerwave.levels import Level
 from cornerwave.outlook import explained
+from cornerwave.report import report_document
 from cornerwave.server._page import (
     PREFIX,
     Fields,
@@ -173,16 +174,14 @@ def decline(request: Request, fields: Fields) -> Response:
 def report(request: Request, id: str) -> Response:
     """Show the owner's report."""
     found = dataset_of(request, id)
-    body = _report(found, len(found.holdings)) if found.holdings else None
-    return page(request, "report.html", dataset=found, body=body)
+    shown = _report(found, len(found.holdings)) if found.holdings else None
+    return page(request, "report.html", dataset=found, body=shown)
 
 
 @lru_cache(8)
 def _report(found: Dataset, _holdings: int) -> Markup:
     """Return the report; it is the same until somebody else holds a copy."""
-    with found.work_folder() as folder:
-        text = write_report(found, folder / "report.html").read_text(encoding="utf-8")
-    return Markup(inner(text))  # noqa: S704 (the page kit escapes its texts)
+    return Markup(body(report_document(found)))  # noqa: S704 (the page kit escapes its texts)
 
 
 # --- the ledger ---------------------------------------------------------------------------

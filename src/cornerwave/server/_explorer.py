@@ -1,25 +1,37 @@
 """The collusion explorer, and the slider: which privacy should I pick?
 
 With noise independent from copy to copy, recipients with noises v_1, v_2, ... would have what one
-copy of noise v tells, 1/v = 1/v_1 + 1/v_2 + ... (Theorem 3; the indicators of a category that is
-drawn from its own distribution too). With one path they have the least noisy copy alone.
+copy of noise v reveals, 1/v = 1/v_1 + 1/v_2 + ... (Theorem 3; the indicators of a category that is
+drawn from its distribution too). With one path they have the least noisy copy alone.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import Query
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
-from cornerwave.documents import ColumnSketch
+from cornerwave.document import (
+    BAD,
+    GOOD,
+    Document,
+    Histograms,
+    Legend,
+    Paragraph,
+    Picture,
+    Section,
+    ShareRow,
+    Shares,
+)
+from cornerwave.documents import body, overlay
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
 from cornerwave.outlook import Outlook, explained, in_units, outlook_at, outlook_of
 from cornerwave.privacy import CategoryDistribution, Coalition, independent_level
+from cornerwave.report import ColumnSketch
 from cornerwave.server._console import dataset_of, live_grants
 from cornerwave.server._page import page, router, signed_in
 from cornerwave.vault import Dataset
@@ -29,21 +41,15 @@ GUESSED = 8
 """So many members, those with the least noise, are counted for guesses from independent copies."""
 SKETCHES = 8
 LOWEST, FIRST = 0.05, 0.5
-"""Where the slider begins, and where it stands at first."""
+"""Where the slider begins, and where it is at first."""
 
 
-@dataclass(frozen=True)
-class Pooled:
-    """What some recipients can recover of one column, and what independent noise would give.
-
-    Shares are None if nothing bounds them: a category changed between the editions held.
-    """
-
-    column: str
-    hidden: float | None
-    independent: float | None
-    now: str
-    otherwise: str
+SEEN = 0.0005
+"""A difference between shares that can be seen."""
+EXPLAINED = (
+    "± is half the width of a 90 % interval around the best estimate of one value; for a category, "
+    "how often the best guess is right."
+)
 
 
 @pages.get("/datasets/{id}/explore")
@@ -59,7 +65,7 @@ def explore(request: Request, id: str, who: Annotated[tuple[str, ...], Query()] 
         dataset=dataset,
         people=people,
         ticked=ticked,
-        **_together(dataset, {name: everybody[name][0] for name in ticked}),
+        together=_together(dataset, {name: everybody[name][0] for name in ticked}),
     )
 
 
@@ -70,11 +76,11 @@ def explored(request: Request, id: str, who: Annotated[tuple[str, ...], Query()]
     dataset = dataset_of(request, id)
     everybody = _levels(request, dataset)
     chosen = {name: everybody[name][0] for name in who if name in everybody}
-    return page(request, "explored.html", dataset=dataset, **_together(dataset, chosen))
+    return HTMLResponse(_together(dataset, chosen))
 
 
 def _levels(request: Request, dataset: Dataset) -> dict[str, tuple[Level, bool]]:
-    """Return each recipient's best level, and whether he holds it or was only granted it."""
+    """Return each recipient's best level, and whether they hold it or were only granted it."""
     known: dict[str, tuple[Level, bool]] = {}
     held = [(each.recipient, each.spec.level, True) for each in dataset.holdings]
     granted = [(each.recipient, each.spec.level, False) for each in live_grants(request, dataset)]
@@ -84,10 +90,13 @@ def _levels(request: Request, dataset: Dataset) -> dict[str, tuple[Level, bool]]
     return dict(sorted(known.items(), key=lambda each: (each[1][0], each[0])))
 
 
-def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> dict[str, Any]:
-    """Return what the page says of a coalition."""
-    if not chosen:
-        return {"verdict": None, "columns": [], "members": []}
+def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> Markup:
+    """Return the part of the page about a coalition."""
+    found = _coalition(dataset, chosen) if chosen else Document("", "Tick somebody.")
+    return Markup(body(found))  # noqa: S704 (the page kit escapes its texts)
+
+
+def _coalition(dataset: Dataset, chosen: Mapping[str, Level]) -> Document:
     best = min(chosen.values())
     independent = independent_level(level.noise for level in chosen.values()).on_lattice()
     one, other = (outlook_at(dataset.frozen, level) for level in (best, min(independent, best)))
@@ -97,29 +106,69 @@ def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> dict[str, Any]:
         for each in dataset.frozen.categories
     }
     coalition = Coalition.of(closest, laws).over_editions(dataset.looks(chosen))
-    return {
-        "members": sorted(chosen, key=lambda name: (chosen[name], name)),
-        "verdict": {
-            "best": coalition.best_member,
-            "hidden": one.privacy,
-            "independent": min(other.privacy, one.privacy),
-            "unbounded": coalition.unbounded,
-        },
-        "columns": [_pooled(name, one, other, coalition) for name in one.hidden],
-    }
+    verdict, facts = _verdict(coalition, list(chosen), one.privacy, min(other.privacy, one.privacy))
+    marks = [
+        ("diamond", "hidden from them together"),
+        ("ring", "with independent noise"),
+        ("gap", "what pooling would gain"),
+    ]
+    rows = [_row(name, one, other, coalition) for name in one.hidden]
+    picture = Picture(Shares(rows, "What stays hidden of each column"))
+    return Document(
+        title="",
+        verdict=verdict,
+        facts=facts,
+        kind=BAD if coalition.unbounded else GOOD,
+        sections=[Section("", [Legend(marks), picture, Paragraph(EXPLAINED)])],
+    )
 
 
-def _pooled(name: str, one: Outlook, other: Outlook, coalition: Coalition) -> Pooled:
-    now, otherwise, hidden = one.said(name), other.said(name), one.hidden[name]
-    guess = coalition.guesses.get(name)
+def _verdict(
+    coalition: Coalition, names: Sequence[str], hidden: float, independent: float
+) -> tuple[str, str]:
+    """Return what the members recover in a sentence, and another that compares it."""
+    best = coalition.best_member
+    if coalition.unbounded:
+        return (
+            f"What they recover together is not bounded: {', '.join(coalition.unbounded)} changed "
+            "between the editions held, and each new value is a fresh look at it and at every "
+            "column that it reveals.",
+            f"The best copy alone, of {best}, leaves {_percent(hidden)} hidden; of rows that did "
+            "not change, so do all together.",
+        )
+    if len(names) == 1:
+        words = f"{names[0]} alone leaves {_percent(hidden)} hidden."
+        return words, "Tick another recipient: it will not change."
+    return (
+        f"Together they leave {_percent(hidden)} hidden: exactly what {best} alone leaves.",
+        f"With noise drawn independently for each copy it would be {_percent(independent)}.",
+    )
+
+
+def _percent(share: float) -> str:
+    """Write a share with one digit after the point, if it has one.
+
+    >>> _percent(0.5), _percent(0.445)
+    ('50%', '44.5%')
+    """
+    return f"{round(100 * share, 1):g}%"
+
+
+def _row(name: str, one: Outlook, other: Outlook, coalition: Coalition) -> ShareRow:
+    """Return what stays hidden of a column, beside what independent noise would leave."""
     if name in coalition.unbounded:
-        return Pooled(name, None, None, "not bounded: changed between editions", "")
+        return ShareRow(name, words="not bounded: changed between editions")
     if coalition.unbounded:
         changed = ", ".join(coalition.unbounded)
-        return Pooled(name, None, None, f"not bounded, as far as {changed} reveals it", "")
-    if guess is not None:
+        return ShareRow(name, words=f"not bounded, as far as {changed} reveals it")
+    now, otherwise, hidden = one.in_words(name), other.in_words(name), one.hidden[name]
+    if (guess := coalition.guesses.get(name)) is not None:
         now, otherwise = f"{guess.best:.0%} right", f"{guess.independent:.0%} right"
-    return Pooled(name, hidden, min(hidden, other.hidden[name]), now, otherwise)
+    independent = min(hidden, other.hidden[name])
+    words = now if otherwise == now else f"{now}, not {otherwise}"
+    if hidden - independent <= SEEN:
+        return ShareRow(name, diamond=hidden, words=words)
+    return ShareRow(name, diamond=hidden, ring=independent, gap=(independent, hidden), words=words)
 
 
 # --- which privacy? -----------------------------------------------------------------------
@@ -147,7 +196,7 @@ def slid(request: Request, id: str, p: float = FIRST) -> Response:
 def _outlook(dataset: Dataset, privacy: float) -> dict[str, Any]:
     asked = min(max(privacy, 0.001), 0.999) if privacy == privacy else FIRST
     found = outlook_of(dataset.frozen, asked)
-    drawings: Mapping[str, str] = {}
+    drawings: Mapping[str, Histograms] = {}
     missing = ""
     if found is not None:
         try:
@@ -158,7 +207,7 @@ def _outlook(dataset: Dataset, privacy: float) -> dict[str, Any]:
         "p": asked,
         "outlook": found,
         "columns": [] if found is None else _columns(found),
-        "drawings": {name: Markup(svg) for name, svg in drawings.items()},  # noqa: S704
+        "drawings": {name: Markup(overlay(each)) for name, each in drawings.items()},  # noqa: S704
         "missing": missing,
     }
 

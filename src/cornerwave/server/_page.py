@@ -21,7 +21,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from cornerwave.choices import DECLARED
-from cornerwave.documents import ShareRow, share_strip, style_sheet
+from cornerwave.document import ShareRow
+from cornerwave.documents import share_strip, style_sheet
 from cornerwave.errors import (
     AccessDenied,
     CornerwaveError,

@@ -251,7 +251,7 @@ class Dataset:
         After the noise, columns in `round` get the source's type back, and those in `clip` are
         kept between two bounds, beside what was said at registration. A `raw` copy has none of
         that but what is said here: the numbers as the noise left them. A copy with a
-        `dictionary` says in words what each column is; `cornerwave.documents.write_dictionary`
+        `dictionary` says in words what each column is; `cornerwave.dictionary.write_dictionary`
         makes a page of it.
 
         The copy has the whole table so far, or that of an earlier `edition`, or the rows of one

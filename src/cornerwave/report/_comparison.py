@@ -16,8 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.columns import plain_type
-from cornerwave.documents._answers import Answers, Questions, as_kept, ask
-from cornerwave.documents._tallies import Axis, Tally, axes_of, frequent, tally
 from cornerwave.editions import Edition
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.ledger import Holding
@@ -25,6 +23,8 @@ from cornerwave.levels import Level
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
 from cornerwave.outlook import Behind, see
 from cornerwave.privacy import Coalition
+from cornerwave.report._answers import Answers, Questions, as_kept, ask
+from cornerwave.report._tallies import Axis, Tally, axes_of, frequent, tally
 from cornerwave.sources import Progress, hold
 from cornerwave.vault import Dataset
 

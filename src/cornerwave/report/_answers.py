@@ -1,4 +1,4 @@
-"""What a miner computes from a table, and the tables of results on the page.
+"""What a miner computes from a table, and the tables of results in a report.
 
 The original is asked in the same way as a copy: as one whose columns were all kept.
 Standard errors are those of the noise alone, so they show what the noise costs.
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave import times
+from cornerwave.document import DataTable
 from cornerwave.errors import BiasWarning, ColumnError
 from cornerwave.levels import Level
 from cornerwave.miner import Copy, CopyColumn, Estimate
@@ -27,8 +28,6 @@ FREQUENCIES = "Category frequencies"
 
 Results = dict[str, Estimate]
 """Estimates by what they are of."""
-ResultTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
-"""A title, a header and lines: one per question, with a cell per table that was asked."""
 
 
 @dataclass(frozen=True)
@@ -169,10 +168,11 @@ def result_tables(
     original: Answers | None,
     values: Sequence[str],
     asked: Questions,
-) -> list[ResultTable]:
+) -> list[DataTable]:
     """Return the copies' results, by name of the copy, beside the original's if it is given.
 
-    Of the frequencies only those of `values` are shown.
+    A line per question, with a cell per table that was asked. Of the frequencies only those of
+    `values` are shown.
     """
     tables = []
     for heading in next(iter(copies.values())).results:
@@ -186,7 +186,7 @@ def result_tables(
         first = {CORRELATIONS: "columns", FREQUENCIES: "value"}.get(heading, "column")
         header = (first, *(["original"] if original else []), *copies)
         if rows:
-            tables.append((heading, header, rows))
+            tables.append(DataTable(header, rows, heading))
     return tables
 
 
@@ -222,7 +222,8 @@ class Writing:
             name, size = times.span_of(seconds)
             return f"{figure(Estimate(seconds / size, error / size))} {name}"
         name, size = times.span_of(error)
-        return f"{times.moment(seconds, within=error)} ± {error / size:.2g} {name}"
+        within = float(f"{error / size:.2g}")
+        return f"{times.moment(seconds, within=error)} ± {within:,g} {name}"
 
     def exact(self, found: Estimate | None, beside: float) -> str:
         """Write an exact value, more precisely than an estimate of this error beside it."""

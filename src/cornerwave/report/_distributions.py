@@ -1,18 +1,30 @@
 """How each column is distributed, in the copies and in the original: a panel for each."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from cornerwave import times
 from cornerwave.arrays import Floats, Ints
 from cornerwave.columns import Thinned
-from cornerwave.documents import _charts as charts
-from cornerwave.documents import _document as kit
-from cornerwave.documents._charts import Panel, overlay
-from cornerwave.documents._comparison import MOST_COLUMNS, Copies, shown_of, title_of
-from cornerwave.documents._tallies import (
+from cornerwave.document import (
+    Bar,
+    DataTable,
+    Fold,
+    Histograms,
+    Legend,
+    Panel,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+)
+from cornerwave.levels import Level
+from cornerwave.miner import CopyColumn, number_blocks
+from cornerwave.report._comparison import MOST_COLUMNS, Copies, shown_of, title_of
+from cornerwave.report._tallies import (
     FEW,
     Axis,
     Tally,
@@ -22,8 +34,6 @@ from cornerwave.documents._tallies import (
     pooled,
     same_share,
 )
-from cornerwave.levels import Level
-from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.sources import Source
 from cornerwave.spine.freeze import Frozen
 from cornerwave.vault import Dataset
@@ -32,94 +42,129 @@ MOST_OPEN = 6
 """So many columns are shown at once; those of a longer report open at a click."""
 
 
-def distributions(copies: Copies, original: Tally | None) -> str:
+EXPLAINED = (
+    "Share of the rows, to the same height in every panel. Missing values and values beyond "
+    f"the axis are not shown. Neighbouring bins with fewer than {FEW} rows are drawn as one, "
+    "at their mean height. All copies of a category have about the same shares; what differs "
+    "is how many cells still hold their original value."
+)
+
+
+def distributions(copies: Copies, original: Tally | None) -> Section:
     """Return the section: a part for each column that is shown."""
-    numbers = [_histogram(copies, original, name) for name in copies.axes]
     tallies = all_tallies(copies, original)
-    categories = [_bars(copies, original, column, tallies) for column in copies.categories]
-    parts = [*numbers, *categories]
-    shown = [
-        kit.subsection(title, html)
-        if len(parts) <= MOST_OPEN
-        else kit.folded(title, html, is_open=i < MOST_OPEN)
-        for i, (title, html) in enumerate(parts)
+    shown: list[tuple[str, list[Part]]] = [
+        *(_histograms(copies, original, name) for name in copies.axes),
+        *(_bars(copies, original, column, tallies) for column in copies.categories),
     ]
-    explained = kit.hint(
-        "Share of the rows, to the same height in every panel. Missing values and values beyond "
-        f"the axis are not shown. Neighbouring bins with fewer than {FEW} rows are drawn as one, "
-        "at their mean height. All copies of a category have about the same shares; what differs "
-        "is how many cells hold their own value still."
-    )
+    folds = [Fold(title, parts, i < MOST_OPEN) for i, (title, parts) in enumerate(shown)]
+    numbers, categories = bool(copies.axes), bool(copies.categories)
     marks = [
         *[("original", "original")] * bool(original),
         ("copy", "copy"),
-        *[("redrawn", "cells of a category that were redrawn")] * bool(categories),
+        *[("redrawn", "cells of a category that were redrawn")] * categories,
         *[("outline", "original, over a copy")] * bool(original and numbers),
         *[("mark", "original, over a copy of a category")] * bool(original and categories),
     ]
-    title = "Distribution of each column"
-    return kit.section(title, explained, kit.legend(marks), *shown, anchor="distributions")
+    return Section("Distribution of each column", [Paragraph(EXPLAINED), Legend(marks), *folds])
 
 
-def _histogram(copies: Copies, original: Tally | None, name: str) -> tuple[str, str]:
+@dataclass(frozen=True)
+class ShownShares:
+    """The shares of a table's rows in bins or under labels; the original has no level."""
+
+    title: str
+    shares: Floats
+    level: Level | None
+
+
+def _shares_of(
+    copies: Copies, original: Tally | None, counts: Callable[[Tally], Floats | Ints]
+) -> list[ShownShares]:
+    """Return the shares of each copy, after the original's if it is given."""
+    tables: list[tuple[str, Tally, Level | None]] = [
+        (copies.named(level), tally, level)
+        for level, tally in zip(copies.levels, copies.tallies, strict=True)
+    ]
+    if original is not None:
+        tables.insert(0, ("original", original, None))
+    return [ShownShares(name, counts(t) / max(t.rows, 1), level) for name, t, level in tables]
+
+
+def _histograms(copies: Copies, original: Tally | None, name: str) -> tuple[str, list[Part]]:
     column, axis = copies.axes[name]
     title = title_of(column)
-    panels = _panels(copies, original, lambda tally: pooled(tally.numbers[name]))
+    shown = _shares_of(copies, original, lambda tally: pooled(tally.numbers[name]))
+    panels = [Panel(each.title, each.shares.tolist(), each.level is None) for each in shown]
     unit = copies.shown.units.get(name) if column.transform is None else None
-    return title, charts.histograms(panels, axis, unit, f"Histogram of {title}")
+    label = f"Histogram of {title}"
+    return title, [Picture(Histograms(panels, times.ends(axis.ends, unit), label), label)]
 
 
 def _bars(
     copies: Copies, original: Tally | None, column: CopyColumn, tallies: Sequence[Tally]
-) -> tuple[str, str]:
+) -> tuple[str, list[Part]]:
     name = column.name
     places = most_frequent(tallies, name)
     if not places:
-        return name, kit.hint("No value is frequent enough to be shown.")
+        return name, [Paragraph("No value is frequent enough to be shown.")]
     labels = [copies.labels[name][place].as_py() for place in places]
-    names = ["missing" if label is None else str(label) for label in labels]
     rest = any(tally.labels[name][places].sum() < tally.rows for tally in tallies)
+    names = ["missing" if label is None else str(label) for label in labels]
+    names += ["other or missing"] * rest
 
     def counts(tally: Tally) -> Ints:
         shown = tally.labels[name][places]
         return np.append(shown, tally.rows - shown.sum()) if rest else shown
 
-    panels = _panels(copies, original, counts)
-    drawn = [panels[0]] if original else []
-    drawn += [
-        replace(panel, kept=not_redrawn(panel.shares, column, level.noise, others=rest))
-        for panel, level in zip(panels[len(drawn) :], copies.levels, strict=True)
-    ]
-    chart = charts.bars(drawn, [*names, *["other or missing"] * rest], "value")
-    return name, _same(copies, column) + chart
+    shown = _shares_of(copies, original, counts)
+    return name, [*_same(copies, column), bar_table(names, shown, column, others=rest)]
 
 
-def _same(copies: Copies, column: CopyColumn) -> str:
-    """Say how many cells of a category hold the value that they have in the original."""
-    said = []
+def bar_table(
+    names: Sequence[str], shown: Sequence[ShownShares], column: CopyColumn, *, others: bool = False
+) -> DataTable:
+    """Return a bar for each value in each table, with a mark at the original's share.
+
+    The last name may be that of all `others`.
+    """
+    top = max(float(each.shares.max(initial=0)) for each in shown) or 1.0
+    original = next((each.shares for each in shown if each.level is None), None)
+    columns = []
+    for each in shown:
+        level, kept, marks = each.level, None, None
+        if level is not None:
+            kept = not_redrawn(each.shares, column, level.noise, others=others)
+            marks = original
+        columns.append(
+            [
+                Bar(
+                    share,
+                    top,
+                    f"{name}, {each.title}",
+                    is_original=level is None,
+                    kept=None if kept is None else float(kept[k]),
+                    mark=None if marks is None else float(marks[k]),
+                )
+                for k, (name, share) in enumerate(zip(names, each.shares.tolist(), strict=True))
+            ]
+        )
+    header = ("value", *(each.title for each in shown))
+    return DataTable(header, list(zip(names, *columns, strict=True)))
+
+
+def _same(copies: Copies, column: CopyColumn) -> list[Paragraph]:
+    """Return how many cells of a category hold the value that they have in the original."""
+    known = []
     for level, tally in zip(copies.levels, copies.tallies, strict=True):
         counts = tally.labels[column.name]
         share = same_share(counts / max(counts.sum(), 1), column, level.noise)
         if share is not None:
             cells = round(share * float(counts.sum()))
-            said.append(f"{cells:,} at {copies.named(level)} ({share:.0%})")
+            known.append(f"{cells:,} at {copies.named(level)} ({share:.0%})")
     total = int(copies.tallies[0].labels[column.name].sum())
-    words = f"Of {total:,} cells, about so many hold their own value: {', '.join(said)}."
-    return kit.hint(words) if said else ""
-
-
-def _panels(
-    copies: Copies, original: Tally | None, counts: Callable[[Tally], Floats | Ints]
-) -> list[Panel]:
-    """Return a panel per copy, after the original's if it is given."""
-    panels = [
-        Panel(copies.named(level), counts(tally) / max(tally.rows, 1))
-        for level, tally in zip(copies.levels, copies.tallies, strict=True)
-    ]
-    if original is None:
-        return panels
-    own = counts(original) / max(original.rows, 1)
-    return [Panel("original", own, is_original=True), *panels]
+    words = f"Of {total:,} cells, about so many hold their original value: {', '.join(known)}."
+    return [Paragraph(words)] if known else []
 
 
 def all_tallies(copies: Copies, original: Tally | None) -> list[Tally]:
@@ -175,15 +220,18 @@ class ColumnSketch:
         ]
         return cls(frozen, places, rows, noise, tuple(axes))
 
-    def drawings(self, level: Level) -> Mapping[str, str]:
-        """Return the picture of each number at a level, with the original's outline."""
+    def drawings(self, level: Level) -> Mapping[str, Histograms]:
+        """Return the histograms of each number, of the original and of a copy at a level."""
         found = {}
         names = [self.frozen.schema.perturbed[place] for place in self.shown]
         both = zip(names, self.axes, self._copies(None), self._copies(level), strict=True)
         for name, axis, original, copy in both:
             unit = self.frozen.schema.column(name).unit
-            before, after = (_shares(axis, x) for x in (original, copy))
-            found[name] = overlay(before, after, axis, unit, f"Histogram of {name} in a copy")
+            panels = [
+                Panel("original", _shares(axis, original), is_original=True),
+                Panel("copy", _shares(axis, copy)),
+            ]
+            found[name] = Histograms(panels, times.ends(axis.ends, unit), f"Histogram of {name}")
         return found
 
     def _copies(self, level: Level | None) -> list[Floats]:
@@ -194,10 +242,10 @@ class ColumnSketch:
         return [scale.backward(row) for scale, row in zip(scales, noisy, strict=True)]
 
 
-def _shares(axis: Axis, values: Floats) -> Floats:
+def _shares(axis: Axis, values: Floats) -> list[float]:
     """Return the share of the rows in each bin; bins that few rows hold are left out."""
     counts = axis.count(values)
-    return np.where(counts >= FEW, counts, 0) / max(len(values), 1)
+    return list((np.where(counts >= FEW, counts, 0) / max(len(values), 1)).tolist())
 
 
 def _sample(source: Source, names: tuple[str, ...], most: int) -> Floats:

@@ -1,0 +1,242 @@
+"""A result as a document: sections of text, tables and pictures, built once for every reader.
+
+    result ──> Document ──documents──> text on a terminal, a page of HTML, JSON
+
+The parts are plain values: they know no HTML, no colours and no widths. An audit, a coalition,
+the outlook on privacies, a report and a dictionary build them; `cornerwave.documents` renders them.
+To add a kind of part: a class here, in `Part`, and a case in each of the two renderers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+GOOD, BAD, WARN, PLAIN = "good", "bad", "warn", "plain"
+"""The kinds of a verdict, a cell or a mark: all is well, a fault, a remark, neither."""
+
+
+@dataclass(frozen=True)
+class MarkedCell:
+    """A cell of a table with a remark below its text, or of a kind."""
+
+    text: str
+    aside: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A cell that shows how far a value came towards its limit, as a share of it."""
+
+    share: float
+    passed: bool
+    title: str
+
+    @property
+    def text(self) -> str:
+        """The share in words."""
+        return f"{min(self.share, 9.99):.0%}{'' if self.passed else ', failed'}"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A cell that shows a share of the rows as a bar; one of the length `top` fills the cell.
+
+    `kept` is the part whose cells were not redrawn, if that is known; `mark` a share to compare
+    with; `title` describes the bar to those who cannot see it.
+    """
+
+    share: float
+    top: float
+    title: str
+    is_original: bool = False
+    kept: float | None = None
+    mark: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The share in words."""
+        return f"{self.share:.1%}"
+
+
+Content = str | MarkedCell | Meter | Bar
+
+
+def text_of(cell: Content) -> str:
+    """Return what a cell says where nothing can be drawn."""
+    return cell if isinstance(cell, str) else cell.text
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """A table; its first column names the rows."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Content]]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph that explains what follows."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list; on a terminal each line begins with the word `lead`, so that it can be searched."""
+
+    lines: Sequence[str]
+    lead: str = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines of a program or of its output."""
+
+    text: str
+
+
+# --------------------------------------------------------------------------------------------------
+# Pictures: what is drawn, not how.
+
+
+@dataclass(frozen=True)
+class ShareRow:
+    """A line of a share chart: a name, marks at shares from 0 to 1, and words beside it.
+
+    Dots have a share and a title each, and are numbered from 1 where there are several; `kind` is
+    that of the diamond, and of the words where it is BAD.
+    """
+
+    name: str
+    dots: Sequence[tuple[float, str]] = ()
+    diamond: float | None = None
+    ring: float | None = None
+    hollow: float | None = None
+    gap: tuple[float, float] | None = None
+    words: str = ""
+    kind: str = GOOD
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What stays hidden in each row: 0 is fully known, 1 fully hidden."""
+
+    rows: Sequence[ShareRow]
+    label: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A histogram: a title, and the share of the rows in each bin."""
+
+    title: str
+    shares: Sequence[float]
+    is_original: bool = False
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Histograms in the same bins, from the first to the last of `ends`."""
+
+    panels: Sequence[Panel]
+    ends: Sequence[str]
+    label: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines over a share from 0 to 1 (`axis`), as multiples from 1 upwards."""
+
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+    label: str
+    axis: str
+
+
+@dataclass(frozen=True)
+class Image:
+    """A figure that is an SVG file already."""
+
+    svg: bytes
+    caption: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing; `text` is what a terminal shows instead.
+
+    That is nothing, if a table beside the picture has the figures.
+    """
+
+    drawing: Shares | Histograms | Curves | Image
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Legend:
+    """The key to pictures: (kind of mark, meaning) each."""
+
+    marks: Sequence[tuple[str, str]]
+
+
+# --------------------------------------------------------------------------------------------------
+# The whole.
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Parts under a heading that opens at a click, and on paper by itself."""
+
+    title: str
+    parts: Sequence["Part"]
+    is_open: bool = True
+
+
+Part = Paragraph | Bullets | Code | DataTable | Picture | Legend | Fold
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts under a heading; one that is `page_only` is too long for a terminal."""
+
+    title: str
+    parts: Sequence[Part]
+    page_only: bool = False
+
+
+@dataclass(frozen=True)
+class Document:
+    """A result: its title, its verdict in one or two sentences, facts about it, and sections.
+
+    `kind` is that of the verdict: GOOD, BAD or PLAIN. `data` is the result for programs, as
+    JSON values. With `contents`, a page begins with links to its sections.
+    """
+
+    title: str
+    verdict: str
+    facts: str = ""
+    kind: str = PLAIN
+    sections: Sequence[Section] = ()
+    footer: str = ""
+    data: Any = None
+    contents: bool = False
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """Write a number of things.
+
+    >>> count(1, "level"), count(2000, "category", "categories")
+    ('1 level', '2,000 categories')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def one_line(text: str) -> str:
+    r"""Return text with control characters spelled out: names may come from foreign files.
+
+    >>> print(one_line("a\nb\x1b[2J"))
+    a\nb\x1b[2J
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

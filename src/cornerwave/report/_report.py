@@ -1,0 +1,279 @@
+"""The report on a dataset, for its owner or for others.
+
+The report for others is drawn from the copies alone, which have not seen the original.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cornerwave.document import (
+    GOOD,
+    Bullets,
+    DataTable,
+    Document,
+    Fold,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+    ShareRow,
+    Shares,
+    count,
+)
+from cornerwave.documents import is_page, page
+from cornerwave.errors import OutputError, discreet
+from cornerwave.levels import Level, retention
+from cornerwave.outlook import editions_section
+from cornerwave.outputs import check_place, write_text
+from cornerwave.privacy import Coalition, coalition_parts
+from cornerwave.report._answers import result_tables, value_title
+from cornerwave.report._comparison import (
+    MOST_COLUMNS,
+    Copies,
+    Original,
+    copies_of,
+    groups,
+    look_behind,
+)
+from cornerwave.report._distributions import all_tallies, distributions
+from cornerwave.report._tallies import most_frequent
+from cornerwave.sources import Progress
+from cornerwave.vault import Dataset
+
+ENDINGS = (".html", ".htm")
+RECOVERED = "What coalitions can recover"
+FOOTER = "This page shows no cell of the table."
+MOST_LINES = 12
+"""Longer tables open at a click."""
+
+
+def write_report(
+    dataset: Dataset,
+    path: str | Path,
+    *,
+    external: bool = False,
+    force: bool = False,
+    progress: Progress = lambda rows: None,
+) -> Path:
+    """Write the report on a dataset, for its owner or, if `external`, for others.
+
+    Raises OutputExists, unless `force`, if there is another file, NoSuchRecipient if no copy has
+    been released, and SourceChanged if the table is not the registered one.
+    """
+    place = Path(path).absolute()
+    if not place.name.lower().endswith(ENDINGS):
+        raise OutputError(f"{place}: a report is a web page; the file name must end in .html")
+    title = f"Copies of {dataset.name}" if external else f"Report on {dataset.name}"
+    check_place(place, force=force or is_page(place, title))
+    document = report_document(dataset, external=external, progress=progress)
+    write_text(place, page(document), force=force)
+    return place
+
+
+def report_document(
+    dataset: Dataset, *, external: bool = False, progress: Progress = lambda rows: None
+) -> Document:
+    """Return the report as a document. Raises as `write_report` does."""
+    with discreet():
+        copies = copies_of(dataset, progress)
+        if external:
+            return external_document(dataset.name, copies)
+        return owner_document(dataset.name, copies, look_behind(dataset, copies))
+
+
+def owner_document(name: str, copies: Copies, original: Original) -> Document:
+    """Return the report for the owner."""
+    recipients = len({held.recipient for held in original.holdings})
+    holders = f"{count(recipients, 'recipient')} {'holds' if recipients == 1 else 'hold'}"
+    coalitions = original.coalitions
+    names = [_members(each, recipients, "recipients") for each in coalitions]
+    return Document(
+        title=f"Report on {name}",
+        verdict=f"{holders} copies of {name} at {count(len(copies.levels), 'level')}. Pooled, the "
+        "copies reveal no more than the least noisy one: "
+        f"{copies.privacy_of(copies.levels[0]):.4g} of the variance stays hidden.",
+        facts=f"{_size(copies)}; for the owner only",
+        kind=GOOD,
+        sections=(
+            _owner_levels(copies, original),
+            distributions(copies, original.tally),
+            Section(RECOVERED, coalition_parts(coalitions, names)),
+            *editions_section(original.editions),
+            _estimates(copies, original),
+            _outliers(copies, original),
+            *_against_bayes(copies, original),
+            _notes(copies),
+        ),
+        footer=FOOTER,
+        contents=True,
+    )
+
+
+def external_document(name: str, copies: Copies) -> Document:
+    """Return the report for others: what the copies themselves reveal."""
+    levels = copies.levels
+    coalitions = [_of_levels(copies, group) for group in groups(levels)]
+    names = [_members(each, len(levels), "levels") for each in coalitions]
+    return Document(
+        title=f"Copies of {name}",
+        verdict=f"Copies of {name} were released at {count(len(levels), 'level')}. "
+        "Pooled copies reveal no more than the least noisy of them alone.",
+        facts=f"{_size(copies)}; computed from the copies alone, so it reveals nothing new about "
+        f"the original to the holder of the copy at {copies.named(levels[0])}",
+        kind=GOOD,
+        sections=(
+            _external_levels(copies),
+            distributions(copies, None),
+            Section(RECOVERED, coalition_parts(coalitions, names, compared=False)),
+            _estimates(copies, None),
+            _notes(copies),
+        ),
+        footer=FOOTER,
+        contents=True,
+    )
+
+
+def _of_levels(copies: Copies, levels: Sequence[Level]) -> Coalition:
+    """Return what the holders of copies at some levels can recover, as the copies promise."""
+    best = copies.privacy_of(min(levels))
+    members = [(copies.named(level), level) for level in levels]
+    return Coalition.of(members, privacy_of=lambda _: best)
+
+
+def _size(copies: Copies) -> str:
+    numbers = count(len(copies.shown.numbers), "numeric column")
+    categories = count(len(copies.shown.categories), "category", "categories")
+    edition = f"edition {copies.edition}, " if copies.edition > 1 else ""
+    return f"{edition}{count(copies.rows, 'row')}, {numbers}, {categories}"
+
+
+def _owner_levels(copies: Copies, original: Original) -> Section:
+    words = [
+        ", ".join(
+            dict.fromkeys(held.recipient for held in original.holdings if held.spec.level == level)
+        )
+        for level in copies.levels
+    ]
+    several = len(original.editions) > 1
+    rows = [
+        (
+            held.recipient,
+            *_level(held.spec.level, copies),
+            *[held.spec.rows] * several,
+            held.since[:16].replace("T", " "),
+        )
+        for held in original.holdings
+    ]
+    header = ("recipient", *_level_header(copies), *["edition"] * several, "since (UTC)")
+    return _levels(copies, words, DataTable(header, rows))
+
+
+def _external_levels(copies: Copies) -> Section:
+    words = [f"noise {level.noise:.4g}" for level in copies.levels]
+    rows = [_level(level, copies) for level in copies.levels]
+    return _levels(copies, words, DataTable(_level_header(copies), rows))
+
+
+def _level_header(copies: Copies) -> tuple[str, ...]:
+    return ("privacy", "noise", *["categories retained"] * bool(copies.categories))
+
+
+def _level(level: Level, copies: Copies) -> tuple[str, ...]:
+    retained = [f"{retention(level.noise):.1%}"] if copies.categories else []
+    return (f"{copies.privacy_of(level):.4g}", f"{level.noise:.4g}", *retained)
+
+
+def _levels(copies: Copies, words: Sequence[str], table: DataTable) -> Section:
+    rows = [
+        ShareRow(
+            copies.named(level), dots=[(copies.privacy_of(level), copies.named(level))], words=text
+        )
+        for level, text in zip(copies.levels, words, strict=True)
+    ]
+    explained = Paragraph(
+        "Privacy is the share of the variance that the best linear estimate from a copy cannot "
+        "recover. Noise is a multiple of the table’s own covariance."
+        + " A copy retains some cells of each category and redraws the others."
+        * bool(copies.categories)
+    )
+    chart = Picture(Shares(rows, "Released levels by privacy"))
+    return Section("Released levels", [explained, chart, table])
+
+
+def _members(each: Coalition, everybody: int, kind: str) -> str:
+    names = list(dict.fromkeys(name for name, _ in each.members))
+    return f"all {everybody} {kind}" if 2 < len(names) == everybody else " + ".join(names)
+
+
+def _estimates(copies: Copies, original: Original | None) -> Section:
+    explained = Paragraph(
+        "Unbiased estimates of the original’s statistics from each copy, with the standard error "
+        "due to the noise."
+    )
+    tallies = all_tallies(copies, original.tally if original else None)
+    values = [
+        value_title(column.name, copies.labels[column.name][place].as_py())
+        for column in copies.categories
+        for place in most_frequent(tallies, column.name)
+    ]
+    answers = {
+        copies.named(level): own for level, own in zip(copies.levels, copies.answers, strict=True)
+    }
+    found = result_tables(answers, original.answers if original else None, values, copies.asked)
+    folds = [
+        Fold(each.title, [replace(each, title="")], len(each.rows) <= MOST_LINES or i == 0)
+        for i, each in enumerate(found)
+    ]
+    return Section("Statistics estimated from the copies", [explained, *folds])
+
+
+def _outliers(copies: Copies, original: Original) -> Section:
+    explained = Paragraph(
+        "Number of values in each column so far out that they are recognised in the copy too: "
+        "further than any of as many Gaussian values would be expected. A record may be ordinary "
+        "in each column and stand out in their combination. Cap or remove such records before "
+        "release if they matter; more noise or a transform at registration hides them too."
+    )
+    exposed = original.seen.exposed
+    # all columns of a short table, or those that have any
+    pairs = list(zip(original.columns, exposed.columns.T, strict=True))
+    varying = [(name, own) for name, own in pairs if name in copies.shown.numbers]
+    some = [(name, own) for name, own in varying if own.any() or len(varying) <= MOST_LINES]
+    total = [("in combination", exposed.combined), ("in any way", exposed.rows)]
+    rows = [(name, *(f"{n:,}" for n in own)) for name, own in (*some, *total)]
+    table = DataTable(("column", *map(copies.named, copies.levels)), rows)
+    return Section("Outliers that the noise does not hide", [explained, table])
+
+
+def _against_bayes(copies: Copies, original: Original) -> list[Section]:
+    """Return what a joint adversary who knows how rows are distributed left of each column."""
+    explained = Paragraph(
+        "Share of each column that a joint adversary left who knows how rows are distributed, from "
+        "all columns of a copy together, as measured at registration. This is what one attack "
+        "recovered, not a bound: others may recover more. Privacy is promised against linear "
+        "estimates; a level can be chosen against this adversary instead."
+    )
+    left = original.left
+    rows = [(name, *(f"{own[name]:.3f}" for own in left)) for name in (left[0] if left else {})]
+    if not rows:
+        return []
+    table: Part = DataTable(("column", *map(copies.named, copies.levels)), rows)
+    if len(rows) > MOST_LINES:
+        table = Fold("The figures", [table], is_open=False)
+    return [Section("Against a recipient who knows the distributions", [explained, table])]
+
+
+def _notes(copies: Copies) -> Section:
+    lines = [note for answers in copies.answers for note in answers.notes]
+    shown = copies.shown
+    if copies.ranked:
+        names = ", ".join(copies.ranked)
+        lines.append(f"perturbed on the rank scale, so no statistics can be estimated: {names}")
+    if shown.left_out:
+        lines.append(f"not shown (constant, kept or key columns): {', '.join(shown.left_out)}")
+    for names_of_kind in (shown.numbers, shown.categories):
+        if rest := names_of_kind[MOST_COLUMNS:]:
+            lines.append(f"not shown (beyond the first {MOST_COLUMNS}): {', '.join(rest)}")
+    lines.append("copies are shown before any rounding or clipping")
+    return Section("Notes", [Bullets(list(dict.fromkeys(lines)))])
