@@ -165,7 +165,7 @@ def test_the_demo_table_is_in_an_order_that_tells_nothing(vault):
 def test_registration_refuses_an_order_that_tells_and_names_the_choice(vault, by_wage, untouched):
     with (
         untouched(),
-        pytest.raises(ColumnError, match=r"order of the rows tells 'wage', 'age'") as e,
+        pytest.raises(ColumnError, match=r"order of the rows reveals 'wage', 'age'") as e,
     ):
         vault.register("people", by_wage)
     assert e.value.use == ("shuffle", "keep_order")

@@ -77,7 +77,7 @@ def test_what_to_do_about_an_order_depends_on_who_brings_the_rows():
         (batch_order(schema), True, "Put the rows into a random order", ()),
     ):
         order.add(0, table)
-        with pytest.raises(ColumnError, match=rf"tells 'x': .* hidden\. {way}") as caught:
+        with pytest.raises(ColumnError, match=rf"reveals 'x': .* hidden\. {way}") as caught:
             check_order(order, schema, is_batch=is_batch)
         assert caught.value.use == use
 

@@ -252,10 +252,10 @@ def test_a_frame_needs_a_key(spark, vault, parquet):
 def test_rows_in_order_are_noticed(spark, vault, tmp_path):
     table = everyone().sort_by("age")
     papq.write_table(table, tmp_path / "sorted.parquet", row_group_size=200)
-    with pytest.raises(ColumnError, match="the order of the rows tells 'age'"):
+    with pytest.raises(ColumnError, match="the order of the rows reveals 'age'"):
         vault.register("people", tmp_path / "sorted.parquet", spark=spark, key="id", **CHOICES)
     frame = spark.read.parquet(str(tmp_path / "sorted.parquet")).coalesce(1)
-    with pytest.raises(ColumnError, match="the order of the rows tells 'age'"):
+    with pytest.raises(ColumnError, match="the order of the rows reveals 'age'"):
         vault.register("people", frame, key="id", **CHOICES)
 
 

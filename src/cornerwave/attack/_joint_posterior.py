@@ -170,7 +170,7 @@ class JointPosterior:
 
         The share of their own variance; NaN for a column without any.
         """
-        own = KnownRows(self.rows.names, truth, *self._law)
+        own = KnownRows(self.rows.names, truth, *self._moments)
         seen = _filled(copy, own) @ self.axes
         errors = [self._errors(own, seen, [], noise, width) for width in (1.0, *WIDTHS)]
         shares = np.full(len(truth), np.nan)
@@ -182,7 +182,7 @@ class JointPosterior:
         return shares
 
     @property
-    def _law(self) -> tuple[Floats, Floats, Floats]:
+    def _moments(self) -> tuple[Floats, Floats, Floats]:
         return self.rows.mean, self.rows.covariance, self.rows.shape
 
     def _by_theory(self, noise: float) -> dict[str, float]:
@@ -240,7 +240,7 @@ class JointPosterior:
 
 @dataclass(frozen=True)
 class _Refreshed:
-    """What a category of a copy says: y of some rows, refreshed with retention q from b.
+    """What a category of a copy shows: y of some rows, refreshed with retention q from b.
 
     In a component about a row with value a, x has P(x) = r [x = a] + (1 - r) pi_x, and y has
     Z_a = q P(y) + (1 - q) b_y: one number if a = y, `met`, another, `missed`, if not.

@@ -6,7 +6,7 @@ A set of copies is worth one copy: with a = argmin a'Sigma a over sum(a) = 1,
 
     sum_i a_i Y_i = X + noise of covariance t S,    t = a'Sigma a
 
-and, for Gaussian noise, nothing else in the set says more about X. If the noise is
+and, for Gaussian noise, nothing else in the set reveals more about X. If the noise is
 shaped like the table, S = K, this gives one weight per copy:
 
     w = (11' + Sigma)^-1 1 = a / (1 + t),   Xhat = mu + sum w_i (Y_i - mu),   error (1 - w'1) K.

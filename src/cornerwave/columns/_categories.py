@@ -114,7 +114,7 @@ class Categories:
         ]
 
     def hashed_values(self) -> list[str]:
-        """Return what tells the values from any others, whatever library wrote them."""
+        """Return what distinguishes the values from any others, whatever library wrote them."""
         return [hash_texts(values, bytes(16)).tobytes().hex() for values in self.values]
 
     @classmethod
@@ -167,7 +167,7 @@ def _numbered(columns: Sequence[Encoded]) -> tuple[Ints, Ints | Codes]:
 def _places_of(values: Ints, codes: Codes, number: int) -> tuple[Codes, Ints]:
     """Number values[codes] by their first appearance; return the numbers, and which occur.
 
-    A list of these values alone says nothing that the rows don't say.
+    A list of these values alone reveals nothing that the rows do not.
     """
     places = np.empty(len(codes), dtype=np.int32)
     occurring = np.empty(number, dtype=np.int64)
@@ -232,7 +232,7 @@ def freeze_categories(
         raise ColumnError(f"{listed(names)}: NaN is among the values; make it missing")
     rare = rare_values(counted, schema.min_count, other)
     if rare and other == (None,) and other in found and not hides:
-        # What is pooled leaves as missing: the two must be one value, or they tell on each other.
+        # What is pooled leaves as missing: the two must be one value, or each reveals the other.
         hides, counted = True, dict(found)
         rare = rare_values(counted, schema.min_count, other)
     frequent = {c: n for c, n in counted.items() if c not in rare and not (rare and c == other)}

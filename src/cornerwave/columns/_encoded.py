@@ -219,9 +219,9 @@ def _is_bytes(type_: pa.DataType) -> bool:
 # differ. Let two tables differ in r pairs of id and row; equal pairs cancel. Any one of the r
 # meets another in the input of AES with probability at most (r - 1) 2^-64. If it meets none, its
 # image is random and independent of all others, and the sums are equal with probability 2^-128
-# (2^-126 if a pair stands there twice), plus what tells AES from a random function. So whoever
-# does not know the keys, and sees no sum, offers another table that passes with probability at
-# most r 2^-64: 2^-36 if he changed all of 10^8 rows, 2^-63 if he changed one.
+# (2^-126 if a pair stands there twice), plus what distinguishes AES from a random
+# function. So anyone who does not know the keys, and sees no sum, offers another table that passes
+# with probability at most r 2^-64: 2^-36 if all of 10^8 rows are changed, 2^-63 if one is.
 
 
 CHUNK = 4096

@@ -18,7 +18,7 @@ rows were another sample, stay in order, and leave values as they are that whole
 row that is looked for has a weight that nobody knows.
 
 After the noise the way back is a slope throughout, so that no two scores become one value (as
-finely as doubles tell them apart), and a set of copies says no more than its best member on the
+finely as doubles distinguish them), and a set of copies reveals no more than its best member on the
 own scale either.
 
 A value that many rows hold, as zero among wages, spans many ranks. Each of its rows gets
@@ -28,7 +28,7 @@ property that
 
     Var E[f(T) | T + W]  <=  Var f(T) / (1 + v)        for every function f     (Gebelein)
 
-A value is a function of its score. So whoever has this column of a copy, and any knowledge
+A value is a function of its score. So anyone who has this column of a copy, and any knowledge
 of its distribution, fails to recover v/(1+v) of the variance of the value, of whether it is
 zero, of anything that depends on it.
 Both directions use strict arithmetic: the same bits on every machine.
@@ -154,7 +154,7 @@ def rank_scale(
     """Return the rank scale of a column from a sample of its values. Raises ColumnError.
 
     `weights` are those of the rows; without any, the knots are exact. The number of `coarse`
-    knots is a power of two, so that it hardly says how many values there are.
+    knots is a power of two, so that it hardly reveals how many values there are.
     """
     knots = quantiles(sample, weights, coarse=coarse)
     if not knots:

@@ -188,7 +188,7 @@ def part_words(column: pa.Array, parts: Sequence[ShownPart], secret: bytes) -> I
 
 
 def calendar_parts(numbers: Floats, type_: pa.DataType) -> Iterator[tuple[str, Floats]]:
-    """Yield what the calendar says of dates and times as floats: NaN where they are missing.
+    """Yield the parts of the calendar of dates and times as floats: NaN where they are missing.
 
     >>> dict(calendar_parts(np.array([0.0]), pa.date32()))["weekday"].tolist()  # a Thursday
     [3.0]

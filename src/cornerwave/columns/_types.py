@@ -1,4 +1,4 @@
-"""What the type of a column says: its kind, its name, its numbers and its values.
+"""What the type of a column states: its kind, its name, its numbers and its values.
 
 kind     a number (dates and times too), text, or neither; dictionary-encoded or not
 name     as Arrow prints it: how a schema and a copy's metadata store it
@@ -158,8 +158,8 @@ def _whole_numbers(whole: pa.Array, name: str) -> pa.Array:
     ends = pc.min_max(whole).as_py()
     if ends["min"] is not None and not -EXACT <= ends["min"] <= ends["max"] <= EXACT:
         raise ColumnError(
-            f"{name!r} holds whole numbers beyond 2^53, which floating point cannot tell apart; "
-            "they are probably identifiers: drop the column, or make it the key"
+            f"{name!r} holds whole numbers beyond 2^53, which floating point cannot represent "
+            "exactly; they are probably identifiers: drop the column, or make it the key"
         )
     return whole.cast(pa.float64(), safe=False)
 

@@ -2,7 +2,7 @@
 
 An array that is handed from one compiled function to another is counted in and out, with two
 atomic additions: five times as long as it takes to look at a cell. An address is a number.
-Whoever computes one sees to it that it lies within an array that is alive.
+The caller sees to it that it lies within an array that is alive.
 """
 
 from collections.abc import Callable

@@ -24,7 +24,8 @@ PARTS = 255
 MOST_ROWS, LEAST_ROWS, MOST_CELLS = 1 << 15, 1 << 13, 1 << 21
 """Rows that are kept: fewer of a wide table."""
 MORE = 1.1
-"""So many times as many rows as when it was last measured what they reveal are measured again."""
+"""So many times as many rows as when it was last measured what they reveal are measured again:
+measuring takes seconds, and a tenth more rows averages away a tenth more noise at most."""
 _BYTE, _SHORT = 1 << 8, 1 << 16
 
 
@@ -99,6 +100,7 @@ class AllRows:
         """Return what a ledger keeps."""
         rows, out = self.sample.ordered, io.BytesIO()
         noisy, shown = np.split(rows.numbers, [len(self.ends)])
+        # the middle of a part stands for its number, and is found again by its place
         parts = [
             np.where(np.isnan(own), PARTS, np.searchsorted(middles, own, side="left"))
             for own, middles in zip(noisy, self.middles, strict=True)
@@ -147,6 +149,7 @@ def _parted(numbers: Floats) -> tuple[Floats, Floats]:
         return np.zeros(PARTS - 1), np.zeros(PARTS)
     ends = part_ends(here, PARTS)
     part = np.searchsorted(ends, here, side="left")
+    # sums of differences from the first end: those of large numbers close together stay exact
     count = np.bincount(part, minlength=PARTS)
     sums = np.bincount(part, weights=here - ends[0], minlength=PARTS)
     # a part without rows lies between equal ends, or beyond the largest value

@@ -36,10 +36,12 @@ def hidden_of_changing(
     """
     shape, least = frozen.covariance + frozen.excess, dict[str, float]()
     for rules in _sequences(editions):
+        # only questions about columns that changed: the others hide what they always did
         moving = sorted({column for rule in rules if rule for column in rule.columns})
         noise = noise_across(shape, rules)
         for history in _histories(shape, rules, moving):
             for name, weights in history_functions(1 + len(rules), len(shape)).items():
+                # value, mean and change of each column, as weights on the long row
                 own = weights[np.abs(weights).sum(axis=1)[:, moving].any(axis=1)]
                 shares = hidden_in_history(own, held, history=history, noise=noise)
                 least[name] = round(float(np.clip(shares.min(), 0.0, least.get(name, 1.0))), 4)
@@ -65,6 +67,7 @@ def _histories(shape: Floats, rules: Rules, moving: Sequence[int]) -> Iterator[F
     if len({rule.columns for rule in rules if rule}) > 1:
         return
     weights = history_functions(1 + len(rules), len(shape))["change"].reshape(-1, len(drifting))
+    # w' H w of each change, for both histories
     sizes = [np.einsum("qi,ij,qj->q", weights, H, weights) for H in (drifting, personal)]
     changes = np.reshape(sizes, (2, -1, len(shape)))[:, :, list(moving)].sum(axis=1)
     if (changes[1] >= PLAUSIBLE * changes[0]).all():

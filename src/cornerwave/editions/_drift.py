@@ -1,8 +1,8 @@
 """How far new rows drifted from what registration fixed.
 
-What their numbers hide depends on how they spread (_spread). A category of law pi' that is
-refreshed by draws from the first edition's pi hides what `coalition.hidden_shares` says. What
-columns of different kinds tell of each other is measured as at registration: by how much all
+What their numbers hide depends on how they spread. A category of distribution pi' that is
+refreshed by draws from the first edition's pi hides what `privacy.hidden_shares` gives. What
+columns of different kinds reveal of each other is measured as at registration: by how much all
 columns together leave less than its own kind does. All this is measured at privacy 0.5, shown,
 and refused beyond BOUND, after an allowance for what chance does to few rows.
 """
@@ -34,8 +34,7 @@ from cornerwave.spine.survey import Survey, Surveyor
 #     hidden_j = 1 - [K' (K' + v S)^-1 K']_jj / K'_jj            v / (1 + v) if K' = S
 #
 # of column j hidden; of a linear combination at least v / (r + v), where r is the largest
-# eigenvalue
-# of S^-1 K'.
+# eigenvalue of S^-1 K'.
 
 
 BOUND = 0.05
@@ -68,6 +67,7 @@ class Spread:
 
     def __add__(self, other: "Spread") -> "Spread":
         rows = self.rows + other.rows
+        # scatter about the common mean: both scatters, and n m / (n + m) of the distance of means
         apart = other.mean - self.mean
         scatter = (
             max(self.rows - 1, 0) * self.covariance + max(other.rows - 1, 0) * other.covariance
@@ -103,6 +103,7 @@ def kurtosis_of(survey: Survey, columns: int) -> Floats:
     count = np.maximum(present.sum(axis=1), 1)
     values = np.where(present, numbers, 0.0)
     centred = np.where(present, values - (values.sum(axis=1) / count)[:, None], 0.0)
+    # divided by the largest first: fourth powers of large numbers overflow
     size = np.abs(centred).max(axis=1, initial=0.0)
     centred = centred / np.where(size > 0, size, 1.0)[:, None]
     second, fourth = ((centred**power).sum(axis=1) / count for power in (2, 4))
@@ -121,10 +122,11 @@ def _scaled(frozen: Frozen, spread: Spread) -> tuple[Floats, Floats, list[int]]:
 
 def _hidden_numbers(S: Floats, K: Floats, noise: float) -> Floats:
     """Return which share of each column's variance numbers leave hidden; NaN if it has none."""
+    # 1 - [K' (K' + v S)^-1 K']_jj / K'_jj; the floor is for columns that follow from others
     whole = K + noise * S + _FLOOR * np.eye(len(S))
-    told = np.einsum("ij,ji->i", K, np.linalg.solve(whole, K))
+    recovered = np.einsum("ij,ji->i", K, np.linalg.solve(whole, K))
     variance = np.diag(K)
-    return np.where(variance > 0, 1 - told / np.maximum(variance, 1e-300), np.nan)
+    return np.where(variance > 0, 1 - recovered / np.maximum(variance, 1e-300), np.nan)
 
 
 def hidden_of_numbers(frozen: Frozen, spread: Spread, level: Level) -> dict[str, float]:
@@ -141,6 +143,7 @@ def _allowed(spread: Spread, kurtosis: Floats) -> float:
 
     One number for all columns: what they add up to must still add up.
     """
+    # Var(s^2) / s^4 = (kurtosis - 1) / n, 2 / n for normal values
     return float(1 + ALLOWANCE * np.sqrt(max(kurtosis.max() - 1, 2.0) / spread.rows))
 
 
@@ -172,10 +175,11 @@ def check_combinations_fit(frozen: Frozen, spread: Spread, kurtosis: Floats) -> 
     if spread.rows < 2 or not vary:
         return
     low = _at_least(S, K, spread, kurtosis[vary])
+    # r, the largest eigenvalue of S^-1 K', by the symmetric S^-1/2 K' S^-1/2
     values, vectors = np.linalg.eigh(S + _FLOOR * np.eye(len(S)))
     white = vectors / np.sqrt(values)
     largest = float(np.linalg.eigvalsh(white.T @ low @ white)[-1])
-    # the largest of N eigenvalues of n rows exceeds 1 by chance
+    # the largest of N eigenvalues of n rows is (1 + sqrt(N / n))^2 by chance (Marchenko, Pastur)
     if largest > WORST * (1 + np.sqrt(len(S) / spread.rows)) ** 2:
         names = [frozen.schema.perturbed[place] for place in vary]
         raise refused(
@@ -249,11 +253,11 @@ def measure_drift(
         hidden["+".join(names)] = _of_category(frozen, names, found, level)
     usual = level.noise / (1 + level.noise)
     across = _across_kinds(frozen, surveyor, survey, level)
-    for name, told, before in _told_more(frozen, across, level, survey, kurtosis):
+    for name, share, before in _revealed_more(frozen, across, level, survey, kurtosis):
         raise refused(
-            f"{name!r} is told by columns of other kinds more than at registration: in copies "
-            f"at privacy {frozen.hidden.promised(level):g} they would tell {told:.3f} of it, "
-            f"and told {before:.3f}"
+            f"columns of other kinds reveal more of {name!r} than at registration: in copies "
+            f"at privacy {frozen.hidden.promised(level):g} they would reveal {share:.3f} of it, "
+            f"and revealed {before:.3f}"
         )
     hidden = {name: round(max(0.0, h - across.get(name, 0.0)), 4) for name, h in hidden.items()}
     for name, count in ranges.outside.items():
@@ -329,20 +333,20 @@ def check_all_rows(frozen: Frozen, surveyor: Surveyor, known: AllRows, survey: S
     every = known.survey(survey, surveyor)
     across = _across_kinds(frozen, surveyor, every, level, rows=known.rows)
     kurtosis = kurtosis_of(every, len(frozen.schema.perturbed))
-    for name, told, before in _told_more(frozen, across, level, every, kurtosis):
+    for name, share, before in _revealed_more(frozen, across, level, every, kurtosis):
         raise Drifted(
             f"with these rows, copies of all editions at privacy {frozen.hidden.promised(level):g} "
-            f"would reveal {told:.3f} of {name!r} by columns of other kinds, and revealed "
-            f"{before:.3f} at registration: what copies show without noise tells which rows belong "
-            "together. If they are new values of rows that are there, update these rows instead "
-            "of appending more"
+            f"would reveal {share:.3f} of {name!r} by columns of other kinds, and revealed "
+            f"{before:.3f} at registration: what copies show without noise reveals which rows "
+            "belong together. If they are new values of rows that are there, update these rows "
+            "instead of appending more"
         )
 
 
 def _across_kinds(
     frozen: Frozen, surveyor: Surveyor, survey: Survey, level: Level, rows: int | None = None
 ) -> dict[str, float]:
-    """Return the share of each column that those of other kinds tell in copies of these rows."""
+    """Return the share of each column that those of other kinds reveal in copies of these rows."""
     alone = dict.fromkeys(frozen.hidden.shares, level.noise / (1 + level.noise))
     alone |= hidden_of_numbers(frozen, Spread.of(survey, frozen.mean), level)
     shown = frozen.schema.unchanged or frozen.missing
@@ -353,18 +357,18 @@ def _across_kinds(
     return {name: max(0.0, share - together.get(name, share)) for name, share in alone.items()}
 
 
-def _told_more(
+def _revealed_more(
     frozen: Frozen, across: Mapping[str, float], level: Level, survey: Survey, kurtosis: Floats
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield the columns of which others tell clearly more than they did: how much, and before."""
+    """Yield the columns of which others reveal clearly more than they did: how much, and before."""
     usual, stated = level.noise / (1 + level.noise), frozen.hidden.at(level)
     rows = max(1, min(survey.moments.rows, SOME_ROWS))
     tails = np.sqrt(max(kurtosis.max(initial=3.0) - 1, 2.0) / 2)
-    for name, told in across.items():
+    for name, share in across.items():
         before = max(0.0, usual - stated.get(name, usual))
-        error = tails * 2 * np.sqrt(told * (1 - told) / rows)  # of a squared correlation
-        if told - before > BOUND + ALLOWANCE * error:
-            yield name, told, before
+        error = tails * 2 * np.sqrt(share * (1 - share) / rows)  # of a squared correlation
+        if share - before > BOUND + ALLOWANCE * error:
+            yield name, share, before
 
 
 def _of_category(
@@ -372,12 +376,12 @@ def _of_category(
 ) -> float:
     """Return what copies at a level hide of a category with these counts, by itself."""
     [own] = [each for each in frozen.categories if each.columns == names]
-    law = CategoryDistribution(own.counts, own.base)
-    weights = counts + prior * law.pi
+    category = CategoryDistribution(own.counts, own.base)
+    weights = counts + prior * category.pi
     usual = level.noise / (1 + level.noise)
     if not weights.sum() or np.count_nonzero(weights) < 2:
         return usual
     q = retention(level.noise)
-    share = hidden_shares(weights / weights.sum(), law.drawn, q).of_all
+    share = hidden_shares(weights / weights.sum(), category.drawn, q).of_all
     # even draws hide another share from the start: what counts is the difference
-    return usual + share - hidden_shares(law.pi, law.drawn, q).of_all
+    return usual + share - hidden_shares(category.pi, category.drawn, q).of_all

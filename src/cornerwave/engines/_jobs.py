@@ -103,13 +103,13 @@ class CopyPlan:
 
     def _files(self, recipe: Recipe, part: int | None) -> Iterator[CopyFile]:
         attempt, number = f"{secrets.token_hex(16)}.parquet", _number(part)
-        for folder, wanted, told in zip(self.folders, self.wanted, self.metadata, strict=True):
+        for folder, wanted, metadata in zip(self.folders, self.wanted, self.metadata, strict=True):
             if isinstance(folder, Path):
                 check_seen(folder)
                 place: Path | Address = folder / attempt
             else:
                 place = folder.below(f"{folder.path.rstrip('/')}/part-{number}.parquet")
-            yield CopyFile(place, recipe.schema(wanted), told, force=True)
+            yield CopyFile(place, recipe.schema(wanted), metadata, force=True)
 
 
 def _number(part: int | None) -> str:
@@ -192,8 +192,8 @@ class OrderedCopyJob:
 
 
 def _receipt(part: int | None, found: Fingerprint, files: Sequence[Written]) -> bytes:
-    sums, said = [int(word) for word in found.sums], [asdict(file) for file in files]
-    return json.dumps({"part": part, "rows": found.rows, "sums": sums, "files": said}).encode()
+    sums, written = [int(word) for word in found.sums], [asdict(file) for file in files]
+    return json.dumps({"part": part, "rows": found.rows, "sums": sums, "files": written}).encode()
 
 
 # --------------------------------------------------------------------------------------------------

@@ -106,17 +106,17 @@ def unpacked_table(content: bytes) -> pa.Table:
 
 def packed_error(error: CornerwaveError) -> bytes:
     """Return an error as bytes: its words are ours, and hold no cell."""
-    told = {"kind": type(error).__name__, "message": str(error), "use": error.use}
-    return json.dumps(told).encode()
+    problem = {"kind": type(error).__name__, "message": str(error), "use": error.use}
+    return json.dumps(problem).encode()
 
 
 def unpacked_error(content: bytes) -> CornerwaveError:
     """Return the error that `packed_error` packed."""
-    told = json.loads(content)
-    kind = getattr(errors, str(told["kind"]), None)
+    problem = json.loads(content)
+    kind = getattr(errors, str(problem["kind"]), None)
     known = isinstance(kind, type) and issubclass(kind, CornerwaveError)
     error: CornerwaveError = (kind if known else ClusterError)(  # type: ignore[misc]
-        str(told["message"]), use=[str(choice) for choice in told["use"]]
+        str(problem["message"]), use=[str(choice) for choice in problem["use"]]
     )
     return error
 
@@ -136,7 +136,7 @@ LARGE = 1 << 20
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """How to read parts: the columns with their types, and what tells rows apart.
+    """How to read parts: the columns with their types, and what identifies rows.
 
     `rows` is how many the table has where parts are row groups of Parquet: their positions are
     known. Otherwise parts are rows of a frame. `columns` are those that are read.
@@ -225,7 +225,7 @@ def sent(job: Job) -> bytes:
 
 
 def on_worker(content: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Run a job over parts. What goes wrong is either told in our words, or by its place alone."""
+    """Run a job over parts. What goes wrong is reported in our words, or by its place alone."""
     held: list[Note] = []
     try:
         for note in _run(content, batches):

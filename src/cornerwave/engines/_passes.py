@@ -1,7 +1,7 @@
 """The passes over a table, whichever engine runs them.
 
 sample   columns whose scale depends on their distribution         (if there are any)
-survey   everything that registration learns; no key twice, what the order of the rows tells, and
+survey   everything that registration learns; no key twice, what the order of the rows reveals, and
          whether rows belong together
 """
 
@@ -160,7 +160,7 @@ def seen_in(source: Source, schema: Schema) -> list[str]:
 
 
 def check_units(surveyor: Surveyor, survey: Survey) -> None:
-    """Raise ColumnError if rows belong together, unless the owner says that they do not."""
+    """Raise ColumnError if rows belong together, unless the owner states that they do not."""
     columns, rows = surveyor.unit_columns, survey.units.ordered
     if not columns.count:
         return
@@ -188,7 +188,7 @@ def repeated_ids(ids: Ids, words: Words | None = None) -> int:
 def registered_rows() -> Iterator[None]:
     """Raise SourceChanged for rows that cannot be those of the registered table.
 
-    A connection that was lost on the way to them says nothing about them.
+    A connection that was lost on the way to them reveals nothing about them.
     """
     try:
         yield
@@ -199,7 +199,7 @@ def registered_rows() -> Iterator[None]:
 
 
 def not_unique(key: str | None, repeated: int) -> ColumnError:
-    """Return what is said of rows that have one key."""
+    """Return the message about rows that have one key."""
     return ColumnError(f"the key column {key!r} is not unique: {repeated} rows repeat a key")
 
 
@@ -226,17 +226,17 @@ def check_order(order: RowOrder, schema: Schema, *, is_batch: bool = False) -> N
     Rows of a batch are dealt with as those that were registered. Warns of what a key that is
     released as it is reveals, by the order of its values.
     """
-    told = [] if schema.order == KEEP_ORDER else _told(order, schema)
-    if told and schema.order != SHUFFLE:
+    revealed = [] if schema.order == KEEP_ORDER else _revealed(order, schema)
+    if revealed and schema.order != SHUFFLE:
         remedy, use = _RANDOM if is_batch else _DECIDE
         raise ColumnError(
-            f"the order of the rows tells {listed([each.column for each in told])}: {told[0]}. "
-            f"{remedy}",
+            f"the order of the rows reveals {listed([each.column for each in revealed])}: "
+            f"{revealed[0]}. {remedy}",
             use=use,
         )
     for name in schema.unchanged:
         is_key = name == schema.key
-        if (told or is_key) and (again := _told(order, schema, sorted_by=name)):
+        if (revealed or is_key) and (again := _revealed(order, schema, sorted_by=name)):
             remedy = (
                 "Release the key as a pseudonym, as is the default, or drop it: it still "
                 "identifies the rows"
@@ -259,8 +259,10 @@ _RANDOM = "Put the rows into a random order", ()
 """What to do about an order that reveals a column, and the choices for it."""
 
 
-def _told(order: RowOrder, schema: Schema, sorted_by: str | None = None) -> list[RevealedByOrder]:
-    """Return the columns that neighbours tell, in the file or sorted by a column, most first."""
+def _revealed(
+    order: RowOrder, schema: Schema, sorted_by: str | None = None
+) -> list[RevealedByOrder]:
+    """Return the columns that neighbours reveal, in the file or sorted by a column, most first."""
     categories = [name for group in schema.categories for name in group]
     hidden = [name for name in categories if schema.column(name).hide_missing]
     return order.revealed(schema.perturbed, categories, hide_missing=hidden, sorted_by=sorted_by)
@@ -271,7 +273,7 @@ def _told(order: RowOrder, schema: Schema, sorted_by: str | None = None) -> list
 
 
 class BatchSurveyor(Surveyor):
-    """Surveys new rows: what all columns tell of each other was measured at registration."""
+    """Surveys new rows: what all columns reveal of each other was measured at registration."""
 
     @property
     def joint_rows(self) -> int:

@@ -270,7 +270,7 @@ def _columns(start: int, macs: Words, chosen: Flags) -> Words:
 def _alone(old: Words, new: Words) -> tuple[Words, Words]:
     """Return the rows whose MAC is in one table alone, or twice in one.
 
-    The lowest bit of a MAC says instead from which table it is.
+    The lowest bit of a MAC is replaced by from which table it is.
     """
     macs = np.concatenate([old[:, 0] & ~_1, new[:, 0] | _1])
     ascending = np.sort(macs)

@@ -111,7 +111,7 @@ def _arrow_field(field: Any) -> pa.Field:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a machine says it wrote: a file of each copy."""
+    """What a machine reports to have written: a file of each copy."""
 
     part: int | None
     fingerprint: Fingerprint
@@ -121,10 +121,10 @@ class Receipt:
     def of(cls, content: bytes) -> "Receipt":
         """Read a receipt. Raises ClusterError if it is none."""
         try:
-            told = json.loads(content)
-            files = tuple(map(Written.of, told["files"]))
-            sums = np.array(told["sums"], dtype=np.uint64)
-            return cls(told["part"], Fingerprint(int(told["rows"]), sums), files)
+            receipt = json.loads(content)
+            files = tuple(map(Written.of, receipt["files"]))
+            sums = np.array(receipt["sums"], dtype=np.uint64)
+            return cls(receipt["part"], Fingerprint(int(receipt["rows"]), sums), files)
         except (ValueError, KeyError, TypeError, OverflowError):
             raise ClusterError("a machine of the cluster sent something else than a receipt") from (
                 None

@@ -59,7 +59,7 @@ class Copy:
     level: Level
     columns: Mapping[str, CopyColumn]
     edition: int | None = None
-    """The edition of the table that it is a copy of, if it says so."""
+    """The edition of the table that it is a copy of, if it states that."""
     _gathered: dict[tuple[str, ...], Moments] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -210,14 +210,14 @@ class Copy:
             )
         return self.columns[name]
 
-    def _ranked(self, name: str) -> tuple[_ranked.SortedCopy, _ranked.RankLaw] | None:
-        """Return a column that was perturbed on ranks, in order, with the law of its scores."""
+    def _ranked(self, name: str) -> tuple[_ranked.SortedCopy, _ranked.RankScores] | None:
+        """Return a column that was perturbed on ranks, in order, and how its scores occur."""
         column = self.columns.get(name)
         if column is None or column.transform != RANK:
             return None
         warn_of_bias([replace(column, transform=None)])  # ranks take no harm from rounding
         copy = _ranked.SortedCopy.of(lambda: number_blocks(self.source, [column]), name)
-        return copy, _ranked.RankLaw.of(column)
+        return copy, _ranked.RankScores.of(column)
 
     def _numbers(self, names: Sequence[str] | None) -> list[CopyColumn]:
         if isinstance(names, str):
@@ -260,7 +260,7 @@ class Copy:
 
 
 def _unknown(name: str, source: Source, columns: Mapping[str, CopyColumn]) -> ColumnError:
-    """Return what is said of a column that cannot be asked about."""
+    """Return the message about a column that cannot be asked about."""
     have = f"the copy has {quoted(columns)}{nearest(name, columns)}"
     if name not in source.schema.names:
         return ColumnError(f"no column {name!r}; {have}")

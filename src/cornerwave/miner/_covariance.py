@@ -11,7 +11,7 @@ the table's own sample covariance, so given the table S = Cov(Y) is exactly unbi
 A sample of n rows adds (k_abcd + g_abcd(K)) / n with the fourth cumulant k of X, which
 equals that of Y: normal noise has none. Treating the rows of Y as independent and their
 noise as known would use Var(S_X) / (1 + v)^2 instead of Var(S_X): intervals too short.
-With missing values all of this is said of the rows that have both columns (`_pairs`).
+With missing values all of this is of the rows that have both columns (`_pairs`).
 
 Rounding. A column is rounded to the step h of its source, so its original is a multiple of
 h, and rounding X + W gives X + D where D is W rounded, independent of X. With s the
@@ -23,7 +23,7 @@ error gives
 For s > h the sum is below 2e-8 s^2 and only Sheppard's correction h^2/12 remains. For less
 noise D is mostly 0 and Var(D) is summed directly. K solves K + Var(D) = Var(copy).
 Rounding also shrinks the covariance of two columns' noise, by at most the factor 4 q. That
-and the kurtosis of D are not corrected; where they matter, a BiasWarning says so.
+and the kurtosis of D are not corrected; where they matter, a BiasWarning states it.
 """
 
 import math

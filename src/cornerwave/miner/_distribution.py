@@ -201,7 +201,7 @@ class Distribution:
     `edges` (cells + 1,) and `probability` (cells,) are the continuous part, `atoms` and
     `mass` the values that many rows share, `mass_interval` (atoms, 2) the confidence
     intervals of the masses. All probabilities sum to 1. `shortfall` is the difference from
-    the greatest log-likelihood; `converged` says whether EM met its stopping rule.
+    the greatest log-likelihood; `converged` is whether EM met its stopping rule.
 
     >>> flat = Distribution(np.array([0.0, 1.0, 2.0]), np.array([0.25, 0.25]),
     ...                     np.array([0.0]), np.array([0.5]), np.array([[0.4, 0.6]]),

@@ -36,8 +36,8 @@ class Profile:
     def read(cls, path: str | Path) -> "Profile":
         """Read a profile file. Raises SourceError."""
         try:
-            said = json.loads(Path(path).read_text(encoding="utf-8"))
-            address, token = str(said["endpoint"]).rstrip("/"), str(said["bearerToken"])
+            profile = json.loads(Path(path).read_text(encoding="utf-8"))
+            address, token = str(profile["endpoint"]).rstrip("/"), str(profile["bearerToken"])
         except (OSError, ValueError, KeyError, TypeError):
             raise SourceError(f"{path} cannot be read as a profile of a sharing service") from None
         if urlsplit(address).scheme not in ("http", "https") or not token.isprintable():
@@ -52,8 +52,8 @@ class Profile:
 
     def ask(self, dataset: str, *, privacy: float, reason: str = "") -> dict[str, Any]:
         """Ask the owner for another level of a dataset. Raises NoSuchDataset, SourceError."""
-        said = {"dataset": dataset, "privacy": privacy, "reason": reason}
-        body, headers = json.dumps(said).encode(), {"Content-Type": "application/json"}
+        request = {"dataset": dataset, "privacy": privacy, "reason": reason}
+        body, headers = json.dumps(request).encode(), {"Content-Type": "application/json"}
         with self._get("/v1/requests", headers, SECONDS, body) as answer:
             asked: dict[str, Any] = json.load(answer)
         return asked
@@ -86,9 +86,9 @@ def fetch(
     progress: Callable[[float], None] = lambda _bytes: None,
     found: Callable[[float], None] = lambda _bytes: None,
 ) -> Path:
-    """Fetch a copy into a file; its ending says the format. Raises AccessDenied, OutputError.
+    """Fetch a copy into a file; its ending names the format. Raises AccessDenied, OutputError.
 
-    `dataset` may be left out if there is only one. `found` is told the number of bytes.
+    `dataset` may be left out if there is only one. `found` gets the number of bytes.
     """
     own, path = Profile.read(profile), Path(out).absolute()
     if path.exists() and not force:

@@ -102,26 +102,26 @@ def group_means(
     shares, first, second = sums.count / rows, sums.first / rows, sums.second / rows
     refresh = Refresh.of(category, sums.whole / sums.whole.sum())
     noise = sums.variance - undo(np.array([[sums.variance]]), [number])[0, 0]
-    law = refresh.undo(shares)
+    original = refresh.undo(shares)
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = refresh.undo(first) / law
+        means = refresh.undo(first) / original
         # the noise adds its variance to y^2 in every category
-        within = refresh.undo(second - noise * shares) / law - means**2
+        within = refresh.undo(second - noise * shares) / original - means**2
         spread = np.maximum(within, 0.0)
-        variance = _group_noise(refresh, sums, law, means, spread)
-        variance = variance + (0.0 if of == "table" else spread / law)
+        variance = _group_noise(refresh, sums, original, means, spread)
+        variance = variance + (0.0 if of == "table" else spread / original)
     return Estimates.of((labels,), sums.origin + means, variance / rows)
 
 
 def _group_noise(
-    refresh: Refresh, sums: GroupSums, law: Floats, means: Floats, spread: Floats
+    refresh: Refresh, sums: GroupSums, original: Floats, means: Floats, spread: Floats
 ) -> Floats:
     """Return n Var(mean | table) for each group (m,)."""
     rows, everywhere = sums.count.sum(), sums.whole.sum()
     shares, first, second = sums.count / rows, sums.first / rows, sums.second / rows
     q, drawn = refresh.retention, (1 - refresh.retention) * refresh.base
-    steep, part = 1 / (q * law), rows / everywhere
-    c = (1 - q) * (means - first.sum()) * steep if refresh.is_estimated else np.zeros_like(law)
+    steep, part = 1 / (q * original), rows / everywhere
+    c = (1 - q) * (means - first.sum()) * steep if refresh.is_estimated else np.zeros_like(original)
     # E[u 1'_a], E[u^2 1'_a] and E[u^2] for u = y - m_a
     u = first - means * shares
     square = second - 2 * means * first + means**2 * shares
@@ -132,7 +132,7 @@ def _group_noise(
         + 2 * part * c * steep * (1 - drawn) * u
         + (part * c) ** 2 * shares
     )
-    given_row = spread / law + (part * c) ** 2 * (law * q * (q + 2 * drawn) + drawn**2)
+    given_row = spread / original + (part * c) ** 2 * (original * q * (q + 2 * drawn) + drawn**2)
     others = (sums.whole - sums.count) / max(everywhere - rows, 1.0)
     elsewhere = part * (1 - part) * c**2 * refresh.noise_of(others)
     return np.asarray(in_copy - given_row + elsewhere)

@@ -2,14 +2,14 @@
 
 The copy shows Y = Q(S) with S = T + W: T is the normal score of a row's rank, W ~ N(0, v k) the
 noise with k = Var T, and Q the original's quantile function by scores, which only the owner has.
-But how often scores occur is known before any row is seen, so the copy tells Q itself, and with it
+But how often scores occur is known before any row is seen, so the copy reveals Q itself:
 
     P(X <= y) = C(P(Y <= y)),      C(p) = F_T(F_S^-1(p))
 
 The mean of X is that of Y with rows weighted by C' at their rank: a sum over the sorted copy, with
 the influence of a row h(y) = -integral (1{y <= u} - F_Y(u)) C'(F_Y(u)) du. T is fixed by the table,
 so given Q the mean has the variance E[Var(h | T)] / n. Q is that of the table but for a standard
-error (table/_scale), so that scores do not occur quite as often as they should: where the noise
+error (columns/_scale), so that scores do not occur quite as often as they should: where the noise
 leaves g = E[h | T] of X, that adds Var(X - g) / n, n at most the rows that Q is taken from. A
 population adds Var(X) / n.
 
@@ -34,11 +34,11 @@ BINS = 1024
 """The sorted copy is summed up in so many parts."""
 
 FEWEST = 100
-"""With fewer rows the law of a copy is not known well enough to undo it."""
+"""With fewer rows the distribution of a copy is not known well enough to undo it."""
 
 
 @dataclass(frozen=True)
-class RankLaw:
+class RankScores:
     """How often scores occur: P(T <= t) by lines through `at` and `below`, and S = T + noise."""
 
     at: Floats
@@ -46,8 +46,8 @@ class RankLaw:
     deviation: float
 
     @classmethod
-    def of(cls, column: CopyColumn) -> "RankLaw":
-        """Return the laws of T and S, as the copy's column states them."""
+    def of(cls, column: CopyColumn) -> "RankScores":
+        """Return the distributions of T and S, as the copy's column states them."""
         count = column.scores
         scores = np.array(knot_scores(count))
         ranks = (np.arange(count) + 0.5) / count
@@ -129,19 +129,19 @@ class SortedCopy:
         return np.asarray(np.cumsum(self.count) / self.count.sum())
 
 
-def original_mean(copy: SortedCopy, law: RankLaw, of: Of) -> Estimate:
+def original_mean(copy: SortedCopy, ranks: RankScores, of: Of) -> Estimate:
     """Return the mean of the original column."""
-    rows, scores = copy.count.sum(), law.scores(copy.below)
-    weight = np.diff(law.undone(scores), prepend=0.0)
+    rows, scores = copy.count.sum(), ranks.scores(copy.below)
+    weight = np.diff(ranks.undone(scores), prepend=0.0)
     mean = float(copy.mean @ weight)
     spread = float(((copy.mean - mean) ** 2) @ weight)
-    noise, unlike = _variances(copy, law, weight, scores)
+    noise, unlike = _variances(copy, ranks, weight, scores)
     knots, sampled = unlike / min(rows, SAMPLE), 0.0 if of == "table" else spread / rows
     return Estimate(mean, math.sqrt(max(noise / rows + knots + sampled, 0.0)))
 
 
 def _variances(
-    copy: SortedCopy, law: RankLaw, weight: Floats, scores: Floats
+    copy: SortedCopy, ranks: RankScores, weight: Floats, scores: Floats
 ) -> tuple[float, float]:
     """Return E[Var(h | T)] and Var(X - E[h | T]), with h and T in parts."""
     share = np.diff(copy.below, prepend=0.0)
@@ -149,16 +149,16 @@ def _variances(
     slope = weight / share
     between = (slope[1:] + slope[:-1]) / 2
     h = np.concatenate([[0.0], np.cumsum(between * np.diff(copy.mean))])
-    parts = np.diff(law.kernel(scores[:-1]), axis=0, prepend=0.0, append=1.0)
-    first, second, often = h @ parts, (h**2) @ parts, np.diff(law.below)
-    middle = (law.below[:-1] + law.below[1:]) / 2
+    parts = np.diff(ranks.kernel(scores[:-1]), axis=0, prepend=0.0, append=1.0)
+    first, second, often = h @ parts, (h**2) @ parts, np.diff(ranks.below)
+    middle = (ranks.below[:-1] + ranks.below[1:]) / 2
     lost = np.interp(middle, np.cumsum(weight) - weight / 2, copy.mean) - first
     return float((second - first**2) @ often), float((lost - lost @ often) ** 2 @ often)
 
 
-def distribution_of(copy: SortedCopy, law: RankLaw, cells: int) -> Distribution:
+def distribution_of(copy: SortedCopy, ranks: RankScores, cells: int) -> Distribution:
     """Return the distribution of the original column, in cells of about equal probability."""
-    below = np.concatenate([[0.0], law.undone(law.scores(copy.below))])
+    below = np.concatenate([[0.0], ranks.undone(ranks.scores(copy.below))])
     edges = np.concatenate([copy.mean[:1], copy.edges])
     chosen = np.unique(
         np.searchsorted(below, np.linspace(0, 1, cells + 1)).clip(max=len(edges) - 1)

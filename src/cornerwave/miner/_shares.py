@@ -86,8 +86,8 @@ class Refresh:
 
     def noise_of(self, shares: Floats) -> Floats:
         """Return the mean variance (m,) of each label's indicator, given the original row."""
-        law = self.undo(shares)
-        noise = shares * (1 - shares) - self.retention**2 * law * (1 - law)
+        original = self.undo(shares)
+        noise = shares * (1 - shares) - self.retention**2 * original * (1 - original)
         return np.maximum(noise, 0.0)
 
     @property
@@ -123,11 +123,11 @@ def frequencies(counts: Floats, labels: Labels, column: CopyColumn, of: Of) -> E
     rows = _rows(counts, [column.name])
     shares = counts / rows
     refresh = Refresh.of(column, shares)
-    law = refresh.undo(shares)
+    original = refresh.undo(shares)
     # h is the indicator / q; an estimated pi moves along and leaves the indicator itself
     steep = 1.0 if refresh.is_estimated else 1 / refresh.retention
     noise = steep**2 * refresh.noise_of(shares)
-    return Estimates.of((labels,), law, _total(noise, law, of) / rows)
+    return Estimates.of((labels,), original, _total(noise, original, of) / rows)
 
 
 def two_way(
@@ -151,25 +151,25 @@ def two_way(
         _Margin.of(column, own, all_rows)
         for column, own, all_rows in zip(columns, margins, whole or margins, strict=True)
     )
-    law = other.refresh.undo(one.refresh.undo(shares).T).T
-    noise = np.empty_like(law)
-    for h, (a, b) in zip(_pair_influences(one, other), np.ndindex(law.shape), strict=True):
+    original = other.refresh.undo(one.refresh.undo(shares).T).T
+    noise = np.empty_like(original)
+    for h, (a, b) in zip(_pair_influences(one, other), np.ndindex(original.shape), strict=True):
         given = other.refresh.expected(one.refresh.expected(h).T).T
-        noise[a, b] = _variance(h, shares) - _variance(given, law)
-    noise += np.outer(one.elsewhere, other.law**2) + np.outer(one.law**2, other.elsewhere)
-    return Estimates.of(labels, law, _total(noise, law, of) / rows)
+        noise[a, b] = _variance(h, shares) - _variance(given, original)
+    noise += np.outer(one.elsewhere, other.original**2) + np.outer(one.original**2, other.elsewhere)
+    return Estimates.of(labels, original, _total(noise, original, of) / rows)
 
 
 @dataclass(frozen=True)
 class _Margin:
-    """One column of a two-way table: `law` is P in the table's rows.
+    """One column of a two-way table: `original` is P in the table's rows.
 
     `shift` is what a copy's row there contributes to an estimated pi, `elsewhere` (m,) what
     the column's other rows add to n Var through it.
     """
 
     refresh: Refresh
-    law: Floats
+    original: Floats
     shift: float
     elsewhere: Floats
 
@@ -188,12 +188,12 @@ def _pair_influences(one: _Margin, other: _Margin) -> Iterator[Floats]:
     With pi known the estimate is linear, and h the product of rows of the two T^-1. An
     estimated pi_A moves with the copy's margin, and with it P(a, b) by -(1-q)/q P(b).
     """
-    first = one.refresh.undo(np.eye(len(one.law)))
-    second = other.refresh.undo(np.eye(len(other.law)))
+    first = one.refresh.undo(np.eye(len(one.original)))
+    second = other.refresh.undo(np.eye(len(other.original)))
     for a, b in np.ndindex(len(first), len(second)):
         h = np.outer(first[a], second[b])
-        h[a, :] -= one.shift * other.law[b]
-        h[:, b] -= other.shift * one.law[a]
+        h[a, :] -= one.shift * other.original[b]
+        h[:, b] -= other.shift * one.original[a]
         yield h
 
 
@@ -218,13 +218,13 @@ def _joint(
     return Estimates(labels, value, error)
 
 
-def _variance(h: Floats, law: Floats) -> float:
-    """Return the variance of h under a law of the same shape."""
-    return float((h**2 * law).sum() - (h * law).sum() ** 2)
+def _variance(h: Floats, original: Floats) -> float:
+    """Return the variance of h under a distribution of the same shape."""
+    return float((h**2 * original).sum() - (h * original).sum() ** 2)
 
 
-def _total(noise: Floats, law: Floats, of: Of) -> Floats:
-    sampling = 0.0 if of == "table" else np.maximum(law * (1 - law), 0.0)
+def _total(noise: Floats, original: Floats, of: Of) -> Floats:
+    sampling = 0.0 if of == "table" else np.maximum(original * (1 - original), 0.0)
     return np.asarray(np.maximum(noise, 0.0) + sampling)
 
 

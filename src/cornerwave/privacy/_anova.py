@@ -108,7 +108,7 @@ def revealed_alone(Z: Floats, feature: OpenColumn, rate: float) -> Floats:
 
 
 def _blocks(numbers: Floats) -> Iterator[Ints]:
-    """Yield rows in blocks along a number, each of as many rows on average as a scale says."""
+    """Yield rows in blocks along a number, each of as many rows on average as a scale has."""
     known = ~np.isnan(numbers)
     low, high = float(numbers[known].min()), float(numbers[known].max())
     place = np.where(known, (numbers - low) / max(high - low, 1e-300), -1.0)

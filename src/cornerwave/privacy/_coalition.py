@@ -210,6 +210,7 @@ def independent_level(noise: Iterable[float]) -> Level:
     """
     known = list(noise)
     least = min(known)
+    # t with 1/t = sum 1/v (Theorem 3); multiplied by the least, so that tiny v do not overflow
     return Level(least / sum(least / v for v in known) or least)  # `or`: half of the least double
 
 
@@ -218,7 +219,7 @@ OF_HISTORY = {
     "mean": "mean of its editions",
     "change": "any change",
 }
-"""What is asked about a row that changes, and how it is said."""
+"""What is asked about a row that changes, and its words."""
 
 
 def history_functions(editions: int, columns: int) -> dict[str, Floats]:
@@ -257,6 +258,7 @@ def hidden_in_history(
     levels = np.repeat([level for _, level in held], columns)
     cells = np.concatenate([np.arange(e * columns, (e + 1) * columns) for e, _ in held])
     here = np.ix_(cells, cells)
+    # H_ss + min(u, v) S_ss, and H_s' w for each question
     copies = history[here] + np.minimum.outer(levels, levels) * noise[here]
     scale = np.sqrt(np.maximum(np.diag(copies), 1e-300))
     inverse = np.linalg.pinv(copies / np.outer(scale, scale), REPEATED, hermitian=True)
@@ -276,6 +278,7 @@ def guess(category: CategoryDistribution, noise: Sequence[float]) -> BestGuess:
     """
     pi, base = category.pi, category.drawn
     q = max(retention(level) for level in noise)
+    # pi_x P(y | x) is kept_y for x = y, and pi_x drawn_y for any other x
     kept, drawn = pi * (q + (1 - q) * base), (1 - q) * base
     # Given y, guess y itself or, if that is rare, the most common other value.
     top, second = np.argsort(-pi, kind="stable")[[0, min(1, len(pi) - 1)]]

@@ -190,6 +190,7 @@ def _chosen(start: int, stop: int, stride: int) -> list[tuple[int, int]]:
 
 def _mixed(words: Words) -> Words:
     """Return words whose bits depend on all bits of others."""
+    # the finalizer of MurmurHash3
     words = (words ^ (words >> _U(33))) * _U(0xFF51AFD7ED558CCD)
     words = (words ^ (words >> _U(33))) * _U(0xC4CEB9FE1A85EC53)
     return np.asarray(words ^ (words >> _U(33)))
@@ -293,6 +294,7 @@ class _Blocks:
     def of(cls, rows: Ints, total: int) -> "_Blocks":
         """Return blocks of these of the `total` rows of a table."""
         share = len(rows) / total
+        # share^2 total pairs are left at a lag; blocks of `each` rows leave PAIRS of them
         each = max(1, 1 << max(0, int(share**2 * total / PAIRS).bit_length() - 1))
         each = max(each, -(-total // LONGEST))
         length = _smooth(-(-total // each))
@@ -321,6 +323,7 @@ def _smooth(least: int) -> int:
 
 def _products(sums: Floats) -> tuple[Floats, Floats]:
     """Return A at each lag up to half of the length, and C at each sum of places; circular."""
+    # A is the transform of |f|^2, C that of f^2
     f = np.fft.rfft(sums)
     lags = np.fft.irfft(f.real**2 + f.imag**2, len(sums))
     return lags[: len(sums) // 2 + 1], np.fft.irfft(f * f, len(sums))
@@ -352,6 +355,7 @@ def _beyond_chance(
     sums: Floats, blocks: _Blocks, u: float, combs: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Return the lags and the mirrors of blocks that correlate beyond chance, most first."""
+    # sqrt(2 pairs u) + 2 u of the header, of mirrors sqrt(4 pairs u) + 4 u; Bernstein's rare / 3
     rare = max(float((sums**2).max()) - EVEN * blocks.each, 0.0)
     beyond = 2 * u * (1 + rare / 3)
     lags, mirrors = _products(sums)
@@ -489,5 +493,6 @@ def _left_of(at: float, found: Ties, total: int, noise: Floats) -> Floats:
             known[(places == place) & (apart > 0)] = r
     spectrum, axes = np.linalg.eigh(known)
     spectrum = np.maximum(spectrum, 0.0)  # some correlations counted as none
+    # sum over i of U_0i^2 v S_i / (S_i + v), see `_row_order`; the row's variance is 1
     weights = axes[0] ** 2 / float(axes[0] ** 2 @ spectrum)
     return np.array([float(weights @ (v * spectrum / (spectrum + v))) for v in noise])

@@ -425,7 +425,7 @@ def _neighbours(groups: Groups, n: Floats, products: Floats) -> float:
 
 
 PRIVACY = 0.5
-"""The privacy at which it is said what is given away."""
+"""The privacy at which it is stated what is given away."""
 
 
 def left_of_value(r: float, rows: float, noise: float) -> float:

@@ -14,7 +14,7 @@ from cornerwave.privacy._whole_copy import WholeCopy
 
 MOST_REMEDIES = 3
 HALF = THOUSANDTHS // 2
-"""Privacy 0.5, in thousandths: the noise that it takes says what a remedy saves."""
+"""Privacy 0.5, in thousandths: what a remedy saves is stated as the noise that this takes."""
 TRIAL_ROWS = 1 << 12
 """Rows on which remedies are tried: a share is known to 2 hundredths then, at a tenth of the
 time."""

@@ -210,6 +210,7 @@ class RowOrder:
             signals = list(pool.map(lambda each: _signal(table, *each), asked))
             names = [name for name, _ in asked]
             known = [pair for pair in zip(names, signals, strict=True) if pair[1] is not None]
+            # Bonferroni: over all columns, lags, and lags taken together
             alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
             found = list(
                 pool.map(lambda pair: _revealed_by_near(pair[0], pair[1], pairs, alpha), known)
@@ -361,6 +362,7 @@ def _product(one: Any, two: Any) -> float:
 
 def _share(log_orders: float, counts: Ints) -> float:
     """Return the share of e^log_orders among all orders of values that occur `counts` times."""
+    # n! / (n_1! n_2! ...) orders, by logarithms of the gamma function
     every = math.lgamma(int(counts.sum()) + 1) - sum(math.lgamma(n + 1) for n in counts.tolist())
     return math.exp(min(0.0, log_orders - every))
 
@@ -415,7 +417,7 @@ def _revealed_by_near(
     for reach in REACHES:
         rest = (pairs.lags <= reach) & (sure == 0.0)
         if rest.any() and abs(r[rest].mean()) > _together_by_chance(signal, counts[rest], alpha):
-            sure[rest] = r[rest].mean()
+            sure[rest] = r[rest].mean()  # weak in each lag, and sure in all of them
     hidden = left_hidden(pairs.lags, np.clip(sure, -1.0, 1.0), np.array(PRIVACIES))
     return RevealedByOrder.at_most(name, hidden)
 
@@ -458,8 +460,10 @@ def left_hidden(lags: Ints, correlations: Floats, privacy: Floats) -> Floats:
     rings = _rings(lags)
     rows = np.arange(rings.shape[1])
     r = np.interp(rows, [0, *lags], [1.0, *correlations])  # two rows on: as the next, if unknown
+    # R = U diag(S) U' over the row itself and its rings
     spectrum, axes = np.linalg.eigh(rings @ r[np.abs(rows[:, None] - rows)] @ rings.T)
     spectrum = np.maximum(spectrum, 0.0)  # some correlations counted as none
+    # hidden(v) = sum over i of U_0i^2 v S_i / (S_i + v), with the row's variance put to 1
     weights = axes[0] ** 2 / float(axes[0] ** 2 @ spectrum)
     return np.array([float(weights @ (v * spectrum / (spectrum + v))) for v in noise])
 

@@ -52,7 +52,7 @@ class UnitColumns:
 
     @classmethod
     def of(cls, schema: Schema) -> "UnitColumns":
-        """Return those of a table; none if its owner says that rows are independent."""
+        """Return those of a table; none if its owner states that rows are independent."""
         if schema.independent_rows:
             return cls((), (), ())
         plain = [column for column in schema.columns if column.role != KEY]
@@ -169,7 +169,7 @@ def _part(column: pa.Array | None, which: str) -> pa.Array | None:
 # What a ledger keeps of a table's rows, to see whether rows that come belong to the same units.
 #
 # Of a sample of rows, 32 bits of a hash of each cell and, of a number, also in which of 256 parts
-# of its column it lies: nothing is kept that tells a value more closely. Samples add up.
+# of its column it lies: nothing is kept that determines a value more closely. Samples add up.
 
 
 MOST_ROWS, MOST_CELLS = 1 << 12, 1 << 18

@@ -5,10 +5,10 @@ A column is a unit's if
     most rows have values that few rows hold, and these values are many;
     rows of one value agree in noisy columns, beyond rows of neighbouring values, so much that a
     copy of all of them leaves less than BOUND of what is promised of a value hidden;
-    that is no chance: ALPHA, over all candidates and columns;
+    that is not chance: ALPHA, over all candidates and columns;
     they agree in several columns, or in one that does not follow from the value.
 
-Neighbouring values: a number that has to do with another is no unit, though rows agree where it
+Neighbouring values: a number that has to do with another is not a unit, though rows agree where it
 is equal; they agree as much where it is nearly equal.
 
 A number that gets noise is a measurement, unless it is called like an identifier or each value
@@ -43,11 +43,11 @@ from cornerwave.privacy._groups import (
 from cornerwave.privacy._identifiers import names_a_thing
 
 ALPHA = 1e-6
-"""The probability that rows which do not belong together are said to."""
+"""The probability that rows are reported to belong together which do not."""
 BOUND = 0.9
 """Refused is what leaves less than this share of the promise hidden."""
-LEAST_ROWS = 100
-"""A table of fewer rows is no evidence."""
+LEAST_EVIDENCE = 100
+"""A table of fewer rows is not evidence: 15 groups of a few rows each need about so many."""
 LEAST_UNITS = 15
 """Fewer values than this are kinds of rows,"""
 KINDS = 0.75
@@ -79,14 +79,14 @@ LIFT, LEAST_PAIRS = 2.0, 100
 """Rows are equal in several columns so many times more often than by chance, and so many pairs
 of rows are."""
 SPLIT = 0.8
-"""A column that leaves more of the equal rows equal says nothing new: it follows from the rest."""
+"""A column that leaves more of the equal rows equal adds nothing: it follows from the rest."""
 
 
 WAYS_OUT = (
     "If these are several rows of a person, or of another thing that copies shall hide, register "
     "one row of each, such as the mean or the latest. If each row is a record of its own and "
     "merely shares a school, an area or a product with others, state that rows are independent: "
-    "whoever knows which rows share it then learns as much as this about them"
+    "anyone who knows which rows share it then learns as much as this about them"
 )
 """What to do about rows that belong together."""
 
@@ -124,7 +124,7 @@ class Looked:
     def of_cells(
         cls, name: str, cells: Words, missing: Flags, *, noisy: bool, is_time: bool = False
     ) -> "Looked":
-        """Look at cells that are told apart, some of them missing."""
+        """Look at cells by their hashes, some of them missing."""
         codes = np.full(len(cells), -1)
         codes[~missing] = np.unique(cells[~missing], return_inverse=True)[1]
         return cls(name, codes, False, names=True, noisy=noisy, is_time=is_time, is_category=True)
@@ -232,7 +232,7 @@ class _Candidate:
 
     @cached_property
     def is_number(self) -> bool:
-        """Whether all columns are numbers, and nothing says that they are names."""
+        """Whether all columns are numbers, and nothing suggests that they are names."""
         numbers = all(column.ordered for column in self.columns)
         return numbers and not self.is_called_so and not self.groups[0].is_given_out
 
@@ -278,7 +278,7 @@ def find_units(columns: Sequence[Looked], *, rows: int) -> list[Unit]:
     `columns` are those of all rows of a table, or of a sample of its `rows`.
     """
     seen = len(columns[0].codes) if columns else 0
-    if seen < LEAST_ROWS:
+    if seen < LEAST_EVIDENCE:
         return []
     some = [c.some(slice(SOME_ROWS)) for c in columns]
     less = len(some[0].codes)
@@ -288,10 +288,10 @@ def find_units(columns: Sequence[Looked], *, rows: int) -> list[Unit]:
 def find_meetings(columns: Sequence[Looked], is_new: Flags, *, rows: int) -> list[Unit]:
     """Return which columns name units of which rows that come meet rows that are there.
 
-    `columns` are those of both, `is_new` says which came; the others are a sample of `rows`.
+    `columns` are those of both, `is_new` marks those that came; the others are a sample of `rows`.
     """
     old = int(np.count_nonzero(~is_new))
-    if min(old, len(is_new) - old) < LEAST_ROWS:
+    if min(old, len(is_new) - old) < LEAST_EVIDENCE:
         return []
     looked = _Rows(rows / old, is_new)
     return _found(columns, looked, columns, looked)
@@ -327,6 +327,7 @@ def _judged(
     noisy = [c for c in columns if c.noisy] if eligible else []
     signals = {c.name: (c, signal) for c in noisy if (signal := c.signal())}
     signals = dict(list(signals.items())[:MOST_COLUMNS])
+    # exp(-u) is ALPHA over all candidates and columns: see Agreement.chance
     u = math.log(max(1, len(eligible) * len(signals)) / ALPHA)
     for each in eligible:
         found = {
@@ -353,6 +354,7 @@ def _strong(
     candidate: _Candidate, agreements: Mapping[str, Agreement], u: float
 ) -> dict[str, Agreement]:
     """Return those that are no chance, and give away more than BOUND allows."""
+    # p = v / (1 + v), so v = p / (1 - p)
     rows, noise = candidate.groups[0].rows_each, PRIVACY / (1 - PRIVACY)
     return {
         name: found
@@ -407,6 +409,7 @@ def _effective(signals: Sequence[Scores | Kinds]) -> float:
     Z = (Z - Z.mean(axis=1, keepdims=True))[deviations > 0] / deviations[deviations > 0, None]
     if not len(Z):
         return 0.0
+    # exp(entropy) of the eigenvalues: N if columns are uncorrelated, 1 if all follow from one
     shares = np.maximum(np.linalg.eigvalsh(Z @ Z.T / Z.shape[1]), 1e-12) / len(Z)
     return math.exp(-float((shares * np.log(shares)).sum()))
 
@@ -468,6 +471,7 @@ def _several(columns: Sequence[Looked], rows: _Rows) -> Iterator[_Candidate]:
     for one, two in combinations(usable, 2):
         share = _alike(_joined(one.codes, two.codes))
         if share * len(one.codes) ** 2 / 2 > LEAST_PAIRS and share < SPLIT * alike[one]:
+            # P(equal in both) over P(equal in one) P(equal in the other): 1 if independent
             lifts[one, two] = share / (alike[one] * alike[two])
     tried = set()
     for pair in sorted(lifts, key=lambda pair: -lifts[pair])[:PAIRS]:
@@ -519,5 +523,6 @@ def _joined(codes: Ints, others: Ints) -> Ints:
 
 def _alike(codes: Ints) -> float:
     """Return the share of pairs of rows that are equal."""
+    # n (n - 1) ordered pairs of a value, of all ordered pairs
     counts = np.bincount(codes[codes >= 0])
     return float((counts * (counts - 1)).sum()) / max(1, len(codes) * (len(codes) - 1))

@@ -20,7 +20,7 @@ from cornerwave.spine.survey import Sampled, Survey, Surveyor
 USED = 1 << 14
 """Sampled rows that are used at most."""
 MOST_VALUES = 256
-"""Values of all categories and kept columns that are told apart; the rarest share one."""
+"""Values of all categories and kept columns that are distinguished; the rarest share one."""
 LEAST_HOLDERS = 5
 BANDS = 16
 """Quantile bands of a kept number of more values."""

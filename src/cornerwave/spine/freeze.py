@@ -56,7 +56,7 @@ from cornerwave.spine.missing import Draws, has_many_complete_rows
 from cornerwave.spine.survey import Survey, Surveyor, on_scales
 
 WORTH_SAYING = 0.1
-"""The owner is told of noise that missing values raise by more than this share."""
+"""The owner is warned of noise that missing values raise by more than this share."""
 
 
 @dataclass(frozen=True)
@@ -266,8 +266,9 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     _check_size(moments, schema)
     for names, found in survey.tallies.items():
         check_identifying(names, found, schema)
-    law = Draws.of(surveyor, survey)
-    shown = NoisyNumbers.of(surveyor, survey, law)
+    draws = Draws.of(surveyor, survey)
+    shown = NoisyNumbers.of(surveyor, survey, draws)
+    # S >= K, and its factor L with L L' = S: the noise of a row is sqrt(v) L times white noise
     shape = _noise_shape(survey, schema, shown)
     lower = factor(shape)
     lower.warn(schema.perturbed)
@@ -288,7 +289,7 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         categories=categories,
         missing=_shows_missing(survey, schema, categories),
         fingerprint=str(survey.fingerprint),
-        draws=law,
+        draws=draws,
         hidden=measure_hidden(sampled_rows(surveyor, survey, categories, shown, shape)),
     )
 
@@ -325,6 +326,7 @@ def _noise_shape(survey: Survey, schema: Schema, shown: NoisyNumbers) -> Floats:
     K = survey.moments.covariance
     if survey.complete is None:
         return K
+    # S is above K by pairs and above K of complete rows, as matrices: either may be the truth
     complete = survey.complete.covariance if has_many_complete_rows(survey) else None
     shape = noise_shape(K, complete)
     if shown.with_draws:
@@ -390,7 +392,7 @@ def _warn_of(categories: Sequence[Categories], schema: Schema) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a copy looks like unless the owner says otherwise: like the table, where that is free.
+# What a copy looks like unless the owner chooses otherwise: like the table, where that is free.
 #
 # Whole numbers, decimals, dates and timestamps are rounded to their own step if
 #
@@ -398,7 +400,7 @@ def _warn_of(categories: Sequence[Categories], schema: Schema) -> None:
 #
 # Then rounding adds step^2/12 to the variance and nothing else that a miner would notice (see
 # miner/_covariance.py); otherwise they stay floats. The type is wide enough for the noise: an
-# 8-bit age becomes a 64-bit one. What the owner said at registration, or for one release, counts.
+# 8-bit age becomes a 64-bit one. What the owner chose at registration, or for one release, counts.
 
 
 def look(frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False) -> Finish:
@@ -437,6 +439,7 @@ def _free_type(
         return None
     variance = float(frozen.covariance[place, place])
     shape = variance + float(frozen.excess[place, place])
+    # noise narrower than a step would leave most rounded values as they were
     if 0 < math.sqrt(level.noise * shape) < step:
         return None
     low, high = clip or (None, None)
@@ -447,7 +450,7 @@ def _free_type(
         name,
         source,
         mean=float(frozen.mean[place]),
-        deviation=math.sqrt((1 + level.noise) * variance),
+        deviation=math.sqrt((1 + level.noise) * variance),  # of a copy: K + v K
         scale=frozen.scales[place],
     )
     return type_ if limits.clipped is None else None

@@ -1,6 +1,6 @@
 """Numbers that are missing in secret: a keyed draw stands in their place before the noise.
 
-A draw must look like a value of that row. So it comes from the normal law of the column
+A draw must look like a value of that row. So it comes from the normal distribution of the column
 given the row's other numbers, by the frozen mean and K of complete rows, and is then brought to the
 column's own distribution by its frozen quantiles Q, as far as the others leave it open:
 
@@ -22,22 +22,24 @@ from cornerwave.arrays import Flags, Floats, Ids, Ints
 from cornerwave.columns import Knots, Schema, interpolate
 from cornerwave.keyed import strict
 from cornerwave.noise import WhiteStreams
-from cornerwave.spine.survey import Survey, Surveyor, laws_of
+from cornerwave.spine.survey import Survey, Surveyor, quantiles_of
 
 FREE = 0.25
-"""A draw has its column's own distribution where the others leave this share of it open."""
+"""A draw has its column's distribution where the others leave this share of it open: the 4 of
+min(1, 4 (c_h / s_h)^2)."""
 
 VANISHING = 2.0**-48
-"""A column whose variance given the others is below this share of its own tells nothing new."""
+"""A column whose variance given the others is below this share of its own adds nothing."""
 
 
 ROWS_PER_WEIGHT = 10
-"""Complete rows for each number, at least, to go by their covariance."""
+"""Complete rows for each number, at least, to go by their covariance: the rule of thumb of ten
+rows a coefficient."""
 
 
 @dataclass(frozen=True)
 class Draws:
-    """The law of draws that replace numbers whose absence is hidden.
+    """The distribution of draws that replace numbers whose absence is hidden.
 
     Mean and covariance are those of the complete rows, so that a column which follows from
     others does so here; `quantiles` are those of the columns that hide missing values.
@@ -49,11 +51,11 @@ class Draws:
 
     @classmethod
     def of(cls, surveyor: Surveyor, survey: Survey) -> "Draws | None":
-        """Return the law for a table; None if nothing is hidden."""
+        """Return the distribution for a table; None if nothing is hidden."""
         if not surveyor.sampled:
             return None
         found = survey.whole if has_many_complete_rows(survey) else survey.moments
-        return cls(found.mean, found.covariance, laws_of(surveyor, survey))
+        return cls(found.mean, found.covariance, quantiles_of(surveyor, survey))
 
 
 def has_many_complete_rows(survey: Survey) -> bool:
@@ -61,9 +63,9 @@ def has_many_complete_rows(survey: Survey) -> bool:
     return survey.whole.rows >= ROWS_PER_WEIGHT * (1 + len(survey.moments.top))
 
 
-def fill_missing(x: Floats, ids: Ids, schema: Schema, law: Draws | None, secret: bytes) -> Floats:
+def fill_missing(x: Floats, ids: Ids, schema: Schema, draws: Draws | None, secret: bytes) -> Floats:
     """Return columns x (N, rows) with draws for the values that are missing in secret."""
-    if law is None:  # no column hides its missing values
+    if draws is None:  # no column hides its missing values
         return x
     columns = [schema.column(name) for name in schema.perturbed]
     wanted = np.zeros(x.shape, dtype=bool)
@@ -72,18 +74,21 @@ def fill_missing(x: Floats, ids: Ids, schema: Schema, law: Draws | None, secret:
             np.isnan(values, out=row)
     if not wanted.any():
         return x
+    # one white number a cell, keyed by the row: the same draw in every copy
     streams = WhiteStreams(secret, [0.0], columns=len(x), rows=len(ids))
     streams.place(ids)
     z = streams.normals(0.0)
-    deviation = np.sqrt(np.diag(law.covariance))
+    deviation = np.sqrt(np.diag(draws.covariance))
     out = x.copy()
     for rows in _patterns(x, wanted):
-        spread = _fill(out, x, z, rows, wanted[:, rows[0]], law.mean, law.covariance)
+        spread = _fill(out, x, z, rows, wanted[:, rows[0]], draws.mean, draws.covariance)
         for place, own in zip(np.flatnonzero(wanted[:, rows[0]]), spread, strict=True):
-            if knots := law.quantiles.get(columns[place].name):
+            if knots := draws.quantiles.get(columns[place].name):
                 drawn, size = out[place, rows], max(deviation[place], 1e-300)
+                # (c_h / s_h)^2, added up in one order on every machine
                 open_ = sum(part * part for part in own.tolist()) / (size * size)
-                matched = interpolate((drawn - law.mean[place]) / size, knots)
+                matched = interpolate((drawn - draws.mean[place]) / size, knots)
+                # x = t + min(1, 4 (c/s)^2) (Q((t - mu)/s) - t)
                 out[place, rows] = drawn + min(1.0, open_ / FREE) * (matched - drawn)
     return out
 

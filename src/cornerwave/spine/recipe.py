@@ -7,7 +7,7 @@
              └──> fingerprint: is this the registered table?
 
 A copy is a pure function of the source's rows, the dataset's key and what its ledger line
-says. What happens to some rows is this one function, without thread, file or ledger; engines
+states. What happens to some rows is this one function, without thread, file or ledger; engines
 decide where it runs and where the copies go.
 """
 
@@ -92,7 +92,7 @@ class Recipe:
     ) -> None:
         """`frozen` has the rows and the fingerprint of the edition, or of the batch alone.
 
-        `past` says which rows editions up to this one have changed.
+        `past` are the rows that editions up to this one have changed.
         """
         self.dataset, self.frozen, self.wanted = dataset, frozen, tuple(wanted)
         self.edition, self.batch, self.past = edition, batch, past

@@ -164,8 +164,8 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
 # Keys of real tables are seldom arbitrary: they are numbered by time, or begin with the person or
 # the place, so that rows next to each other in the order of the key are alike, and averaging a copy
 # over them takes the noise away. AES of distinct ids looks like distinct random blocks, whatever is
-# known about the keys: neither the order nor a prefix of pseudonyms says anything about a row, and
-# who knows all keys of the table, and all copies, still cannot compute a pseudonym.
+# known about the keys: neither the order nor a prefix of pseudonyms reveals anything about a row,
+# and who knows all keys of the table, and all copies, still cannot compute a pseudonym.
 #
 # The key of AES is the dataset's own: the same for all copies, batches and editions, another for
 # every other dataset. AES is a permutation, but 28 of its bits are left out: among n rows two have

@@ -52,9 +52,11 @@ from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
 from cornerwave.spine.rows import Group, RowSecrets
 
 SAMPLE_ROWS = 1 << 20
-"""Rows whose values stand for a column's distribution."""
+"""Rows whose values stand for a column's distribution: a quantile has the standard error
+sqrt(q (1 - q) / 2^20), at most 0.0005."""
 JOINT_ROWS, LEAST_JOINT_ROWS, JOINT_CELLS = 1 << 16, 1 << 15, 1 << 22
-"""Rows that second moments across all columns are measured on: fewer of a wide table."""
+"""Rows that second moments across all columns are measured on: fewer of a wide table. A
+correlation has the standard error 2^-8, or 2^-7.5."""
 MOST_PARTS = 64
 """Parts of columns that copies show, such as how texts end, at most: fewer of each of many."""
 UNIT_ROWS, LEAST_UNIT_ROWS, UNIT_CELLS = 1 << 16, 1 << 10, 1 << 22
@@ -143,6 +145,7 @@ def _limit(hashes: Words, most: int, below: np.uint64) -> np.uint64:
 
     Of n evenly spread ones, `most` and eight deviations are expected below the first guess.
     """
+    # the count below a limit is binomial with deviation sqrt(most) at most; 64 for small samples
     share = (most + 8 * math.sqrt(most) + 64) / max(len(hashes), 1)
     limit = ALL if share >= 1 else np.uint64(int(share * 2.0**64))
     if len(hashes) <= most or below <= limit:
@@ -190,6 +193,7 @@ class Survey:
         return self.moments if self.complete is None else self.complete
 
     def __add__(self, other: "Survey") -> "Survey":
+        # None stands for the moments of all rows: both are written out once one part has a gap
         gaps = self.complete is not None or other.complete is not None
         return Survey(
             moments=self.moments + other.moments,
@@ -247,6 +251,7 @@ class Surveyor:
         cannot matter there is left out. Raises SourceError for values that cannot be used.
         """
         schema, group = self.schema, Group.of(ids, table, self.schema)
+        # moments, samples and the noise itself live on the scales of the columns
         draws = rank_draws(self.secrets, ids)
         numbers = on_scales(self.scales, schema.perturbed, group.numbers, draws)
         fingerprint, hashes = group.recognised(self.secrets)
@@ -271,6 +276,7 @@ class Surveyor:
 
     def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
         """Sample rows of all columns; what is shown is worked out for the sampled rows alone."""
+        # a row is sampled by its MAC, whatever part it comes in: so samples of parts add up
         limit = _limit(hashes, self.joint_rows, below)
         rows = np.flatnonzero(hashes <= limit)
         shown = {
@@ -291,6 +297,7 @@ class Surveyor:
 
     def _first(self, places: Ints, numbers: Floats, group: Group) -> Sample:
         """Return the first rows of a table, if copies show its order: the smallest places."""
+        # rows come in the order of their places, so the first ones are a prefix of a part
         first = places - self.start < FIRST
         count = np.count_nonzero(first) if self.schema.order is None else 0
         cells = group.cells[len(self.schema.kept) :, :count]
@@ -359,6 +366,7 @@ class Surveyor:
 def _complete(numbers: Floats, moments: Moments, schema: Schema) -> Moments | None:
     if (moments.present == moments.rows).all():
         return None
+    # K of complete rows is a covariance of something; K by pairs may not be one
     missing = np.isnan(numbers).any(axis=0)
     return Moments.of_columns(numbers[:, ~missing], schema.perturbed)
 
@@ -410,14 +418,14 @@ class Sampler:
         )
 
 
-def laws_of(surveyor: Surveyor, survey: Survey) -> dict[str, Knots]:
+def quantiles_of(surveyor: Surveyor, survey: Survey) -> dict[str, Knots]:
     """Return the quantiles of the columns that hide missing values, where they vary."""
     rows, secrets = survey.sample.ordered, surveyor.secrets
-    laws = {
+    found = {
         name: quantiles(values, knot_weights(secrets, rows.hashes, name))
         for name, values in zip(surveyor.sampled, rows.numbers, strict=True)
     }
-    return {name: law for name, law in laws.items() if law and law[0][0] < law[-1][0]}
+    return {name: knots for name, knots in found.items() if knots and knots[0][0] < knots[-1][0]}
 
 
 def no_rows(surveyor: Surveyor) -> Survey:
@@ -458,6 +466,7 @@ def rank_draws(secrets: RowSecrets, ids: Ids) -> RankDraws:
 
 def knot_weights(secrets: RowSecrets, hashes: Words, column: str) -> Floats:
     """Return the weights of sampled rows, by their keyed hashes, in the knots of a column."""
+    # exponential weights are those of the Bayesian bootstrap: a knot varies by its standard error
     ids = np.column_stack([hashes, np.zeros_like(hashes)])
     return exponentials(_uniforms(ids, expand(secrets.ranks, "knots", column.encode())))
 
@@ -465,6 +474,7 @@ def knot_weights(secrets: RowSecrets, hashes: Words, column: str) -> Floats:
 def _uniforms(ids: Ids, secret: bytes) -> Floats:
     """Return a keyed number from (0, 1] for each row."""
     words = row_hashes(ids, secret)
+    # 53 bits are exact as a double; one more keeps 0 out, whose logarithm is taken
     return np.asarray(((words >> np.uint64(11)) + np.uint64(1)) * 2.0**-53)
 
 

@@ -132,7 +132,7 @@ def _compared(
         if is_new:
             found = there.meetings(new, brought.surveyor.unit_columns)
             if found and found[0].is_repeat:
-                ledger.check_rows(entry, of_batch)  # the same rows again: says so
+                ledger.check_rows(entry, of_batch)  # the same rows again: a clearer message
             _check_meetings(found)
         kept[UNITS] = (there + new).fewest.to_bytes()
     if is_new and (content := ledger.attachment(entry, FIRST)) is not None:
