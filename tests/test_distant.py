@@ -7,7 +7,6 @@ import pytest
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import draft, inspect
 from cornerwave.privacy import ALPHA, DistantRows, RowOrder, Ties
-from cornerwave.privacy import _distant_rows as distant
 from cornerwave.sources import open_source
 
 WAVES = {  # people, waves
@@ -114,15 +113,13 @@ def test_rows_in_random_order_tell_nothing():
     assert 30 * ALPHA < 1e-4
 
 
-def test_parts_add_up_in_any_order(monkeypatch):
+def test_parts_add_up_in_any_order():
     """Of a large table some stretches are kept: the same from any parts, in any order."""
-    monkeypatch.setattr(distant, "CELLS", 1 << 16)
-    monkeypatch.setattr(distant, "LEAST_ROWS", 1 << 16)
     random = np.random.default_rng(4)
     table = pa.table({"x": waves(random, 100_000, 3)})
 
     def kept(size, order, rows=None):
-        found = DistantRows(["x"], rows=rows)
+        found = DistantRows(["x"], rows=rows, most=1 << 16)
         starts = range(0, table.num_rows, size)
         parts = [found.of(start, table.slice(start, size)) for start in starts]
         for place in order(len(parts)):

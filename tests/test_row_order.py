@@ -135,9 +135,8 @@ def test_the_smoother_is_wieners():
     assert left_hidden(lags, 0.0 * lags, privacy).tolist() == privacy.tolist()
 
 
-def test_runs_of_a_large_table_stand_for_it(monkeypatch):
+def test_runs_of_a_large_table_stand_for_it():
     """Memory is bounded: of many rows some runs are kept, in which the order still shows."""
-    monkeypatch.setattr("cornerwave.privacy._row_order.LEAST_ROWS", 1 << 14)
     random = np.random.default_rng(3)
     table = pa.table({"x": np.sort(random.normal(size=200_000)), "y": random.normal(size=200_000)})
     order = RowOrder(["x", "y"], cells=1 << 12)

@@ -9,7 +9,7 @@ from miner_world import ALPHA, noisy, normal_reach
 
 from cornerwave.errors import ColumnError
 from cornerwave.miner import Copy, Distribution
-from cornerwave.miner._distribution import BINS, GAP, Mixture, cell_kernel, reconstruct
+from cornerwave.miner._distribution import GAP, VALUE_BINS, Mixture, cell_kernel, reconstruct
 
 
 def _bimodal(rows: int, seed: int) -> np.ndarray:
@@ -53,7 +53,7 @@ def test_two_hills_come_back(noise: float) -> None:
     found = Copy.open(Y, noise=noise).distribution("0")
     assert found.converged
     at = np.linspace(Y.min(), Y.max(), 41)
-    bin_share = np.diff(_shares(Y, np.linspace(Y.min(), Y.max(), BINS + 1))).max()
+    bin_share = np.diff(_shares(Y, np.linspace(Y.min(), Y.max(), VALUE_BINS + 1))).max()
     bound = math.sqrt(math.log(2 / ALPHA) / 2 / rows) + bin_share
     deviation = math.sqrt(noise * X.var(ddof=1))
     assert np.abs(_through_noise(found, at, deviation) - _shares(Y, at)).max() < bound

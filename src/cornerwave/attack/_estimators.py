@@ -88,44 +88,53 @@ def left_by_posterior(values: Any, noise: Sequence[float], *, pieces: int = PIEC
     >>> coin.round(2).tolist()
     [0.0, 0.99]
     """
-    share, mean, spread = _pieces(np.asarray(values, dtype=np.float64), pieces)
-    centre = share @ mean
-    variance = float(share @ (spread + (mean - centre) ** 2))
-    if variance == 0:
+    mixture = _Pieces.of(np.asarray(values, dtype=np.float64), pieces)
+    if mixture.variance == 0:
         return np.zeros(len(noise))
-    return np.array(
-        [_left(share, mean - centre, spread, v * variance, variance) if v else 0.0 for v in noise]
-    )
+    return np.array([mixture.left(v * mixture.variance) if v else 0.0 for v in noise])
 
 
-def _left(share: Floats, mean: Floats, spread: Floats, noise: float, variance: float) -> float:
-    whole = spread + noise
-    Y = (mean[:, None] + np.sqrt(whole)[:, None] * _NODES).ravel()
-    chance = (share[:, None] * (_WEIGHTS / _WEIGHTS.sum())).ravel()
-    away = Y[:, None] - mean
-    log_weights = np.log(share) - 0.5 * np.log(whole) - away**2 / (2 * whole)
-    log_weights -= log_weights.max(axis=1, keepdims=True)
-    weights = np.exp(log_weights)
-    weights /= weights.sum(axis=1, keepdims=True)
-    estimate = (weights * (mean + spread / whole * away)).sum(axis=1)
-    return float(np.clip(1 - chance @ estimate**2 / variance, 0.0, 1.0))
+@dataclass(frozen=True)
+class _Pieces:
+    """The shares, means (about the mean of all) and variances t^2 of the pieces of a mixture."""
 
+    share: Floats
+    mean: Floats
+    spread: Floats
 
-def _pieces(values: Floats, pieces: int) -> tuple[Floats, Floats, Floats]:
-    """Return the shares, means and variances of the pieces of a distribution.
+    @classmethod
+    def of(cls, values: Floats, pieces: int) -> "_Pieces":
+        """Cut the distribution of values; one that many rows hold is a piece by itself."""
+        distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+        share = counts / counts.sum()
+        size = (distinct - share @ distinct) ** 2 * share
+        # half by rows, half by variance: the middle and the tails have enough pieces
+        weight = (share + size / size.sum()) / 2 if size.any() else share
+        place = ((np.cumsum(weight) - weight / 2) * pieces).astype(np.int64)
+        _, place = np.unique(place, return_inverse=True)
+        total: Floats = np.bincount(place, share).astype(np.float64)
+        mean = np.bincount(place, share * distinct) / total
+        spread = np.bincount(place, share * (distinct - mean[place]) ** 2) / total
+        return cls(total, mean - total @ mean, spread)
 
-    A value that many rows hold is a piece of its own.
-    """
-    distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-    share = counts / counts.sum()
-    size = (distinct - share @ distinct) ** 2 * share
-    weight = (share + size / size.sum()) / 2 if size.any() else share
-    place = ((np.cumsum(weight) - weight / 2) * pieces).astype(np.int64)
-    _, place = np.unique(place, return_inverse=True)
-    total: Floats = np.bincount(place, share).astype(np.float64)
-    mean = np.bincount(place, share * distinct) / total
-    spread = np.bincount(place, share * (distinct - mean[place]) ** 2) / total
-    return total, mean, spread
+    @property
+    def variance(self) -> float:
+        """The variance of the mixture."""
+        return float(self.share @ (self.spread + self.mean**2))
+
+    def left(self, noise: float) -> float:
+        """Return the share of the variance that the posterior mean leaves: 1 - E[E[X|Y]^2] / Var X."""
+        whole = self.spread + noise
+        # Y of each piece is normal: nine nodes of Gauss and Hermite integrate over it
+        Y = (self.mean[:, None] + np.sqrt(whole)[:, None] * _NODES).ravel()
+        chance = (self.share[:, None] * (_WEIGHTS / _WEIGHTS.sum())).ravel()
+        away = Y[:, None] - self.mean
+        log_weights = np.log(self.share) - 0.5 * np.log(whole) - away**2 / (2 * whole)
+        log_weights -= log_weights.max(axis=1, keepdims=True)
+        weights = np.exp(log_weights)
+        weights /= weights.sum(axis=1, keepdims=True)
+        estimate = (weights * (self.mean + self.spread / whole * away)).sum(axis=1)
+        return float(np.clip(1 - chance @ estimate**2 / self.variance, 0.0, 1.0))
 
 
 def _weighted_mean(log_weights: Floats, values: Floats) -> Floats:

@@ -12,11 +12,11 @@ is the exact posterior mean under this mixture, and so for categories (`_Refresh
 them is what can be learned of a distribution from so many rows: in several columns they are few.
 
 The figures are what this attack recovered of rows that it did not know, each column with the width
-that did best in the other half of the rows. They are no bound: who knows more recovers more.
+that did best in the other half of the rows. They are not a bound: who knows more recovers more.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,11 @@ from cornerwave.levels import LATTICE, retention
 from cornerwave.privacy import PLACES, JointShares, hidden_shares
 
 WIDTHS = (0.15, 0.5)
+"""Widths h that are tried beside 1, the linear estimate: near the known rows, and between both."""
 KNOWN, ATTACKED, LEAST_KNOWN = 8192, 512, 200
-"""KnownRows that are known at most, rows that are attacked, and the rows of the least table."""
+"""Rows that are known at most, rows that are attacked, and the rows of the least table."""
 BLOCK_ROWS = 128
-"""KnownRows whose weights are held at once: 4 MB, which the cache has room for."""
+"""Rows whose weights are held at once: 4 MB, which the cache has room for."""
 KNOWN_CELLS = 1 << 18
 """Fewer rows are known of a wide table, but a quarter of them at least: the time is bounded."""
 SAMPLE, PIECES = 1 << 13, 16
@@ -59,7 +60,7 @@ class KnownCells:
 
 @dataclass(frozen=True)
 class KnownRows:
-    """KnownRows as an adversary knows them: numbers (N, rows), NaN where missing, and cells.
+    """Rows as an adversary knows them: numbers (N, rows), NaN where missing, and cells.
 
     `covariance` is that of the numbers, `shape` that of noise 1.
     """
@@ -170,7 +171,7 @@ class JointPosterior:
 
         The share of their own variance; NaN for a column without any.
         """
-        own = KnownRows(self.rows.names, truth, *self._moments)
+        own = replace(self.rows, numbers=truth, cells=())
         seen = _filled(copy, own) @ self.axes
         errors = [self._errors(own, seen, [], noise, width) for width in (1.0, *WIDTHS)]
         shares = np.full(len(truth), np.nan)
@@ -181,12 +182,9 @@ class JointPosterior:
                 shares[place] = _ratio(found) * found[0].mean() / known.var()
         return shares
 
-    @property
-    def _moments(self) -> tuple[Floats, Floats, Floats]:
-        return self.rows.mean, self.rows.covariance, self.rows.shape
-
     def _by_theory(self, noise: float) -> dict[str, float]:
         """Return what the linear estimate from its own kind leaves of each column that varies."""
+        # l v / (l + v) in the coordinates where K is diag(l), turned back
         hidden = (self.spread * noise / (self.spread + noise)) @ self.back**2
         variance = np.diag(self.rows.covariance)
         pairs = zip(self.rows.names, hidden, variance, strict=True)
@@ -233,6 +231,7 @@ class JointPosterior:
         asked = _single(copy / spread, *(own.favour for own in refreshed))
         held = np.concatenate([_held(asked[part], known, offsets) for part in _blocks(len(copy))])
         mean, *shares = np.split(held, np.cumsum([len(self.spread), *_sizes(cells)])[:-1], axis=1)
+        # sum over i of w_i (m_i + h^2 l / (h^2 l + v) (y - m_i)), and sum of w_i is 1
         mean = mean + width**2 * self.spread / spread * (copy - mean)
         chances = [own.chances(at) for own, at in zip(refreshed, shares, strict=True)]
         return self.rows.mean + mean @ self.back, chances

@@ -30,9 +30,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.errors import SourceError
-
-RANK_TOLERANCE = 1e-12
-"""Eigenvalues below this share of the largest count as 0: some copies repeat others."""
+from cornerwave.privacy import REPEATED
 
 NO_COEFFICIENT = 1e-9
 """A coefficient below this is a rounded zero."""
@@ -230,7 +228,7 @@ def _inverse(matrix: Floats) -> Floats:
     """Return the inverse, or pseudo-inverse, of a covariance in any units."""
     size = np.diag(matrix)
     scale = np.sqrt(np.outer(*[np.where(size > 0, size, 1.0)] * 2))
-    return np.linalg.pinv(matrix / scale, rcond=RANK_TOLERANCE, hermitian=True) / scale
+    return np.linalg.pinv(matrix / scale, rcond=REPEATED, hermitian=True) / scale
 
 
 def _moments(mean: Any, covariance: Any) -> tuple[Floats, Floats]:

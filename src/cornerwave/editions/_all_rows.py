@@ -21,7 +21,7 @@ from cornerwave.spine.survey import Sample, Sampled, Survey, Surveyor
 
 PARTS = 255
 """Parts of a column of numbers, of as many rows each; with a gap they fit into a byte."""
-MOST_ROWS, LEAST_ROWS, MOST_CELLS = 1 << 15, 1 << 13, 1 << 21
+MOST_KEPT, LEAST_KEPT, KEPT_CELLS = 1 << 15, 1 << 13, 1 << 21
 """Rows that are kept: fewer of a wide table."""
 MORE = 1.1
 """So many times as many rows as when it was last measured what they reveal are measured again:
@@ -65,7 +65,7 @@ class AllRows:
         if self.sample.parts:
             sample = self.sample + replace(sample, most=self.sample.most)
         columns = len(sample.parts[0].numbers) + len(sample.parts[0].cells)
-        most = min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // max(1, columns)))
+        most = min(MOST_KEPT, max(LEAST_KEPT, KEPT_CELLS // max(1, columns)))
         sample = replace(sample, most=most).trimmed()
         return replace(self, rows=self.rows + survey.moments.rows, sample=sample)
 

@@ -110,14 +110,29 @@ def kurtosis_of(survey: Survey, columns: int) -> Floats:
     return np.where(second > 0, fourth / np.where(second > 0, second, 1.0) ** 2, 3.0)
 
 
-def _scaled(frozen: Frozen, spread: Spread) -> tuple[Floats, Floats, list[int]]:
-    """Return S and K' in units of the noise's own deviation, and which columns vary."""
-    S = frozen.covariance + frozen.excess
-    vary = np.flatnonzero(np.diag(S) > 0).tolist()
-    size = np.sqrt(np.diag(S)[vary])
-    at = np.ix_(vary, vary)
-    unit = np.outer(size, size)
-    return S[at] / unit, semidefinite(spread.covariance[at] / unit), vary
+@dataclass(frozen=True)
+class _InNoise:
+    """S and K' in units of the deviation of the noise, of the columns that vary."""
+
+    S: Floats
+    K: Floats
+    vary: list[int]
+
+    @classmethod
+    def of(cls, frozen: Frozen, spread: Spread) -> "_InNoise | None":
+        """Compare a spread with the noise; None if there is nothing to compare."""
+        S = frozen.covariance + frozen.excess
+        vary = np.flatnonzero(np.diag(S) > 0).tolist()
+        if spread.rows < 2 or not vary:
+            return None
+        size, at = np.sqrt(np.diag(S)[vary]), np.ix_(vary, vary)
+        unit = np.outer(size, size)
+        return cls(S[at] / unit, semidefinite(spread.covariance[at] / unit), vary)
+
+    def at_least(self, spread: Spread, kurtosis: Floats) -> Floats:
+        """Return K' less what chance may have added, mixed with rows of the first edition."""
+        known = spread.rows / (spread.rows + PRIOR)
+        return known * self.K / _allowed(spread, kurtosis[self.vary]) + (1 - known) * self.S
 
 
 def _hidden_numbers(S: Floats, K: Floats, noise: float) -> Floats:
@@ -131,10 +146,10 @@ def _hidden_numbers(S: Floats, K: Floats, noise: float) -> Floats:
 
 def hidden_of_numbers(frozen: Frozen, spread: Spread, level: Level) -> dict[str, float]:
     """Return what copies at a level hide of each number, from numbers alone."""
-    S, K, vary = _scaled(frozen, spread)
-    if spread.rows < 2 or not vary:
+    found = _InNoise.of(frozen, spread)
+    if found is None:
         return {}
-    shares = zip(vary, _hidden_numbers(S, K, level.noise), strict=True)
+    shares = zip(found.vary, _hidden_numbers(found.S, found.K, level.noise), strict=True)
     return {frozen.schema.perturbed[i]: float(h) for i, h in shares if not np.isnan(h)}
 
 
@@ -147,20 +162,14 @@ def _allowed(spread: Spread, kurtosis: Floats) -> float:
     return float(1 + ALLOWANCE * np.sqrt(max(kurtosis.max() - 1, 2.0) / spread.rows))
 
 
-def _at_least(S: Floats, K: Floats, spread: Spread, kurtosis: Floats) -> Floats:
-    """Return K less what chance may have added, mixed with rows of the first edition."""
-    known = spread.rows / (spread.rows + PRIOR)
-    return known * K / _allowed(spread, kurtosis) + (1 - known) * S
-
-
 def check_columns_fit(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats) -> None:
     """Raise Drifted if a number varies more than its noise can hide, beyond chance."""
-    S, K, vary = _scaled(frozen, spread)
-    if spread.rows < 2 or not vary:
+    found = _InNoise.of(frozen, spread)
+    if found is None:
         return
-    hidden = _hidden_numbers(S, _at_least(S, K, spread, kurtosis[vary]), level.noise)
+    hidden = _hidden_numbers(found.S, found.at_least(spread, kurtosis), level.noise)
     usual = level.noise / (1 + level.noise)
-    for place, share in zip(vary, hidden, strict=True):
+    for place, share in zip(found.vary, hidden, strict=True):
         if share < usual - BOUND:
             name = frozen.schema.perturbed[place]
             raise refused(
@@ -171,17 +180,17 @@ def check_columns_fit(frozen: Frozen, spread: Spread, level: Level, kurtosis: Fl
 
 def check_combinations_fit(frozen: Frozen, spread: Spread, kurtosis: Floats) -> None:
     """Raise Drifted if a linear combination of numbers varies much more than its noise."""
-    S, K, vary = _scaled(frozen, spread)
-    if spread.rows < 2 or not vary:
+    found = _InNoise.of(frozen, spread)
+    if found is None:
         return
-    low = _at_least(S, K, spread, kurtosis[vary])
+    S, low = found.S, found.at_least(spread, kurtosis)
     # r, the largest eigenvalue of S^-1 K', by the symmetric S^-1/2 K' S^-1/2
     values, vectors = np.linalg.eigh(S + _FLOOR * np.eye(len(S)))
     white = vectors / np.sqrt(values)
     largest = float(np.linalg.eigvalsh(white.T @ low @ white)[-1])
     # the largest of N eigenvalues of n rows is (1 + sqrt(N / n))^2 by chance (Marchenko, Pastur)
     if largest > WORST * (1 + np.sqrt(len(S) / spread.rows)) ** 2:
-        names = [frozen.schema.perturbed[place] for place in vary]
+        names = [frozen.schema.perturbed[place] for place in found.vary]
         raise refused(
             f"a linear combination of {listed(names)} varies {largest:.3g} times more than at "
             "registration, as where a column followed from others and no longer does"

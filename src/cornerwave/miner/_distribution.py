@@ -182,7 +182,7 @@ def _reach(change: Floats) -> float:
 
 
 CELLS = 120
-BINS = 400
+VALUE_BINS = 400
 CONFIDENCE = 0.95
 FINEST = 0.25
 """The narrowest bin in standard deviations of the noise: finer bins add 0.5 % of information."""
@@ -340,7 +340,7 @@ def _best_masses(
 
 
 def bins_of(seen: tuple[float, float], step: float, finest: float = 0.0) -> Floats:
-    """Return the edges of at most BINS bins, none narrower than `finest`.
+    """Return the edges of at most VALUE_BINS bins, none narrower than `finest`.
 
     The bins of a rounded column hold whole numbers of steps, its values in the middle.
 
@@ -348,7 +348,7 @@ def bins_of(seen: tuple[float, float], step: float, finest: float = 0.0) -> Floa
     array([-0.5,  0.5,  1.5,  2.5,  3.5])
     """
     low, high = seen
-    most = min(BINS, max(math.floor((high - low) / finest), 1)) if finest else BINS
+    most = min(VALUE_BINS, max(math.floor((high - low) / finest), 1)) if finest else VALUE_BINS
     if not step:
         return np.linspace(low, high, most + 1)
     first, last = round(low / step), round(high / step)

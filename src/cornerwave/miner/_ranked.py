@@ -30,7 +30,7 @@ from cornerwave.miner._distribution import Distribution, normal_shares
 from cornerwave.miner._estimates import Estimate, Of
 from cornerwave.miner._metadata import CopyColumn
 
-BINS = 1024
+SORTED_PARTS = 1024
 """The sorted copy is summed up in so many parts."""
 
 FEWEST = 100
@@ -74,7 +74,7 @@ class RankScores:
     def scores(self, p: Floats) -> Floats:
         """Return F_S^-1(p)."""
         reach = self.at[-1] + 8 * self.deviation
-        s = np.linspace(-reach, reach, 2 * BINS)
+        s = np.linspace(-reach, reach, 2 * SORTED_PARTS)
         return np.asarray(np.interp(p, self.kernel(s) @ np.diff(self.below), s))
 
     def undone(self, scores: Floats) -> Floats:
@@ -113,7 +113,7 @@ class SortedCopy:
         values = values[~np.isnan(values)]
         if len(values) < FEWEST:
             raise ColumnError(f"{name!r}: at least {FEWEST} rows must have a value")
-        edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)))
+        edges = np.unique(np.quantile(values, np.linspace(0, 1, SORTED_PARTS + 1)))
         count, total = np.zeros(len(edges)), np.zeros(len(edges))
         for block in read():
             own = block[~np.isnan(block)]

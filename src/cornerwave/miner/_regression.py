@@ -40,7 +40,7 @@ from cornerwave.sources import Source
 
 INTERCEPT = "(intercept)"
 
-RANK_TOLERANCE = 1e-10
+COLLINEAR = 1e-10
 """Features with a smaller eigenvalue of their correlations determine no coefficients."""
 
 
@@ -263,7 +263,7 @@ def _semidefinite(matrix: Floats) -> Floats:
 
 def _check_rank(C: Floats) -> None:
     size = np.sqrt(np.maximum(np.diag(C), 0.0))
-    if not (size > 0).all() or np.linalg.eigvalsh(C / np.outer(size, size))[0] <= RANK_TOLERANCE:
+    if not (size > 0).all() or np.linalg.eigvalsh(C / np.outer(size, size))[0] <= COLLINEAR:
         raise ColumnError(
             "the predictors are linearly dependent: one is constant or follows from the others, or "
             "the copy is too small or too noisy; leave some out"

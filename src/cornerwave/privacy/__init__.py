@@ -18,6 +18,7 @@ in `_revealed.reveal`.
 from cornerwave.privacy._anova import GroupMeans
 from cornerwave.privacy._coalition import (
     OF_HISTORY,
+    REPEATED,
     CategoryDistribution,
     Coalition,
     Looks,
@@ -47,7 +48,6 @@ from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, Shown, sta
 from cornerwave.privacy._revealed import reveal
 from cornerwave.privacy._row_order import (
     ALPHA,
-    CELLS,
     MATTERS,
     RUN,
     RevealedByOrder,
@@ -59,13 +59,13 @@ from cornerwave.privacy._units import WAYS_OUT, Looked, Unit, find_units
 
 __all__ = [
     "ALPHA",
-    "CELLS",
     "FIRST",
     "MATTERS",
     "MOST_VALUES",
     "NUMBERS",
     "OF_HISTORY",
     "PLACES",
+    "REPEATED",
     "RUN",
     "WAYS_OUT",
     "CategoryDistribution",

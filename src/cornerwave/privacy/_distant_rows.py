@@ -16,8 +16,8 @@ What they give away is what the best linear smoother over the row and the rows f
 leaves, with the covariance R that follows from the correlations (see `_row_order`).
 
 Blocks keep it cheap: a lag that is no multiple of B keeps at least half of its correlation, and
-B grows only where pairs abound. Of a table of more than CELLS cells some stretches of rows are
-kept, of which f^2 of all pairs are left at every lag.
+B grows only where pairs abound. Of a table of more than DISTANT_CELLS cells some stretches of rows
+are kept, of which f^2 of all pairs are left at every lag.
 """
 
 import math
@@ -36,7 +36,7 @@ from cornerwave.errors import ColumnError
 from cornerwave.noise import available_threads
 from cornerwave.privacy._groups import EVEN
 
-CELLS, LEAST_ROWS = 1 << 24, 1 << 17
+DISTANT_CELLS, LEAST_DISTANT = 1 << 24, 1 << 17
 """So many cells of a table are kept, four bytes each, but at least so many rows."""
 STRETCH = 1 << 10
 """Rows of a larger table are kept in stretches of so many, chosen by a hash of their place."""
@@ -48,7 +48,7 @@ COMBS = (4, 16, 64)
 """So many multiples of a lag are taken together."""
 MOST_LAGS, MULTIPLES = 32, 128
 """Lags of a column that are measured row by row, and multiples of the strongest."""
-BINS, SOME = 1 << 16, 1 << 14
+RANK_BINS, SOME = 1 << 16, 1 << 14
 """Values are ranked by so many bins, whose scale is that of so many rows."""
 FREQUENT = 4
 """Values of a category that are looked at one by one."""
@@ -85,10 +85,13 @@ class Ties:
 class DistantRows:
     """Some rows of a table in four bytes a cell, in which to look for lags that reveal columns."""
 
-    def __init__(self, columns: Sequence[str], *, rows: int | None = None) -> None:
-        """`rows` is how many the whole table has, if that is known before the first is seen."""
+    def __init__(
+        self, columns: Sequence[str], *, rows: int | None = None, most: int | None = None
+    ) -> None:
+        """`rows` is how many the whole table has, if that is known before the first is seen;
+        `most` is how many of them are kept."""
         self.columns = list(columns)
-        self._most = max(LEAST_ROWS, CELLS // max(1, len(self.columns)))
+        self._most = most or max(LEAST_DISTANT, DISTANT_CELLS // max(1, len(self.columns)))
         self._stride, self._rows, self._total = 1, 0, 0
         while rows is not None and _expected(rows, self._stride) > self._most:
             self._stride *= 2
@@ -259,10 +262,10 @@ def _ranks(values: Any) -> tuple[Floats, Any]:
         size = next((x for x in (high - low, some[-1] - some[0]) if 0 < x < np.inf), 1.0)
         scaled = np.arcsinh((values - middle) / np.float32(size))
         ends = np.nan_to_num(np.arcsinh((some[[0, -1]] - middle) / np.float32(size)))
-        step = np.float32((BINS - 1) / max(float(ends[1] - ends[0]), 1e-30))
-        places = np.clip((scaled - ends[0]) * step, 0, BINS - 1)
+        step = np.float32((RANK_BINS - 1) / max(float(ends[1] - ends[0]), 1e-30))
+        places = np.clip((scaled - ends[0]) * step, 0, RANK_BINS - 1)
     bins = np.where(here, np.nan_to_num(places), 0).astype(np.int32)
-    counts = np.bincount(bins[here] if not here.all() else bins, minlength=BINS)
+    counts = np.bincount(bins[here] if not here.all() else bins, minlength=RANK_BINS)
     return (np.cumsum(counts) - counts / 2)[bins], here
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 
-BINS = 256
+MONOTONE_RUNS = 256
 """So many runs of neighbouring groups are looked at for a monotone dependence."""
 EVEN_SIZES, DEVIATIONS = 0.3, 3.0
 """By how much sizes must vary less than chance makes them: at least, and in standard errors."""
@@ -139,7 +139,11 @@ class Groups:
         n = _sums(self.which, signal.here[self.rows], len(self.sizes))
         ends = np.cumsum(n)
         # a group of many rows is a run of its own
-        runs = np.floor((ends - n / 2) / max(ends[-1], 1.0) * BINS) if len(n) > BINS else None
+        runs = (
+            np.floor((ends - n / 2) / max(ends[-1], 1.0) * MONOTONE_RUNS)
+            if len(n) > MONOTONE_RUNS
+            else None
+        )
         found = total = 0.0
         for z in signal.parts():
             S = _sums(self.which, z[self.rows], len(self.sizes))

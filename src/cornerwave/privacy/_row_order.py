@@ -53,7 +53,7 @@ SHORTEST = 4
 RUN = 4096
 """Rows of a large table are kept in runs of so many neighbours, spread evenly over it."""
 
-CELLS, LEAST_ROWS = 1 << 21, 1 << 14
+NEAR_CELLS, LEAST_NEAR = 1 << 21, 1 << 14
 """So many cells of a table are kept, but at least so many rows."""
 SENT = 16
 """A machine sends one in so many of these cells where nobody knows how many parts there are."""
@@ -98,7 +98,7 @@ class RowOrder:
         columns: Sequence[str],
         *,
         rows: int | None = None,
-        cells: int = CELLS,
+        cells: int = NEAR_CELLS,
         distant: Sequence[str] | None = None,
     ) -> None:
         """`rows` is how many the whole table has, if that is known before the first is seen:
@@ -107,8 +107,8 @@ class RowOrder:
         Of the columns in `distant`, by default all, rows far apart are compared too."""
         self._columns = list(dict.fromkeys(columns))
         count = max(1, len(self._columns))
-        self._most = max(LEAST_ROWS, cells // count)
-        self._sent = self._most if rows is not None else max(LEAST_ROWS, cells // SENT // count)
+        self._most = max(LEAST_NEAR, cells // count)
+        self._sent = self._most if rows is not None else max(LEAST_NEAR, cells // SENT // count)
         self._stride, self._rows = 1, 0
         while rows is not None and _kept(rows, self._stride) > self._most:
             self._stride *= 2
