@@ -123,7 +123,7 @@ class _Pieces:
         return float(self.share @ (self.spread + self.mean**2))
 
     def left(self, noise: float) -> float:
-        """Return the share of the variance that the posterior mean leaves: 1 - E[E[X|Y]^2] / Var X."""
+        """Return the share that the posterior mean leaves: 1 - E[E[X | Y]^2] / Var X."""
         whole = self.spread + noise
         # Y of each piece is normal: nine nodes of Gauss and Hermite integrate over it
         Y = (self.mean[:, None] + np.sqrt(whole)[:, None] * _NODES).ravel()

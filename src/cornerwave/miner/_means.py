@@ -120,6 +120,7 @@ def _group_noise(
     rows, everywhere = sums.count.sum(), sums.whole.sum()
     shares, first, second = sums.count / rows, sums.first / rows, sums.second / rows
     q, drawn = refresh.retention, (1 - refresh.retention) * refresh.base
+    # h of group a: 1_a (y - m_a) / (q P_a), less what an estimated pi moves along (c)
     steep, part = 1 / (q * original), rows / everywhere
     c = (1 - q) * (means - first.sum()) * steep if refresh.is_estimated else np.zeros_like(original)
     # E[u 1'_a], E[u^2 1'_a] and E[u^2] for u = y - m_a

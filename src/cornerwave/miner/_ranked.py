@@ -60,6 +60,7 @@ class RankScores:
         at = np.array([first - edge, first, *inner, last, last + edge])
         below = np.array([0.0, share, share, *ranks[1:-1], 1 - share, 1 - share, 1.0])
         middle = np.array([first, *((at[1:-2] + at[2:-1]) / 2), last])
+        # k = Var T, with what gaps add to the shape of the noise
         k = float(np.diff(below) @ middle**2) + column.excess.get(column.name, 0.0)
         return cls(at, below, math.sqrt(column.noise * k))
 
@@ -73,6 +74,7 @@ class RankScores:
 
     def scores(self, p: Floats) -> Floats:
         """Return F_S^-1(p)."""
+        # F_S on a fine grid, beyond which a normal deviate is not seen, turned round
         reach = self.at[-1] + 8 * self.deviation
         s = np.linspace(-reach, reach, 2 * SORTED_PARTS)
         return np.asarray(np.interp(p, self.kernel(s) @ np.diff(self.below), s))
@@ -131,6 +133,7 @@ class SortedCopy:
 
 def original_mean(copy: SortedCopy, ranks: RankScores, of: Of) -> Estimate:
     """Return the mean of the original column."""
+    # rows are weighted by C' at their rank: C(p) = F_T(F_S^-1(p)), in differences
     rows, scores = copy.count.sum(), ranks.scores(copy.below)
     weight = np.diff(ranks.undone(scores), prepend=0.0)
     mean = float(copy.mean @ weight)
@@ -149,6 +152,7 @@ def _variances(
     slope = weight / share
     between = (slope[1:] + slope[:-1]) / 2
     h = np.concatenate([[0.0], np.cumsum(between * np.diff(copy.mean))])
+    # P(a part of S | a part of T), by which h and h^2 are averaged given T
     parts = np.diff(ranks.kernel(scores[:-1]), axis=0, prepend=0.0, append=1.0)
     first, second, often = h @ parts, (h**2) @ parts, np.diff(ranks.below)
     middle = (ranks.below[:-1] + ranks.below[1:]) / 2

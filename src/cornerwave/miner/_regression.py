@@ -256,6 +256,7 @@ def _semidefinite(matrix: Floats) -> Floats:
     """Return the matrix with eigenvalues that sampling error made negative set to 0."""
     size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     size = np.where(size > 0, size, 1.0)
+    # on the correlation scale, so that no unit of a column decides what is small
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
     clipped = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return np.asarray(clipped * np.outer(size, size))

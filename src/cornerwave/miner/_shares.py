@@ -76,6 +76,7 @@ class Refresh:
 
     def undo(self, shares: Floats) -> Floats:
         """Apply T^-1 along the first axis."""
+        # (I - (1 - q) pi 1') P / q: 1'P is 1 for shares, and 0 for differences of shares
         drawn = (1 - self.retention) * np.multiply.outer(self.base, shares.sum(axis=0))
         return np.asarray((shares - drawn) / self.retention)
 
@@ -86,6 +87,7 @@ class Refresh:
 
     def noise_of(self, shares: Floats) -> Floats:
         """Return the mean variance (m,) of each label's indicator, given the original row."""
+        # E_copy[h^2] - E_P[(T'h)^2] for an indicator h: T'h is q where it is 1, plus a constant
         original = self.undo(shares)
         noise = shares * (1 - shares) - self.retention**2 * original * (1 - original)
         return np.maximum(noise, 0.0)
@@ -151,9 +153,11 @@ def two_way(
         _Margin.of(column, own, all_rows)
         for column, own, all_rows in zip(columns, margins, whole or margins, strict=True)
     )
+    # P = T_A^-1 P_copy T_B'^-1
     original = other.refresh.undo(one.refresh.undo(shares).T).T
     noise = np.empty_like(original)
     for h, (a, b) in zip(_pair_influences(one, other), np.ndindex(original.shape), strict=True):
+        # n Var(estimate | table) = Var_copy(h) - Var_P(T'h)
         given = other.refresh.expected(one.refresh.expected(h).T).T
         noise[a, b] = _variance(h, shares) - _variance(given, original)
     noise += np.outer(one.elsewhere, other.original**2) + np.outer(one.original**2, other.elsewhere)
@@ -176,6 +180,7 @@ class _Margin:
     @classmethod
     def of(cls, column: CopyColumn, own: Floats, whole: Floats) -> "_Margin":
         refresh = Refresh.of(column, whole / whole.sum())
+        # pi is estimated in all rows of the column, of which this part is in the table
         part = float(own.sum() / whole.sum())
         noise = refresh.noise_of((whole - own) / max((whole - own).sum(), 1.0))
         elsewhere = part * (1 - part) * refresh.shift**2 * noise
@@ -224,6 +229,7 @@ def _variance(h: Floats, original: Floats) -> float:
 
 
 def _total(noise: Floats, original: Floats, of: Of) -> Floats:
+    # a population adds the sampling error of the table's own share, P (1 - P)
     sampling = 0.0 if of == "table" else np.maximum(original * (1 - original), 0.0)
     return np.asarray(np.maximum(noise, 0.0) + sampling)
 

@@ -122,6 +122,7 @@ class Groups:
         if self._scale > 1 or not len(self.sizes):
             return False
         pairs = self.rows_each - 1
+        # g / (1 - exp(-g)): the mean of a Poisson distribution without its zeros
         by_chance = pairs / -math.expm1(-pairs) if pairs > 0 else 1.0
         error = DEVIATIONS * math.sqrt(2 / len(self.sizes))
         return self.mean_rows - by_chance > max(EVEN_SIZES, error)
@@ -239,6 +240,7 @@ class Scores:
         variance = float(z @ z) / max(known, 1.0) - (float(S.sum()) / max(known, 1.0)) ** 2
         if not weight or variance < 1e-9:
             return None
+        # MSW = sum over groups of (sum z^2 - S^2 / n) / sum of (n - 1); 2 W is that sum
         within = float(z @ z) - float((S**2 / np.maximum(n, 1.0)).sum())
         mean = float(S.sum()) / known
         near = _neighbours(groups, n, (S - n * mean)[:-1] * (S - n * mean)[1:]) / variance
@@ -258,6 +260,7 @@ class Scores:
         weight, variance = float((w * n * m).sum()), float(z @ z) / max(1.0, float(here.sum()))
         if not weight or variance < 1e-9:
             return None
+        # half the weighted mean of (z - z')^2 over pairs of an old and a new row
         apart = float((w * (m * Q + n * R - 2 * S * T)).sum()) / (2 * weight)
         beside = S[:-1] * T[1:] + S[1:] * T[:-1]
         near = _meeting(groups, n, m, beside) / variance
@@ -399,6 +402,7 @@ def _weight(n: Floats) -> float:
 
 def _deviation(n: Floats) -> float:
     """Return the deviation of the sum of products of pairs, each of deviation 1."""
+    # V = spread^2 sum of (n - 1) / (2 n)
     several = n[n > 1]
     return math.sqrt(float(((several - 1) / several).sum()) / 2)
 
@@ -439,7 +443,7 @@ def left_of_value(r: float, rows: float, noise: float) -> float:
     (0.38, 0.17)
     """
     r = min(max(r, 0.0), 1.0)
-    mean, rest = 1 + (rows - 1) * r, 1 - r
+    mean, rest = 1 + (rows - 1) * r, 1 - r  # the eigenvalues a and b
     return noise / rows * (mean / (mean + noise) + (rows - 1) * rest / (rest + noise))
 
 

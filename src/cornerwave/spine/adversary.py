@@ -18,7 +18,7 @@ from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.survey import Sampled, Survey, Surveyor
 
 USED = 1 << 14
-"""Sampled rows that are used at most."""
+"""Sampled rows that are used at most: some are attacked, 8192 of the others are known."""
 MOST_VALUES = 256
 """Values of all categories and kept columns that are distinguished; the rarest share one."""
 LEAST_HOLDERS = 5
@@ -32,6 +32,7 @@ def measure_adversary(frozen: Frozen, surveyor: Surveyor, survey: Survey) -> Joi
     sample = sample.take(np.arange(min(USED, len(sample.hashes))))
     schema = frozen.schema
     numbers = sample.numbers[: len(schema.perturbed)]
+    # a sample keeps hashes instead of ids: any keyed draw from the same distribution serves
     if frozen.draws is not None:
         ids = np.column_stack([sample.hashes, np.zeros_like(sample.hashes)])
         numbers = fill_missing(numbers, ids, schema, frozen.draws, surveyor.secrets.sample)
@@ -71,7 +72,7 @@ def _drawn(each: Categories, pi: Floats) -> Floats:
     if each.base != UNIFORM:
         return pi
     even = np.full(len(pi), 1 / len(each.counts))
-    even[-1] = 1 - even[:-1].sum()
+    even[-1] = 1 - even[:-1].sum()  # all values that are too rare to be listed
     return even
 
 

@@ -68,6 +68,7 @@ class NoisyNumbers:
             return cls(numbers, K, with_draws=False)
         ids = np.column_stack([sample.hashes, np.zeros_like(sample.hashes)])
         drawn = fill_missing(numbers, ids, schema, draws, surveyor.secrets.sample)
+        # K is exact over all rows; what draws change of it is measured in the sampled ones
         before, after = (Moments.of_columns(each).covariance for each in (numbers, drawn))
         return cls(drawn, np.asarray(K + (after - before)), with_draws=True)
 
@@ -94,6 +95,7 @@ def sampled_rows(
         Coordinate(name, NUMBERS, values)
         for name, values in zip(surveyor.schema.perturbed, shown.numbers, strict=True)
     ]
+    # a coordinate needs rows: of few rows fewer values get an indicator
     room = len(survey.joint.ordered.hashes) // ROWS_PER_COORDINATE - len(coordinates)
     each_has = max(1, min(MOST_INDICATORS, room) // max(1, len(categories)))
     for each, (name, codes) in zip(categories, groups.items(), strict=True):
@@ -167,6 +169,7 @@ def _differences(
     """Yield the differences of numbers of like size, and of dates and times."""
     sized = [(f.name, *_in_seconds(f, types[f.name])) for f in shown if f.numbers is not None]
     for (a, x, unit), (b, y, other) in combinations(sized[:MOST_DIFFERENT], 2):
+        # numbers of other sizes have a difference that is one of them over again
         spread = sorted(float(np.nanstd(each)) for each in (x, y))
         apart = abs(float(np.nanmedian(x)) - float(np.nanmedian(y)))
         if unit == other and apart <= ALIKE * spread[1] <= ALIKE**2 * spread[0]:
@@ -223,6 +226,7 @@ def _rare_values(
         both = ~np.isnan(values)
         if share <= 0 or not np.std(mean[both]) > 0:
             continue
+        # a perfect mean would correlate by sqrt(share between groups); this one by `seen`
         seen = float(np.corrcoef(mean[both], values[both])[0, 1])
         reach = min(MOST_REACH, max(1.0, np.sqrt(share) / max(seen, 1e-3)))
         yield Coordinate(None, block, mean, reach=reach)
