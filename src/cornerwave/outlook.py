@@ -251,8 +251,8 @@ DRAWN = (0.1, 0.3, 0.5, 0.7, 0.9)
 """The privacies that each column is shown at."""
 
 PROMISE = (
-    "A copy at a privacy hides at least that share of the variance of every column, from "
-    "everything in the copy together."
+    "A copy at a privacy hides that share of the variance of every column from the best estimate "
+    "that is linear in what it shows with noise. Adversaries who know more may recover more."
 )
 NONE = "No privacy of 0.1 or more is possible: columns without noise reveal too much of others."
 CHOOSE = "Choose the lowest privacy that hides enough; more noise costs recipients precision."
