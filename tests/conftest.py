@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,11 @@ from cornerwave.choices import Choices
 from cornerwave.engines.local import survey_table
 from cornerwave.ledger import Key
 from cornerwave.noise import available_threads
-from cornerwave.privacy import RowOrder
 from cornerwave.sources import open_source
 from cornerwave.spine.freeze import Frozen, freeze
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Survey, Surveyor
 from cornerwave.vault import Vault
-from cornerwave.vault import _vault as owner
 from tests import postgresql
 
 if TYPE_CHECKING:
@@ -71,31 +69,6 @@ def frame_kind(request: pytest.FixtureRequest) -> FrameKind:
 def _no_vault_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORNERWAVE_VAULT", raising=False)
     monkeypatch.delenv("CORNERWAVE_KEY_FILE", raising=False)
-
-
-@pytest.fixture(autouse=True)
-def _order_is_asked_about_where_it_matters(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A few tests, marked `in_order`, write tables down in order and are about something else."""
-    if request.node.get_closest_marker("in_order") is not None:
-        monkeypatch.setattr(RowOrder, "revealed", lambda *_, **__: [])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _few_rows_are_accepted_in_modules_that_say_so(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Some modules, marked `few_rows`, register small tables and are about something else.
-
-    Their owner makes the choice `few_rows` in all of them; what runs in another process says it.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        if request.node.get_closest_marker("few_rows") is not None:
-            patch.setattr(owner, "decide", _decide_accepting_few_rows)
-        yield
-
-
-def _decide_accepting_few_rows(types: pa.Schema, choices: Choices) -> columns.Schema:
-    return columns.decide(types, replace(choices, few_rows=True))
 
 
 LONG_ON_POSTGRESQL = {"test_crash", "test_concurrency", "test_processes", "test_tampering"}

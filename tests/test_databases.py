@@ -28,8 +28,6 @@ from cornerwave.sources import ReadingSettings, _read_postgresql, open_source
 from tests.conftest import ledger_lines, make_people
 from tests.postgresql import run
 
-pytestmark = pytest.mark.few_rows
-
 PEOPLE = make_people(400)
 COLUMNS = ["id", "age", "wage", "height"]
 KINDS = ["postgresql", "duckdb", "sqlite"]
@@ -105,8 +103,10 @@ def test_a_query_is_read(place):
 @mostly_postgresql
 def test_the_same_rows_are_the_same_dataset_and_the_same_copy(place, vault, tmp_path):
     papq.write_table(pa.table(by_key(PEOPLE)), tmp_path / "people.parquet")
-    first = vault.register("people", tmp_path / "people.parquet", key="id", drop=["id"])
-    again = vault.register("people", place.fill(), key="id", drop=["id"])
+    first = vault.register(
+        "people", tmp_path / "people.parquet", key="id", drop=["id"], few_rows=True
+    )
+    again = vault.register("people", place.fill(), key="id", drop=["id"], few_rows=True)
     assert first.id == again.id
     copy = again.release(to="a", privacy=0.5).to_arrow()
     assert copy == first.release(to="a", privacy=0.5).to_arrow()
@@ -114,7 +114,7 @@ def test_the_same_rows_are_the_same_dataset_and_the_same_copy(place, vault, tmp_
 
 @mostly_postgresql
 def test_a_release_reads_the_table_again_and_refuses_a_changed_one(place, vault, tmp_path):
-    dataset = vault.register("people", place.fill(), drop=["id"])
+    dataset = vault.register("people", place.fill(), drop=["id"], few_rows=True)
     assert dataset._entry.source.endswith("#people")
     first = vault.dataset("people").release(to="a", privacy=0.5).write(tmp_path / "1.parquet")
     again = vault.dataset("people").release(to="a", privacy=0.5).write(tmp_path / "2.parquet")
@@ -131,18 +131,24 @@ def test_a_release_reads_the_table_again_and_refuses_a_changed_one(place, vault,
 def test_rows_without_an_order_are_refused(place, vault):
     place.fill(key="")
     with pytest.raises(SourceError, match="no order of their own") as refused:
-        vault.register("people", f"{place.where}#people", drop=["id"])
+        vault.register("people", f"{place.where}#people", drop=["id"], few_rows=True)
     assert refused.value.use == ("key", "order_by")
     with pytest.raises(SourceError, match="share a value of 'age'"):
         vault.register(
-            "people", f"{place.where}#people", drop=["id"], reading={"order_by": ["age"]}
+            "people",
+            f"{place.where}#people",
+            drop=["id"],
+            reading={"order_by": ["age"]},
+            few_rows=True,
         )
     with pytest.raises(ColumnError, match="'ages' to order"):
         read(place, table="people", order_by="ages")
     ordered = {"drop": ["id"], "keep_order": True, "reading": {"order_by": ["age", "id"]}}
-    dataset = vault.register("people", f"{place.where}#people", **ordered)
+    dataset = vault.register("people", f"{place.where}#people", **ordered, few_rows=True)
     assert dataset.frozen.reading.order_by == ("age", "id")
-    assert vault.register("people", f"{place.where}#people", **ordered).id == dataset.id
+    assert (
+        vault.register("people", f"{place.where}#people", **ordered, few_rows=True).id == dataset.id
+    )
     dataset.release(to="a", privacy=0.5).to_arrow()
 
 
@@ -158,7 +164,9 @@ def test_registration_sees_one_moment(server, vault, monkeypatch):
             server.run("UPDATE people SET wage = wage * 2 WHERE age < 50")
 
     monkeypatch.setattr(_read_postgresql._PostgreSQLSession, "batches", watched)
-    dataset = vault.register("people", address, drop=["id"], transform={"wage": "rank"})
+    dataset = vault.register(
+        "people", address, drop=["id"], transform={"wage": "rank"}, few_rows=True
+    )
     assert len(passes) == 2
     with pytest.raises(SourceChanged):
         vault.dataset("people").release(to="a", privacy=0.5).to_arrow()
@@ -235,7 +243,7 @@ def test_no_password_reaches_a_message_or_the_ledger(server, vault, monkeypatch)
     with pytest.raises(SourceError, match="PGPASSWORD") as refused:
         open_source(f"{locked}#people")
     assert "xyzzy" not in str(refused.value)
-    dataset = vault.register("people", server.fill(), drop=["id"])
+    dataset = vault.register("people", server.fill(), drop=["id"], few_rows=True)
     assert "xyzzy" not in "".join(ledger_lines(vault.path / "ledger.db")) + repr(dataset._entry)
 
 
@@ -297,7 +305,7 @@ def test_cells_of_sqlite_decide_about_types(tmp_path):
 @pytest.fixture
 def dataset(vault, tmp_path):
     papq.write_table(PEOPLE, tmp_path / "people.parquet")
-    return vault.register("people", tmp_path / "people.parquet", key="id")
+    return vault.register("people", tmp_path / "people.parquet", key="id", few_rows=True)
 
 
 def tables(server):
@@ -397,14 +405,14 @@ def test_force_drops_no_table_that_is_not_a_copy(dataset, server):
 def test_names_that_postgresql_would_cut_are_refused(vault, server, tmp_path):
     name = "ä" * 32
     table = PEOPLE.rename_columns(["id", "age", "wage", name])
-    dataset = vault.register("people", table, drop=["id"])
+    dataset = vault.register("people", table, drop=["id"], few_rows=True)
     with pytest.raises(OutputError, match="63 bytes"):
         dataset.release(to="a", privacy=0.5).write(f"{server.where}#copy")
     assert tables(server) == []
 
 
 def test_a_copy_is_not_written_into_the_registered_table(vault, server):
-    dataset = vault.register("people", server.fill(), key="id")
+    dataset = vault.register("people", server.fill(), key="id", few_rows=True)
     with pytest.raises(OutputError, match="registered table itself"):
         dataset.release(to="a", privacy=0.5).write(f"{server.where}#people", force=True)
 
@@ -452,10 +460,10 @@ def test_the_command_line_registers_and_releases_in_databases(server, tmp_path):
     assert done.returncode == 0, done.stderr
     assert 'table = "people"' in (tmp_path / "schema.toml").read_text()
     refused = run_command(tmp_path, "register", "people", server.where, "--table", "people",
-                          "--drop", "id")  # fmt: skip
+                          "--drop", "id", "--few-rows")  # fmt: skip
     assert refused.returncode == 2
     assert "(--key, --order-by)" in refused.stderr
-    done = run_command(tmp_path, "register", "people", server.where, *said)
+    done = run_command(tmp_path, "register", "people", server.where, *said, "--few-rows")
     assert done.returncode == 0, done.stderr
     (tmp_path / "levels.toml").write_text(
         f'[[copy]]\nto = "b"\nprivacy = 0.6\nout = "{server.where}#second"\n'
@@ -481,6 +489,8 @@ def test_the_command_line_registers_and_releases_in_databases(server, tmp_path):
                           "--dictionary", "--out", f"{server.where}#d")  # fmt: skip
     assert refused.returncode == 2
     assert "--dictionary" in refused.stderr
-    refused = run_command(tmp_path, "register", "x", "postgresql://a:xyzzy@localhost/db#t")
+    refused = run_command(
+        tmp_path, "register", "x", "postgresql://a:xyzzy@localhost/db#t", "--few-rows"
+    )
     assert refused.returncode == 2
     assert "xyzzy" not in refused.stderr + refused.stdout

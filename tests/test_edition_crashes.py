@@ -15,8 +15,6 @@ from tests.postgresql import copy_tree
 from tests.test_editions import people
 from tests.test_updates import changed
 
-pytestmark = pytest.mark.few_rows
-
 SEAMS = """
 SEAMS = [
     (Ledger, "add_edition"), (SeenKeys, "write"), (SeenKeys, "publish"),
@@ -56,7 +54,7 @@ def backup(tmp_path, ledger_place):
         papq.write_table(table, tmp_path / f"{what}.parquet")
     url = ledger_place if isinstance(ledger_place, str) else None
     vault = Vault.create(folder / ".cornerwave", ledger=url)
-    vault.register("people", tmp_path / "people.parquet", key="id")
+    vault.register("people", tmp_path / "people.parquet", key="id", few_rows=True)
     return folder
 
 

@@ -12,8 +12,6 @@ from cornerwave.vault import Vault
 from tests.test_editions import people
 from tests.test_updates import changed
 
-pytestmark = pytest.mark.few_rows
-
 FIRST = people(300, 1)
 RIVALS = 4
 
@@ -24,7 +22,7 @@ def home(tmp_path, ledger_place):
     papq.write_table(FIRST, tmp_path / "first.parquet")
     url = ledger_place if isinstance(ledger_place, str) else None
     vault = Vault.create(tmp_path / ".cornerwave", ledger=url)
-    vault.register("people", tmp_path / "first.parquet", key="id")
+    vault.register("people", tmp_path / "first.parquet", key="id", few_rows=True)
     return vault.path
 
 

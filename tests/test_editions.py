@@ -26,8 +26,6 @@ from cornerwave.reuse import TableMarks, grown
 from cornerwave.vault import Vault
 from tests.conftest import make_people, survey_of
 
-pytestmark = pytest.mark.few_rows
-
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 KEYS = {"by position": {"drop": ["id"]}, "by key": {"key": "id"}}
 
@@ -44,7 +42,7 @@ FIRST, SECOND, THIRD = people(300, 1), people(200, 2, 300), people(50, 3, 500)
 
 @pytest.fixture(params=KEYS)
 def dataset(request, vault):
-    return vault.register("people", FIRST, **KEYS[request.param])
+    return vault.register("people", FIRST, **KEYS[request.param], few_rows=True)
 
 
 class TestAppend:
@@ -87,7 +85,7 @@ class TestAppend:
     def test_the_copies_of_a_ledger_are_made_again(self, vault, tmp_path):
         for name, table in (("a", FIRST), ("b", SECOND)):
             papq.write_table(table, tmp_path / f"{name}.parquet")
-        dataset = vault.register("people", tmp_path / "a.parquet", key="id")
+        dataset = vault.register("people", tmp_path / "a.parquet", key="id", few_rows=True)
         first = dataset.release(to="ann", privacy=0.5).write(tmp_path / "1.parquet").read_bytes()
         dataset.append(tmp_path / "b.parquet")
         second = dataset.release(to="ann", privacy=0.5).write(tmp_path / "2.parquet").read_bytes()
@@ -97,7 +95,7 @@ class TestAppend:
         assert [path.read_bytes() for path in made] == [first, second, third.read_bytes()]
 
     def test_all_rows_in_one_file_are_the_same_table(self, vault, tmp_path):
-        dataset = vault.register("people", FIRST, drop=["id"])
+        dataset = vault.register("people", FIRST, drop=["id"], few_rows=True)
         dataset.append(SECOND)
         copy = dataset.release(to="ann", privacy=0.5).to_arrow()
         for source in ([FIRST, SECOND], pa.concat_tables([FIRST, SECOND])):
@@ -110,7 +108,7 @@ class TestAppend:
             swapped.release(to="bob", privacy=0.5).to_arrow()
 
     def test_a_changed_batch_is_refused(self, vault, tmp_path):
-        dataset = vault.register("people", FIRST, drop=["id"])
+        dataset = vault.register("people", FIRST, drop=["id"], few_rows=True)
         papq.write_table(SECOND, tmp_path / "b.parquet")
         dataset.append(tmp_path / "b.parquet")
         wage = pa.array(np.array(SECOND["wage"]) + 1e-6)
@@ -119,7 +117,7 @@ class TestAppend:
             vault.dataset("people", source=None).release(to="a", privacy=0.5, batch=2).to_arrow()
 
     def test_batches_in_other_forms_of_text(self, vault, tmp_path):
-        dataset = vault.register("people", FIRST, key="id")
+        dataset = vault.register("people", FIRST, key="id", few_rows=True)
         encoded = SECOND.set_column(4, "sex", SECOND["sex"].dictionary_encode())
         papq.write_table(encoded, tmp_path / "b.parquet")
         dataset.append(tmp_path / "b.parquet")
@@ -128,7 +126,7 @@ class TestAppend:
         assert dataset.release(to="ann", privacy=0.5).to_arrow().num_rows == 550
 
     def test_shuffled_copies_contain_the_same_rows(self, vault):
-        dataset = vault.register("people", FIRST, key="id", shuffle=True)
+        dataset = vault.register("people", FIRST, key="id", shuffle=True, few_rows=True)
         one = dataset.release(to="ann", privacy=0.5).to_arrow()
         dataset.append(SECOND)
         two = dataset.release(to="ann", privacy=0.5).to_arrow()
@@ -137,7 +135,7 @@ class TestAppend:
 
     def test_the_table_is_put_into_the_order_of_shuffled_copies(self, vault, tmp_path):
         """Of the edition that they show."""
-        dataset = vault.register("people", FIRST, key="id", shuffle=True)
+        dataset = vault.register("people", FIRST, key="id", shuffle=True, few_rows=True)
         dataset.append(SECOND)
         for edition in (1, 2):
             copy = dataset.release(to="ann", noise=1.0, edition=edition).to_arrow()
@@ -148,7 +146,7 @@ class TestAppend:
         assert table.num_rows == 500
 
     def test_a_stream_of_batches_is_kept_where_asked(self, vault, tmp_path):
-        dataset = vault.register("people", FIRST, drop=["id"])
+        dataset = vault.register("people", FIRST, drop=["id"], few_rows=True)
         stream = iter(SECOND.to_batches(max_chunksize=80))
         editions = dataset.append_all(stream, folder=tmp_path / "kept")
         assert [edition.rows for edition in editions] == [380, 460, 500]
@@ -176,7 +174,7 @@ class TestRefusals:
             dataset.append(FIRST.slice(100))
 
     def test_a_key_that_was_there(self, vault, untouched):
-        dataset = vault.register("people", FIRST, key="id")
+        dataset = vault.register("people", FIRST, key="id", few_rows=True)
         dataset.append(SECOND)
         for start, repeats in ((299, 50), (499, 1)):
             with untouched(), pytest.raises(ColumnError, match=f"{repeats} rows have keys"):
@@ -184,14 +182,14 @@ class TestRefusals:
         dataset.append(people(50, 9, 500))
 
     def test_values_of_another_dataset(self, vault, dataset, untouched):
-        vault.register("others", SECOND.drop_columns("sex"), drop=["id"])
+        vault.register("others", SECOND.drop_columns("sex"), drop=["id"], few_rows=True)
         with untouched(), pytest.raises(AlreadyRegistered, match="'others'"):
             dataset.append(SECOND)
 
     def test_appended_values_cannot_be_registered_elsewhere(self, vault, dataset, untouched):
         dataset.append(SECOND)
         with untouched(), pytest.raises(AlreadyRegistered, match="'people'"):
-            vault.register("others", SECOND, drop=["id"])
+            vault.register("others", SECOND, drop=["id"], few_rows=True)
 
     def test_another_schema(self, dataset, untouched):
         for change, says in (
@@ -226,7 +224,7 @@ class TestRefusals:
             return pa.table({"town": town, "x": random.normal(size=rows)})
 
         random = np.random.default_rng(4)
-        dataset = vault.register("x", table(1000, 0.01))
+        dataset = vault.register("x", table(1000, 0.01), few_rows=True)
         dataset.append(table(300, 0.01))
         with untouched(), pytest.raises(Drifted, match="frequencies of 'town'"):
             dataset.append(table(300, 0.2))
@@ -240,7 +238,7 @@ class TestRefusals:
             return pa.table({"a": a, "b": b, "sum": a + b + slip * random.normal(size=rows)})
 
         with pytest.warns(UserWarning, match="linear"):
-            dataset = vault.register("sums", table(500, 0.0))
+            dataset = vault.register("sums", table(500, 0.0), few_rows=True)
         dataset.append(table(500, 0.0))
         with untouched(), pytest.raises(Drifted, match="linear combination"):
             dataset.append(table(500, 0.01))
@@ -257,7 +255,7 @@ class TestRefusals:
             one, two = np.digitize(seen, [-1, 0, 1]).astype("U1")
             return pa.table({"x": x, "one": one, "two": two})
 
-        dataset = vault.register("x", table(4000, 0.2))
+        dataset = vault.register("x", table(4000, 0.2), few_rows=True)
         made = dataset.append(table(rows, 0.2))
         if rows >= 500:  # few rows may show it by chance
             assert made.drift.hidden["x"] > 0.4
@@ -267,7 +265,9 @@ class TestRefusals:
     def test_a_constant_that_varies(self, vault, untouched):
         random = np.random.default_rng(8)
         with pytest.warns(UserWarning, match="constant"):
-            dataset = vault.register("x", pa.table({"x": random.normal(size=99), "c": [1.0] * 99}))
+            dataset = vault.register(
+                "x", pa.table({"x": random.normal(size=99), "c": [1.0] * 99}), few_rows=True
+            )
         with untouched(), pytest.raises(Drifted, match="'c' was constant"):
             dataset.append(pa.table({"x": random.normal(size=2), "c": [1.0, 2.0]}))
 
@@ -280,14 +280,14 @@ class TestRefusals:
             x = random.normal(size=rows)
             return pa.table({"x": x, "sign": np.where(x + random.normal(size=rows) > 0, "+", "-")})
 
-        dataset = vault.register("x", table(2000))
+        dataset = vault.register("x", table(2000), few_rows=True)
         for rows in (1, 2, 2, 3, 3, 5, 5, 8, 8, 13):
             dataset.append(table(rows))
         assert dataset.rows == 2050
 
     def test_drift_in_many_small_batches_adds_up(self, vault):
         random = np.random.default_rng(10)
-        dataset = vault.register("x", pa.table({"x": random.normal(size=2000)}))
+        dataset = vault.register("x", pa.table({"x": random.normal(size=2000)}), few_rows=True)
         even = np.array([NormalDist(0, 1.25).inv_cdf((k + 0.5) / 20) for k in range(20)])
         batches = (pa.table({"x": random.permutation(even) + 1e-4 * k}) for k in range(60))
         with pytest.raises(Drifted, match="copies at privacy"):
@@ -302,7 +302,7 @@ class TestRefusals:
             wage = np.exp(random.normal(10, 1, rows))  # long-tailed
             return pa.table({"wage": wage, "age": random.normal(40, 9, rows)})
 
-        dataset = vault.register("x", table(5000))
+        dataset = vault.register("x", table(5000), few_rows=True)
         for rows in (1, 2, 10, 100, 3000):
             dataset.append(table(rows))
 
@@ -328,7 +328,7 @@ class TestVault:
         assert [each.rows for each in vault.dataset("people").editions] == [300, 500, 550]
 
     def test_a_lost_file_of_keys_is_made_again(self, vault, untouched):
-        dataset = vault.register("people", FIRST, key="id")
+        dataset = vault.register("people", FIRST, key="id", few_rows=True)
         dataset.append(SECOND)
         files = list((vault.path / "keys").iterdir())
         before = {path: path.read_bytes() for path in files}
@@ -341,7 +341,7 @@ class TestVault:
         assert {path: path.read_bytes() for path in files} == before
 
     def test_an_edited_file_of_keys_is_noticed(self, vault):
-        dataset = vault.register("people", FIRST, key="id")
+        dataset = vault.register("people", FIRST, key="id", few_rows=True)
         [path] = (vault.path / "keys").iterdir()
         good = path.read_bytes()
         for place in (0, 800, len(good) - 1):
@@ -365,14 +365,14 @@ class TestVault:
             dataset.append(people(50, 4, 900))
 
     def test_unregistering_removes_all_of_it(self, vault):
-        dataset = vault.register("people", FIRST, key="id")
+        dataset = vault.register("people", FIRST, key="id", few_rows=True)
         dataset.append(SECOND)
         vault.unregister("people")
         assert list((vault.path / "keys").iterdir()) == []
-        vault.register("people", SECOND, key="id")
+        vault.register("people", SECOND, key="id", few_rows=True)
 
     def test_nothing_of_the_batch_is_in_the_vault(self, vault):
-        dataset = vault.register("people", FIRST, key="id")
+        dataset = vault.register("people", FIRST, key="id", few_rows=True)
         dataset.append(SECOND)
         content = b"".join(p.read_bytes() for p in vault.path.rglob("*") if p.is_file())
         assert not re.search(rb"p3\d\d\b", content)

@@ -11,8 +11,6 @@ from cornerwave.inspection._telling import Telling
 from cornerwave.sources import open_source, open_to_inspect
 from tests.tables import STRANGE_NAMES
 
-pytestmark = pytest.mark.few_rows
-
 ROWS = 200
 IDENTIFIER, NEARLY, CONSTANT = "looks like an identifier", "nearly unique", "constant"
 COLLINEAR, LONG_TAILED, RARE = "a linear function", "long-tailed", "fewer than 5 rows"
@@ -129,7 +127,6 @@ def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms
     assert "about" not in drafted([found["number"]])
 
 
-@pytest.mark.in_order
 @pytest.mark.parametrize(
     ("values", "telling"),
     [
@@ -144,11 +141,11 @@ def test_inspect_and_register_agree_on_what_tells_people_apart(vault, values, te
     [report, _] = inspect(open_source(table)).columns
     assert report.do == ("decide" if telling else "category")
     if not telling:
-        vault.register("t", table)
+        vault.register("t", table, few_rows=True, keep_order=True)
         return
     assert "identifies people" in report.warnings[0]
     with pytest.raises(ColumnError, match="identifies people"):
-        vault.register("t", table)
+        vault.register("t", table, few_rows=True, keep_order=True)
 
 
 def test_a_column_to_decide_comes_with_the_reason():

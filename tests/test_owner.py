@@ -37,8 +37,6 @@ from cornerwave.outputs import read_metadata
 from cornerwave.vault import Release, Vault, key_place, vault_place, write_all
 from tests.conftest import FRAME_KINDS, make_people, state
 
-pytestmark = pytest.mark.few_rows
-
 FORMATS = ["csv", "csv.gz", "parquet", "arrow"]
 
 
@@ -51,7 +49,7 @@ def read_copy(path):
 
 @pytest.fixture
 def dataset(vault, people):
-    return vault.register("people", people, drop=["id"])
+    return vault.register("people", people, drop=["id"], few_rows=True)
 
 
 def changed_inside(parquet: bytes) -> bytes:
@@ -62,7 +60,7 @@ def changed_inside(parquet: bytes) -> bytes:
 class TestVault:
     def test_create_then_open(self, tmp_path):
         made = Vault.create(tmp_path / "v")
-        made.register("x", pa.table({"x": [1.0, 2.0, 4.0]}))
+        made.register("x", pa.table({"x": [1.0, 2.0, 4.0]}), few_rows=True)
         assert [d.name for d in Vault.open(tmp_path / "v").datasets()] == ["x"]
         assert (tmp_path / "v").stat().st_mode & 0o777 == 0o700
         assert (tmp_path / "v" / "key").stat().st_mode & 0o777 == 0o600
@@ -77,7 +75,7 @@ class TestVault:
             Vault.create(tmp_path / "v")
 
     def test_an_intact_vault_is_opened_if_that_is_fine(self, tmp_path, untouched):
-        Vault.create(tmp_path / "v").register("x", pa.table({"x": [1.0, 2.0, 4.0]}))
+        Vault.create(tmp_path / "v").register("x", pa.table({"x": [1.0, 2.0, 4.0]}), few_rows=True)
         with untouched():
             there = Vault.create(tmp_path / "v", exist_ok=True)
             assert [d.name for d in there.datasets()] == ["x"]
@@ -153,7 +151,7 @@ class TestVault:
 class TestFrames:
     def test_the_kind_that_came_in_comes_out(self, vault, people, frame_kind):
         frame = frame_kind.of(people.drop(["id"]))
-        dataset = vault.register("people", frame)
+        dataset = vault.register("people", frame, few_rows=True)
         copy = dataset.release(to="a", privacy=0.5).to_frame()
         assert isinstance(copy, frame_kind.type)
         table = frame_kind.to_arrow(copy)
@@ -162,7 +160,7 @@ class TestFrames:
 
     def test_every_kind_gives_the_same_copy(self, vault, people):
         table = people.drop(["id"])
-        vault.register("people", table)
+        vault.register("people", table, few_rows=True)
         made = [
             vault.dataset("people", source=kind.of(table)).release(to="a", noise=1.0).to_arrow()
             for kind in FRAME_KINDS.values()
@@ -200,7 +198,7 @@ class TestFrames:
     @pytest.mark.parametrize("strange", [5, None, {"x": object()}, [1, 2]])
     def test_what_is_no_table_is_refused(self, vault, strange):
         with pytest.raises(SourceError, match="neither a path nor a table"):
-            vault.register("x", strange)
+            vault.register("x", strange, few_rows=True)
 
 
 class TestFiles:
@@ -222,7 +220,7 @@ class TestFiles:
         monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", 2048)
         rng = np.random.default_rng(6)
         table = pa.table({"x": rng.normal(size=9_000), "g": rng.choice(["a", "b"], 9_000)})
-        release = vault.register("long", table).release(to="a", noise=1.0)
+        release = vault.register("long", table, few_rows=True).release(to="a", noise=1.0)
         paths = [release.write(tmp_path / f"{n}.{ending}", threads=n) for n in (1, 2, 5)]
         assert len({path.read_bytes() for path in paths}) == 1
         if ending == "parquet":
@@ -243,7 +241,7 @@ class TestFiles:
         (tmp_path / "parts").mkdir()
         pa.parquet.write_table(people.slice(0, 100), tmp_path / "parts" / "1.parquet")
         pa.parquet.write_table(people.slice(100), tmp_path / "parts" / "2.parquet")
-        vault.register("people", tmp_path / "people.csv", drop=["id"])
+        vault.register("people", tmp_path / "people.csv", drop=["id"], few_rows=True)
         made = []
         for number, source in enumerate(["people.csv", "people.parquet", "parts"]):
             dataset = vault.dataset("people", source=tmp_path / source)
@@ -253,7 +251,7 @@ class TestFiles:
 
     def test_a_new_process_makes_the_same_bytes(self, vault, people, tmp_path):
         pa.parquet.write_table(people, tmp_path / "people.parquet")
-        dataset = vault.register("people", tmp_path / "people.parquet", key="id")
+        dataset = vault.register("people", tmp_path / "people.parquet", key="id", few_rows=True)
         for noise in (2.0, 0.5):
             dataset.release(to="a", noise=noise).to_arrow()
         here = dataset.release(to="a", noise=1.0).write(tmp_path / "here.parquet")
@@ -298,7 +296,11 @@ class TestFiles:
         table = pa.table({"x": [1.0, 2.0, 4.0, 77.03125]}).replace_schema_metadata(
             {"note": "canary-note"}
         )
-        path = vault.register("x", table).release(to="a", noise=1.0).write(tmp_path / "c.parquet")
+        path = (
+            vault.register("x", table, few_rows=True)
+            .release(to="a", noise=1.0)
+            .write(tmp_path / "c.parquet")
+        )
         assert b"canary-note" not in path.read_bytes()
         statistics = pa.parquet.read_metadata(path).row_group(0).column(0).statistics
         assert statistics is None or statistics.max != 77.03125
@@ -362,7 +364,7 @@ class TestFiles:
     def test_a_copy_never_replaces_its_own_source(self, vault, people, tmp_path, untouched):
         source = tmp_path / "people.parquet"
         pa.parquet.write_table(people, source)
-        dataset = vault.register("people", source, drop=["id"])
+        dataset = vault.register("people", source, drop=["id"], few_rows=True)
         (tmp_path / "link.parquet").symlink_to(source)
         (tmp_path / "sub").mkdir()
         for place in (source, tmp_path / "sub" / ".." / source.name, tmp_path / "link.parquet"):
@@ -372,7 +374,7 @@ class TestFiles:
     def test_a_copy_never_joins_its_own_source(self, vault, people, tmp_path, untouched):
         (tmp_path / "parts").mkdir()
         pa.parquet.write_table(people, tmp_path / "parts" / "1.parquet")
-        dataset = vault.register("people", tmp_path / "parts", drop=["id"])
+        dataset = vault.register("people", tmp_path / "parts", drop=["id"], few_rows=True)
         with untouched(), pytest.raises(OutputError, match="the registered table itself"):
             dataset.release(to="a", noise=1.0).write(tmp_path / "parts" / "2.parquet")
 
@@ -404,7 +406,7 @@ class TestMany:
             assert read_copy(tmp_path / f"{name}.parquet").equals(release.to_arrow())
 
     def test_releases_of_two_datasets_are_not_mixed(self, vault, dataset, tmp_path, untouched):
-        other = vault.register("other", pa.table({"x": [1.0, 2.0, 4.0]}))
+        other = vault.register("other", pa.table({"x": [1.0, 2.0, 4.0]}), few_rows=True)
         pair = [dataset.release(to="a", noise=1.0), other.release(to="b", noise=1.0)]
         places = [(r, tmp_path / f"{r.recipient}.csv") for r in pair]
         with pytest.raises(OutputError, match="one dataset"):
@@ -508,7 +510,6 @@ class TestCoalition:
 
 
 class TestRegisteredOnce:
-    @pytest.mark.in_order
     @pytest.mark.parametrize(
         "twin",
         [
@@ -523,14 +524,14 @@ class TestRegisteredOnce:
         table = twin(people)
         drop = [name for name in ("id",) if name in table.column_names]
         with untouched(), pytest.raises(AlreadyRegistered, match="could average"):
-            vault.register("twin", table, drop=drop)
+            vault.register("twin", table, drop=drop, few_rows=True, keep_order=True)
 
     def test_another_table_is_not_refused(self, vault, dataset):
-        vault.register("other", make_people(300, seed=8), drop=["id"])
+        vault.register("other", make_people(300, seed=8), drop=["id"], few_rows=True)
 
     def test_a_taken_name_is_refused(self, vault, dataset, untouched):
         with untouched(), pytest.raises(AlreadyRegistered, match="under another name"):
-            vault.register("people", make_people(301), drop=["id"])
+            vault.register("people", make_people(301), drop=["id"], few_rows=True)
 
     def test_unknown_datasets_are_told_what_there_is(self, vault, dataset):
         with pytest.raises(NoSuchDataset, match="it has people"):
@@ -543,23 +544,23 @@ class TestColumns:
             untouched(),
             pytest.raises(ColumnError, match="so it identifies people") as refusal,
         ):
-            vault.register("people", people)
+            vault.register("people", people, few_rows=True)
         assert refusal.value.use == ("drop", "key", "min_count", "categorical")
 
     @pytest.mark.parametrize("role", ["key", "keep", "drop"])
     def test_unknown_columns_are_refused(self, vault, people, role, untouched):
         named = "nobody" if role == "key" else ["nobody"]
         with untouched(), pytest.raises(ColumnError, match="no column 'nobody'; the table has"):
-            vault.register("people", people, **{role: named})
+            vault.register("people", people, **{role: named}, few_rows=True)
 
     def test_kept_columns_leave_as_they_are(self, vault, people):
-        dataset = vault.register("people", people, keep=["id"])
+        dataset = vault.register("people", people, keep=["id"], few_rows=True)
         copy = dataset.release(to="a", noise=1.0).to_arrow()
         assert copy["id"].equals(people["id"])
         assert not copy["age"].cast("double").equals(people["age"].cast("double"))
 
     def test_a_dropped_key_still_tells_the_rows_apart(self, vault, people):
-        dataset = vault.register("people", people, key="id", drop=["id"])
+        dataset = vault.register("people", people, key="id", drop=["id"], few_rows=True)
         copy = dataset.release(to="a", noise=1.0).to_arrow()
         assert copy.column_names == ["age", "wage", "height"]
         back = people.take(list(reversed(range(300))))
@@ -567,7 +568,7 @@ class TestColumns:
         assert mixed.take(list(reversed(range(300)))).equals(copy)
 
     def test_a_kept_column_that_changed_is_refused(self, vault, people, untouched):
-        vault.register("people", people, keep=["id"])
+        vault.register("people", people, keep=["id"], few_rows=True)
         ids = people["id"].to_pylist()
         ids[5] = "somebody else"
         changed = vault.dataset("people", source=people.set_column(0, "id", [ids]))
@@ -585,16 +586,16 @@ class TestColumns:
     )
     def test_columns_that_cannot_be_perturbed(self, vault, column, says, untouched):
         with untouched(), pytest.raises(ColumnError, match=says):
-            vault.register("x", pa.table({"x": column}))
+            vault.register("x", pa.table({"x": column}), few_rows=True)
 
     def test_no_numeric_column_is_refused(self, vault, untouched):
         with untouched(), pytest.raises(ColumnError, match="no column to perturb"):
-            vault.register("x", pa.table({"x": ["a", "b"]}), keep=["x"])
+            vault.register("x", pa.table({"x": ["a", "b"]}), keep=["x"], few_rows=True)
 
     def test_a_constant_column_warns_and_stays(self, vault):
         table = pa.table({"x": [1.0, 2.0, 4.0], "flat": [7] * 3})
         with pytest.warns(SingularCovariance, match="flat"):
-            dataset = vault.register("x", table)
+            dataset = vault.register("x", table, few_rows=True)
         assert dataset.release(to="a", noise=1.0).to_arrow()["flat"].to_pylist() == [7.0] * 3
 
     def test_a_column_that_is_gone_is_refused(self, vault, people, dataset):
@@ -607,7 +608,7 @@ class TestOnePath:
 
     def test_orders_of_asking_leave_one_path(self, vault):
         x = np.random.default_rng(1).standard_normal(20_000)
-        dataset = vault.register("x", pa.table({"x": x}))
+        dataset = vault.register("x", pa.table({"x": x}), few_rows=True)
         noise = [LATTICE[k - 1] for k in (750, 500, 667, 333)]
         W = {v: dataset.release(to="a", noise=v).to_arrow()["x"].to_numpy() - x for v in noise}
         for u in noise:
@@ -649,7 +650,7 @@ class TestNoCellIsShown:
 
     @pytest.mark.parametrize("seam", SEAMS)
     def test_a_fault_inside_shows_its_place_only(self, vault, table, tmp_path, monkeypatch, seam):
-        dataset = vault.register("x", table, keep=["name"])
+        dataset = vault.register("x", table, keep=["name"], few_rows=True)
 
         def fault(*args, **kwargs):
             raise Provoked(f"{CANARY} {CANARY_TEXT}")
@@ -671,12 +672,12 @@ class TestNoCellIsShown:
 
         monkeypatch.setattr(seam, fault)
         with pytest.raises(Exception, match="Provoked") as caught:
-            vault.register("x", table, keep=["name"])
+            vault.register("x", table, keep=["name"], few_rows=True)
         assert "48213" not in told(caught.value)
 
     def test_arrows_own_words_are_not_passed_on(self, vault, table):
         small = table.set_column(2, "n", pa.array([4, 5, 9], pa.int8()))
-        vault.register("x", small, keep=["name", "n"])
+        vault.register("x", small, keep=["name", "n"], few_rows=True)
         with pytest.raises(SourceChanged) as caught:
             vault.dataset("x", source=table).release(to="a", noise=1.0).to_arrow()
         assert "48213" not in told(caught.value)
@@ -686,22 +687,22 @@ class TestNoCellIsShown:
 
         frame = pd.DataFrame({"x": pd.Series([1.5, CANARY_TEXT, object()], dtype=object)})
         with pytest.raises(SourceError) as caught:
-            vault.register("x", frame)
+            vault.register("x", frame, few_rows=True)
         assert "48213" not in told(caught.value)
 
     def test_refused_columns_show_no_cell(self, vault, table):
         for bad in ([48213, 2**60 + 48213, 1], [CANARY, np.inf, 1.0]):
             with pytest.raises(ColumnError) as caught:
-                vault.register("x", table.append_column("bad", [bad]), drop=["name"])
+                vault.register("x", table.append_column("bad", [bad]), drop=["name"], few_rows=True)
             assert "48213" not in told(caught.value)
         with pytest.raises(ColumnError) as caught:
-            vault.register("x", pa.concat_tables([table, table]), key="name")
+            vault.register("x", pa.concat_tables([table, table]), key="name", few_rows=True)
         assert "48213" not in told(caught.value)
 
 
 def test_nothing_of_the_table_is_in_the_vault(vault, tmp_path):
     table = pa.table({"id": ["canary-a", "canary-b", "c"], "x": [48213.0625, 2.0, 11.5]})
-    vault.register("x", table, key="id")
+    vault.register("x", table, key="id", few_rows=True)
     content = b"".join(path.read_bytes() for path in vault.path.rglob("*") if path.is_file())
     assert b"canary" not in content
     assert b"48213.0625" not in content
@@ -714,7 +715,7 @@ class TestAgain:
     @pytest.mark.parametrize("ending", FORMATS)
     def test_the_same_bytes_without_remembering_options(self, vault, people, tmp_path, ending):
         pa.parquet.write_table(people, tmp_path / "people.parquet")
-        dataset = vault.register("people", tmp_path / "people.parquet", drop=["id"])
+        dataset = vault.register("people", tmp_path / "people.parquet", drop=["id"], few_rows=True)
         path = tmp_path / f"copy.{ending}"
         options = {"round": ["age"], "clip": {"wage": (0, 5000.5), "age": (None, 90)}}
         dataset.release(to="ann", privacy=0.4, **options).write(path)
@@ -733,11 +734,10 @@ class TestAgain:
         )
         assert one == two
 
-    @pytest.mark.in_order
     def test_clipped_dates_come_back_as_they_count(self, vault, tmp_path):
         days = [date(2020, 1, 1) + timedelta(days=n) for n in range(50)]
         pa.parquet.write_table(pa.table({"day": days}), tmp_path / "t.parquet")
-        dataset = vault.register("t", tmp_path / "t.parquet")
+        dataset = vault.register("t", tmp_path / "t.parquet", few_rows=True, keep_order=True)
         bounds = {"day": (date(2020, 1, 1), None)}
         release = dataset.release(to="a", privacy=0.9, clip=bounds, round=["day"])
         made = release.write(tmp_path / "a.csv").read_bytes()
@@ -757,6 +757,6 @@ class TestAgain:
 
 
 def test_a_file_name_with_a_nul_is_refused(vault: Vault, tmp_path: Path) -> None:
-    dataset = vault.register("x", pa.table({"x": [1.0, 2.0, 4.0]}))
+    dataset = vault.register("x", pa.table({"x": [1.0, 2.0, 4.0]}), few_rows=True)
     with pytest.raises(OutputError, match="NUL"):
         dataset.release(to="a", privacy=0.5).write(tmp_path / "a\0.csv")

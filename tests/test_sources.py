@@ -28,11 +28,12 @@ def repeated(*values):
 
 
 class TestNamesInPython:
-    @pytest.mark.in_order
     @pytest.mark.parametrize("option", ["keep", "drop", "categorical", "uniform", "hide_missing"])
     def test_a_text_is_one_column(self, vault, option):
         table = people(ab=repeated("x", "y"), a=repeated("x", "y"), b=repeated("x", "y"))
-        column = vault.register("t", table, **{option: "ab"}).frozen.schema.column("ab")
+        column = vault.register("t", table, **{option: "ab"}, keep_order=True).frozen.schema.column(
+            "ab"
+        )
         others = vault.dataset("t").frozen.schema
         assert others.column("a") == others.column("b").__class__("a", "string", "category")
         assert column != others.column("a").__class__("ab", "string", "category")
@@ -50,27 +51,24 @@ class TestNamesInPython:
 
 
 class TestCsv:
-    @pytest.mark.in_order
     def test_codes_keep_their_zeros(self, vault, tmp_path):
         rows = "".join(f"{i}.5,{code}\n" for i in range(ROWS) for code in ("00501", "10115"))
         (tmp_path / "t.csv").write_text("wage,zip\n" + rows)
-        found = copy_of(vault.register("t", tmp_path / "t.csv"))
+        found = copy_of(vault.register("t", tmp_path / "t.csv", keep_order=True))
         assert set(found["zip"].to_pylist()) == {"00501", "10115"}
 
-    @pytest.mark.in_order
     def test_times_are_seconds_and_come_back(self, vault, tmp_path):
         rows = "".join(f"{i % 24:02}:30:00,{i}\n" for i in range(ROWS))
         (tmp_path / "t.csv").write_text("at,n\n" + rows)
-        dataset = vault.register("t", tmp_path / "t.csv")
+        dataset = vault.register("t", tmp_path / "t.csv", keep_order=True)
         assert dataset.frozen.schema.column("at").unit == "seconds"
         assert copy_of(dataset, round="at")["at"].type == pa.time32("s")
 
-    @pytest.mark.in_order
     def test_a_stray_cell_is_warned_of_unless_it_was_decided(self, vault, tmp_path):
         rows = "".join(f"{i % 7},{i % 7},{i}\n" for i in range(ROWS))
         (tmp_path / "t.csv").write_text("a,b,n\n" + rows + "?,?,1\n")
         with pytest.warns(CornerwaveWarning, match="'a': all but 1 of 601 cells") as caught:
-            vault.register("t", tmp_path / "t.csv", categorical="b")
+            vault.register("t", tmp_path / "t.csv", categorical="b", keep_order=True)
         assert len(caught) == 1
 
     def test_a_record_is_never_published_as_names(self, vault, tmp_path):
@@ -78,23 +76,21 @@ class TestCsv:
         with pytest.raises(SourceError, match="no line of column names"):
             vault.register("t", tmp_path / "t.csv")
 
-    @pytest.mark.in_order
     @pytest.mark.parametrize("ending", ["csv", "parquet"])
     def test_a_column_that_was_renamed_is_gone(self, vault, tmp_path, ending):
         path = tmp_path / f"t.{ending}"
         write = pacsv.write_csv if ending == "csv" else papq.write_table
         table = people(city=repeated("Bonn", "Ulm"))
         write(table, path)
-        vault.register("t", path)
+        vault.register("t", path, keep_order=True)
         write(table.rename_columns(["wage", "town"]), path)
         with pytest.raises(SourceChanged, match="column 'city' is gone"):
             copy_of(vault.dataset("t"))
 
-    @pytest.mark.in_order
     def test_blanks_are_missing_and_empty_texts_are_values(self, vault, tmp_path):
         rows = "".join(f"{i},{('x', '', chr(34) * 2)[i % 3]}\n" for i in range(ROWS))
         (tmp_path / "t.csv").write_text("n,t\n" + rows)
-        dataset = vault.register("t", tmp_path / "t.csv")
+        dataset = vault.register("t", tmp_path / "t.csv", keep_order=True)
         assert dataset.frozen.missing == ("t",)
         found = copy_of(dataset)["t"].to_pylist()
         assert [i for i, value in enumerate(found) if value is None] == list(range(1, ROWS, 3))
@@ -121,7 +117,6 @@ class TestParquet:
         assert found["c"].to_pylist() == ["de"] * ROWS + ["fr"] * ROWS
 
 
-@pytest.mark.in_order
 @pytest.mark.parametrize(
     "values",
     [
@@ -136,7 +131,7 @@ class TestParquet:
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
 def test_what_is_encoded_is_refreshed(vault, tmp_path, values, ending):
     table = people(c=values.dictionary_encode())
-    dataset = vault.register("t", table)
+    dataset = vault.register("t", table, keep_order=True)
     assert dataset.frozen.schema.categories == [("c",)]
     found = copy_of(dataset)["c"]
     assert found.type == values.type
@@ -146,18 +141,16 @@ def test_what_is_encoded_is_refreshed(vault, tmp_path, values, ending):
     dataset.release(to="bob", privacy=0.5).write(tmp_path / f"copy.{ending}")
 
 
-@pytest.mark.in_order
 def test_categories_of_pandas_are_categories(vault):
     frame = pd.DataFrame({"c": pd.Categorical(np.arange(ROWS) % 3), "x": rng.normal(size=ROWS)})
-    found = vault.register("t", frame).release(to="ann", privacy=0.5).to_frame()
+    found = vault.register("t", frame, keep_order=True).release(to="ann", privacy=0.5).to_frame()
     assert set(found["c"]) == {0, 1, 2}
 
 
-@pytest.mark.in_order
 def test_valid_until_for_ever(vault):
     ever = dt.datetime(9999, 12, 31)
     table = people(until=pa.array([ever, dt.datetime(2020, 1, 1)] * (ROWS // 2)))
-    found = copy_of(vault.register("t", table, transform={"until": "rank"}))
+    found = copy_of(vault.register("t", table, transform={"until": "rank"}, keep_order=True))
     assert found["until"].null_count == 0
 
 

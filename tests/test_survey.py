@@ -38,12 +38,11 @@ def test_moments_are_those_of_the_whole_table(people):
     assert frozen.rows == people.num_rows
 
 
-@pytest.mark.in_order
 def test_progress_counts_every_row_once():
     seen = Counter()
     source = open_source(pa.table({"x": np.arange(2**20 + 5.0)}))
     secrets = RowSecrets.of(KEY.derive)
-    schema = decide(source.schema)
+    schema = decide(source.schema, keep_order=True)
     local.survey_table(source, schema, secrets, progress=lambda rows: seen.update(n=rows))
     assert seen["n"] == 2**20 + 5
 
@@ -104,7 +103,7 @@ def test_a_column_of_fewer_than_two_values_is_refused():
 class TestKeys:
     def measured(self, ids):
         table = pa.table({"id": ids, "x": np.arange(float(len(ids)))})
-        return frozen_of(table, key="id")
+        return frozen_of(table, key="id", keep_order=True)
 
     def test_repeated_keys_are_counted_and_not_shown(self):
         with pytest.raises(ColumnError, match="'id' is not unique: 2 rows repeat a key") as refusal:
@@ -116,7 +115,6 @@ class TestKeys:
         with pytest.raises(ColumnError, match="'id' has 1 missing values"):
             self.measured(ids)
 
-    @pytest.mark.in_order
     @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
     def test_repeats_are_found_however_few_ids_fit_into_memory(self, monkeypatch, at_once):
         for name in ("IDS_AT_ONCE", "IDS_IN_MEMORY"):
@@ -125,7 +123,6 @@ class TestKeys:
         with pytest.raises(ColumnError, match="1 rows repeat"):
             self.measured([*range(99), 0])
 
-    @pytest.mark.in_order
     def test_keys_far_apart_in_the_table_are_compared(self):
         rows = 2**20 + 10
         ids = np.arange(rows)

@@ -133,14 +133,15 @@ def test_a_wrong_label_a_value_kept_too_often_and_wrong_draws_are_told_apart(tmp
     assert {check.name for check in bare.faults} == {"retention", "draws"}
 
 
-@pytest.mark.in_order
 def test_values_that_happen_not_to_show_are_not_taken_for_pooled(tmp_path):
     """600 values of three rows each, much noise: a third of them is nowhere to be seen."""
     cells = [f"v{i}" for i in range(600) for _ in range(3)] + [f"rare {i}" for i in range(8)]
     for number in range(3):
         folder = tmp_path / str(number)
         folder.mkdir()
-        dataset = known_dataset(folder, pa.table({"c": cells}), number=number, min_count=3)
+        dataset = known_dataset(
+            folder, pa.table({"c": cells}), number=number, min_count=3, keep_order=True
+        )
         path = dataset.release(to="r", privacy=0.9).write(folder / "r.parquet")
         found = audit(pa.table({"c": cells}), [path])
         assert found.sound
@@ -148,14 +149,15 @@ def test_values_that_happen_not_to_show_are_not_taken_for_pooled(tmp_path):
         assert all("not measured precisely" in why for why in found.untested.values())
 
 
-@pytest.mark.in_order
 def test_few_rows_and_little_noise_are_no_fault(tmp_path):
     """One changed cell of a hundred, where a fifth of one was expected: chance, not a fault."""
-    cells = ["x", "y"] * 50
+    cells = np.random.default_rng(1).permutation(["x", "y"] * 50)
     dataset = known_dataset(tmp_path, pa.table({"c": cells}), few_rows=True)
     for privacy in (0.001, 0.002, 0.004, 0.008, 0.016):
         path = dataset.release(to="r", privacy=privacy).write(tmp_path / f"{privacy}.parquet")
-        assert audit(pa.table({"c": cells}), [path]).clean
+        found = audit(pa.table({"c": cells}), [path])
+        assert found.sound
+        assert all("not measured precisely" in why for why in found.untested.values())
 
 
 def test_a_value_that_the_source_does_not_hold_is_found(tmp_path):

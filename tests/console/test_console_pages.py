@@ -11,15 +11,12 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from cornerwave.outlook import outlook_of
 from cornerwave.privacy import Coalition
 from tests.console.client import TestClient
 from tests.console.conftest import LOCAL, World, table
 from tests.tables import STRANGE_NAMES
-
-pytestmark = pytest.mark.few_rows
 
 
 def pages_of(world: World) -> list[str]:
@@ -233,7 +230,7 @@ def test_the_slider_stays_on_its_scale(world: World, owner: TestClient):
 def test_columns_are_drawn_as_noise_makes_them(world: World, owner: TestClient):
     place = world.tables / "others.parquet"
     pq.write_table(table(seed=1), place)
-    others = world.vault.register("others", place, drop=["name"])
+    others = world.vault.register("others", place, drop=["name"], few_rows=True)
     path = f"/console/datasets/{others.id}/privacy/part"
     low, high = (owner.get(path, params={"p": p}).text for p in (0.1, 0.9))
     assert low.count("Histogram of") == high.count("Histogram of") == 2
@@ -478,7 +475,7 @@ def test_the_warnings_of_registration_are_shown(world: World, owner: TestClient)
 def test_a_table_that_another_dataset_has_can_be_declared_unrelated(world: World, owner):
     rng = np.random.default_rng(9)
     one = rng.normal(size=400)
-    world.vault.register("one", pa.table({"x": one}))
+    world.vault.register("one", pa.table({"x": one}), few_rows=True)
     path = world.tables / "other.parquet"
     pq.write_table(pa.table({"y": 2.54 * one}), path)
     fields = form_of(columns_page(world, owner, path).text) | {"name": "other"}

@@ -11,8 +11,6 @@ from cornerwave.vault import Vault
 from tests.conftest import survey_of
 from tests.marks.test_repeats import marks_of
 
-pytestmark = pytest.mark.few_rows  # 300 rows are enough to compare
-
 ROWS = 600
 
 
@@ -196,7 +194,7 @@ def test_columns_that_follow_the_order_of_their_rows_are_not_related():
 
     for choices in ({"drop": ["id"]}, {"key": "id"}):
         key = Key.generate()
-        two = [marks_of(table(), key, choices | {"order": "keep"}) for _ in range(2)]
+        two = [marks_of(table(), key, choices | {"keep_order": True}) for _ in range(2)]
         assert related(*two) is None
 
 
@@ -226,12 +224,12 @@ class TestThroughTheVault:
     @pytest.fixture
     def table(self, vault):
         table = patients(np.random.default_rng(11))
-        vault.register("first", table, key="id")
+        vault.register("first", table, key="id", few_rows=True)
         return table
 
     def register(self, vault, change, table, **choices):
         new = change(table, np.random.default_rng(12))
-        return vault.register("second", new, key="id", **choices)
+        return vault.register("second", new, key="id", **choices, few_rows=True)
 
     @pytest.mark.parametrize(
         ("change", "says"),
@@ -274,7 +272,7 @@ class TestThroughTheVault:
         # negative control: another dataset that has these rows is compared
         vault.unregister("second")
         with pytest.raises(AlreadyRegistered, match="function of 'systolic' of dataset 'first'"):
-            vault.register("third", batch, key="id")
+            vault.register("third", batch, key="id", few_rows=True)
 
     def test_a_dataset_that_is_not_there_cannot_be_unrelated(self, vault, table):
         with pytest.raises(NoSuchDataset, match=r"'frist'.*did you mean 'first'"):

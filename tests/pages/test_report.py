@@ -30,8 +30,6 @@ from cornerwave.vault import Dataset, Vault
 from tests.audit.test_command import command
 from tests.conftest import ledger_lines
 
-pytestmark = pytest.mark.few_rows
-
 ROWS = 3000
 RECIPIENTS = ("Quokka Ltd", "Zyzzyva GmbH", "Wombat & Sons")
 SECTIONS = (
@@ -79,6 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         keep=["secretly"],
         transform={"gain": "log1p", "score": "rank"},
         hide_missing=["height"],
+        few_rows=True,
     )
     dataset = vault.dataset("people")
     for recipient, privacy in zip(RECIPIENTS, (0.2, 0.5, 0.5), strict=True):
@@ -309,7 +308,9 @@ def test_refusals_are_one_line_and_leave_nothing(
     folder: Path, pages: tuple[str, str], arguments: list[str], words: str
 ) -> None:
     if arguments[0] == "fresh":
-        Vault.open(folder / "vault").register("fresh", pa.table({"x": [1.0, 2.0, 4.0]}))
+        Vault.open(folder / "vault").register(
+            "fresh", pa.table({"x": [1.0, 2.0, 4.0]}), few_rows=True
+        )
     (folder / "mine.html").write_text("mine")
     (folder / "older.html").write_text(pages[0].replace("the variance", "it"), encoding="utf-8")
     changed = table().slice(1)
@@ -341,7 +342,6 @@ def test_the_command_writes_and_replaces_when_forced(folder: Path, pages: tuple[
     assert (folder / "external.html").read_text(encoding="utf-8") == pages[1]
 
 
-@pytest.mark.in_order
 @pytest.mark.parametrize(
     "columns",
     [
@@ -354,7 +354,7 @@ def test_the_command_writes_and_replaces_when_forced(folder: Path, pages: tuple[
 )
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.SingularCovariance")
 def test_small_tables_have_pages(tmp_path: Path, vault: Vault, columns: dict[str, object]) -> None:
-    dataset = vault.register("small", pa.table(columns))
+    dataset = vault.register("small", pa.table(columns), few_rows=True, keep_order=True)
     dataset.release(to="one", noise=50.0).to_arrow()
     for external in (False, True):
         place = write_report(dataset, tmp_path / f"{external}.html", external=external)
@@ -368,11 +368,10 @@ def _bars(page: str, title: str) -> list[str]:
     return [re.search(r"<span>(.*)</span>", cell)[1] for cell in cells]
 
 
-@pytest.mark.in_order
 def test_pooled_values_count_as_others(tmp_path: Path, vault: Vault) -> None:
     city = ["Ulm"] * 60 + ["Bonn"] * 30 + [f"village {i}" for i in range(10)]
     source = pa.table({"x": np.arange(100.0), "city": city})
-    dataset = vault.register("towns", source, min_count=5)
+    dataset = vault.register("towns", source, min_count=5, few_rows=True, keep_order=True)
     dataset.release(to="one", privacy=0.1).to_arrow()
     page = write_report(dataset, tmp_path / "towns.html").read_text(encoding="utf-8")
     assert "village" not in page
@@ -405,11 +404,12 @@ def test_no_bin_is_drawn_for_a_few_rows(dataset: Dataset, copies: Copies) -> Non
     assert ((bins > 0) & (bins < FEW)).any()
 
 
-@pytest.mark.in_order
 def test_no_few_rows_are_left_under_other(tmp_path: Path, vault: Vault) -> None:
     """Two rows are missing: the rarest value that is frequent enough joins them."""
     city = ["Ulm"] * 60 + ["Bonn"] * 30 + ["Jena"] * 8 + [None] * 2
-    dataset = vault.register("towns", pa.table({"x": np.arange(100.0), "city": city}))
+    dataset = vault.register(
+        "towns", pa.table({"x": np.arange(100.0), "city": city}), few_rows=True, keep_order=True
+    )
     dataset.release(to="one", noise=1 / 999).to_arrow()
     page = write_report(dataset, tmp_path / "towns.html").read_text(encoding="utf-8")
     assert _bars(page, "original") == ["60.0%", "30.0%", "10.0%"]

@@ -19,8 +19,6 @@ from cornerwave.errors import (
 from cornerwave.vault import Vault
 from tests.conftest import ledger_lines, make_people
 
-pytestmark = pytest.mark.few_rows
-
 
 @pytest.fixture
 def vault(ledger_place, tmp_path):
@@ -29,7 +27,7 @@ def vault(ledger_place, tmp_path):
 
 
 def registered(vault, name="people", **choices):
-    return vault.register(name, make_people(60), drop=["id"], **choices)
+    return vault.register(name, make_people(60), drop=["id"], **choices, few_rows=True)
 
 
 def held(dataset):
@@ -85,7 +83,9 @@ def test_a_renamed_dataset_is_the_same(vault):
     dataset = registered(vault)
     dataset.release(to="ann", privacy=0.5).to_arrow()
     heads = vault.heads()
-    vault.register("towns", pa.table({"n": np.random.default_rng(1).normal(size=50)}))
+    vault.register(
+        "towns", pa.table({"n": np.random.default_rng(1).normal(size=50)}), few_rows=True
+    )
     for taken in ("towns", "people"):
         with pytest.raises(AlreadyRegistered, match=f"a dataset '{taken}' already"):
             vault.dataset("people").rename(taken)
@@ -120,7 +120,9 @@ def test_the_new_place_of_a_table_is_remembered_once_it_passed(vault, tmp_path):
     old, new, other = (tmp_path / f"{name}.parquet" for name in ("old", "new", "other"))
     papq.write_table(make_people(60), old)
     papq.write_table(make_people(60, seed=8), other)
-    vault.register("people", old, drop=["id"]).release(to="ann", privacy=0.5).to_arrow()
+    vault.register("people", old, drop=["id"], few_rows=True).release(
+        to="ann", privacy=0.5
+    ).to_arrow()
     shutil.move(old, new)
     with pytest.raises(SourceChanged):
         vault.dataset("people", source=other).release(to="bob", privacy=0.5).to_arrow()

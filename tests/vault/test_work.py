@@ -18,8 +18,6 @@ from cornerwave.ledger import remove_leftovers, work_folder
 from cornerwave.report import _comparison
 from cornerwave.vault import Vault
 
-pytestmark = pytest.mark.few_rows
-
 KILLED = """
 import os, signal, sys
 from cornerwave.vault import Vault
@@ -39,7 +37,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 def folder(tmp_path: Path) -> Path:
     rng = np.random.default_rng(1)
     papq.write_table(pa.table({"x": rng.normal(size=200)}), tmp_path / "people.parquet")
-    dataset = Vault.create(tmp_path / "v").register("people", tmp_path / "people.parquet")
+    dataset = Vault.create(tmp_path / "v").register(
+        "people", tmp_path / "people.parquet", few_rows=True
+    )
     dataset.release(to="ann", privacy=0.5).write(tmp_path / "ann.parquet")
     return tmp_path
 

@@ -56,9 +56,13 @@ def name_apart(names: Sequence[str]) -> str:
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """Return a table without dictionaries, which would be written with every few rows."""
-    types = [pa.field(part.name, plain_type(part.type)) for part in table.schema]
-    return table.cast(pa.schema(types))
+    """Return a table without dictionaries, which would be written with every few rows.
+
+    And without views of text or bytes, whose rows Arrow cannot take in another order.
+    """
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    types = [(part.name, plain_type(part.type)) for part in table.schema]
+    return table.cast(pa.schema([(name, plain.get(type_, type_)) for name, type_ in types]))
 
 
 def bucket_cuts(places: Words, buckets: int) -> Ints:
