@@ -153,7 +153,7 @@ def test_a_constant_category_and_an_identifier_are_named():
 
 
 def test_rows_are_thinned_evenly_and_all_are_counted(monkeypatch):
-    monkeypatch.setattr(_guesses, "KEPT_CELLS", 4 * 5000)
+    monkeypatch.setattr(_guesses, "KEPT_CODES", 4 * 5000)
     found = judged(ours, 2)
     [category] = found.categories.judged
     assert found.categories.kept == category.codes.shape[1] == 5000

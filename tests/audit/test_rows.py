@@ -2,17 +2,18 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from cornerwave.audit import _rows, _steps
 from cornerwave.audit._category_checks import VALUE_BINS, depends, table_of
 from cornerwave.audit._chance import Ranks, bernstein, morton
+from cornerwave.audit._repeats import BITS, log_odds
 from cornerwave.audit._row_checks import scales_of
-from cornerwave.audit._rows import RowKeeper
-from cornerwave.audit._steps import RepeatWatch, log_odds
-from cornerwave.audit._sums import NoiseSums, means
+from cornerwave.audit._rows import Kept
+from cornerwave.audit._steps import Expected
+from cornerwave.audit._sums import Layout
 from tests.audit.releases import gaussian, white
 from tests.scores import z_bound
 
@@ -65,22 +66,21 @@ def test_scales_suit_the_grid_of_the_values():
     assert all(g >= 2.0**-38 for g in scales_of(values, 0.25))
 
 
-def repeated(X, noise):
+def repeated(X, noise, hashes=1 << 16):
     first = [X.T.copy(), (X + noise).T.copy()]
-    watch = RepeatWatch(first, np.zeros((1, X.shape[1])), (0,))
-    sums = NoiseSums(means(first[0]), copies=1, rows=len(X))
-    for stacked in sums.add(first):
-        watch.add(stacked)
-    return watch.repeated()
+    expected = replace(Expected.of(first, np.zeros((1, X.shape[1]))), hashes=hashes)
+    total = expected.nothing()
+    for stacked, _ in Layout.of(first).deals(first):
+        total = total + total.of(stacked, 0)
+    return total.repeated()
 
 
-def test_repeats_are_counted_though_few_hashes_are_kept(monkeypatch):
-    monkeypatch.setattr(_steps, "KEPT", 256)
+def test_repeats_are_counted_though_few_hashes_are_kept():
     X = gaussian(20_000)
     noise = white(X, 1)
     noise[10_000:14_000] = -noise[:4000]
     noise[19_900:] = 0.0
-    found = repeated(X, noise)
+    found = repeated(X, noise, hashes=256)
     assert found.part[0] < 0.1
     # pairs of cells are kept with the probability `part`: a binomial count
     expected, spread = 4000 * found.part[0], math.sqrt(4000 * found.part[0])
@@ -97,7 +97,7 @@ def test_cells_of_whole_numbers_hold_as_many_of_them_each(deviation):
     assert (cell % 2 == 1).all()
     # noise that is not rounded has cells of its own size
     fine = repeated(X, rng.normal(size=X.shape) * deviation).cell[0]
-    np.testing.assert_allclose(fine, 2.0**-_steps.BITS * deviation, rtol=0.1)
+    np.testing.assert_allclose(fine, 2.0**-BITS * deviation, rtol=0.1)
 
 
 def test_as_many_pairs_meet_by_chance_as_the_bound_says():
@@ -119,17 +119,21 @@ def test_columns_that_follow_from_others_do_not_count_twice():
     assert log_odds(cell, K, 4.0) == pytest.approx(expected)
 
 
-def test_rows_are_kept_at_even_distances_and_their_numbers_with_them(monkeypatch):
-    monkeypatch.setattr(_rows, "MOST_ROWS", 1 << 12)
-    keeper = RowKeeper(columns=1, tables=2)
-    numbers = np.arange(50_000.0)
-    for start in range(0, 50_000, 7000):
-        part = numbers[None, start : start + 7000]
-        keeper.add([part, part + 0.5])
-    rows = keeper.rows([0], lambda block: block)
-    assert rows.every == 16
-    assert sorted(rows.places.tolist()) == list(range(0, 50_000, 16))
-    assert (rows.raw[0, 0] == rows.places).all()
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_are_kept_at_even_distances_however_parts_are_added(seed):
+    rng, numbers = np.random.default_rng(seed), np.arange(50_000.0)
+    edges = [0, *np.sort(rng.choice(np.arange(1, 50_000), 9, replace=False)).tolist(), 50_000]
+    nothing = Kept(1 << 12)
+    parts = [
+        nothing.of(start, [numbers[None, start:end]] * 2)
+        for start, end in itertools.pairwise(edges)
+    ]
+    rng.shuffle(parts)
+    middle = int(rng.integers(1, 9))
+    total = sum(parts[:middle], nothing) + sum(parts[middle:], nothing)
+    assert (total.seen, total.every) == (50_000, 16)
+    assert total.cells.shape == (2, 1, 50_000 // 16)
+    assert total.cells[1, 0].tolist() == list(range(0, 50_000, 16))
 
 
 def test_scores_of_value_tables_keep_their_bound():

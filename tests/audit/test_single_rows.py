@@ -21,7 +21,7 @@ from cornerwave.audit._single_rows import (
     _weak_leaks,
     find_sums,
 )
-from cornerwave.audit._steps import NearRowKeeper
+from cornerwave.audit._steps import Nearest
 from tests.audit.leaks import shaped, tables
 from tests.audit.releases import gaussian
 from tests.scores import z_bound
@@ -59,11 +59,10 @@ def test_rows_next_to_a_plane_are_closed_under_sums():
     z = RNG(4).normal(size=(n, 3))
     z[20_000:30_000] = (z[:10_000] + z[10_000:20_000]) / math.sqrt(2)
     stacked = np.vstack([np.zeros((3, n)), z.T, np.ones(n)])[None]
-    keeper = NearRowKeeper(columns=3, order=(0,), ranks=[3])
-    for nearest in keeper._kept[0]:
-        nearest._room = room
-    keeper.add(stacked, (z**2).sum(axis=1)[None, None], z[None, None, :, 2] ** 2)
-    [flat] = keeper.near().flat
+    kept = Nearest(3, room)
+    for part in np.split(stacked, 8, axis=2):  # the noise begins after X, nothing comes before it
+        kept = kept + kept.of(part, (3, 0), part[:, 5] ** 2, part[:, -1] > 0)
+    flat = kept.vectors
     assert flat.shape == (3, room)
     assert set(flat[2]) == set(z[np.argsort(np.abs(z[:, 2]))[:room], 2])
     found = find_sums(flat, np.zeros(3), rows=n)

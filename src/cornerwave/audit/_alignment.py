@@ -7,8 +7,8 @@ source's is read into memory and sorted.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +29,8 @@ from cornerwave.columns import (
     value_type,
 )
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.sources import Source, open_source
+from cornerwave.passes import Found, Pass, Result, add_up
+from cornerwave.sources import Progress, Source, open_source, silent
 
 BLOCK_ROWS = 1 << 16
 
@@ -38,6 +39,44 @@ LARGEST = 1e70
 
 Encodings = Mapping[str, Encoded]
 Block = TypeVar("Block")
+
+
+@dataclass(frozen=True)
+class AlignedRows:
+    """The same rows of some tables, (N, rows) each: as they are, and on the scales that they are
+    compared on. `number` counts blocks, `start` is the place of the first row.
+    """
+
+    number: int
+    start: int
+    raw: list[Floats]
+    scaled: list[Floats]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self.raw[0].shape[1])
+
+
+@dataclass(frozen=True)
+class AlignedCategories:
+    """The same rows of source and copies as encoded categories, by column."""
+
+    start: int
+    tables: Sequence[Encodings]
+
+    def at(self, rows: Ints) -> "AlignedCategories":
+        """Return some of the rows."""
+        tables = [
+            {name: replace(own, codes=own.codes[rows]) for name, own in table.items()}
+            for table in self.tables
+        ]
+        return AlignedCategories(self.start, tables)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self.tables[0].values())).codes)
 
 
 @dataclass(frozen=True)
@@ -128,6 +167,56 @@ class Aligned:
         """The columns that are compared on the scale log(1+x)."""
         return tuple(name for name in self.columns if self.stated.logarithmic(name))
 
+    def run(
+        self,
+        plan: Callable[[AlignedRows], Pass[AlignedRows, Found, Result]],
+        tables: Sequence[Source],
+        *,
+        progress: Progress = silent,
+    ) -> Result:
+        """Run a pass over the numbers of some tables, planned by their first rows, in threads.
+
+        Raises SourceError where one table ends before another, or if there are no rows.
+        """
+        parts = _numbered(self.raw_blocks(tables))
+        if (first := next(parts, None)) is None:
+            raise SourceError(f"{tables[0].name} holds no rows")
+        pass_ = plan(self._rows(first))
+
+        def seen(block: AlignedRows) -> None:
+            progress(block.rows)
+
+        return pass_.finish(add_up(pass_, chain([first], parts), self._rows, seen=seen))
+
+    def run_categories(
+        self,
+        pass_: Pass[AlignedCategories, Found, Result],
+        progress: Progress = silent,
+        places: Ints | None = None,
+    ) -> Result:
+        """Run a pass over the categories of source and copies, in threads; of all rows, or of
+        those at some `places`, which then count from 0.
+        """
+
+        def seen(block: AlignedCategories) -> None:
+            progress(block.rows)
+
+        blocks = self._category_rows(places)
+        return pass_.finish(add_up(pass_, blocks, lambda block: block, seen=seen))
+
+    def _category_rows(self, places: Ints | None) -> Iterator[AlignedCategories]:
+        start = first = 0
+        for tables in self.category_blocks():
+            block = AlignedCategories(start, tables)
+            end = first + block.rows
+            if places is not None:
+                block = block.at(places[(places >= first) & (places < end)] - first)
+            yield block
+            start, first = start + block.rows, end
+
+    def _rows(self, part: tuple[int, int, list[Floats]]) -> AlignedRows:
+        return AlignedRows(*part, self.scaled(part[2]))
+
     def blocks(self) -> Iterator[list[Floats]]:
         """Yield, for the same rows, the columns (N, rows) of the source and of each copy.
 
@@ -191,6 +280,14 @@ class Aligned:
             return rows
         where = [name in self.logarithmic for name in self.columns]
         return np.where(where, np.expm1(np.where(where, rows, 0.0)), rows)
+
+
+def _numbered(blocks: Iterator[list[Floats]]) -> Iterator[tuple[int, int, list[Floats]]]:
+    """Yield blocks with their number and the place of their first row."""
+    start = 0
+    for number, block in enumerate(blocks):
+        yield number, start, block
+        start += block[0].shape[1]
 
 
 def _opened_like(truth: Source, copy: Any) -> Source:

@@ -23,12 +23,14 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._alignment import Aligned, AlignedRows
 from cornerwave.audit._chance import Check, Family, Ranks, sure_limit, z_limit
 from cornerwave.audit._row_checks import normal_fit
-from cornerwave.audit._rows import RowKeeper, normal_shares, within
-from cornerwave.columns import Scale, Thinned, knot_scores, rank_scale, share_ends, share_means
+from cornerwave.audit._rows import Kept, normal_shares, room_for, within
+from cornerwave.audit._sums import means
+from cornerwave.columns import SAMPLE, Scale, knot_scores, rank_scale, share_ends, share_means
 from cornerwave.errors import ColumnError
+from cornerwave.passes import Pass
 
 LAST_BITS = 2.0**-50
 """A value that is closer to a bound, as a share of it, is at the bound."""
@@ -51,52 +53,88 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class ApartSeen:
+    """What some rows show of the columns apart: rows to look at, more values of the source, and
+    their count, sum and sum of squares (3, N) about a shift. Parts add up.
+    """
+
+    kept: Kept
+    values: Kept
+    sums: Floats
+
+    def __add__(self, other: "ApartSeen") -> "ApartSeen":
+        return ApartSeen(self.kept + other.kept, self.values + other.values, self.sums + other.sums)
+
+    def trimmed(self) -> "ApartSeen":
+        """Return the same: it is bounded."""
+        return self
+
+
+@dataclass(frozen=True)
+class ApartPass(Pass[AlignedRows, ApartSeen, ApartSeen]):
+    """Looks at the columns apart of source and copies."""
+
+    tables: int
+    shift: Floats
+
+    def nothing(self) -> ApartSeen:
+        """Return what no rows show."""
+        columns = len(self.shift)
+        return ApartSeen(Kept(room_for(columns, self.tables)), Kept(SAMPLE), np.zeros((3, columns)))
+
+    def of(self, block: AlignedRows, known: ApartSeen) -> ApartSeen:
+        """Return what some rows show."""
+        away = block.scaled[0] - self.shift[:, None]
+        sums = [np.nansum(away**power, axis=1) for power in (1, 2)]
+        return ApartSeen(
+            known.kept.of(block.start, block.raw),
+            known.values.of(block.start, block.raw[:1]),
+            np.stack([np.isfinite(away).sum(axis=1), *sums]),
+        )
+
+    def finish(self, found: ApartSeen) -> ApartSeen:
+        """Return what all rows show."""
+        return found
+
+
+@dataclass(frozen=True)
 class ApartEvidence:
-    """The columns apart of some rows; of the whole source each one's `deviation` (N,), and the
+    """The columns apart in `kept` rows; of the whole source each one's `deviation` (N,), and the
     rank scale of those on it, with the exact means and ranges of its shares.
     """
 
     aligned: Aligned
-    keeper: RowKeeper
+    kept: Kept
     deviation: Floats
     ranked: dict[str, Scale]
     exact: dict[str, Floats]
 
     @classmethod
-    def of(cls, aligned: Aligned) -> "ApartEvidence | None":
-        """Read these columns of source and copies; None if there are none."""
-        if not aligned.apart:
-            return None
+    def of(cls, aligned: Aligned) -> "ApartEvidence":
+        """Read these columns of source and copies."""
         side = replace(aligned, columns=tuple(aligned.apart))
-        keeper = RowKeeper(columns=len(side.columns), tables=1 + len(side.copies))
-        sums, shift, some = np.zeros((3, len(side.columns))), None, Thinned(len(side.columns))
-        for block in side.raw_blocks([side.source, *side.copies]):
-            keeper.add(block)
-            some.add(list(block[0]))
-            X = side.scaled(block[:1])[0]
-            shift = np.nanmean(np.c_[X, np.zeros(len(X))], axis=1) if shift is None else shift
-            away = X - shift[:, None]
-            known = np.isfinite(X).sum(axis=1)
-            sums += [known, *(np.nansum(away**power, axis=1) for power in (1, 2))]
-        count, total, squares = sums
+        tables = [side.source, *side.copies]
+        seen = side.run(lambda first: ApartPass(len(tables), means(first.scaled[0])), tables)
+        count, total, squares = seen.sums
         variance = (squares - total**2 / np.maximum(count, 1)) / np.maximum(count - 1, 1)
         excess = np.diag(side.stated.excess(side.columns)).copy()
         ranked, exact = {}, {}
         for n, name in enumerate(side.columns):
             if side.stated.on_ranks(name):
-                values = some.column(n)
+                values = seen.values.cells[0, n]
                 stated = next((a.knots for a in side.stated.each(name) if a.knots), ())
                 ranked[name], variance[n] = _by_ranks(values, name, stated)
                 known = np.sort(values[~np.isnan(values)])
                 if 1 < len(stated) <= len(known):
                     exact[name] = _exact_means(known, len(stated))
                 excess[n] *= variance[n] > 0
-        return cls(side, keeper, np.sqrt(np.maximum(variance + excess, 0.0)), ranked, exact)
+        deviation = np.sqrt(np.maximum(variance + excess, 0.0))
+        return cls(side, seen.kept, deviation, ranked, exact)
 
     @property
     def noise(self) -> Iterator[Noise]:
         """Each column of each copy, and of each step that is shown exactly, in random order."""
-        kept = self.keeper.raw
+        kept = self.kept.cells
         scaled = np.stack(self.aligned.scaled(list(kept)))
         random = np.random.default_rng([kept.shape[2], len(self.aligned.columns)])
         stated = [noise or 0.0 for noise in self.aligned.stated.noise]

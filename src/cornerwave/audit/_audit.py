@@ -15,14 +15,10 @@ It needs no key, no ledger and no metadata, and works on copies made by any tool
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.attack import LEAST_KNOWN, KnownRows, attack_rows, left_by_posterior
@@ -37,21 +33,15 @@ from cornerwave.audit._category_checks import (
 from cornerwave.audit._chance import ALPHA, Check, names_by_chance, refuse_overflow, run_all
 from cornerwave.audit._coalitions import Gain, Posterior, attack_sample, hidden, measure_gains
 from cornerwave.audit._everything import gather_everything
-from cornerwave.audit._exposure import Exposed, check_order, count_exposed
-from cornerwave.audit._guesses import CategoryCodes, Collected, Guessed, Guesses, guess_all
+from cornerwave.audit._exposure import Exposed, ExposurePass, check_order
+from cornerwave.audit._guesses import CategoriesRead, CategoryCodes, Guessed, Guesses, guess_all
 from cornerwave.audit._number_checks import NUMBER_FAMILIES
-from cornerwave.audit._rows import Completion, NumberEvidence, RowKeeper
-from cornerwave.audit._steps import Repeated, RepeatWatch, Watch, Watched
-from cornerwave.audit._sums import NoiseSums, Statistics, means, steps_of, steps_still
+from cornerwave.audit._numbers import LEAST_ROWS, NumberEvidence, NumbersRead, too_few
+from cornerwave.audit._sums import Statistics
 from cornerwave.audit._untested import untested
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
-from cornerwave.columns import PERTURBED
 from cornerwave.errors import SourceError
-from cornerwave.privacy import RowOrder
 from cornerwave.sources import Progress
-
-LEAST_ROWS = 100
-"""With fewer complete rows an audit could neither clear nor fail a copy."""
 
 NUMBER_CHECKS = names_by_chance(NUMBER_FAMILIES)
 CATEGORY_CHECKS = names_by_chance(CATEGORY_FAMILIES)
@@ -214,34 +204,29 @@ def audit(
     `privacy` does not fit.
     """
     aligned = Aligned.of(source, copies, key=key, privacy=privacy)
-    seen = _pass_over(aligned, progress) if aligned.columns else None
-    measured, unjudged = measure_numbers(aligned, seen) if seen else (None, {})
+    read = NumbersRead.of(aligned, progress) if aligned.columns else None
+    measured = read.evidence() if read else None
+    unjudged = read.unjudged if read and measured is None else {}
     numbers = audit_numbers(aligned, measured) if measured else None
-    collected = collect_categories(aligned, progress, alone=numbers is None)
-    categories = audit_categories(*collected) if collected else None
-    mixed: tuple[Check, ...] = ()
-    if measured and collected:
-        mixed = run_all(MIXED_FAMILIES, MixedEvidence(measured, collected[1]), SHARE)
-    lone = ApartEvidence.of(aligned)
-    if lone is not None:
-        mixed += run_all(APART_FAMILIES, lone, SHARE)
+    collected = CategoriesRead.of(aligned, progress) if aligned.categories else None
+    shown = CategoryEvidence.of(collected, aligned, alone=numbers is None) if collected else None
+    categories = audit_categories(collected, shown) if collected and shown else None
+    lone = ApartEvidence.of(aligned) if aligned.apart else None
     if numbers is None and categories is not None and not categories.kept:
         names = ", ".join(categories.boundless)
         raise SourceError(f"nothing to compare: {names} have too many values for a category")
     rows = numbers.found.rows if numbers else categories.rows if categories else 0
-    rows = lone.keeper.seen if lone else rows
+    rows = lone.kept.seen if lone else rows
     if rows < LEAST_ROWS:
-        raise _too_few(rows)
-    shown = collected[1] if collected else None
-    whole = gather_everything(
-        aligned,
-        rows,
-        numbers=(kinds_of(seen.found), seen.keeper) if seen else None,
-        categories=(shown, collected[0].boundless) if collected and shown else None,
-        lone=lone,
-    )
+        raise too_few(rows)
+    mixed: tuple[Check, ...] = ()
+    if measured and shown:
+        mixed = run_all(MIXED_FAMILIES, MixedEvidence(measured, shown), SHARE)
+    if lone is not None:
+        mixed += run_all(APART_FAMILIES, lone, SHARE)
+    whole = gather_everything(aligned, rows, numbers=read, categories=shown, lone=lone)
     judged = whole.judge(SHARE)
-    scarce = unjudged if seen and seen.found.complete < LEAST_ROWS else {}
+    scarce = unjudged if read and read.scarce else {}
     missed = untested(aligned, {**aligned.left_out, **scarce}, numbers, categories, judged)
     return Audit(
         source=aligned.source.name,
@@ -261,7 +246,7 @@ def audit(
             categories=[name for each in categories.judged for name in each.columns]
             if categories
             else (),
-            seen=seen.order if seen else None,
+            seen=read.first.order if read else None,
         ),
         mixed=(*mixed, *run_all(WHOLE_FAMILIES, whole, SHARE)),
         privacy=aligned.stated.whole,
@@ -273,240 +258,55 @@ def audit(
     )
 
 
-def measure_numbers(
-    aligned: Aligned, seen: "_Pass"
-) -> tuple[NumberEvidence | None, Mapping[str, str]]:
-    """Return what was read of the columns of numbers that source and copies share.
-
-    If none can be judged but there are categories, return why each is left out.
-    """
-    found = seen.found
-    if found.complete < LEAST_ROWS:
-        return None, {name: f"{name}: too few rows have a number" for name in aligned.columns}
-    kinds = kinds_of(found)
-    used = [n for n, kind in enumerate(kinds) if kind == "perturbed"]
-    used = used or [n for n, kind in enumerate(kinds) if kind == "bare" and _owed(aligned, n)]
-    if not used and not aligned.categories and not aligned.apart:
-        raise SourceError(f"all numbers that {aligned.source.name} shares are constant")
-    if not used:
-        why = {"constant": "is constant", "bare": "is the same in every copy and the source"}
-        pairs = zip(aligned.columns, kinds, strict=True)
-        return None, {name: f"{name} {why[kind]}" for name, kind in pairs}
-    return seen.evidence(aligned, used), {}
-
-
 def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
     """Test and attack what was read of the numbers."""
-    judged, used = evidence.found, list(evidence.used)
-    kinds = kinds_of(evidence.everything)
-    names = aligned.columns
-    cells = [part * len(names) + n for part in range(1 + judged.copies) for n in used]
-    with ThreadPoolExecutor(1) as beside:  # which reads the source again
-        exposed = beside.submit(copy_context().run, _expose, aligned, judged, used)
-        gains, sets = measure_gains(evidence.attacked, SHARE)
-        return NumberAudit(
-            columns=tuple(evidence.columns),
-            constant=_of_kind(aligned, kinds, "constant"),
-            bare=_of_kind(aligned, kinds, "bare") if len(used) < len(kinds) else (),
-            found=judged,
-            complete=evidence.complete,
-            checks=run_all(NUMBER_FAMILIES, evidence, SHARE),
-            singles=hidden(evidence.attacked, [(i,) for i in range(judged.copies)]),
-            gains=tuple(gains),
-            sets=sets,
-            posterior=attack_sample(evidence.attacked, evidence.sample[cells], SHARE),
-            bayes=_left_by_law(evidence),
-            exposed=exposed.result(),
-        )
+    found, read = evidence.found, evidence.read
+    gains, sets = measure_gains(evidence.attacked, SHARE)
+    exposure = ExposurePass(evidence.used, found.rows, found.mean, found.K, found.noise)
+    return NumberAudit(
+        columns=tuple(evidence.columns),
+        constant=read.of_kind("constant"),
+        bare=read.of_kind("bare") if len(evidence.used) < len(read.kinds) else (),
+        found=found,
+        complete=evidence.complete,
+        checks=run_all(NUMBER_FAMILIES, evidence, SHARE),
+        singles=hidden(evidence.attacked, [(i,) for i in range(found.copies)]),
+        gains=tuple(gains),
+        sets=sets,
+        posterior=attack_sample(evidence.attacked, evidence.sample, SHARE),
+        bayes=_left_by_distribution(evidence),
+        exposed=aligned.run(lambda rows: exposure, [aligned.source]),
+    )
 
 
-def _left_by_law(evidence: NumberEvidence) -> Floats:
-    """Return what who knows the distribution leaves of each column of each copy, (M, N).
+def _left_by_distribution(evidence: NumberEvidence) -> Floats:
+    """Return what an adversary who knows the distribution leaves of each column, (M, N).
 
     By the posterior from that column alone, or from all numbers of the copy together if that is
     less: attacked in rows of the copy itself, given other rows of the source.
     """
-    noise = evidence.found.noise.tolist()
-    shares = [
-        left_by_posterior(row, noise) if np.isfinite(row).any() else np.full(len(noise), np.nan)
-        for row in evidence.rows.truth
-    ]
-    return np.asarray(np.fmin(np.stack(shares, axis=1), _left_by_all(evidence)))
-
-
-def _left_by_all(evidence: NumberEvidence) -> Floats:
-    """Return what the joint posterior of all numbers of a copy leaves, (M, N); NaN if unknown."""
     rows, found = evidence.rows, evidence.found
+    unknown = np.full(found.copies, np.nan)
+    alone = [
+        left_by_posterior(row, found.noise.tolist()) if np.isfinite(row).any() else unknown
+        for row in rows.truth
+    ]
     copies = np.where(np.isnan(rows.raw[1:]), np.nan, rows.scaled[1:])
-    left = np.full(copies.shape[:2], np.nan)
+    together = np.full(copies.shape[:2], np.nan)
+    known = KnownRows(tuple(evidence.columns), rows.truth, found.mean, found.K, found.shape)
     for i in np.flatnonzero(found.noise > 0) if rows.count >= LEAST_KNOWN else ():
-        known = KnownRows(tuple(evidence.columns), rows.truth, found.mean, found.K, found.shape)
-        left[i] = attack_rows(known, copies[i], float(found.noise[i]))
-    return left
+        together[i] = attack_rows(known, copies[i], float(found.noise[i]))
+    return np.asarray(np.fmin(np.stack(alone, axis=1), together))
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """What one pass over the numbers of source and copies showed."""
-
-    found: Statistics
-    watched: Watched
-    repeated: Repeated
-    keeper: RowKeeper
-    order: RowOrder
-    completion: Completion | None = None
-    complete: "_Pass | None" = None
-
-    @property
-    def attacked(self) -> "_Pass":
-        """What complete rows showed, if there are enough of them: recipients have no others."""
-        first = self.complete
-        return self if first is None or first.found.complete < LEAST_ROWS else first
-
-    def judged(self, aligned: Aligned, used: list[int]) -> Statistics:
-        """Return the statistics of the columns that are judged."""
-        return self.found.of_columns(used).with_excess(
-            aligned.stated.excess([aligned.columns[n] for n in used])
-        )
-
-    def evidence(self, aligned: Aligned, used: list[int]) -> NumberEvidence:
-        return NumberEvidence(
-            found=self.judged(aligned, used),
-            attacked=self.attacked.judged(aligned, used),
-            complete=(self.complete or self).found.complete,
-            everything=self.found,
-            watched=self.watched,
-            sample=self.attacked.watched.sample,
-            repeated=self.repeated.of_columns(used),
-            rows=self.keeper.rows(used, aligned.scaled, self.completion),
-            noise=aligned.stated.noise,
-            privacy=aligned.stated.privacy,
-            names=aligned.columns,
-            used=used,
-            logarithmic=tuple(aligned.columns[n] in aligned.logarithmic for n in used),
-        )
-
-
-def _pass_over(aligned: Aligned, progress: Progress) -> _Pass:
-    """Read source and copies once; twice if values are missing, to complete what rows miss.
-
-    Raises SourceError if there are too few rows.
-    """
-    seen = _read(aligned, progress)
-    if seen.found.rows < LEAST_ROWS and not aligned.categories:
-        raise _too_few(seen.found.rows)
-    if seen.found.complete == seen.found.rows:
-        return seen
-    found = seen.found.with_excess(aligned.stated.excess(aligned.columns))
-    completion = Completion.of(found, aligned.stated.noise)
-    again = _read(aligned, progress, completion, seen)
-    if again.found.complete < LEAST_ROWS and not aligned.categories:
-        raise SourceError(
-            f"{again.found.complete:,} rows have a number to compare; "
-            f"an audit needs at least {LEAST_ROWS}"
-        )
-    return replace(
-        again, keeper=seen.keeper, order=seen.order, completion=completion, complete=seen
-    )
-
-
-def _read(
-    aligned: Aligned,
-    progress: Progress,
-    completion: Completion | None = None,
-    before: _Pass | None = None,
-) -> _Pass:
-    """Read source and copies, with rows completed by what was found `before`."""
-    stream = enumerate(aligned.raw_blocks([aligned.source, *aligned.copies]))
-    _, raw = next(stream, (0, None))
-    if raw is None:
-        raise SourceError(f"{aligned.source.name} holds no rows")
-
-    def whole(place: int, block: list[Floats]) -> list[Floats]:
-        scaled = aligned.scaled(block)
-        return completion.complete(scaled, place) if completion else scaled
-
-    first = whole(0, raw)
-    sums = NoiseSums(means(first[0]), copies=len(aligned.copies), rows=first[0].shape[1])
-    steps = before.found.steps if before else steps_of(first[1:])
-    watch = Watch(first)
-    repeats = RepeatWatch(first, steps, watch.order)
-    keeper = RowKeeper(columns=len(aligned.columns), tables=len(first))
-    order = RowOrder(aligned.columns)
-    with ThreadPoolExecutor(1) as beside:
-        for place, block in chain([(0, raw)], stream):
-            scaled = first if place == 0 else whole(place, block)
-            for stacked in sums.add(scaled):
-                repeating = beside.submit(repeats.add, stacked)
-                watch.add(stacked)
-                repeating.result()
-            if before is None:
-                order.add(keeper.seen, pa.table(dict(zip(aligned.columns, block[0], strict=True))))
-                keeper.add(block)
-                steps = steps_still(steps, scaled[1:])
-            progress(scaled[0].shape[1])
-    found = sums.statistics(steps)
-    if before is not None:  # K and the size of the noise are those of what the files hold
-        held = before.found
-        found = replace(found, mean=held.mean, K=held.K, present=held.present, spread=held.spread)
-    return _Pass(found, watch.watched(found), repeats.repeated(), keeper, order)
-
-
-def _too_few(rows: int) -> SourceError:
-    return SourceError(f"the source has {rows:,} rows; an audit needs at least {LEAST_ROWS}")
-
-
-def _owed(aligned: Aligned, n: int) -> bool:
-    """Whether a column without noise should have some, by metadata or as all there is."""
-    roles = aligned.stated.roles(aligned.columns[n])
-    return PERTURBED in roles or not (aligned.categories or aligned.apart)
-
-
-def kinds_of(found: Statistics) -> list[str]:
-    """Return whether each column is constant, bare in every copy, or perturbed."""
-    kinds = np.where((found.spread > 0).any(axis=0), "perturbed", "bare")
-    return [str(kind) for kind in np.where(found.variance > 0, kinds, "constant")]
-
-
-def _of_kind(aligned: Aligned, kinds: list[str], kind: str) -> tuple[str, ...]:
-    return tuple(name for name, own in zip(aligned.columns, kinds, strict=True) if own == kind)
-
-
-def _expose(aligned: Aligned, found: Statistics, used: Sequence[int]) -> Exposed:
-    return count_exposed(
-        (block[0][list(used)] for block in aligned.blocks_of([aligned.source])),
-        rows=found.rows,
-        mean=found.mean,
-        covariance=found.K,
-        noise=list(found.noise),
-    )
-
-
-def collect_categories(
-    aligned: Aligned, progress: Progress, *, alone: bool
-) -> tuple[Collected, CategoryEvidence] | None:
-    """Read the categories that source and copies share; `alone` without numbers to judge."""
-    if not aligned.categories:
-        return None
-    collected = Collected(aligned.categories, 1 + len(aligned.copies))
-    for block in aligned.category_blocks():
-        before = collected.rows
-        collected.add(block)
-        progress(collected.rows - before)
-    varying = [each for each in collected.shown() if not each.constant]
-    bare = [each for each in varying if each.bare]
-    judged = [each for each in varying if not each.bare]
-    return collected, CategoryEvidence(judged, bare, aligned.stated, alone, collected.every)
-
-
-def audit_categories(collected: Collected, evidence: CategoryEvidence) -> CategoryAudit:
+def audit_categories(collected: CategoriesRead, evidence: CategoryEvidence) -> CategoryAudit:
     """Test and attack what was read of the categories."""
-    shown, judged = collected.shown(), evidence.judged
+    judged = evidence.judged
     return CategoryAudit(
         rows=collected.rows,
-        kept=shown[0].codes.shape[1] if shown else 0,
+        kept=collected.kept,
         judged=tuple(judged),
-        constant=tuple(each.name for each in shown if each.constant),
+        constant=tuple(each.name for each in collected.shown if each.constant),
         bare=tuple(each.name for each in evidence.bare),
         boundless=tuple(collected.boundless),
         checks=run_all(CATEGORY_FAMILIES, evidence, SHARE),

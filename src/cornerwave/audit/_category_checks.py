@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._chance import (
     Check,
     Family,
@@ -44,8 +45,8 @@ from cornerwave.audit._chance import (
     divergences,
     sure_limit,
 )
-from cornerwave.audit._guesses import ABSENT, CategoryCodes
-from cornerwave.audit._rows import NumberEvidence
+from cornerwave.audit._guesses import ABSENT, CategoriesRead, CategoryCodes
+from cornerwave.audit._numbers import NumberEvidence
 from cornerwave.audit._stated import Stated
 from cornerwave.columns import MARGINAL, OTHER, UNIFORM
 from cornerwave.levels import retention as retention_of
@@ -143,7 +144,8 @@ NOTHING = 0.005
 class CategoryEvidence:
     """What the checks look at: categories to judge, those bare in every copy, statements.
 
-    `alone` says that the tables have no numbers to judge, `every` the distance of kept rows.
+    `alone` says that the tables have no numbers to judge, `every` the distance of kept rows;
+    `boundless` columns have too many values for a category.
     """
 
     judged: Sequence[CategoryCodes]
@@ -151,6 +153,15 @@ class CategoryEvidence:
     stated: Stated
     alone: bool
     every: int = 1
+    boundless: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, read: CategoriesRead, aligned: Aligned, *, alone: bool) -> "CategoryEvidence":
+        """Take what was read of the categories, except constant ones."""
+        varying = [each for each in read.shown if not each.constant]
+        bare = [each for each in varying if each.bare]
+        judged = [each for each in varying if not each.bare]
+        return cls(judged, bare, aligned.stated, alone, read.every, tuple(read.boundless))
 
     @property
     def everything(self) -> list[CategoryCodes]:

@@ -19,17 +19,18 @@ that are not part of that distribution's sample.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
-from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.attack import NEGLIGIBLE, Knowledge, Measured, error, gain, posterior_mean
 from cornerwave.audit._chance import t_limit
-from cornerwave.audit._steps import SAMPLE_ROWS
 from cornerwave.audit._sums import Statistics, covariance_of
 
 Members = tuple[int, ...]
+
+SAMPLE_ROWS, LEAST_SAMPLE = 4096, 40
+"""Rows of the nonlinear attack, at most and at least."""
 
 EVERY_SUBSET = 12
 """Up to this many copies every subset is attacked; beyond, every pair and the whole set."""
@@ -283,31 +284,27 @@ class Posterior:
 
 
 def attack_sample(found: Statistics, sample: Floats, alpha: float) -> Posterior | None:
-    """Attack rows of [X, D_1 .. D_M], given as (P, n); None if there is nothing to pool."""
-    N, M = found.columns, found.copies
-    rows = sample.T
-    if len(rows) > SAMPLE_ROWS:
-        rows = rows[np.linspace(0, len(rows) - 1, SAMPLE_ROWS).astype(int)]
-    if M < 2 or len(rows) < 40 or not (found.noise > 0).all():
+    """Attack rows of source and copies (1 + M, N, n); None if there is nothing to pool."""
+    sample = sample - found.mean[:, None]
+    if (rows := sample.shape[2]) > SAMPLE_ROWS:
+        sample = sample[:, :, np.linspace(0, rows - 1, SAMPLE_ROWS).astype(int)]
+    if found.copies < 2 or rows < LEAST_SAMPLE or not (found.noise > 0).all():
         return None
-    # Every other row is the law of X that the adversary knows; the rest are attacked.
-    reference, attacked = rows[::2, :N], rows[1::2]
-    X = attacked[:, :N]
-    copies = [X + attacked[:, (1 + i) * N : (2 + i) * N] for i in range(M)]
-    best = int(found.noise.argmin())
+    # Every other row is the distribution of X that the adversary knows; the rest are attacked.
+    reference = sample[0, :, ::2].T
+    X, *copies = sample[:, :, 1::2].transpose(0, 2, 1)
+    best, N = int(found.noise.argmin()), found.columns
     here = slice((1 + best) * N, (2 + best) * N)
     shape = found.covariance[here, here] / found.noise[best]  # as found, whether like K or not
     known = Knowledge(reference.mean(axis=0), found.K, found.across, shape)
     together = posterior_mean(copies, known=known, reference=reference)
     alone = posterior_mean([copies[best]], known=known.of_copies([best]), reference=reference)
-    units: dict[str, Any] = {
-        "variance": np.where(found.variance > 0, found.variance, 1.0),
-        "confidence": 1 - alpha,
-    }
+    variance = np.where(found.variance > 0, found.variance, 1.0)
+    confidence = 1 - alpha
     return Posterior(
         rows=len(X),
-        rounding=float((found.steps[best] ** 2 / 12 / units["variance"]).mean()),
-        alone=error(X, alone, **units),
-        together=error(X, together, **units),
-        gain=gain(X, alone=alone, together=together, **units),
+        rounding=float((found.steps[best] ** 2 / 12 / variance).mean()),
+        alone=error(X, alone, variance=variance, confidence=confidence),
+        together=error(X, together, variance=variance, confidence=confidence),
+        gain=gain(X, alone=alone, together=together, variance=variance, confidence=confidence),
     )

@@ -6,7 +6,7 @@ the scale of ranks by their scores, and columns that no other check looks at: ke
 many values for a category.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -16,15 +16,14 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
 from cornerwave.audit._apart import ApartEvidence
 from cornerwave.audit._category_checks import CategoryEvidence
-from cornerwave.audit._guesses import KEPT_CELLS, Collected
-from cornerwave.audit._rows import RowKeeper
-from cornerwave.audit._whole import MOST_ROWS, WholeEvidence
+from cornerwave.audit._guesses import KEPT_CODES, CategoriesRead
+from cornerwave.audit._numbers import NumbersRead
+from cornerwave.audit._whole import MOST_ROWS, ShownCategories, ShownNumbers, WholeEvidence
 from cornerwave.columns import (
     CATEGORY,
     KEEP_ORDER,
     PERTURBED,
     SHUFFLE,
-    Encoded,
     is_number,
     one_chunk,
     to_floats,
@@ -57,7 +56,7 @@ def with_strips(evidence: WholeEvidence, aligned: Aligned, rows: int) -> WholeEv
     names = list(_fine(evidence))[:MOST_COLUMNS] if evidence.sampled else []
     if not names:
         return evidence
-    room = KEPT_CELLS // ((1 + len(aligned.copies)) * max(len(aligned.categories), 1))
+    room = KEPT_CODES // ((1 + len(aligned.copies)) * max(len(aligned.categories), 1))
     each = min(MOST_ROWS, room // len(names))
     found = {name: _rows_of(aligned, name, evidence.places, rows, each) for name in names}
     every = np.unique(np.concatenate([places for places, _ in found.values()]))
@@ -127,13 +126,7 @@ def _gather(evidence: WholeEvidence, aligned: Aligned, places: Ints) -> WholeEvi
         numbers = np.concatenate(taken, axis=2)
     shown = {}
     if aligned.categories:
-        collected = Collected(aligned.categories, 1 + len(aligned.copies))
-        first = aligned.categories[0][0]
-        for tables, rows in _parts(
-            aligned.category_blocks(), lambda tables: len(tables[0][first].codes), places
-        ):
-            collected.add([_taken(table, rows) for table in tables])
-        shown = {each.name: each for each in collected.shown()}
+        shown = {each.name: each for each in CategoriesRead.of(aligned, places=places).shown}
     judged, kept = ([shown[each.name] for each in part] for part in evidence.categories)
     return replace(
         evidence,
@@ -158,10 +151,6 @@ def _parts(
         start = end
 
 
-def _taken(table: Mapping[str, Encoded], rows: Ints) -> dict[str, Encoded]:
-    return {name: replace(own, codes=own.codes[rows]) for name, own in table.items()}
-
-
 def _of_rows(evidence: WholeEvidence, rows: Ints, strip: Ints) -> WholeEvidence:
     """Return the evidence of one column's strips."""
     judged, kept = ([each.of_rows(rows) for each in part] for part in evidence.categories)
@@ -179,64 +168,61 @@ def gather_everything(
     aligned: Aligned,
     rows: int,
     *,
-    numbers: tuple[Sequence[str], RowKeeper] | None,
-    categories: tuple[CategoryEvidence, Sequence[str]] | None,
+    numbers: NumbersRead | None,
+    categories: CategoryEvidence | None,
     lone: ApartEvidence | None,
 ) -> WholeEvidence:
-    """Return what source and copies show in the rows that all kinds kept.
-
-    `numbers` are the kind of each column and its kept rows, `categories` what was read of them
-    and the names of those with too many values.
-    """
-    names, perturbed, values, every = _numbers(aligned, numbers, lone)
-    bare, judged = (categories[0].bare, categories[0].judged) if categories else ([], [])
+    """Return what source and copies show in the rows that all kinds kept."""
+    shown = _numbers(aligned, numbers, lone)
+    bare, judged = (categories.bare, categories.judged) if categories else ((), ())
     owed = [each for each in bare if CATEGORY in aligned.stated.roles(each.columns[0])]
     chosen = all(each.order in (KEEP_ORDER, SHUFFLE) for each in aligned.stated.copies)
     evidence = WholeEvidence.of(
-        (names, np.array(perturbed, dtype=bool), values, every),
-        (
+        shown,
+        ShownCategories(
             [*judged, *owed],
             [each for each in bare if each not in owed],
-            categories[0].every if categories else 1,
+            categories.every if categories else 1,
         ),
         aligned.stated,
         rows,
         ordered=not (chosen or aligned.sorted_copies),
     )
-    known = [aligned.key, *(categories[1] if categories else ())]
+    known = [aligned.key, *(categories.boundless if categories else ())]
     texts = [name for name in known if name is not None and name in aligned.source.schema.names]
     keys = {name: aligned.values_at(name, evidence.places) for name in texts}
-    types = {name: aligned.source.schema.field(name).type for name in names}
+    types = {name: aligned.source.schema.field(name).type for name in shown.names}
     units = {name: unit for name, type_ in types.items() if (unit := unit_of(type_))}
     return with_strips(replace(evidence, keys=keys, units=units), aligned, rows)
 
 
 def _numbers(
-    aligned: Aligned,
-    numbers: tuple[Sequence[str], RowKeeper] | None,
-    lone: ApartEvidence | None,
-) -> tuple[list[str], list[bool], Floats, int]:
-    """Return the names of all numbers, which of them have noise, their rows, and how far apart."""
-    names: list[str] = []
-    perturbed: list[bool] = []
-    parts: list[tuple[Floats, int]] = []
+    aligned: Aligned, numbers: NumbersRead | None, lone: ApartEvidence | None
+) -> ShownNumbers:
+    """Return all numbers in the rows that were kept of each kind."""
+    parts = []
     if numbers is not None:
         owed = [n for n in aligned.columns if PERTURBED in aligned.stated.roles(n)]
-        names += aligned.columns
-        perturbed += [
+        perturbed = [
             kind == "perturbed" or (name in owed and kind != "constant")
-            for name, kind in zip(aligned.columns, numbers[0], strict=True)
+            for name, kind in zip(aligned.columns, numbers.kinds, strict=True)
         ]
-        parts.append((numbers[1].everything(aligned.scaled), numbers[1].every))
+        kept = numbers.first.kept
+        rows = np.stack(aligned.scaled(list(kept.cells)))
+        parts.append(ShownNumbers(aligned.columns, np.array(perturbed), rows, kept.every))
     if lone is not None:
-        names += lone.aligned.columns
-        perturbed += [bool(deviation > 0) for deviation in lone.deviation]
-        parts.append((_on_scale(lone), lone.keeper.every))
+        noisy, rows = lone.deviation > 0, _on_scale(lone)
+        parts.append(ShownNumbers(lone.aligned.columns, noisy, rows, lone.kept.every))
     if not parts:
-        return [], [], np.empty((1 + len(aligned.copies), 0, 0)), 1
-    every = max(own for _, own in parts)
-    rows = [values[:, :, :: every // own] for values, own in parts]
-    return names, perturbed, np.concatenate(rows, axis=1), every
+        empty = np.empty((1 + len(aligned.copies), 0, 0))
+        return ShownNumbers((), np.zeros(0, dtype=bool), empty, 1)
+    every = max(own.every for own in parts)
+    return ShownNumbers(
+        tuple(name for own in parts for name in own.names),
+        np.concatenate([own.perturbed for own in parts]),
+        np.concatenate([own.values[:, :, :: every // own.every] for own in parts], axis=1),
+        every,
+    )
 
 
 def _on_scale(lone: ApartEvidence) -> Floats:
@@ -244,7 +230,7 @@ def _on_scale(lone: ApartEvidence) -> Floats:
 
     A value that many rows hold has the score of their middle: no more is hidden by it.
     """
-    raw = lone.keeper.raw
+    raw = lone.kept.cells
     found = np.stack(lone.aligned.scaled(list(raw)))
     for n, name in enumerate(lone.aligned.columns):
         if name in lone.ranked and lone.deviation[n] > 0:

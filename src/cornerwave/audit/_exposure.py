@@ -19,9 +19,10 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import whitening
-from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
+from cornerwave.audit._alignment import BLOCK_ROWS, Aligned, AlignedRows
 from cornerwave.audit._chance import Check, chi_square_limit, z_limit
 from cornerwave.columns import KEEP_ORDER
+from cornerwave.passes import Pass
 from cornerwave.privacy import MATTERS, RowOrder
 
 PATTERNS = 64
@@ -36,6 +37,56 @@ class Exposed:
     combined: Ints
     rows: Ints
 
+    def __add__(self, other: "Exposed") -> "Exposed":
+        return Exposed(
+            self.columns + other.columns,
+            self.combined + other.combined,
+            self.rows + other.rows,
+        )
+
+    def trimmed(self) -> "Exposed":
+        """Return the same: counts are never too much."""
+        return self
+
+
+@dataclass(frozen=True)
+class ExposurePass(Pass[AlignedRows, Exposed, Exposed]):
+    """Counts the rows that the noise of each copy leaves alone, in the columns `used` of X."""
+
+    used: Sequence[int]
+    rows: int
+    mean: Floats
+    covariance: Floats
+    noise: Floats
+
+    def nothing(self) -> Exposed:
+        """Return the counts of no rows."""
+        M, N = len(self.noise), len(self.mean)
+        return Exposed(*(np.zeros(size, dtype=np.int64) for size in ((M, N), (M,), (M,))))
+
+    def of(self, block: AlignedRows, known: Exposed) -> Exposed:
+        """Count some rows of the source."""
+        return self.count(block.scaled[0][list(self.used)])
+
+    def count(self, X: Floats) -> Exposed:
+        """Count rows (N, n)."""
+        K = self.covariance
+        spread = np.sqrt(1 + self.noise)
+        scale = np.where(np.diag(K) > 0, np.sqrt(np.maximum(np.diag(K), 0.0)), np.inf)
+        limits = z_limit(1 / max(self.rows, 2)) * spread  # z_T sqrt(1 + v)
+        away = X - self.mean[:, None]
+        apart = _distances(away, K, self.rows)
+        # few rows are far out at the least noise: the others are not at any
+        far = (np.abs(away) > limits.min(initial=np.inf) * scale[:, None]).any(axis=0)
+        far |= apart > spread.min(initial=np.inf)
+        out = np.abs(away[:, far]) / scale[:, None] > limits[:, None, None]
+        odd = apart[far] > spread[:, None]
+        return Exposed(out.sum(axis=2), odd.sum(axis=1), (out.any(axis=1) | odd).sum(axis=1))
+
+    def finish(self, found: Exposed) -> Exposed:
+        """Return the counts of all rows."""
+        return found
+
 
 def count_exposed(
     blocks: Iterable[Floats], *, rows: int, mean: Floats, covariance: Floats, noise: Sequence[float]
@@ -47,23 +98,9 @@ def count_exposed(
     >>> found.columns.tolist(), found.combined.tolist(), found.rows.tolist()
     ([[1], [0]], [1, 0], [1, 0])
     """
-    centre, K = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    spread = np.sqrt(1 + np.asarray(noise, dtype=np.float64))
-    scale = np.where(np.diag(K) > 0, np.sqrt(np.maximum(np.diag(K), 0.0)), np.inf)
-    limits = z_limit(1 / max(rows, 2)) * spread
-    columns = np.zeros((len(limits), len(centre)), dtype=np.int64)
-    combined, anywhere = (np.zeros(len(limits), dtype=np.int64) for _ in range(2))
-    for X in blocks:
-        away = X - centre[:, None]
-        apart = _distances(away, K, rows)
-        far = (np.abs(away) > limits.min(initial=np.inf) * scale[:, None]).any(axis=0)
-        far |= apart > spread.min(initial=np.inf)
-        out = np.abs(away[:, far]) / scale[:, None] > limits[:, None, None]
-        odd = apart[far] > spread[:, None]
-        columns += out.sum(axis=2)
-        combined += odd.sum(axis=1)
-        anywhere += (out.any(axis=1) | odd).sum(axis=1)
-    return Exposed(columns, combined, anywhere)
+    centre, K, v = (np.asarray(each, dtype=np.float64) for each in (mean, covariance, noise))
+    pass_ = ExposurePass(range(len(centre)), rows, centre, K, v)
+    return sum(map(pass_.count, blocks), pass_.nothing())
 
 
 def _distances(away: Floats, K: Floats, rows: int) -> Floats:

@@ -18,24 +18,27 @@ the same. These figures inform; whether a set gains is decided by the check of i
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Codes, Flags, Floats, Ints
-from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._alignment import Aligned, AlignedCategories
 from cornerwave.audit._chance import z_limit
+from cornerwave.audit._rows import Kept
 from cornerwave.columns import MARGINAL, MOST_CATEGORIES, UNIFORM, Encoded, cases
 from cornerwave.errors import SourceError
 from cornerwave.levels import retention
+from cornerwave.passes import Pass
 from cornerwave.privacy import CategoryDistribution, guess
-from cornerwave.sources import Progress
+from cornerwave.sources import Progress, silent
 
-KEPT_CELLS = 1 << 23
-"""Cells that are kept of all tables together."""
+KEPT_CODES = 1 << 23
+"""Cells of categories that are kept of all tables together."""
 
 ABSENT = -1
 """The code of a cell that is missing in the source and in every copy: nothing is hidden there."""
@@ -89,84 +92,152 @@ class CategoryCodes:
         return replace(self, codes=self.codes[:, rows])
 
 
-class Collected:
-    """Takes blocks of encoded categories (`add`), and gives what they show."""
+@dataclass(frozen=True)
+class Numbering:
+    """The values of a category in the order in which they came, and how many rows of the source
+    hold each. Too many of them are not kept: a `boundless` column is no category.
+    """
 
-    def __init__(self, categories: Sequence[tuple[str, ...]], tables: int) -> None:
-        self._categories = [_Numbering(columns) for columns in categories]
-        self._room = max(KEPT_CELLS // (tables * len(categories)), 1)
-        self.rows = 0
-        self._kept, self.every = 0, 1
+    values: tuple[tuple[Any, ...], ...] = ()
+    counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
 
-    def add(self, tables: Sequence[Mapping[str, Encoded]]) -> None:
-        """Take the same rows of the source and of each copy."""
-        rows = len(next(iter(tables[0].values())).codes)
-        start = -self.rows % self.every
-        for category in self._categories:
-            category.add(tables, slice(start, None, self.every))
-        self.rows += rows
-        self._kept += len(range(start, rows, self.every))
-        while self._kept > self._room:
-            for category in self._categories:
-                category.thin()
-            self._kept, self.every = (self._kept + 1) // 2, 2 * self.every
+    @property
+    def boundless(self) -> bool:
+        """Whether there are more values than a category may have."""
+        return len(self.values) > MOST_CATEGORIES
 
+    @classmethod
+    def of(cls, tables: Sequence[Sequence[Encoded]]) -> tuple["Numbering", Codes]:
+        """Number the values of some rows of source and copies; return the codes (1 + M, rows)."""
+        numbers: dict[tuple[Any, ...], int] = {}
+        codes = []
+        for columns in tables:
+            found, rows = cases(columns)
+            occur = np.zeros(len(found), dtype=bool)
+            occur[rows] = True
+            # Only values that occur get a number: an encoding may list others.
+            places = [
+                numbers.setdefault(case, len(numbers)) if occurs else ABSENT
+                for case, occurs in zip(found, occur.tolist(), strict=True)
+            ]
+            codes.append(np.array(places, dtype=np.int32)[rows])
+        counts = np.bincount(codes[0], minlength=len(numbers))
+        return cls(tuple(numbers), counts), np.stack(codes)
+
+    def joined(self, other: "Numbering") -> tuple["Numbering", Codes]:
+        """Return the values of both, and the number in it of each value of the other."""
+        if self.boundless:
+            return self, np.full(len(other.values) + 1, ABSENT, dtype=np.int32)
+        numbers = {value: k for k, value in enumerate(self.values)}
+        places = [numbers.setdefault(value, len(numbers)) for value in other.values]
+        counts = np.zeros(len(numbers), dtype=np.int64)
+        counts[: len(self.counts)] = self.counts
+        counts[places] += other.counts
+        return Numbering(tuple(numbers), counts), np.array([*places, ABSENT], dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class CategoriesRead:
+    """The categories in some rows of source and copies; parts add up.
+
+    `codes` are the kept rows, (1 + M, categories, n), in the numbers of each category's values.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    numberings: tuple[Numbering, ...]
+    codes: Kept
+
+    @classmethod
+    def of(
+        cls, aligned: Aligned, progress: Progress = silent, places: Ints | None = None
+    ) -> "CategoriesRead":
+        """Read the categories that source and copies share, in all rows or at some places."""
+        pass_ = CategoriesPass(aligned.categories, len(aligned.copies))
+        return aligned.run_categories(pass_, progress, places)
+
+    def __add__(self, other: "CategoriesRead") -> "CategoriesRead":
+        joined = list(map(Numbering.joined, self.numberings, other.numberings))
+        return CategoriesRead(
+            self.groups,
+            tuple(own for own, _ in joined),
+            self.codes + other.codes.mapped([places for _, places in joined]),
+        )
+
+    def trimmed(self) -> "CategoriesRead":
+        """Return the same: it is bounded."""
+        return self
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read."""
+        return self.codes.seen
+
+    @property
+    def every(self) -> int:
+        """The distance of kept rows."""
+        return self.codes.every
+
+    @cached_property
     def shown(self) -> list[CategoryCodes]:
-        """Return all categories except those with too many values."""
-        return [category.shown() for category in self._categories if not category.boundless]
+        """All categories except those with too many values."""
+        pairs = enumerate(zip(self.groups, self.numberings, strict=True))
+        return [
+            _shown(columns, own, self.codes.cells[:, c])
+            for c, (columns, own) in pairs
+            if not own.boundless
+        ]
+
+    @property
+    def kept(self) -> int:
+        """How many rows were kept of those categories."""
+        return self.codes.count if self.shown else 0
 
     @property
     def boundless(self) -> list[str]:
         """The names of columns with more values than a category may have."""
-        return ["+".join(category.columns) for category in self._categories if category.boundless]
+        pairs = zip(self.groups, self.numberings, strict=True)
+        return ["+".join(columns) for columns, own in pairs if own.boundless]
 
 
-class _Numbering:
-    """Gives each value of a category a code, across blocks and tables."""
+def _shown(columns: tuple[str, ...], numbering: Numbering, codes: Codes) -> CategoryCodes:
+    incomplete = np.array([None in value for value in numbering.values], dtype=bool)
+    codes, counts, missing = codes.copy(), numbering.counts, incomplete[codes]
+    # Gaps that every table has in the same rows are not hidden, so they are not judged.
+    if (missing == missing[0]).all():
+        codes[missing] = ABSENT
+        counts = np.where(incomplete, 0, counts)
+    return CategoryCodes(columns, numbering.values, codes, counts)
 
-    def __init__(self, columns: tuple[str, ...]) -> None:
-        self.columns = columns
-        self._numbers: dict[tuple[Any, ...], int] = {}
-        self._counts = np.zeros(0, dtype=np.int64)
-        self._parts: list[Codes] = []
 
-    @property
-    def boundless(self) -> bool:
-        return len(self._numbers) > MOST_CATEGORIES
+@dataclass(frozen=True)
+class CategoriesPass(Pass[AlignedCategories, CategoriesRead, CategoriesRead]):
+    """Numbers the values of categories in all tables, and keeps some rows of their codes."""
 
-    def add(self, tables: Sequence[Mapping[str, Encoded]], chosen: slice) -> None:
-        if self.boundless:
-            return
-        codes = [self._numbered([table[name] for name in self.columns]) for table in tables]
-        counts = np.bincount(codes[0], minlength=len(self._numbers))
-        counts[: len(self._counts)] += self._counts
-        self._counts = counts
-        self._parts.append(np.stack([own[chosen] for own in codes]))
+    groups: tuple[tuple[str, ...], ...]
+    copies: int
 
-    def thin(self) -> None:
-        if self._parts:
-            self._parts = [np.ascontiguousarray(np.concatenate(self._parts, axis=1)[:, ::2])]
+    def nothing(self) -> CategoriesRead:
+        """Return the categories of no rows."""
+        room = max(KEPT_CODES // ((1 + self.copies) * len(self.groups)), 1)
+        return CategoriesRead(self.groups, (Numbering(),) * len(self.groups), Kept(room))
 
-    def shown(self) -> CategoryCodes:
-        values, counts = tuple(self._numbers), self._counts.copy()
-        codes = np.concatenate(self._parts, axis=1)
-        missing = np.array([None in value for value in values])[codes]
-        # Gaps that every table has in the same rows are not hidden, so they are not judged.
-        if (missing == missing[0]).all():
-            codes[missing] = ABSENT
-            counts[[None in value for value in values]] = 0
-        return CategoryCodes(self.columns, values, codes, counts)
+    def of(self, block: AlignedCategories, known: CategoriesRead) -> CategoriesRead:
+        """Return the categories of some rows; not of columns known to have too many values."""
+        numberings, codes = [], np.full((1 + self.copies, len(self.groups), block.rows), ABSENT)
+        codes = codes.astype(np.int32)
+        for c, (columns, before) in enumerate(zip(self.groups, known.numberings, strict=True)):
+            own = Numbering()
+            if not before.boundless:
+                tables = [[table[name] for name in columns] for table in block.tables]
+                own, codes[:, c] = Numbering.of(tables)
+            numberings.append(own)
+        return CategoriesRead(
+            self.groups, tuple(numberings), known.codes.of(block.start, list(codes))
+        )
 
-    def _numbered(self, columns: Sequence[Encoded]) -> Codes:
-        found, rows = cases(columns)
-        occur = np.zeros(len(found), dtype=bool)
-        occur[rows] = True
-        # Only values that occur get a number: an encoding may list others.
-        numbers = [
-            self._numbers.setdefault(case, len(self._numbers)) if occurs else ABSENT
-            for case, occurs in zip(found, occur.tolist(), strict=True)
-        ]
-        return np.array(numbers, dtype=np.int32)[rows]
+    def finish(self, found: CategoriesRead) -> CategoriesRead:
+        """Return the categories of all rows."""
+        return found
 
 
 STEADY = 20.0
@@ -367,14 +438,10 @@ def guess_cells(
     """
     if not aligned.categories:
         return ()
-    collected = Collected(aligned.categories, 1 + len(aligned.copies))
-    for block in aligned.category_blocks():
-        before = collected.rows
-        collected.add(block)
-        progress(collected.rows - before)
+    collected = CategoriesRead.of(aligned, progress)
     if not collected.rows:
         raise SourceError("the files have no rows")
-    return tuple(_guessed(each, aligned, noise, scored=scored) for each in collected.shown())
+    return tuple(_guessed(each, aligned, noise, scored=scored) for each in collected.shown)
 
 
 def _guessed(

@@ -15,8 +15,9 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.audit._chance import Check, Family, chi_square_limit, sure_limit, t_limit, z_limit
 from cornerwave.audit._coalitions import Alone, measure_alone
+from cornerwave.audit._numbers import NumberEvidence
 from cornerwave.audit._row_checks import dependence, digits, fit, repeats, untouched
-from cornerwave.audit._rows import SAME, NumberEvidence
+from cornerwave.audit._rows import SAME
 from cornerwave.audit._single_rows import inliers, lengths, row_wave, sums
 from cornerwave.audit._steps import Watched
 from cornerwave.audit._sums import Statistics

@@ -30,8 +30,10 @@ from cornerwave.audit._chance import (
     sure_limit,
     z_limit,
 )
-from cornerwave.audit._rows import NumberEvidence, View
-from cornerwave.audit._steps import log_odds, step_covariance
+from cornerwave.audit._numbers import NumberEvidence
+from cornerwave.audit._repeats import log_odds
+from cornerwave.audit._rows import View
+from cornerwave.audit._steps import step_covariance
 
 BINS = 64
 TAILS = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3)

@@ -16,7 +16,7 @@ grid as long as the step is small beside the noise.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -26,7 +26,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.attack import whitening
-from cornerwave.audit._steps import NearRows, Repeated, Watched, step_covariance
+from cornerwave.audit._steps import step_covariance
 from cornerwave.audit._sums import COARSE, Statistics, step_of
 from cornerwave.noise import factor
 
@@ -174,12 +174,76 @@ def _patterns(missing: Flags, noisy: Flags) -> Iterator[tuple[Flags, Ints]]:
 
 KEPT_CELLS = 1 << 21
 FEWEST_ROWS, MOST_ROWS = 1 << 12, 1 << 15
-"""As many rows are kept as these cells hold, within these bounds."""
+"""As many rows of numbers are kept as these cells hold, within these bounds."""
 
 KEPT_SEED = 1 << 32
 """Rows kept are completed apart from the blocks of all rows, which count from 0."""
 
-Scaled = Callable[[list[Floats]], list[Floats]]
+
+def room_for(columns: int, tables: int) -> int:
+    """Return how many rows of so many columns are kept."""
+    return int(np.clip(KEPT_CELLS // max(columns * tables, 1), FEWEST_ROWS, MOST_ROWS))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The rows whose number is a multiple of `every`, of all that were `seen`; parts add up.
+
+    `runs` are cells (tables, columns, n) by the number of their first row. The distance is the
+    least power of two at which there is `room`, so it does not depend on how parts came.
+    """
+
+    room: int
+    seen: int = 0
+    every: int = 1
+    runs: tuple[tuple[int, Any], ...] = field(default=(), repr=False)
+
+    def of(self, start: int, cells: Sequence[Any]) -> "Kept":
+        """Return the rows to be kept, beside these, of those that begin at `start`."""
+        first = -start % self.every
+        part = np.stack([table[:, first :: self.every] for table in cells])
+        runs = ((start + first, part),) if part.shape[2] else ()
+        return replace(self, seen=cells[0].shape[1], runs=runs)
+
+    def __add__(self, other: "Kept") -> "Kept":
+        every = max(self.every, other.every)
+        runs = [*self._thinned(every), *other._thinned(every)]
+        total = Kept(self.room, self.seen + other.seen, every, tuple(sorted(runs, key=_first)))
+        while total.count > self.room:
+            total = replace(total, every=2 * total.every, runs=total._thinned(2 * total.every))
+        return total
+
+    def _thinned(self, every: int) -> tuple[tuple[int, Any], ...]:
+        if every == self.every:
+            return self.runs
+        found, ratio = [], every // self.every
+        for first, cells in self.runs:
+            skipped = -(first // self.every) % ratio
+            if (rest := cells[:, :, skipped::ratio]).shape[2]:
+                found.append((first + skipped * self.every, rest.copy()))
+        return tuple(found)
+
+    def mapped(self, places: Sequence[Any]) -> "Kept":
+        """Return codes as the numbers that each column's `places` give them."""
+        runs = []
+        for first, cells in self.runs:
+            columns = zip(places, cells.transpose(1, 0, 2), strict=True)
+            runs.append((first, np.stack([own[codes] for own, codes in columns], axis=1)))
+        return replace(self, runs=tuple(runs))
+
+    @property
+    def count(self) -> int:
+        """How many rows are kept."""
+        return sum(cells.shape[2] for _, cells in self.runs)
+
+    @property
+    def cells(self) -> Any:
+        """All kept rows in their order, (tables, columns, n)."""
+        return np.concatenate([cells for _, cells in self.runs], axis=2)
+
+
+def _first(run: tuple[int, Any]) -> int:
+    return run[0]
 
 
 @dataclass(frozen=True)
@@ -211,51 +275,24 @@ class KeptRows:
         """How many rows there are."""
         return int(self.scaled.shape[2])
 
-
-class RowKeeper:
-    """Takes blocks of raw rows (`add`), then gives those that it kept."""
-
-    def __init__(self, *, columns: int, tables: int) -> None:
-        room = KEPT_CELLS // max(columns * tables, 1)
-        self._room = int(np.clip(room, FEWEST_ROWS, MOST_ROWS))
-        self._parts: list[Floats] = []
-        self.seen = self._kept = 0
-        self.every = 1
-
-    def add(self, block: Sequence[Floats]) -> None:
-        """Take the same rows of the source and of each copy, (N, rows) each."""
-        start = -self.seen % self.every
-        part = np.stack([table[:, start :: self.every] for table in block])
-        self._parts.append(part)
-        self.seen += block[0].shape[1]
-        self._kept += part.shape[2]
-        while self._kept > self._room:
-            self._parts = [np.concatenate(self._parts, axis=2)[:, :, ::2].copy()]
-            self._kept, self.every = self._parts[0].shape[2], 2 * self.every
-
-    @property
-    def raw(self) -> Floats:
-        """All columns of the kept rows, (1 + M, N, n), as the files have them."""
-        return np.concatenate(self._parts, axis=2)
-
-    def everything(self, scaled: Scaled) -> Floats:
-        """Return all columns of the kept rows, (1 + M, N, n), on their scales."""
-        return np.stack(scaled(list(self.raw)))
-
-    def rows(
-        self, used: Sequence[int], scaled: Scaled, completion: Completion | None = None
-    ) -> KeptRows:
-        """Return the kept rows that have all of the used columns, or were given them."""
-        raw = self.raw
-        blocks = scaled(list(raw))
+    @classmethod
+    def of(
+        cls,
+        kept: Kept,
+        used: Sequence[int],
+        scaled: Callable[[list[Floats]], list[Floats]],
+        completion: Completion | None = None,
+    ) -> "KeptRows":
+        """Take the kept rows that have all of the used columns, or were given them."""
+        blocks = scaled(list(kept.cells))
         whole = completion.complete(blocks, KEPT_SEED) if completion else blocks
         on_scale = np.stack(whole)[:, list(used)]
         complete = np.flatnonzero(np.isfinite(on_scale).all(axis=(0, 1)))
         # Chance that depends on the values alone: the same audit twice says the same.
         seed = crc32(on_scale[:, :, complete].tobytes())
         chosen = np.random.default_rng(seed).permutation(complete)
-        raw = raw[:, list(used)][:, :, chosen]
-        return KeptRows(raw, on_scale[:, :, chosen], chosen * self.every, self.every)
+        raw = kept.cells[:, list(used)][:, :, chosen]
+        return cls(raw, on_scale[:, :, chosen], chosen * kept.every, kept.every)
 
 
 BLURRED = 0.25
@@ -426,72 +463,3 @@ def _triangular(covariance: Floats) -> Floats:
         turn[j + 1 :] -= np.outer(ratio, turn[j])
         rest = rest - np.outer(rest[:, j], rest[j]) / own
     return np.array(rows) / size
-
-
-# --------------------------------------------------------------------------------------------------
-# What the checks of numbers look at.
-
-
-@dataclass(frozen=True)
-class NumberEvidence:
-    """Sums over the judged columns, what rows showed, some of the rows, and statements.
-
-    `found` are all rows that could be completed, `attacked` those `complete` in the files, if they
-    are enough to attack, with a `sample` of them. `watched`, `sample` and `everything` know all
-    columns by `names`, the rest only those in `used`.
-    `logarithmic` says which of the judged columns are compared on the scale log(1+x).
-    """
-
-    found: Statistics
-    attacked: Statistics
-    complete: int
-    everything: Statistics
-    watched: Watched
-    sample: Floats
-    repeated: Repeated
-    rows: KeptRows
-    noise: Sequence[float | None]
-    privacy: Sequence[float | None]
-    names: Sequence[str]
-    used: Sequence[int]
-    logarithmic: tuple[bool, ...]
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the judged columns."""
-        return [self.names[n] for n in self.used]
-
-    @cached_property
-    def directions(self) -> Directions:
-        """The noise of the kept rows in several directions."""
-        return Directions(self.found, self.rows, self.logarithmic)
-
-    @cached_property
-    def near(self) -> NearRows:
-        """The rows that were kept for the length of their steps, in the judged columns."""
-        return self.watched.near.of_columns(list(self.used))
-
-    def step(self, k: int) -> tuple[int, ...]:
-        """Return the copies that step k of the path lies between."""
-        return self.directions.order[max(k - 1, 0) : k + 1]
-
-    def names_of(self, k: int) -> list[str]:
-        """Return the names of the columns in which step k can be judged."""
-        return [self.columns[n] for n in self.directions.columns_of_step(k)]
-
-    @cached_property
-    def fine(self) -> list[int]:
-        """The copies that are not rounded to steps larger than their noise."""
-        found = self.found
-        size = np.sqrt(np.maximum(found.noise, 0.0))[:, None] * np.sqrt(found.variance)
-        return np.flatnonzero(~(found.steps > COARSE * size).any(axis=1)).tolist()
-
-    @cached_property
-    def alike(self) -> dict[tuple[int, int], int]:
-        """Pairs of copies that agree in most rows, and in how many rows they differ."""
-        steps, complete = self.found.steps, self.found.complete
-        return {
-            pair: complete - rows
-            for pair, rows in sorted(self.watched.same.items())
-            if rows == complete or not (steps[list(pair)] > 0).any()  # rounding makes equal rows
-        }

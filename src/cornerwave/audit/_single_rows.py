@@ -42,7 +42,8 @@ from cornerwave.audit._chance import (
     divergences,
     sure_limit,
 )
-from cornerwave.audit._rows import NumberEvidence, View, sharp
+from cornerwave.audit._numbers import NumberEvidence
+from cornerwave.audit._rows import View, sharp
 from cornerwave.keyed import bits_of, strict
 
 # --------------------------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ SQRT2 = math.sqrt(2)
 
 
 @dataclass(frozen=True)
-class Sums:
+class SumsOfTwo:
     """Rows that were `tried`, those that are the sum of two others, how many are `by_chance`.
 
     `would_meet` is how many would be found if every row of the table were such a sum.
@@ -89,7 +90,7 @@ class Sums:
     would_meet: float = 0.0
 
 
-def find_sums(z: Floats, rough: Floats, *, rows: int) -> Sums:
+def find_sums(z: Floats, rough: Floats, *, rows: int) -> SumsOfTwo:
     """Look for white rows z (r, m), the closest of all `rows` to a plane, that are sums of others.
 
     `rough` (r,) is the deviation that rounding adds along each axis.
@@ -101,14 +102,14 @@ def find_sums(z: Floats, rough: Floats, *, rows: int) -> Sums:
     crowd = 2 * max(rows / m, 1.0)  # of either sign, and in the direction of the plane
     factors = crowd * m**3 * np.cumprod(cells[axes] / math.sqrt(4 * math.pi))
     if not len(factors):
-        return Sums()
+        return SumsOfTwo()
     used = axes[: int(np.argmax(factors < RARE)) + 1] if (factors < RARE).any() else axes
     chance = float(factors[len(used) - 1])
     if chance > m:
-        return Sums()
+        return SumsOfTwo()
     found = _count_sums(np.ascontiguousarray(z[used] / cells[used, None]))
     inside = CLOSED * math.prod(1 - 1.6 * 2 * rough[used] / cells[used])
-    return Sums(m, int(found), chance, m * (m / max(rows, m)) * inside)
+    return SumsOfTwo(m, int(found), chance, m * (m / max(rows, m)) * inside)
 
 
 @strict
@@ -480,7 +481,7 @@ def sums(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     unseen = "a third of the rows with the sum of two others' noise"
     for k, E in enumerate(evidence.near.flat):
         frame = frame_of(evidence, k)
-        found = Sums()
+        found = SumsOfTwo()
         if frame is not None:
             found = find_sums(frame.white(E, k), frame.rough, rows=evidence.near.rows)
         over = max(found.matches - found.by_chance, 0.0)

@@ -64,11 +64,9 @@ class Statistics:
     @classmethod
     def of(cls, block: list[Floats]) -> "Statistics":
         """Return the statistics of source and copies, (N, rows) each, held in memory."""
-        columns, rows = block[0].shape
-        sums = NoiseSums(means(block[0]), copies=len(block) - 1, rows=rows)
-        for _ in sums.add(block):
-            pass
-        return sums.statistics(np.zeros((len(block) - 1, columns)))
+        layout = Layout.of(block)
+        total = sum((sums for _, sums in layout.deals(block)), layout.nothing())
+        return total.statistics(layout.shift, np.zeros((layout.copies, len(layout.shift))))
 
     @property
     def columns(self) -> int:
@@ -198,86 +196,115 @@ class Statistics:
         return replace(self, excess=more * np.outer(unit, unit))
 
 
-class NoiseSums:
-    """Takes blocks of source and copies (`add`), then gives `statistics`.
+@dataclass(frozen=True)
+class Layout:
+    """How rows are dealt out to `groups`, in runs of `run` rows; X is taken about `shift` (N,)."""
 
-    `rows` is the number of rows in the first block.
+    shift: Floats
+    copies: int
+    groups: int
+    run: int
+
+    @classmethod
+    def of(cls, first: list[Floats]) -> "Layout":
+        """Return the layout for tables whose first block is M+1 times (N, rows)."""
+        shift, rows = means(first[0]), first[0].shape[1]
+        size = len(first) * len(shift) + 1
+        most = int(np.clip(MOST_CELLS // size**2, FEWEST_GROUPS, GROUPS))
+        groups = int(np.clip(rows // LEAST_PER_GROUP, 2, most))
+        run = int(np.clip(rows // (DEALS * groups), 1, LONGEST_RUN))
+        return cls(shift, len(first) - 1, groups, run)
+
+    def nothing(self) -> "Sums":
+        """Return the sums of no rows."""
+        N, size = len(self.shift), (1 + self.copies) * len(self.shift) + 1
+        return Sums(
+            rows=0,
+            products=np.zeros((self.groups, size, size)),
+            pairs=np.zeros((3, N, N)),
+            noise=np.zeros((3, self.copies * N)),
+        )
+
+    def deals(self, block: list[Floats]) -> Iterator[tuple[Floats, "Sums"]]:
+        """Yield the complete rows of a block, M+1 times (N, rows), and the sums over all its rows.
+
+        Rows come as (groups, P+1, run); their last entry is 1, and 0 for padding and for rows that
+        miss a value.
+        """
+        at_once = self.groups * self.run
+        for start in range(0, block[0].shape[1], at_once):
+            deal = [part[:, start : start + at_once] for part in block]
+            stacked = stack(deal, self)
+            products = stacked @ stacked.transpose(0, 2, 1)
+            # A missing value is NaN and shows in the sums: only then look for complete rows.
+            if np.isfinite(products).all():
+                total, N = products.sum(axis=0), len(self.shift)
+                pairs, noise = _pairwise_of(total, N), _each_of(total)[:, N:]
+            else:
+                pairs = _pairwise(deal[0] - self.shift[:, None])
+                noise = _each(np.concatenate([part - deal[0] for part in deal[1:]]))
+                # where they are: every group keeps its share of the rest
+                missing = ~np.isfinite(stacked).all(axis=1, keepdims=True)
+                np.copyto(stacked, 0.0, where=missing)
+                products = stacked @ stacked.transpose(0, 2, 1)
+            yield stacked, Sums(deal[0].shape[1], products, pairs, noise)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over some rows, which add up: `products` (G, P+1, P+1) of complete ones; of all, counts,
+    sums and sums of squares by `pairs` of columns of X (3, N, N), and of the `noise` (3, M N).
     """
 
-    def __init__(self, shift: Floats, *, copies: int, rows: int) -> None:
-        self._shift = shift
-        columns = len(shift)
-        size = (1 + copies) * columns + 1
-        most = int(np.clip(MOST_CELLS // size**2, FEWEST_GROUPS, GROUPS))
-        self._groups = int(np.clip(rows // LEAST_PER_GROUP, 2, most))
-        self._run = int(np.clip(rows // (DEALS * self._groups), 1, LONGEST_RUN))
-        self._rows = 0
-        self._sums = np.zeros((self._groups, size, size))
-        self._pairs = np.zeros((3, columns, columns))
-        self._noise = np.zeros((3, copies * columns))
+    rows: int
+    products: Floats
+    pairs: Floats
+    noise: Floats
 
-    def add(self, block: list[Floats]) -> Iterator[Floats]:
-        """Take a block, M+1 times (N, rows); yield its complete rows (groups, P+1, run).
+    def __add__(self, other: "Sums") -> "Sums":
+        return Sums(
+            self.rows + other.rows,
+            self.products + other.products,
+            self.pairs + other.pairs,
+            self.noise + other.noise,
+        )
 
-        The yielded array is used again for the next one. Its last entry per row is 1, and
-        0 for padding.
-        """
-        rows = block[0].shape[1]
-        self._rows += rows
-        stacked = np.zeros((self._groups, self._sums.shape[1], self._run))
-        for start in range(0, rows, self._groups * self._run):
-            self._add(
-                [part[:, start : start + self._groups * self._run] for part in block], stacked
-            )
-            yield stacked
-
-    def _add(self, deal: list[Floats], stacked: Floats) -> None:
-        stack(deal, self._shift, stacked)
-        sums = stacked @ stacked.transpose(0, 2, 1)
-        # A missing value is NaN and shows in the sums: only then look for complete rows.
-        if np.isfinite(sums).all():
-            total = sums.sum(axis=0)
-            self._pairs += _pairwise_of(total, len(self._shift))
-            self._noise += _each_of(total)[:, len(self._shift) :]
-        else:
-            self._pairs += _pairwise(deal[0] - self._shift[:, None])
-            self._noise += _each(np.concatenate([part - deal[0] for part in deal[1:]]))
-            stack(deal, self._shift, stacked)
-            _blank(stacked)
-            sums = stacked @ stacked.transpose(0, 2, 1)
-        self._sums += sums
-
-    def statistics(self, steps: Floats) -> Statistics:
-        """Return what was found."""
-        count, linear, cross = self._pairs
+    def statistics(self, shift: Floats, steps: Floats) -> Statistics:
+        """Return what they say, of X about `shift` (N,) and copies rounded to `steps` (M, N)."""
+        # K_jk = (sum x_j x_k - n m_j m_k) / (n - 1), over the rows that have both
+        count, linear, cross = self.pairs
         centre = linear / np.maximum(count, 1)
         scatter = cross - count * centre * centre.T
         K = scatter / np.maximum(count - 1, 1)
+        present, total, squares = self.noise
+        centred = (squares - total**2 / np.maximum(present, 1)) / np.maximum(present - 1, 1)
         return Statistics(
-            rows=self._rows,
-            sums=self._sums,
-            mean=self._shift + np.diag(centre),
+            rows=self.rows,
+            sums=self.products,
+            mean=shift + np.diag(centre),
             K=without_rounding((K + K.T) / 2, np.diag(cross) / np.maximum(np.diag(count), 1)),
             steps=steps,
-            present=self._noise[0].reshape(steps.shape).min(axis=0),
-            spread=_variances(self._noise).reshape(steps.shape),
+            present=present.reshape(steps.shape).min(axis=0),
+            spread=np.maximum(centred, 0.0).reshape(steps.shape),
         )
 
 
-def stack(block: list[Floats], shift: Floats, out: Floats) -> None:
-    """Fill out (groups, P+1, run) with [X - shift, D_1 .. D_M, 1] of some rows, run by run."""
-    groups, _, run = out.shape
+def stack(block: list[Floats], layout: Layout) -> Floats:
+    """Return [X - shift, D_1 .. D_M, 1] of some rows, run by run, (groups, P+1, run)."""
+    groups, run = layout.groups, layout.run
     columns, rows = block[0].shape
     if rows < groups * run:
         block = [np.pad(part, ((0, 0), (0, groups * run - rows))) for part in block]
     parts = [part.reshape(columns, groups, run).transpose(1, 0, 2) for part in block]
-    np.subtract(parts[0], shift[:, None], out=out[:, :columns])
+    out = np.empty((groups, len(block) * columns + 1, run))
+    np.subtract(parts[0], layout.shift[:, None], out=out[:, :columns])
     for i, part in enumerate(parts[1:], start=1):
         np.subtract(part, parts[0], out=out[:, i * columns : (i + 1) * columns])
     live = (np.arange(groups * run) < rows).reshape(groups, run)
     out[:, -1] = live
     if rows < groups * run:
         out *= live[:, None]
+    return out
 
 
 def covariance_of(sums: Floats) -> Floats:
@@ -286,12 +313,6 @@ def covariance_of(sums: Floats) -> Floats:
     totals = sums[..., :-1, -1:]
     centred = sums[..., :-1, :-1] - totals * np.swapaxes(totals, -1, -2) / np.maximum(count, 1)
     return np.asarray(centred / np.maximum(count - 1, 1))
-
-
-def _blank(stacked: Floats) -> None:
-    """Set incomplete rows to 0, where they stand: every group keeps its share of the rest."""
-    missing = ~np.isfinite(stacked).all(axis=1, keepdims=True)
-    np.copyto(stacked, 0.0, where=missing)
 
 
 def _pairwise(X: Floats) -> Floats:
@@ -316,12 +337,6 @@ def _each(D: Floats) -> Floats:
 def _each_of(total: Floats) -> Floats:
     count = np.full(len(total) - 1, total[-1, -1])
     return np.stack([count, total[-1, :-1], np.diag(total)[:-1]])
-
-
-def _variances(sums: Floats) -> Floats:
-    count, total, squares = sums
-    centred = squares - total**2 / np.maximum(count, 1)
-    return np.asarray(np.maximum(centred / np.maximum(count - 1, 1), 0.0))
 
 
 def without_rounding(K: Floats, squares: Floats) -> Floats:
@@ -381,7 +396,7 @@ def steps_of(copies: list[Floats], finest: float = FINEST) -> Floats:
 
 
 def steps_still(steps: Floats, copies: list[Floats]) -> Floats:
-    """Return the steps that later rows agree with; a finer one, or 0, if they do not."""
+    """Return the steps that other rows agree with; a finer one, or 0, if they do not."""
     kept = steps.copy()
     for i, n in np.argwhere(steps > 0):
         column = copies[i][n]

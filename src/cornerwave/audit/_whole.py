@@ -103,6 +103,27 @@ class Left:
 
 
 @dataclass(frozen=True)
+class ShownNumbers:
+    """Numbers in every so-and-so-many row, `values` (1 + M, N, n) on their scales, source first;
+    `perturbed` are those with noise.
+    """
+
+    names: Sequence[str]
+    perturbed: Flags
+    values: Floats
+    every: int
+
+
+@dataclass(frozen=True)
+class ShownCategories:
+    """Categories that are judged, and those without noise, in every so-and-so-many row."""
+
+    judged: Sequence[CategoryCodes]
+    bare: Sequence[CategoryCodes]
+    every: int
+
+
+@dataclass(frozen=True)
 class WholeEvidence:
     """Everything that files show in some rows.
 
@@ -131,29 +152,33 @@ class WholeEvidence:
     @classmethod
     def of(
         cls,
-        numbers: tuple[Sequence[str], Flags, Floats, int],
-        categories: tuple[Sequence[CategoryCodes], Sequence[CategoryCodes], int],
+        numbers: ShownNumbers,
+        categories: ShownCategories,
         stated: Stated,
         rows: int,
         *,
         ordered: bool = True,
     ) -> "WholeEvidence":
         """Take the rows that both kinds kept: every so-and-so-many of all rows."""
-        names, perturbed, values, number_every = numbers
-        judged, bare, category_every = categories
-        every = max(number_every, category_every)
-        width = 2 * len(names) + MOST_COORDINATES * len(judged) + 256
+        every = max(numbers.every, categories.every)
+        width = 2 * len(numbers.names) + MOST_COORDINATES * len(categories.judged) + 256
         while rows > every * min(MOST_ROWS, max(MOST_CELLS // width, 1)):
             every *= 2
-        codes, kept = slice(None, None, every // category_every), len(range(0, rows, every))
+        places, codes = np.arange(0, rows, every), slice(None, None, every // categories.every)
+        values = np.empty((len(numbers.values), 0, len(places)))
+        if numbers.names:
+            values = numbers.values[:, :, :: every // numbers.every]
         return cls(
-            names,
-            values[:, :, :: every // number_every] if names else np.empty((len(values), 0, kept)),
-            perturbed,
-            ([each.of_rows(codes) for each in judged], [each.of_rows(codes) for each in bare]),
+            numbers.names,
+            values,
+            numbers.perturbed,
+            (
+                [each.of_rows(codes) for each in categories.judged],
+                [each.of_rows(codes) for each in categories.bare],
+            ),
             stated,
             sampled=every > 1,
-            places=np.arange(0, rows, every),
+            places=places,
             ordered=ordered,
         )
 

@@ -1,0 +1,345 @@
+"""Numbers of source and copies: what a pass keeps of them, and what their checks look at.
+
+blocks ── Layout, Expected: what the first one says ── NumbersPass ──> NumbersFound
+       ── completed by what was found, if values are missing ── the same again
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats
+from cornerwave.audit._alignment import Aligned, AlignedRows
+from cornerwave.audit._repeats import Repeated
+from cornerwave.audit._rows import KEPT_SEED, Completion, Directions, Kept, KeptRows, room_for
+from cornerwave.audit._steps import Expected, NearRows, StepsSeen, Watched
+from cornerwave.audit._sums import COARSE, Layout, Statistics, Sums, steps_of, steps_still
+from cornerwave.columns import PERTURBED
+from cornerwave.errors import SourceError
+from cornerwave.passes import Pass
+from cornerwave.privacy import RowOrder
+from cornerwave.sources import Progress
+
+LEAST_ROWS = 100
+"""With fewer complete rows an audit could neither clear nor fail a copy."""
+
+
+@dataclass(frozen=True)
+class NumbersSeen:
+    """What some rows of the numbers show; parts add up. `grids` (M, N) are steps of rounding."""
+
+    sums: Sums
+    steps: StepsSeen
+    grids: Floats
+    kept: Kept
+    order: RowOrder
+
+    def __add__(self, other: "NumbersSeen") -> "NumbersSeen":
+        return NumbersSeen(
+            self.sums + other.sums,
+            self.steps + other.steps,
+            np.minimum(self.grids, other.grids),  # 0 if any rows lie on no grid
+            self.kept + other.kept,
+            self.order + other.order,
+        )
+
+    def trimmed(self) -> "NumbersSeen":
+        """Return the same without runs of rows too many, to be sent."""
+        return replace(self, order=self.order.trimmed())
+
+
+@dataclass(frozen=True)
+class NumbersFound:
+    """What all rows of the numbers showed in one pass."""
+
+    found: Statistics
+    watched: Watched
+    repeated: Repeated
+    kept: Kept
+    order: RowOrder
+
+
+@dataclass(frozen=True)
+class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
+    """Looks at the numbers of source and copies; rows are completed by what was found `before`."""
+
+    columns: tuple[str, ...]
+    layout: Layout
+    expected: Expected
+    grids: Floats
+    completion: Completion | None = None
+    before: NumbersFound | None = None
+
+    @classmethod
+    def of_first(
+        cls,
+        aligned: Aligned,
+        first: AlignedRows,
+        completion: Completion | None = None,
+        before: NumbersFound | None = None,
+    ) -> "NumbersPass":
+        """Plan the pass by the first rows."""
+        scaled = completion.complete(first.scaled, first.number) if completion else first.scaled
+        grids = before.found.steps if before else steps_of(scaled[1:])
+        layout, expected = Layout.of(scaled), Expected.of(scaled, grids)
+        return cls(aligned.columns, layout, expected, grids, completion, before)
+
+    def nothing(self) -> NumbersSeen:
+        """Return what no rows show."""
+        room = room_for(len(self.columns), 1 + self.layout.copies)
+        return NumbersSeen(
+            self.layout.nothing(),
+            self.expected.nothing(),
+            self.grids,
+            Kept(room),
+            RowOrder(self.columns),
+        )
+
+    def of(self, block: AlignedRows, known: NumbersSeen) -> NumbersSeen:
+        """Return what some rows show; those kept, and their order, the first time alone."""
+        found, scaled = self.nothing(), block.scaled
+        if self.completion is not None:
+            scaled = self.completion.complete(scaled, block.number)
+        else:
+            source = pa.table(dict(zip(self.columns, block.raw[0], strict=True)))
+            found = replace(
+                found,
+                grids=steps_still(self.grids, scaled[1:]),
+                kept=known.kept.of(block.start, block.raw),
+                order=known.order.of(block.start, source),
+            )
+        sums, steps, start = found.sums, found.steps, block.start
+        for stacked, own in self.layout.deals(scaled):
+            sums, steps = sums + own, steps + known.steps.of(stacked, start)
+            start += own.rows
+        return replace(found, sums=sums, steps=steps)
+
+    def finish(self, found: NumbersSeen) -> NumbersFound:
+        """Return what all rows show together."""
+        statistics = found.sums.statistics(self.layout.shift, found.grids)
+        if self.before is not None:  # K and the size of the noise are those of what files hold
+            held = self.before.found
+            statistics = replace(
+                statistics, mean=held.mean, K=held.K, present=held.present, spread=held.spread
+            )
+        return NumbersFound(
+            statistics,
+            found.steps.watched(statistics),
+            found.steps.repeated(),
+            found.kept,
+            found.order,
+        )
+
+
+@dataclass(frozen=True)
+class NumbersRead:
+    """What was read of the numbers that source and copies share: as the files have them, and, if
+    values are missing, with rows `completed`.
+    """
+
+    aligned: Aligned
+    first: NumbersFound
+    completion: Completion | None = None
+    completed: NumbersFound | None = None
+
+    @classmethod
+    def of(cls, aligned: Aligned, progress: Progress) -> "NumbersRead":
+        """Read source and copies once; twice if values are missing, to complete what rows miss.
+
+        Raises SourceError if there are too few rows.
+        """
+        tables = [aligned.source, *aligned.copies]
+        first = aligned.run(
+            lambda rows: NumbersPass.of_first(aligned, rows), tables, progress=progress
+        )
+        if first.found.rows < LEAST_ROWS and not aligned.categories:
+            raise too_few(first.found.rows)
+        if first.found.complete == first.found.rows:
+            return cls(aligned, first)
+        found = first.found.with_excess(aligned.stated.excess(aligned.columns))
+        completion = Completion.of(found, aligned.stated.noise)
+        again = aligned.run(
+            lambda rows: NumbersPass.of_first(aligned, rows, completion, first),
+            tables,
+            progress=progress,
+        )
+        if again.found.complete < LEAST_ROWS and not aligned.categories:
+            raise SourceError(
+                f"{again.found.complete:,} rows have a number to compare; "
+                f"an audit needs at least {LEAST_ROWS}"
+            )
+        return cls(aligned, first, completion, again)
+
+    @property
+    def last(self) -> NumbersFound:
+        """What all rows showed that could be completed."""
+        return self.completed or self.first
+
+    @property
+    def kinds(self) -> list[str]:
+        """Whether each column is constant, bare in every copy, or perturbed."""
+        found = self.last.found
+        kinds = np.where((found.spread > 0).any(axis=0), "perturbed", "bare")
+        return [str(kind) for kind in np.where(found.variance > 0, kinds, "constant")]
+
+    def of_kind(self, kind: str) -> tuple[str, ...]:
+        """Return the names of the columns of one kind."""
+        pairs = zip(self.aligned.columns, self.kinds, strict=True)
+        return tuple(name for name, own in pairs if own == kind)
+
+    def evidence(self) -> "NumberEvidence | None":
+        """Return what was read of the columns that can be judged; None if none can."""
+        if self.last.found.complete < LEAST_ROWS:
+            return None
+        used = [n for n, kind in enumerate(self.kinds) if kind == "perturbed"]
+        used = used or [n for n, kind in enumerate(self.kinds) if kind == "bare" and self._owed(n)]
+        aligned = self.aligned
+        if not used and not aligned.categories and not aligned.apart:
+            raise SourceError(f"all numbers that {aligned.source.name} shares are constant")
+        return NumberEvidence(self, tuple(used)) if used else None
+
+    def _owed(self, n: int) -> bool:
+        """Whether a column without noise should have some, by metadata or as all there is."""
+        aligned = self.aligned
+        roles = aligned.stated.roles(aligned.columns[n])
+        return PERTURBED in roles or not (aligned.categories or aligned.apart)
+
+    @property
+    def unjudged(self) -> Mapping[str, str]:
+        """Why each column is left out, if none can be judged."""
+        if self.scarce:
+            return {name: f"{name}: too few rows have a number" for name in self.aligned.columns}
+        why = {"constant": "is constant", "bare": "is the same in every copy and the source"}
+        pairs = zip(self.aligned.columns, self.kinds, strict=True)
+        return {name: f"{name} {why[kind]}" for name, kind in pairs}
+
+    @property
+    def scarce(self) -> bool:
+        """Whether too few rows have a number."""
+        return self.last.found.complete < LEAST_ROWS
+
+
+def too_few(rows: int) -> SourceError:
+    """Return the error of a table that is too short."""
+    return SourceError(f"the source has {rows:,} rows; an audit needs at least {LEAST_ROWS}")
+
+
+@dataclass(frozen=True)
+class NumberEvidence:
+    """What the checks of numbers look at, of the columns in `used`."""
+
+    read: NumbersRead
+    used: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns of numbers that files share."""
+        return self.read.aligned.columns
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the judged columns."""
+        return [self.names[n] for n in self.used]
+
+    @cached_property
+    def found(self) -> Statistics:
+        """The sums over all rows that could be completed."""
+        return self._judged(self.read.last)
+
+    @cached_property
+    def attacked(self) -> Statistics:
+        """The sums over complete rows, if there are enough of them: recipients have no others."""
+        return self._judged(self._attacked)
+
+    @property
+    def _attacked(self) -> NumbersFound:
+        first = self.read.first
+        return self.read.last if first.found.complete < LEAST_ROWS else first
+
+    def _judged(self, seen: NumbersFound) -> Statistics:
+        excess = self.read.aligned.stated.excess(self.columns)
+        return seen.found.of_columns(list(self.used)).with_excess(excess)
+
+    @cached_property
+    def sample(self) -> Floats:
+        """Some of the rows that are attacked, source and copies, (1 + M, N, n)."""
+        scaled = self.read.aligned.scaled(list(self.read.first.kept.cells))
+        if self._attacked is not self.read.first and self.read.completion is not None:
+            scaled = self.read.completion.complete(scaled, KEPT_SEED)
+        rows = np.stack(scaled)
+        complete = np.isfinite(rows).all(axis=(0, 1))
+        return np.asarray(rows[:, list(self.used)][:, :, complete])
+
+    @property
+    def complete(self) -> int:
+        """How many rows miss no number in the files."""
+        return self.read.first.found.complete
+
+    @property
+    def watched(self) -> Watched:
+        """What single rows showed, of all columns."""
+        return self.read.last.watched
+
+    @cached_property
+    def repeated(self) -> Repeated:
+        """Noise that came twice, or not at all."""
+        return self.read.last.repeated.of_columns(list(self.used))
+
+    @cached_property
+    def rows(self) -> KeptRows:
+        """Some rows, completed."""
+        read = self.read
+        return KeptRows.of(read.first.kept, self.used, read.aligned.scaled, read.completion)
+
+    @property
+    def noise(self) -> Sequence[float | None]:
+        """The noise that copies state."""
+        return self.read.aligned.stated.noise
+
+    @property
+    def privacy(self) -> Sequence[float | None]:
+        """The share of each number that copies state to hide."""
+        return self.read.aligned.stated.privacy
+
+    @property
+    def logarithmic(self) -> tuple[bool, ...]:
+        """Which of the judged columns are compared on the scale log(1+x)."""
+        return tuple(name in self.read.aligned.logarithmic for name in self.columns)
+
+    @cached_property
+    def directions(self) -> Directions:
+        """The noise of the kept rows in several directions."""
+        return Directions(self.found, self.rows, self.logarithmic)
+
+    @cached_property
+    def near(self) -> NearRows:
+        """The rows that were kept for the length of their steps, in the judged columns."""
+        return self.watched.near.of_columns(list(self.used))
+
+    def step(self, k: int) -> tuple[int, ...]:
+        """Return the copies that step k of the path lies between."""
+        return self.directions.order[max(k - 1, 0) : k + 1]
+
+    def names_of(self, k: int) -> list[str]:
+        """Return the names of the columns in which step k can be judged."""
+        return [self.columns[n] for n in self.directions.columns_of_step(k)]
+
+    @cached_property
+    def fine(self) -> list[int]:
+        """The copies that are not rounded to steps larger than their noise."""
+        found = self.found
+        size = np.sqrt(np.maximum(found.noise, 0.0))[:, None] * np.sqrt(found.variance)
+        return np.flatnonzero(~(found.steps > COARSE * size).any(axis=1)).tolist()
+
+    @cached_property
+    def alike(self) -> dict[tuple[int, int], int]:
+        """Pairs of copies that agree in most rows, and in how many rows they differ."""
+        steps, complete = self.found.steps, self.found.complete
+        return {
+            pair: complete - rows
+            for pair, rows in sorted(self.watched.same.items())
+            if rows == complete or not (steps[list(pair)] > 0).any()  # rounding makes equal rows
+        }
