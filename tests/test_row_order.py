@@ -400,7 +400,7 @@ def test_the_audit_fails_copies_whose_order_tells_a_column(by_wage):
     copy = pa.table({"age": X[0] + 3 * noise[0], "wage": X[1] + 3 * noise[1]})
     found = audit(numbers, [copy])
     assert not found.clean
-    assert any("order of the rows tells wage, age" in line for line in findings(found))
+    assert any("order of the rows reveals wage, age" in line for line in findings(found))
     assert "1 check failed" in verdict(found)
     mixed = np.random.default_rng(12).permutation(ROWS)
     assert audit(numbers.take(mixed), [copy.take(mixed)]).clean
@@ -417,7 +417,7 @@ def test_the_audit_notes_an_order_that_was_kept_on_purpose_and_matches_shuffled_
         paths[order] = dataset.release(to="a", privacy=0.5).write(tmp_path / f"{order}.parquet")
     kept = audit(tmp_path / "source.parquet", [paths["keep_order"]])
     assert kept.clean
-    assert any("order of the rows tells x" in line for line in findings(kept))
+    assert any("order of the rows reveals x" in line for line in findings(kept))
     with pytest.raises(SourceError, match="were shuffled"):
         audit(tmp_path / "source.parquet", [paths["shuffle"]])
     found = audit(tmp_path / "source.parquet", [paths["shuffle"]], key="id")

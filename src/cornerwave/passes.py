@@ -27,6 +27,14 @@ class Additive(Protocol):
         """Return the same without what is too much, to be sent."""
 
 
+class Bounded:
+    """What is never too much to be sent, however many rows it is of."""
+
+    def trimmed(self) -> Self:
+        """Return the same."""
+        return self
+
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Rows = TypeVar("Rows")
@@ -55,6 +63,14 @@ class Pass(ABC, Generic[Rows, Found, Result_co]):
     @abstractmethod
     def finish(self, found: Found) -> Result_co:
         """Return what all rows show together. Raises SourceError if they cannot be used."""
+
+
+class Adding(Pass[Rows, Found, Found]):
+    """A pass whose parts need only be added up."""
+
+    def finish(self, found: Found) -> Found:
+        """Return what all rows show: the sum."""
+        return found
 
 
 def add_up(

@@ -10,15 +10,14 @@ import pytest
 from cornerwave.audit import as_json, audit, notes, verdict
 from cornerwave.audit._chance import bernstein, chi_square_score
 from cornerwave.audit._single_rows import (
-    GAPS,
+    LENGTH_GAPS,
     WEIGHTS,
+    ShortRows,
     _evidence_of,
     _is_seen,
     _pairs,
     _ratio_limit,
     _taper,
-    _weak,
-    _weak_leaks,
     find_sums,
 )
 from cornerwave.audit._steps import Nearest
@@ -90,13 +89,13 @@ def test_rows_kept_for_their_length_are_no_closer_to_each_other_than_by_chance(s
         kept = squares[np.argsort(np.abs(squares - 4.35))[:32_768]]
         score = np.sort(chi_square_score(kept, 5) + smear * RNG(9).normal(size=len(kept)))
         taper, room = _taper(score, every=False)
-        gaps = [gap for gap in GAPS if gap <= room]
-        assert gaps[0] == GAPS[0]
+        gaps = [gap for gap in LENGTH_GAPS if gap <= room]
+        assert gaps[0] == LENGTH_GAPS[0]
         for gap in gaps:
             found = _pairs(score, taper, gap)
             bound = z_bound(2 * ROUNDS * len(gaps))
             assert bernstein(max(found.over, 0.0), found.variance) < bound
-        sharp = _pairs(score, np.ones(len(score)), GAPS[0])
+        sharp = _pairs(score, np.ones(len(score)), LENGTH_GAPS[0])
         assert bernstein(sharp.over, sharp.variance) > 10
 
 
@@ -104,9 +103,10 @@ def test_likelihood_ratios_exceed_their_limit_as_rarely_as_markov_says():
     """Over 500 honest tables of 100 rows, at a limit that a twentieth may exceed."""
     tables_, limit = 500, _ratio_limit(0.05)
     squares = RNG(6).chisquare(3, (tables_, 100))
-    over = sum(_weak(own, 3, 100) > limit for own in squares)
+    over = sum(ShortRows((0,), own, 3, 100).weak > limit for own in squares)
     assert over <= 0.05 * tables_
-    assert _weak(np.concatenate([squares[0, :97], [0.01, 0.02, 0.01]]), 3, 100) > limit
+    short = np.concatenate([squares[0, :97], [0.01, 0.02, 0.01]])
+    assert ShortRows((0,), short, 3, 100).weak > limit
 
 
 def test_rows_that_were_not_kept_count_against_a_leak():
@@ -125,10 +125,11 @@ def test_a_leak_in_few_rows_is_found_or_said_not_to_be_seen(freedom, rows):
         squares = RNG([seed, rows]).chisquare(freedom, rows)
         squares[: round(0.003 * rows)] *= 0.1**2
         kept = RNG(seed).permutation(squares)
-        if _weak(kept, freedom, rows) <= limit:
-            silent += _is_seen(_weak_leaks(kept, freedom, rows), limit)
+        short = ShortRows((0,), kept, freedom, rows)
+        if short.weak <= limit:
+            silent += _is_seen(short.leaks(), limit)
             more = np.concatenate([kept[round(0.003 * rows) :], squares[: round(0.003 * rows)]])
-            twice += _weak(more, freedom, rows) > limit
+            twice += ShortRows((0,), more, freedom, rows).weak > limit
     assert silent <= 3  # one in fifty is allowed: more with probability 0.01
     assert twice
 

@@ -114,51 +114,25 @@ class Aligned:
         truth = open_source(source)
         opened = [_opened_like(truth, copy) for copy in copies]
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
-        stated, shared = Stated.of(opened, privacy), _shared_columns([truth, *opened], key)
-        _check_shuffled(truth, opened, stated, key)
-        _check_pseudonyms(truth, opened, stated, key)
-        pseudonyms = [name for name in shared if any(a.pseudonym for a in stated.each(name))]
-        shared = [name for name in shared if name not in pseudonyms]
-        categories = stated.categories(shared, [truth, *opened])
-        refreshed = [name for group in categories for name in group]
-        numbers = [
-            name
-            for name in shared
-            if name not in refreshed and all(_has_number(t, name) for t in (truth, *opened))
-        ]
-        apart = {name: why for name in numbers if (why := stated.apart(name))}
-        left_out = {
-            name: why
-            for name in numbers
-            if name not in apart and (why := stated.not_comparable(name))
-        }
-        left_out |= {name: f"{name} has pseudonyms in copies" for name in pseudonyms}
-        left_out |= {
-            name: f"{name} is not a number, or not a category, in every file"
-            for name in shared
-            if name not in {*numbers, *refreshed}
-        }
-        columns = tuple(name for name in numbers if name not in {*left_out, *apart})
-        if not columns and not categories and not apart:
-            raise ColumnError(_nothing_to_compare([truth, *opened], left_out))
-        left_out |= {name: f"{name} is not in every file" for name in _unshared(truth, opened)}
+        stated = Stated.of(opened, privacy)
+        _check_matching(truth, opened, stated, key)
+        kinds = _Kinds.of([truth, *opened], stated, key)
+        wanted = [*kinds.numbers, *kinds.apart, *(n for group in kinds.categories for n in group)]
         changed: list[str] = []
-        if key is not None:
-            for i, copy in enumerate(opened):
-                if not _same_order(truth, copy, key):
-                    wanted = [*columns, *apart, *refreshed]
-                    opened[i] = _sorted_like(truth, copy, wanted, key)
-                    changed.append(names[i])
+        for i, copy in enumerate(opened):
+            if key is not None and not _same_order(truth, copy, key):
+                opened[i] = _sorted_like(truth, copy, wanted, key)
+                changed.append(names[i])
         return cls(
             source=truth,
             copies=tuple(opened),
             names=names,
-            columns=columns,
-            categories=tuple(categories),
+            columns=kinds.numbers,
+            categories=kinds.categories,
             stated=stated,
-            apart=apart,
+            apart=kinds.apart,
             sorted_copies=tuple(changed),
-            left_out=left_out,
+            left_out=kinds.left_out,
             key=key,
         )
 
@@ -170,23 +144,26 @@ class Aligned:
     def run(
         self,
         plan: Callable[[AlignedRows], Pass[AlignedRows, Found, Result]],
-        tables: Sequence[Source],
+        tables: Sequence[Source] | None = None,
         *,
         progress: Progress = silent,
     ) -> Result:
-        """Run a pass over the numbers of some tables, planned by their first rows, in threads.
+        """Run a pass over the numbers of tables, by default all, planned by their first rows.
 
         Raises SourceError where one table ends before another, or if there are no rows.
         """
-        parts = _numbered(self.raw_blocks(tables))
+        tables = (self.source, *self.copies) if tables is None else tables
+        parts = self.raw_blocks(tables)
         if (first := next(parts, None)) is None:
             raise SourceError(f"{tables[0].name} holds no rows")
         pass_ = plan(self._rows(first))
+        total = add_up(
+            pass_, chain([first], parts), self._rows, seen=lambda block: progress(block.rows)
+        )
+        return pass_.finish(total)
 
-        def seen(block: AlignedRows) -> None:
-            progress(block.rows)
-
-        return pass_.finish(add_up(pass_, chain([first], parts), self._rows, seen=seen))
+    def _rows(self, part: tuple[int, int, list[Floats]]) -> AlignedRows:
+        return AlignedRows(*part, self.scaled(part[2]))
 
     def run_categories(
         self,
@@ -194,48 +171,34 @@ class Aligned:
         progress: Progress = silent,
         places: Ints | None = None,
     ) -> Result:
-        """Run a pass over the categories of source and copies, in threads; of all rows, or of
-        those at some `places`, which then count from 0.
+        """Run a pass over the categories of source and copies; of all rows, or of those at some
+        `places`, which then count from 0.
         """
-
-        def seen(block: AlignedCategories) -> None:
-            progress(block.rows)
-
-        blocks = self._category_rows(places)
-        return pass_.finish(add_up(pass_, blocks, lambda block: block, seen=seen))
-
-    def _category_rows(self, places: Ints | None) -> Iterator[AlignedCategories]:
-        start = first = 0
-        for tables in self.category_blocks():
-            block = AlignedCategories(start, tables)
-            end = first + block.rows
-            if places is not None:
-                block = block.at(places[(places >= first) & (places < end)] - first)
-            yield block
-            start, first = start + block.rows, end
-
-    def _rows(self, part: tuple[int, int, list[Floats]]) -> AlignedRows:
-        return AlignedRows(*part, self.scaled(part[2]))
+        blocks = self._category_blocks(places)
+        seen = add_up(pass_, blocks, lambda block: block, seen=lambda block: progress(block.rows))
+        return pass_.finish(seen)
 
     def blocks(self) -> Iterator[list[Floats]]:
         """Yield, for the same rows, the columns (N, rows) of the source and of each copy.
 
         Raises SourceError where one table ends before another.
         """
-        yield from self.blocks_of([self.source, *self.copies])
+        for _, _, block in self.raw_blocks((self.source, *self.copies)):
+            yield self.scaled(block)
 
-    def blocks_of(self, sources: Sequence[Source]) -> Iterator[list[Floats]]:
-        """Yield the same columns of some of the tables."""
-        yield from map(self.scaled, self.raw_blocks(sources))
-
-    def raw_blocks(self, sources: Sequence[Source]) -> Iterator[list[Floats]]:
-        """Yield the same columns as the tables have them, off the logarithmic scale."""
-        columns = self.columns
-        yield from _side_by_side(
-            sources,
-            lambda source: _matrices(source, columns, self.logarithmic),
+    def raw_blocks(self, tables: Sequence[Source]) -> Iterator[tuple[int, int, list[Floats]]]:
+        """Yield blocks of columns as tables have them, off the logarithmic scale: their number,
+        the place of their first row, and (N, rows) of each table.
+        """
+        start, columns, logarithmic = 0, self.columns, self.logarithmic
+        blocks = _side_by_side(
+            tables,
+            lambda source: _matrices(source, columns, logarithmic),
             lambda matrix: matrix.shape[1],
         )
+        for number, block in enumerate(blocks):
+            yield number, start, block
+            start += block[0].shape[1]
 
     def scaled(self, matrices: list[Floats]) -> list[Floats]:
         """Return matrices (N, rows) on the scales that they are compared on."""
@@ -251,15 +214,23 @@ class Aligned:
             found.append(np.where(ended, lowest, scaled))
         return found
 
-    def category_blocks(self) -> Iterator[list[Encodings]]:
+    def _category_blocks(self, places: Ints | None) -> Iterator[AlignedCategories]:
         """Yield, for the same rows, the encoded categories of the source and of each copy."""
         names = [name for group in self.categories for name in group]
         types = {name: category_type(self.source.schema.field(name).type) for name in names}
-        yield from _side_by_side(
-            [self.source, *self.copies],
+        blocks = _side_by_side(
+            (self.source, *self.copies),
             lambda source: _encodings(source, types),
             lambda encodings: len(encodings[names[0]].codes),
         )
+        start = first = 0
+        for tables in blocks:
+            block = AlignedCategories(start, tables)
+            end = first + block.rows
+            if places is not None:
+                block = block.at(places[(places >= first) & (places < end)] - first)
+            yield block
+            start, first = start + block.rows, end
 
     def values_at(self, name: str, places: Ints) -> tuple[list[Any], Ints]:
         """Return the distinct values of a column of the source in some rows, and their codes."""
@@ -282,14 +253,6 @@ class Aligned:
         return np.where(where, np.expm1(np.where(where, rows, 0.0)), rows)
 
 
-def _numbered(blocks: Iterator[list[Floats]]) -> Iterator[tuple[int, int, list[Floats]]]:
-    """Yield blocks with their number and the place of their first row."""
-    start = 0
-    for number, block in enumerate(blocks):
-        yield number, start, block
-        start += block[0].shape[1]
-
-
 def _opened_like(truth: Source, copy: Any) -> Source:
     """Open a copy, by the source's names.
 
@@ -308,11 +271,63 @@ def _opened_like(truth: Source, copy: Any) -> Source:
     return by_source_names(open_source(copy, types, opened.reading), truth.schema.names)
 
 
-def _check_shuffled(
+@dataclass(frozen=True)
+class _Kinds:
+    """What each column is compared as: a number, a category, a number apart, or why not at all."""
+
+    numbers: tuple[str, ...]
+    categories: tuple[tuple[str, ...], ...]
+    apart: Mapping[str, str]
+    left_out: Mapping[str, str]
+
+    @classmethod
+    def of(cls, tables: Sequence[Source], stated: Stated, key: str | None) -> "_Kinds":
+        """Sort the columns that all tables have; raise ColumnError if none can be compared."""
+        for table in tables:
+            if key is not None and key not in table.schema.names:
+                raise ColumnError(f"{table.name} has no column {key!r} to align the rows by")
+        held = [set(table.schema.names) for table in tables]
+        everywhere = set.intersection(*held)
+        shared = [n for n in tables[0].schema.names if n in everywhere and n != key]
+        hidden = [n for n in shared if any(about.pseudonym for about in stated.each(n))]
+        categories = stated.categories([n for n in shared if n not in hidden], tables)
+        refreshed = {name for group in categories for name in group}
+        numbers = [
+            name
+            for name in shared
+            if name not in (*hidden, *refreshed)
+            and all(is_number(table.schema.field(name).type) for table in tables)
+        ]
+        apart = {name: why for name in numbers if (why := stated.apart(name))}
+        reasons = {name: stated.not_comparable(name) for name in numbers if name not in apart}
+        left_out = {name: why for name, why in reasons.items() if why}
+        left_out |= {name: f"{name} has pseudonyms in copies" for name in hidden}
+        left_out |= {
+            name: f"{name} is not a number, or not a category, in every file"
+            for name in shared
+            if name not in {*numbers, *refreshed, *hidden}
+        }
+        compared = tuple(name for name in numbers if name not in {*left_out, *apart})
+        if not compared and not categories and not apart:
+            files = ", ".join(table.name for table in tables)
+            why = f"{files} share no column of numbers or categories; columns are matched by name"
+            raise ColumnError(
+                f"nothing to compare: {next(iter(left_out.values()))}" if left_out else why
+            )
+        # what columns of some copies reveal is not measured
+        unshared = sorted(set().union(*held[1:]) - everywhere)
+        left_out |= {name: f"{name} is not in every file" for name in unshared}
+        return cls(compared, tuple(categories), apart, left_out)
+
+
+def _check_matching(
     truth: Source, copies: Sequence[Source], stated: Stated, key: str | None
 ) -> None:
-    """Raise SourceError if positions match rows of different orders, as files state them."""
-    orders = [each.order == SHUFFLE for each in (*Stated.of([truth]).copies, *stated.copies)]
+    """Raise SourceError if rows cannot be matched, as files state: if positions match rows of
+    different orders, or the key is one that copies have pseudonyms of.
+    """
+    source = Stated.of([truth])
+    orders = [each.order == SHUFFLE for each in (*source.copies, *stated.copies)]
     if key is None and len(set(orders)) > 1:
         raise SourceError(
             f"the rows of {[truth, *copies][orders.index(True)].name} were shuffled, so their "
@@ -320,22 +335,15 @@ def _check_shuffled(
             "that shuffled them",
             use=("key", "vault"),
         )
-
-
-def _check_pseudonyms(
-    truth: Source, copies: Sequence[Source], stated: Stated, key: str | None
-) -> None:
-    """Raise SourceError if rows are to be matched by a key that copies have pseudonyms of."""
-    if key is None or Stated.of([truth]).is_pseudonym(0, key):
-        return
     for i, copy in enumerate(copies):
-        if stated.is_pseudonym(i, key):
-            raise SourceError(
-                f"{copy.name} has pseudonyms in place of {key!r}, which match no key of "
-                f"{truth.name}; give the vault that made them, or match rows that were not "
-                "shuffled by position",
-                use=("vault",),
-            )
+        if key is None or source.is_pseudonym(0, key) or not stated.is_pseudonym(i, key):
+            continue
+        raise SourceError(
+            f"{copy.name} has pseudonyms in place of {key!r}, which match no key of "
+            f"{truth.name}; give the vault that made them, or match rows that were not "
+            "shuffled by position",
+            use=("vault",),
+        )
 
 
 def _side_by_side(
@@ -353,34 +361,6 @@ def _side_by_side(
                 raise SourceError(_lengths_differ(sources, done, lengths))
             done += lengths[0]
             yield list(block)
-
-
-def _shared_columns(tables: Sequence[Source], key: str | None) -> list[str]:
-    """Return the columns that all tables have, except the key."""
-    for table in tables:
-        if key is not None and key not in table.schema.names:
-            raise ColumnError(f"{table.name} has no column {key!r} to align the rows by")
-    first, *others = [table.schema.names for table in tables]
-    return [name for name in first if name != key and all(name in own for own in others)]
-
-
-def _unshared(truth: Source, copies: Sequence[Source]) -> list[str]:
-    """Return the columns of copies that are not in every file; what they tell is not measured."""
-    first, *others = [set(table.schema.names) for table in (truth, *copies)]
-    return sorted(set().union(*others) - first.intersection(*others))
-
-
-def _nothing_to_compare(tables: Sequence[Source], left_out: Mapping[str, str]) -> str:
-    if left_out:
-        return f"nothing to compare: {next(iter(left_out.values()))}"
-    return (
-        f"{', '.join(table.name for table in tables)} share no column of numbers or categories; "
-        "columns are matched by name"
-    )
-
-
-def _has_number(source: Source, name: str) -> bool:
-    return name in source.schema.names and is_number(source.schema.field(name).type)
 
 
 def _matrices(

@@ -1,7 +1,7 @@
-"""Columns that are judged each by itself: copy minus source is not their noise, but tells of it.
+"""Columns that are judged each by itself: their noise is seen only in part.
 
-A clipped cell at a bound says that the noise W reached at least that far, a rounded one that it lay
-within half a step. On the scale of ranks both values are first taken to their normal scores, by
+A clipped cell at a bound shows that the noise W reached at least that far, a rounded one that it
+lay within half a step. On the scale of ranks both values are first taken to their normal scores, by
 the knots that copies state or else by the quantiles of the source; a value that many rows hold has
 a score T that only the owner knows, drawn evenly from the ranks that it spans. Given X, honest
 noise is N(0, v S), so what a cell shows lies in its interval I with a known probability, and with U
@@ -30,15 +30,15 @@ from cornerwave.audit._rows import Kept, normal_shares, room_for, within
 from cornerwave.audit._sums import means
 from cornerwave.columns import SAMPLE, Scale, knot_scores, rank_scale, share_ends, share_means
 from cornerwave.errors import ColumnError
-from cornerwave.passes import Pass
+from cornerwave.passes import Adding, Bounded
 
-LAST_BITS = 2.0**-50
+AT_BOUND = 2.0**-50
 """A value that is closer to a bound, as a share of it, is at the bound."""
 
 RANKS_TRIED = 64
-"""Ranks, evenly spread over those that a value spans, that stand for all of them."""
+"""Ranks, evenly spread over those that a value spans, that represent all of them."""
 
-EXACT = 1e-6
+EXACT_KNOT = 1e-6
 """A stated knot is the exact average of its rows if it is this close, as a share of their range."""
 
 
@@ -53,7 +53,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class ApartSeen:
+class ApartSeen(Bounded):
     """What some rows show of the columns apart: rows to look at, more values of the source, and
     their count, sum and sum of squares (3, N) about a shift. Parts add up.
     """
@@ -65,13 +65,9 @@ class ApartSeen:
     def __add__(self, other: "ApartSeen") -> "ApartSeen":
         return ApartSeen(self.kept + other.kept, self.values + other.values, self.sums + other.sums)
 
-    def trimmed(self) -> "ApartSeen":
-        """Return the same: it is bounded."""
-        return self
-
 
 @dataclass(frozen=True)
-class ApartPass(Pass[AlignedRows, ApartSeen, ApartSeen]):
+class ApartPass(Adding[AlignedRows, ApartSeen]):
     """Looks at the columns apart of source and copies."""
 
     tables: int
@@ -92,10 +88,6 @@ class ApartPass(Pass[AlignedRows, ApartSeen, ApartSeen]):
             np.stack([np.isfinite(away).sum(axis=1), *sums]),
         )
 
-    def finish(self, found: ApartSeen) -> ApartSeen:
-        """Return what all rows show."""
-        return found
-
 
 @dataclass(frozen=True)
 class ApartEvidence:
@@ -113,8 +105,7 @@ class ApartEvidence:
     def of(cls, aligned: Aligned) -> "ApartEvidence":
         """Read these columns of source and copies."""
         side = replace(aligned, columns=tuple(aligned.apart))
-        tables = [side.source, *side.copies]
-        seen = side.run(lambda first: ApartPass(len(tables), means(first.scaled[0])), tables)
+        seen = side.run(lambda first: ApartPass(len(first.raw), means(first.scaled[0])))
         count, total, squares = seen.sums
         variance = (squares - total**2 / np.maximum(count, 1)) / np.maximum(count - 1, 1)
         excess = np.diag(side.stated.excess(side.columns)).copy()
@@ -187,9 +178,9 @@ class ApartEvidence:
             low = np.where(ended, -np.inf, low)
         # the ends of 64-bit numbers are not doubles
         if least is not None:
-            low = np.where(shown <= least + LAST_BITS * abs(least), -np.inf, low)
+            low = np.where(shown <= least + AT_BOUND * abs(least), -np.inf, low)
         if most is not None:
-            high = np.where(shown >= most - LAST_BITS * abs(most), np.inf, high)
+            high = np.where(shown >= most - AT_BOUND * abs(most), np.inf, high)
         return low, high
 
 
@@ -218,18 +209,18 @@ def _all(draw: float, like: Any) -> Any:
 
 
 def apart(evidence: ApartEvidence, alpha: float) -> Iterator[Check]:
-    """Compare the noise of columns apart with the normal law, and its ranks with those of X."""
+    """Compare the noise of columns apart with normals, and its ranks with those of X."""
     scores: dict[tuple[int, ...], list[tuple[float, str]]] = {}
     fits: list[tuple[Noise, Any]] = []
     ranks: list[tuple[Noise, float]] = []
     for own in evidence.noise:
         fits.append((own, normal_fit(own.z, own.name)))
         ranks.append((own, max(Ranks.of(own.X, again=True).scores(Ranks.of(own.z)))))
-    law = sure_limit(alpha / 2 / max(sum(found.comparisons for _, found in fits), 1))
+    normal = sure_limit(alpha / 2 / max(sum(found.comparisons for _, found in fits), 1))
     bound = z_limit(alpha / 2 / max(3 * len(ranks), 1))
     for own, found in fits:
         note = f"the noise of {own.name} is not what it states"
-        scores.setdefault(own.copies, []).append((found.value / law, note))
+        scores.setdefault(own.copies, []).append((found.value / normal, note))
     for own, score in ranks:
         note = f"the noise of {own.name} is not independent of its values"
         scores[own.copies].append((score / bound, note))
@@ -246,7 +237,7 @@ def knots(evidence: ApartEvidence, alpha: float) -> Iterator[Check]:
         if len(stated) != exact.shape[1]:
             continue
         mean, width = exact
-        found = int(np.count_nonzero((width > 0) & (np.abs(stated - mean) <= EXACT * width)))
+        found = int(np.count_nonzero((width > 0) & (np.abs(stated - mean) <= EXACT_KNOT * width)))
         note = f"{found} knots of {name} are exact averages: they give a row to who knows the rest"
         yield Check(every, float(found), 0.0, not found, note if found else "")
 

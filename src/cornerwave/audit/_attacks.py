@@ -12,7 +12,7 @@ every estimate is fitted to other rows than it is scored in (_fits).
     together   everything, inside cells of F
 
 Without F there is only the first. A category enters by one coordinate for each of its frequent
-values, and a few random ones that stand for the rest: with r_v = +-1,
+values, and a few random ones that represent the rest: with r_v = +-1,
 
     E [sum over v of r_v (1[X = v] - estimate)]^2  =  sum over v of (1[X = v] - estimate)^2
 
@@ -49,7 +49,7 @@ ATTACKS = {
     "smoothed": "its own values smoothed over what has no noise",
     "together": "all attacks together",
 }
-"""The attacks, and who they stand for in words."""
+"""The attacks, and how a message names each."""
 
 ALWAYS_BOOSTED, BOOSTED_COORDINATES, WORTH = 32, 6, 0.005
 """So many numbers are boosted. Others, and so many coordinates of a category, its most frequent
@@ -80,6 +80,11 @@ class Target:
         """The rows that hold a value."""
         return np.asarray(~np.isnan(self.values[0]))
 
+    @property
+    def varies(self) -> bool:
+        """Whether the rows that hold a value hold different ones."""
+        return bool(np.ptp(self.values[:, self.present], axis=1).any())
+
 
 class Revealed:
     """What F reveals of each target without any copy: learned from the truth of other rows."""
@@ -102,8 +107,8 @@ class Revealed:
         means = [encode(code, T, part, present) for code in free.groups.values()]
         grown = grow(free.features, T, present, part)
         found = np.array([self._put(t, c, present, [*means, grown]) for c, t in enumerate(T)])
-        told = ((T - centre) ** 2 - (T - found) ** 2)[:, present].mean(axis=1)
-        worth = told > WORTH * ((T - centre) ** 2)[:, present].mean(axis=1)
+        gained = ((T - centre) ** 2 - (T - found) ** 2)[:, present].mean(axis=1)
+        worth = gained > WORTH * ((T - centre) ** 2)[:, present].mean(axis=1)
         if not target.category and len(self._known) < ALWAYS_BOOSTED:
             worth[:] = True
         worth &= bool(free.numbers or free.orders or free.codes.keys() - {GAPS})

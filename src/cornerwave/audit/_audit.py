@@ -30,13 +30,20 @@ from cornerwave.audit._category_checks import (
     CategoryEvidence,
     MixedEvidence,
 )
-from cornerwave.audit._chance import ALPHA, Check, names_by_chance, refuse_overflow, run_all
+from cornerwave.audit._chance import (
+    ALPHA,
+    LEAST_ROWS,
+    Check,
+    names_by_chance,
+    refuse_overflow,
+    run_all,
+)
 from cornerwave.audit._coalitions import Gain, Posterior, attack_sample, hidden, measure_gains
 from cornerwave.audit._everything import gather_everything
 from cornerwave.audit._exposure import Exposed, ExposurePass, check_order
 from cornerwave.audit._guesses import CategoriesRead, CategoryCodes, Guessed, Guesses, guess_all
 from cornerwave.audit._number_checks import NUMBER_FAMILIES
-from cornerwave.audit._numbers import LEAST_ROWS, NumberEvidence, NumbersRead, too_few
+from cornerwave.audit._numbers import NumberEvidence, NumbersRead, too_few
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._untested import untested
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
@@ -129,9 +136,9 @@ class Audit:
 
     `numbers` or `categories` is None if the table has none; `mixed` are the checks over both,
     `privacy` is what copies state, `whole` what everything in each copy leaves hidden of each
-    column, in `whole_rows` of the rows, except the `unmeasured` ones; `noise_free` says whether
+    column, in `whole_rows` of the rows, except the `unmeasured` ones; `noise_free` is whether
     copies show anything without noise, and `learned` what boosting, against which nothing is
-    promised, leaves of numbers. `untested` says what the verdict does not cover, and why.
+    promised, leaves of numbers. `untested` is what the verdict does not cover, and why.
     """
 
     source: str

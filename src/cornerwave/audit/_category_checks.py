@@ -10,7 +10,7 @@ each value x
 and by Chernoff's bound sqrt(2 n KL(found, expected)) exceeds z with a probability below
 exp(-z^2 / 2), for every n.
 
-**Path.** If a noisier copy Y' is the better one Y with further refreshes, it says nothing
+**Path.** If a noisier copy Y' is the better one Y with further refreshes, it reveals nothing
 about the truth X beyond Y. So among rows in which Y shows the same, whether Y shows the
 truth and whether Y' agrees with Y are unrelated, in one column or in two:
 
@@ -144,7 +144,7 @@ NOTHING = 0.005
 class CategoryEvidence:
     """What the checks look at: categories to judge, those bare in every copy, statements.
 
-    `alone` says that the tables have no numbers to judge, `every` the distance of kept rows;
+    `alone` means that the tables have no numbers to judge, `every` the distance of kept rows;
     `boundless` columns have too many values for a category.
     """
 
@@ -269,7 +269,7 @@ CATEGORY_FAMILIES: tuple[Family[CategoryEvidence], ...] = (
     Family("retention", "q + (1 - q) pi of the rows that hold a value show it", retention),
     Family("draws", "(1 - q) pi of all other rows show it", draws),
     Family("replacements", "what replaces a value does not depend on it", replacements),
-    Family("path", "no copy says where a better one is true", path),
+    Family("path", "no copy reveals where a better one is true", path),
     Family("noise", "the copy has noise", noise, by_chance=False),
 )
 
@@ -283,7 +283,7 @@ def _left_bare(shown: CategoryCodes, copy: int, stated: Stated) -> bool:
 
 
 class _Case:
-    """A category of one copy beside its law: counts per value of rows held, retained, drawn."""
+    """A category of one copy, and its distribution: per value, rows that hold, retain, draw it."""
 
     def __init__(self, name: str, q: float, pi: Floats, truth: Any, shown: Any) -> None:
         self.name, self.q, self.pi = name, q, pi
@@ -296,7 +296,7 @@ class _Case:
 
     @classmethod
     def of(cls, shown: CategoryCodes, copy: int, stated: Stated) -> "_Case | None":
-        """Return the case; None if the copy states too little to know its law."""
+        """Return the case; None if the copy states too little to know its distribution."""
         base, noise = stated.column(copy, shown.columns[0]).base, stated.noise[copy]
         if noise is None or base not in (MARGINAL, UNIFORM):
             return None
@@ -320,7 +320,7 @@ class _Case:
         scores = divergences(self.kept, self.n, stay)
         by_chance = float((self.n * self.pi).sum())
         q = (float(self.kept.sum()) - by_chance) / max(float(self.n.sum()) - by_chance, 1e-300)
-        note = f"{self.name} retains {q:.1%} of its values; its noise stands for {self.q:.1%}"
+        note = f"{self.name} retains {q:.1%} of its values; its noise implies {self.q:.1%}"
         if overall < scores.max():
             note = f"one value of {self.name} is retained more or less often than stated"
         return max(overall, float(scores.max())), note
@@ -345,7 +345,7 @@ def _truth_of(shown: CategoryCodes, copy: int, stated: Stated) -> tuple[Any, Flo
         return None  # text joined with other columns: the pool has no single name
     visible = _visible(shown)
     if int(visible.sum()) != about.categories:
-        return None  # values that no copy shows cannot be told from pooled ones
+        return None  # values that no copy shows cannot be distinguished from pooled ones
     return _pooled(shown, visible, known[0])
 
 

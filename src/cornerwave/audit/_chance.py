@@ -23,6 +23,9 @@ from cornerwave.errors import SourceError
 ALPHA = 0.01
 """The probability that an audit of honest copies raises any alarm at all."""
 
+LEAST_ROWS = 100
+"""With fewer rows an audit could neither clear nor fail a copy, or a column."""
+
 Evidence = TypeVar("Evidence")
 
 
@@ -31,7 +34,7 @@ class Check:
     """One check of one copy or several: the worst of its comparisons against its limit.
 
     `value` and `limit` are in standard deviations of what chance does; `passed` is False
-    for a fault. `note` says in words what was found, `unseen` which leak it could not have
+    for a fault. `note` is what was found in words, `unseen` which leak it could not have
     found. The family gives it its name.
     """
 
@@ -56,7 +59,7 @@ class Check:
 class Family(Generic[Evidence]):
     """Checks of one kind: `run` takes the evidence and a share of ALPHA.
 
-    `holds` says what must hold. A family that no chance can fail takes no share.
+    `holds` is what must hold. A family that no chance can fail takes no share.
     """
 
     name: str
@@ -234,7 +237,7 @@ class Ranks:
     def of(cls, values: Any, *, again: bool = False) -> "Ranks":
         """Rank some values."""
         if again:
-            # Chance that depends on the values alone: the same audit twice says the same.
+            # Chance that depends on the values alone: the same audit twice has the same result.
             mixed = np.random.default_rng(crc32(values.tobytes())).permutation(len(values))
             order = mixed[_stable_order(values[mixed])]
         else:
@@ -267,7 +270,7 @@ class Ranks:
 
 
 def _stable_order(values: Any) -> Any:
-    """Return what sorts values, ties as they stand: without any, sorted several times as fast."""
+    """Return what sorts values, ties in their order: without any, sorted several times as fast."""
     if values.dtype.itemsize > 2:  # smaller ones are sorted by their digits
         order = np.argsort(values)
         ascending = values[order]

@@ -42,8 +42,8 @@ ROWS_PER_WEIGHT = 4
 """With fewer complete rows for each column of each copy, each copy has a single weight."""
 
 WORST = 16
-RIDGE = 1e-12
-LEAST = 0.05
+FIT_RIDGE = 1e-12
+LEAST_UNROUNDED = 0.05
 """The least share of a direction's variance in a rounded copy that is not taken for rounding."""
 STILL = 1e-9
 """A share of a column's variance that is rounding."""
@@ -127,7 +127,7 @@ def measure_alone(found: Statistics, i: int) -> Alone:
 
     If some rows are incomplete, the complete ones may vary less than all or more: the share
     is of the smaller variance, so that a choice of rows is not taken for a leak. Of a column
-    that is constant in the complete rows they tell nothing; the whole copy is tested in all rows.
+    that is constant in the complete rows they reveal nothing; the whole copy is tested in all rows.
     """
     folds = _Folds.of(found)
     shares = folds.errors((i,))[1]
@@ -154,7 +154,7 @@ def _worth_an_interval(found: Statistics, sets: list[Members]) -> list[Members]:
 class _Folds:
     """Sums of [X, Y_1 .. Y_M, 1] to test on, and means and covariances to fit to.
 
-    `share` is how much of the complete rows each group has, `few` says that they do not suffice
+    `share` is how much of the complete rows each group has, `few` means that they do not suffice
     for a weight of each column.
     """
 
@@ -216,7 +216,7 @@ class _Folds:
         # weights = (C - rounding)^-1 Cov(Y, X): those for the copy as it was before rounding
         C = self.covariance[:, cells][:, :, cells]
         diagonal = np.arange(len(cells))
-        C[:, diagonal, diagonal] *= 1 + RIDGE
+        C[:, diagonal, diagonal] *= 1 + FIT_RIDGE
         C[:, diagonal, diagonal] += 1e-300
         if np.any(extra):
             C = _without(C, np.asarray(extra))
@@ -236,8 +236,8 @@ class _Folds:
         groups, N = len(C), len(self.variance)
         copies = C.shape[1] // N
         parts = np.einsum("ginjn->gijn", C.reshape(groups, copies, N, copies, N)) / self.variance
-        tells = np.einsum("ginn->gin", cross.reshape(groups, copies, N, N)) / self.variance
-        each = np.linalg.solve(parts.sum(axis=3), tells.sum(axis=2)[:, :, None])
+        cross_each = np.einsum("ginn->gin", cross.reshape(groups, copies, N, N)) / self.variance
+        each = np.linalg.solve(parts.sum(axis=3), cross_each.sum(axis=2)[:, :, None])
         return np.asarray((each[:, :, :, None] * np.eye(N)).reshape(groups, copies * N, N))
 
     def _tested(self, cells: Floats, weights: Floats) -> Floats:
@@ -260,10 +260,10 @@ def _without(C: Floats, rounding: Floats) -> Floats:
     """
     unit = np.sqrt(np.maximum(np.einsum("gkk->gk", C), 1e-300))
     each = unit[:, :, None] * unit[:, None, :]
-    lower = np.linalg.cholesky(C / each + RIDGE * np.eye(C.shape[1]))
+    lower = np.linalg.cholesky(C / each + FIT_RIDGE * np.eye(C.shape[1]))
     blur = np.linalg.solve(lower, (rounding / unit**2)[:, :, None] * np.eye(C.shape[1]))
     shares, turn = np.linalg.eigh(np.linalg.solve(lower, blur.transpose(0, 2, 1)))
-    kept = np.where(1 - shares < LEAST, 1.0, 1 - shares)
+    kept = np.where(1 - shares < LEAST_UNROUNDED, 1.0, 1 - shares)
     left = lower @ turn * np.sqrt(kept)[:, None, :]
     return np.asarray(left @ left.transpose(0, 2, 1) * each)
 

@@ -1,14 +1,14 @@
 """Everything that files show in some rows, put together for the attacks on whole copies.
 
 Numbers and categories kept rows of their own accord, every so-and-so-many of all: their common rows
-are used. Beside them stand the numbers that are judged apart, clipped ones as they are and those on
+are used. Added are the numbers that are judged apart, clipped ones as they are and those on
 the scale of ranks by their scores, and columns that no other check looks at: keys, and text of too
 many values for a category.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from cornerwave.audit._apart import ApartEvidence
 from cornerwave.audit._category_checks import CategoryEvidence
 from cornerwave.audit._guesses import KEPT_CODES, CategoriesRead
 from cornerwave.audit._numbers import NumbersRead
-from cornerwave.audit._whole import MOST_ROWS, ShownCategories, ShownNumbers, WholeEvidence
+from cornerwave.audit._whole import MOST_WHOLE_ROWS, ShownCategories, ShownNumbers, WholeEvidence
 from cornerwave.columns import (
     CATEGORY,
     KEEP_ORDER,
@@ -46,18 +46,16 @@ MOST_STRIPS, MOST_COLUMNS = 16, 3
 FEWEST_ALIKE = 8
 """A column of which fewer of the kept rows show a value together, as a rule, has strips."""
 
-Block = TypeVar("Block")
-
 
 def with_strips(evidence: WholeEvidence, aligned: Aligned, rows: int) -> WholeEvidence:
-    """Return the evidence with strips of each column that stands without noise and has too many
+    """Return the evidence with strips of each column that has no noise and too many
     values for the rows that were kept.
     """
     names = list(_fine(evidence))[:MOST_COLUMNS] if evidence.sampled else []
     if not names:
         return evidence
     room = KEPT_CODES // ((1 + len(aligned.copies)) * max(len(aligned.categories), 1))
-    each = min(MOST_ROWS, room // len(names))
+    each = min(MOST_WHOLE_ROWS, room // len(names))
     found = {name: _rows_of(aligned, name, evidence.places, rows, each) for name in names}
     every = np.unique(np.concatenate([places for places, _ in found.values()]))
     everything = _gather(evidence, aligned, every)
@@ -121,8 +119,12 @@ def _gather(evidence: WholeEvidence, aligned: Aligned, places: Ints) -> WholeEvi
     """Return the evidence of some rows, read from all files."""
     numbers = np.empty((1 + len(aligned.copies), 0, len(places)))
     if aligned.columns:
-        blocks = _parts(aligned.blocks(), lambda block: block[0].shape[1], places)
-        taken = [np.stack([part[:, rows] for part in block]) for block, rows in blocks]
+        start, taken = 0, []
+        for block in aligned.blocks():
+            end = start + block[0].shape[1]
+            inside = places[(places >= start) & (places < end)] - start
+            taken.append(np.stack([part[:, inside] for part in block]))
+            start = end
         numbers = np.concatenate(taken, axis=2)
     shown = {}
     if aligned.categories:
@@ -138,17 +140,6 @@ def _gather(evidence: WholeEvidence, aligned: Aligned, places: Ints) -> WholeEvi
         ordered=False,
         keys={name: aligned.values_at(name, places) for name in evidence.keys},
     )
-
-
-def _parts(
-    blocks: Iterable[Block], length: Callable[[Block], int], places: Ints
-) -> Iterator[tuple[Block, Ints]]:
-    """Yield each block, and where in it the wanted rows are."""
-    start = 0
-    for block in blocks:
-        end = start + length(block)
-        yield block, places[(places >= start) & (places < end)] - start
-        start = end
 
 
 def _of_rows(evidence: WholeEvidence, rows: Ints, strip: Ints) -> WholeEvidence:

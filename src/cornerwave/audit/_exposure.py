@@ -1,11 +1,11 @@
 """Records that noise of the population's size does not hide: far out, alone or in combination.
 
 A copy's column has standard deviation s sqrt(1 + v). Of T Gaussian rows fewer than one lies
-beyond z_T of these, P(|N(0,1)| > z_T) = 1/T. A record whose own value lies beyond stands
+beyond z_T of these, P(|N(0,1)| > z_T) = 1/T. A record whose value lies beyond is
 alone in the copy, and anyone who knows that it is extreme finds it.
 
 A record may be ordinary in each column and odd in their combination. The copy's covariance
-is (1 + v) K, so such a record stands alone if
+is (1 + v) K, so such a record is alone if
 
     (x - mu)' K^-1 (x - mu)  >  (1 + v) c_T,      P(chi-square with rank K > c_T) = 1/T
 
@@ -22,7 +22,7 @@ from cornerwave.attack import whitening
 from cornerwave.audit._alignment import BLOCK_ROWS, Aligned, AlignedRows
 from cornerwave.audit._chance import Check, chi_square_limit, z_limit
 from cornerwave.columns import KEEP_ORDER
-from cornerwave.passes import Pass
+from cornerwave.passes import Adding, Bounded
 from cornerwave.privacy import MATTERS, RowOrder
 
 PATTERNS = 64
@@ -30,8 +30,8 @@ PATTERNS = 64
 
 
 @dataclass(frozen=True)
-class Exposed:
-    """How many rows stand alone: per copy and column (M, N), in combination, in any way (M,)."""
+class Exposed(Bounded):
+    """How many rows are alone: per copy and column (M, N), in combination, in any way (M,)."""
 
     columns: Ints
     combined: Ints
@@ -44,13 +44,9 @@ class Exposed:
             self.rows + other.rows,
         )
 
-    def trimmed(self) -> "Exposed":
-        """Return the same: counts are never too much."""
-        return self
-
 
 @dataclass(frozen=True)
-class ExposurePass(Pass[AlignedRows, Exposed, Exposed]):
+class ExposurePass(Adding[AlignedRows, Exposed]):
     """Counts the rows that the noise of each copy leaves alone, in the columns `used` of X."""
 
     used: Sequence[int]
@@ -83,15 +79,11 @@ class ExposurePass(Pass[AlignedRows, Exposed, Exposed]):
         odd = apart[far] > spread[:, None]
         return Exposed(out.sum(axis=2), odd.sum(axis=1), (out.any(axis=1) | odd).sum(axis=1))
 
-    def finish(self, found: Exposed) -> Exposed:
-        """Return the counts of all rows."""
-        return found
-
 
 def count_exposed(
     blocks: Iterable[Floats], *, rows: int, mean: Floats, covariance: Floats, noise: Sequence[float]
 ) -> Exposed:
-    """Count the rows of X, given as blocks (N, n), that stand alone at each noise.
+    """Count the rows of X, given as blocks (N, n), that are alone at each noise.
 
     >>> X = np.append(np.zeros(999), 40.0)[None]
     >>> found = count_exposed([X], rows=1000, mean=[0.04], covariance=[[1.6]], noise=[1, 400])
@@ -125,7 +117,7 @@ def _from_mean(away: Floats, K: Floats, rows: int) -> Floats:
 
 
 # --------------------------------------------------------------------------------------------------
-# What the order of the rows tells: a check of the source, whose order the copies show.
+# What the order of the rows reveals: a check of the source, whose order the copies show.
 
 
 NAME = "order"
@@ -138,14 +130,13 @@ def check_order(
     categories: Sequence[str],
     seen: RowOrder | None = None,
 ) -> tuple[Check, ...]:
-    """Return a failed check of the copies in the source's order, if that tells a column.
+    """Return a failed check of the copies in the source's order, if that reveals a column.
 
     It is a note, and no fault, if every such copy states that the owner chose to keep the
     order. Value and limit are shares of variance. `seen` are the runs of all numbers of the
     source, if they were looked at already.
     """
-    names = enumerate(aligned.names)
-    shown = tuple(i for i, name in names if name not in aligned.sorted_copies)
+    shown = tuple(i for i, name in enumerate(aligned.names) if name not in aligned.sorted_copies)
     if not shown:
         return ()
     order, columns = seen, [*numbers, *categories]
@@ -154,9 +145,10 @@ def check_order(
         for table in aligned.source.groups(columns, BLOCK_ROWS):
             order.add(start, table)
             start += table.num_rows
-    told = order.revealed(numbers, categories)
-    if not told:
+    revealed = order.revealed(numbers, categories)
+    if not revealed:
         return ()
     chosen = all(aligned.stated.copies[i].order == KEEP_ORDER for i in shown)
-    note = f"the order of the rows tells {', '.join(each.column for each in told)}: {told[0]}"
-    return (Check(shown, told[0].share, MATTERS, chosen, note, NAME),)
+    names = ", ".join(each.column for each in revealed)
+    note = f"the order of the rows reveals {names}: {revealed[0]}"
+    return (Check(shown, revealed[0].share, MATTERS, chosen, note, NAME),)

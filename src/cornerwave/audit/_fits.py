@@ -12,7 +12,10 @@ are (coordinates, rows).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -60,29 +63,51 @@ def standard(rows: Floats) -> Floats:
 def ridge(D: Floats, T: Floats, part: Ints) -> Floats:
     """Return linear estimates (k, n) of T from D, which is standard."""
     found = np.empty_like(T)
-    sums = [_Sums.of(D[:, part == f], T[:, part == f]) for f in range(FOLDS)]
+    sums = [_FitSums.of(D[:, part == f], T[:, part == f]) for f in range(FOLDS)]
     for f in range(FOLDS):
-        others = [sums[g] for g in range(FOLDS) if g != f]
-        W, start, _ = _Sums(*(sum(each) for each in zip(*others, strict=True))).solve()
-        found[:, part == f] = W @ D[:, part == f] + start[:, None]
+        fit = reduce(add, [sums[g] for g in range(FOLDS) if g != f]).solve()
+        found[:, part == f] = fit.of(D[:, part == f])
     return found
 
 
-class _Sums(tuple[Any, ...]):
+@dataclass(frozen=True)
+class LinearFit:
+    """Weights (k, d) and constants (k,), and the mean squared error (k,) that they promise."""
+
+    weights: Floats
+    start: Floats
+    error: Floats
+
+    def of(self, D: Floats) -> Floats:
+        """Return the estimates (k, n) from D (d, n)."""
+        return np.asarray(self.weights @ D + self.start[:, None])
+
+
+@dataclass(frozen=True)
+class _FitSums:
     """Sums of products of some rows: n, of D, of T, of DD', of DT', of TT by coordinate."""
 
-    def __new__(cls, *sums: Any) -> "_Sums":
-        return super().__new__(cls, sums)
+    n: float
+    d: Floats
+    t: Floats
+    DD: Floats
+    DT: Floats
+    TT: Floats
 
     @classmethod
-    def of(cls, D: Floats, T: Floats) -> "_Sums":
+    def of(cls, D: Floats, T: Floats) -> "_FitSums":
         return cls(
             float(D.shape[1]), D.sum(axis=1), T.sum(axis=1), D @ D.T, D @ T.T, (T**2).sum(axis=1)
         )
 
-    def solve(self) -> tuple[Floats, Floats, Floats]:
-        """Return weights (k, d), constants (k,) and the error (k,) that they promise."""
-        n, d, t, DD, DT, TT = self
+    def __add__(self, other: "_FitSums") -> "_FitSums":
+        names = ("n", "d", "t", "DD", "DT", "TT")
+        return _FitSums(*(getattr(self, name) + getattr(other, name) for name in names))
+
+    def solve(self) -> LinearFit:
+        """Return the linear estimate, its penalty by generalised cross-validation."""
+        n, d, t, DD, DT, TT = self.n, self.d, self.t, self.DD, self.DT, self.TT
+        # along the axes U of DD', a penalty c shrinks each weight by values / (values + c)
         values, U = np.linalg.eigh(DD - np.outer(d, d) / n)
         b = U.T @ (DT - np.outer(d, t) / n)
         values = np.maximum(values, 0.0)
@@ -92,10 +117,11 @@ class _Sums(tuple[Any, ...]):
         spent = 1 + (values * shrink).sum(axis=1)
         explained = (shrink * (2 - values * shrink)) @ b**2  # (penalties, k)
         left = np.maximum(squares - explained, 0.0) / n
+        # GCV: error in the rows fitted / (1 - parameters spent / n)^2
         promised = left / np.maximum(1 - spent / n, 1e-3)[:, None] ** 2
         best = promised.argmin(axis=0)
         W = (U @ (shrink[best].T * b)).T
-        return W, (t - W @ d) / n, promised[best, np.arange(len(best))]
+        return LinearFit(W, (t - W @ d) / n, promised[best, np.arange(len(best))])
 
 
 def encode(codes: Any, T: Floats, part: Ints, inner: Flags | None = None) -> Floats:
@@ -114,7 +140,7 @@ def encode(codes: Any, T: Floats, part: Ints, inner: Flags | None = None) -> Flo
         centre = float(row[used].mean()) if used.any() else 0.0
         away = row - centre
         sums = np.bincount(place, away, room).reshape(-1, count)
-        sums[FOLDS] = 0.0  # rows outside are told by all that is learned
+        sums[FOLDS] = 0.0  # rows outside are estimated from all that is learned
         weight = _weight(n.sum(axis=0), sums.sum(axis=0), float((away[used] ** 2).sum()))
         means = (sums.sum(axis=0) - sums) / np.maximum(n.sum(axis=0) - n + weight, 1e-12)
         found[c] = centre + means.ravel()[place]
@@ -124,8 +150,8 @@ def encode(codes: Any, T: Floats, part: Ints, inner: Flags | None = None) -> Flo
 def _weight(n: Ints, sums: Floats, squares: float) -> float:
     """Return how many rows the mean of all counts for: variance within over between groups.
 
-    Infinity where groups differ no more than chance: in a balanced panel each value stands once in
-    a group, and the rows fitted would tell which one is left.
+    Infinity where groups differ no more than chance: in a balanced panel each value occurs once in
+    a group, and the rows fitted would reveal which one is left.
     """
     used = n > 0
     n, sums = n[used].astype(np.float64), sums[used]
@@ -206,14 +232,13 @@ def refine(
         local = np.vstack([again, D[chosen]])
         best = float((rest[:, learned] ** 2).sum())
         for way in cells[f]:
-            fitted = list(_in_cells(local, rest, way, learned))
-            promised = sum(error for _, _, _, error in fitted)
+            fits, promised = _in_cells(local, rest, way, learned)
             if promised < best:
                 best = promised
                 found[:, ~learned] = E[:, ~learned]
-                for inside, W, start, _ in fitted:
-                    rows = inside & ~learned
-                    found[:, rows] += W @ local[:, rows] + start[:, None]
+                for cell, fit in fits.items():
+                    rows = (way == cell) & ~learned
+                    found[:, rows] += fit.of(local[:, rows])
         for way, which in many:
             W, promised = _shrunk(local := np.vstack([again, D[which]]), rest, way, learned)
             if promised < best:
@@ -249,18 +274,18 @@ def _shrunk(local: Floats, rest: Floats, cells: Ints, learned: Flags) -> tuple[F
 
 def _in_cells(
     local: Floats, rest: Floats, cells: Ints, learned: Flags
-) -> Iterator[tuple[Flags, Floats, Floats, float]]:
-    """Yield the rows of each cell, weights and constants, and the sum of squares they promise."""
-    for cell in np.unique(cells):
-        inside = cells == cell
-        rows = inside & learned
-        before = float((rest[:, rows] ** 2).sum())
-        fitted = np.zeros((len(rest), len(local))), np.zeros(len(rest)), before
+) -> tuple[dict[int, LinearFit], float]:
+    """Return the fits of those cells where they help, and the sum of squares of all cells then."""
+    fits, promised = {}, 0.0
+    for cell in np.unique(cells).tolist():
+        rows = (cells == cell) & learned
+        left = float((rest[:, rows] ** 2).sum())
         if (n := int(rows.sum())) >= LEAST_LEAF // 2:
-            W, start, error = _Sums.of(local[:, rows], rest[:, rows]).solve()
-            if (after := float(error.sum()) * n) < before:
-                fitted = W, start, after
-        yield (inside, *fitted)
+            fit = _FitSums.of(local[:, rows], rest[:, rows]).solve()
+            if (after := float(fit.error.sum()) * n) < left:
+                fits[cell], left = fit, after
+        promised += left
+    return fits, promised
 
 
 def leaves(free: Floats, squares: Floats, part: Ints) -> list[Ints]:

@@ -141,7 +141,7 @@ ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?")
 MOST_CHARACTERS, MOST_WORDS, MOST_PLACES = 24, 24, 6
 """Characters of a text that are looked at one by one, frequent words, and places of a word."""
 
-WINDOWS = (1, 2, 4)
+CHARACTER_WINDOWS = (1, 2, 4)
 """So many characters in a row are a part."""
 
 MOST_DIGITS, MOST_DECIMALS = 8, 4
@@ -241,7 +241,7 @@ def _distinct_parts(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _parts_by_separator(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield what stands before and after each separator."""
+    """Yield what comes before and after each separator."""
     cuts = [[(found.start(), found.end()) for found in SEPARATOR.finditer(t)] for t in texts]
     deepest = min(max(map(len, cuts), default=0), MOST_PLACES)
     for k in range(deepest):
@@ -276,7 +276,7 @@ def _characters(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
     used = int((places > 0).any(axis=0).sum())
     small = np.stack([np.unique(p, return_inverse=True)[1] for p in places.T[:used]])
     base = int(small.max(initial=0)) + 1
-    for wide in WINDOWS:
+    for wide in CHARACTER_WINDOWS:
         for k in range(1, used - wide + 1):
             window = small[k : k + wide]
             what = f"character {k + 1}" if wide == 1 else f"characters {k + 1} to {k + wide}"
@@ -286,7 +286,7 @@ def _characters(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
 STANDS_OUT = 7.5
 """Less the mean of two others, a sum has variance 1.5 by chance: this is 6.1 deviations."""
 
-FEWEST_PAIRS, FAR, MOST_LAGS, MOST_ROWS = 50, 4.0, 3, 64
+FEWEST_PAIRS, FAR, MOST_LAGS, MOST_LAGGED = 50, 4.0, 3, 64
 """Pairs of rows at least, values further out are drawn in, and distances and columns at most."""
 
 
@@ -298,7 +298,7 @@ def rows_alike(shown: Floats) -> dict[str, Ints]:
     n = shown.shape[1]
     if not len(shown) or n < 4 * FEWEST_PAIRS:
         return {}
-    ahead, back = (part.max(axis=0) for part in _sums(np.clip(shown[:MOST_ROWS], -FAR, FAR)))
+    ahead, back = (part.max(axis=0) for part in _sums(np.clip(shown[:MOST_LAGGED], -FAR, FAR)))
     place, found = np.arange(n), {}
     for lag in _peaks(ahead):
         found[f"rows {lag:,} apart"] = place % lag
@@ -311,7 +311,7 @@ def rows_alike(shown: Floats) -> dict[str, Ints]:
 
 
 def _sums(rows: Floats) -> tuple[Floats, Floats]:
-    """Return how far a(L) and c(s) stand out from those beside them, (d, lags) each."""
+    """Return how far a(L) and c(s) exceed those beside them, (d, lags) each."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     n = rows.shape[1]
@@ -336,7 +336,7 @@ def _out(sums: Floats, pairs: Ints, first: int) -> Floats:
 
 
 def _peaks(out: Floats, *, multiples: bool = False) -> list[int]:
-    """Return the places that stand out most; of distances, no multiple of another."""
+    """Return the highest peaks; of distances, no multiple of another."""
     found: list[int] = []
     for k in np.argsort(-out, kind="stable")[: 8 * MOST_LAGS].tolist():
         fresh = multiples or not any(k % own == 0 for own in found)

@@ -33,7 +33,7 @@ from cornerwave.audit._rows import Kept
 from cornerwave.columns import MARGINAL, MOST_CATEGORIES, UNIFORM, Encoded, cases
 from cornerwave.errors import SourceError
 from cornerwave.levels import retention
-from cornerwave.passes import Pass
+from cornerwave.passes import Adding, Bounded
 from cornerwave.privacy import CategoryDistribution, guess
 from cornerwave.sources import Progress, silent
 
@@ -48,7 +48,7 @@ ABSENT = -1
 class CategoryCodes:
     """A category in the kept rows: `codes` (1 + M, rows) of the source and of each copy.
 
-    A code is a position in `values`, whose parts are None if missing. `counts` says in
+    A code is a position in `values`, whose parts are None if missing. `counts` are in
     how many of all rows the source holds each value, without those that are ABSENT.
     """
 
@@ -61,6 +61,11 @@ class CategoryCodes:
     def name(self) -> str:
         """The names of its columns, joined."""
         return "+".join(self.columns)
+
+    @property
+    def plain_values(self) -> list[Any]:
+        """The values, those of a single column without their brackets."""
+        return [value[0] if len(value) == 1 else value for value in self.values]
 
     @property
     def pi(self) -> Floats:
@@ -137,7 +142,7 @@ class Numbering:
 
 
 @dataclass(frozen=True)
-class CategoriesRead:
+class CategoriesRead(Bounded):
     """The categories in some rows of source and copies; parts add up.
 
     `codes` are the kept rows, (1 + M, categories, n), in the numbers of each category's values.
@@ -162,10 +167,6 @@ class CategoriesRead:
             tuple(own for own, _ in joined),
             self.codes + other.codes.mapped([places for _, places in joined]),
         )
-
-    def trimmed(self) -> "CategoriesRead":
-        """Return the same: it is bounded."""
-        return self
 
     @property
     def rows(self) -> int:
@@ -210,7 +211,7 @@ def _shown(columns: tuple[str, ...], numbering: Numbering, codes: Codes) -> Cate
 
 
 @dataclass(frozen=True)
-class CategoriesPass(Pass[AlignedCategories, CategoriesRead, CategoriesRead]):
+class CategoriesPass(Adding[AlignedCategories, CategoriesRead]):
     """Numbers the values of categories in all tables, and keeps some rows of their codes."""
 
     groups: tuple[tuple[str, ...], ...]
@@ -234,10 +235,6 @@ class CategoriesPass(Pass[AlignedCategories, CategoriesRead, CategoriesRead]):
         return CategoriesRead(
             self.groups, tuple(numberings), known.codes.of(block.start, list(codes))
         )
-
-    def finish(self, found: CategoriesRead) -> CategoriesRead:
-        """Return the categories of all rows."""
-        return found
 
 
 STEADY = 20.0
@@ -460,9 +457,9 @@ def _guessed(
         sets = ([best], range(len(copies)))
         guesses = (_best(pi, drawn, [(copies[i], noise[i]) for i in which]) for which in sets)
         found = [float((own == truth).mean()) for own in guesses]
-    # counts as fine as shares need be: the law takes whole numbers
-    law = CategoryDistribution(np.rint(held * (1 << 40)).astype(np.int64).tolist(), base)
-    right = guess(law, [noise[best]])
+    # counts as fine as shares need be: a distribution takes whole numbers
+    distribution = CategoryDistribution(np.rint(held * (1 << 40)).astype(np.int64).tolist(), base)
+    right = guess(distribution, [noise[best]])
     return GuessedCells(shown.columns, len(truth), right.blind, right.best, found[0], found[1])
 
 

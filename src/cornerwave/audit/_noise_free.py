@@ -1,11 +1,11 @@
-"""What stands in a copy without noise, F, as an adversary uses it: to smooth the noise away.
+"""What a copy shows without noise, F, as an adversary uses it: to smooth the noise away.
 
     kept numbers, the order of a key and of the rows       moving averages, nearest neighbours
     kept values, parts of them, patterns of gaps, and      means of rows that show the same
     two or three columns together
 
 Noise is independent from row to row, so a mean over m other rows has 1/m of it. Each mean leaves
-out the row itself: how well it predicts the copy's own value then says what it is worth, and a
+out the row itself: how well it predicts the copy's own value then shows what it is worth, and a
 recipient needs no truth to put the best ones together.
 """
 
@@ -22,7 +22,7 @@ from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.audit._fits import LEAST_LEAF, ridge, split, standard
 from cornerwave.audit._groupings import binned, choose, crosses, parts_of_numbers, parts_of_texts
 
-WINDOWS = (5, 15, 51, 151)
+MOVING_WINDOWS = (5, 15, 51, 151)
 """Rows in a moving average."""
 
 NEIGHBOURS = (8, 32, 128)
@@ -35,7 +35,7 @@ MOST_FEW, FEW_VALUES = 4, 16
 MANY_VALUES, ROWS_PER_VALUE = 256, 20
 """Columns of so many values are cells too, if they show in so many rows each, on average."""
 
-BINS, FINE_BINS, BINNED_VALUES, MOST_SUMMED = 8, 64, 100, 5
+CROSSED_BINS, FINE_BINS, BINNED_VALUES, MOST_SUMMED = 8, 64, 100, 5
 """Numbers of more values are crossed in eight parts; trends are known in 64; sums and differences
 of so many numbers are tried."""
 
@@ -123,7 +123,7 @@ class NoiseFree:
         coarse = {name: code for name, code in self.codes.items() if _repeats(code)}
         for name, row in self.numbers.items():
             if len(np.unique(row)) > BINNED_VALUES:
-                coarse[_fresh(name, coarse)] = binned(row, BINS)
+                coarse[_fresh(name, coarse)] = binned(row, CROSSED_BINS)
         ways = list(crosses(list(coarse.values())))
         names = list(coarse)
         known = [*coarse.values(), *(binned(row, FINE_BINS) for row in self.numbers.values())]
@@ -180,7 +180,7 @@ class NoiseFree:
         return {name: codes[name] for name in used[:MOST_FEW]}
 
     def smooth(self, values: Floats) -> Floats:
-        """Return the mean of other rows that F says are alike, of values (k, n) in standard form,
+        """Return the mean of other rows that are alike by F, of values (k, n) in standard form,
         put together so that it predicts them best, (k, n).
         """
         part = split(self.rows)
@@ -242,7 +242,7 @@ def moving(row: Floats, order: Ints) -> Iterator[Floats]:
     """Yield moving averages of a row of values in an order, each without the value itself."""
     n, values = len(row), row[order]
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    for window in WINDOWS:
+    for window in MOVING_WINDOWS:
         low = np.maximum(np.arange(n) - window // 2, 0)
         high = np.minimum(np.arange(n) + window // 2 + 1, n)
         found = np.empty(n)

@@ -1,6 +1,6 @@
 """Is the noise of numbers what a copy's noise must be? One function per family of checks.
 
-With D_i = Y_i - X, the noise of copy i at level v_i, NUMBER_FAMILIES says what must hold.
+With D_i = Y_i - X, the noise of copy i at level v_i, NUMBER_FAMILIES states what must hold.
 Most families compare along the axes of K, where honest noise is white. Given X their
 statistics are normal, exactly or nearly so, for any distribution of X.
 

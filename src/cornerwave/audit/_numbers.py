@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.audit._alignment import Aligned, AlignedRows
+from cornerwave.audit._chance import LEAST_ROWS
 from cornerwave.audit._repeats import Repeated
 from cornerwave.audit._rows import KEPT_SEED, Completion, Directions, Kept, KeptRows, room_for
 from cornerwave.audit._steps import Expected, NearRows, StepsSeen, Watched
@@ -22,9 +23,6 @@ from cornerwave.errors import SourceError
 from cornerwave.passes import Pass
 from cornerwave.privacy import RowOrder
 from cornerwave.sources import Progress
-
-LEAST_ROWS = 100
-"""With fewer complete rows an audit could neither clear nor fail a copy."""
 
 
 @dataclass(frozen=True)
@@ -151,10 +149,7 @@ class NumbersRead:
 
         Raises SourceError if there are too few rows.
         """
-        tables = [aligned.source, *aligned.copies]
-        first = aligned.run(
-            lambda rows: NumbersPass.of_first(aligned, rows), tables, progress=progress
-        )
+        first = aligned.run(lambda rows: NumbersPass.of_first(aligned, rows), progress=progress)
         if first.found.rows < LEAST_ROWS and not aligned.categories:
             raise too_few(first.found.rows)
         if first.found.complete == first.found.rows:
@@ -162,9 +157,7 @@ class NumbersRead:
         found = first.found.with_excess(aligned.stated.excess(aligned.columns))
         completion = Completion.of(found, aligned.stated.noise)
         again = aligned.run(
-            lambda rows: NumbersPass.of_first(aligned, rows, completion, first),
-            tables,
-            progress=progress,
+            lambda rows: NumbersPass.of_first(aligned, rows, completion, first), progress=progress
         )
         if again.found.complete < LEAST_ROWS and not aligned.categories:
             raise SourceError(

@@ -10,7 +10,7 @@ themselves, with S_ij = Cov(Y_i, Y_j):
 
 `llse` and `bayes` stream. `learned`, `spectral` and `pca` hold the table in memory. `bayes`
 weighs thousands of known rows for every row: unless its estimates are written, it attacks some
-of the rows, evenly spread, and otherwise says how long all of them take. Categories are guessed
+of the rows, evenly spread, and otherwise warns how long all of them take. Categories are guessed
 cell by cell (_guesses).
 """
 
@@ -28,13 +28,14 @@ import pyarrow as pa
 from cornerwave import attack
 from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import Knowledge
-from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._alignment import Aligned, AlignedRows
 from cornerwave.audit._chance import refuse_overflow
 from cornerwave.audit._guesses import GuessedCells, guess_cells
 from cornerwave.audit._sums import covariance_of, means
 from cornerwave.errors import ColumnError, CornerwaveWarning, LevelError, SourceError
 from cornerwave.levels import checked_noise
 from cornerwave.outputs import CopyFile, check_place
+from cornerwave.passes import Bounded, Pass
 from cornerwave.sources import Progress, format_of
 
 REFERENCE_ROWS = 4096
@@ -44,7 +45,7 @@ MOST_ATTACKED = 1 << 16
 """Rows that `bayes` attacks if its estimates are not written: errors are known to 1 % by then."""
 
 WORTH_SAYING = 60.0
-"""Seconds beyond which `bayes` says how long it takes."""
+"""Seconds beyond which `bayes` warns how long it takes."""
 
 LEAKED_SHARE = 0.1
 """The share of rows whose truth leaked, for `learned`; errors are those of the rest."""
@@ -60,7 +61,7 @@ Blocks = Callable[[], Iterator[list[Floats]]]
 class Recovered:
     """What the adversary got; errors (N,) are shares of the variance, None without a truth.
 
-    `attacked` of the `rows` were estimated; `categories` says how often guesses are right.
+    `attacked` of the `rows` were estimated; `categories` is how often guesses are right.
     """
 
     copies: tuple[str, ...]
@@ -182,29 +183,66 @@ def _say_how_long(method: str, seconds: float) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Products(Bounded):
+    """Sums of products of [Y_1 .. Y_M, 1] over some rows, about a shift; parts add up."""
+
+    rows: int
+    sums: Floats
+
+    def __add__(self, other: "Products") -> "Products":
+        return Products(self.rows + other.rows, self.sums + other.sums)
+
+
+@dataclass(frozen=True)
+class CopyMoments:
+    """Mean (M N,) and covariance (M N, M N) of all copies' columns, over `complete` rows."""
+
+    rows: int
+    complete: int
+    mean: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True)
+class ProductsPass(Pass[AlignedRows, Products, CopyMoments]):
+    """Sums the products of the columns of all copies, over the rows that miss none."""
+
+    shift: Floats
+
+    def nothing(self) -> Products:
+        """Return the sums over no rows."""
+        return Products(0, np.zeros((len(self.shift) + 1,) * 2))
+
+    def of(self, block: AlignedRows, known: Products) -> Products:
+        """Return the sums over some rows."""
+        away = np.vstack(block.scaled) - self.shift[:, None]
+        rows = np.vstack([away, np.ones(block.rows)])
+        rows = rows[:, ~np.isnan(rows).any(axis=0)]
+        return Products(block.rows, rows @ rows.T)
+
+    def finish(self, found: Products) -> CopyMoments:
+        """Return the moments of all rows. Raises SourceError if fewer than two are complete."""
+        if (count := found.sums[-1, -1]) < 2:
+            raise SourceError(
+                "fewer than two rows have a value in every shared column of every copy"
+            )
+        mean = self.shift + found.sums[-1, :-1] / count
+        return CopyMoments(found.rows, int(count), mean, covariance_of(found.sums))
+
+
 def learn(aligned: Aligned, noise: Sequence[float]) -> tuple[Knowledge, int]:
     """Return mu, K and the noise that copies share, from the copies alone, and the rows."""
-    N, M = len(aligned.columns), len(noise)
-    sums: Any = 0.0
-    shift: Floats | None = None
-    count = 0
-    for block in aligned.blocks_of(aligned.copies):
-        rows = np.vstack(block)
-        count += rows.shape[1]
-        shift = means(rows) if shift is None else shift
-        rows = np.vstack([rows - shift[:, None], np.ones(rows.shape[1])])
-        rows = rows[:, ~np.isnan(rows).any(axis=0)]
-        sums = sums + rows @ rows.T
-    if shift is None or sums[-1, -1] < 2:
-        raise SourceError("fewer than two rows have a value in every shared column of every copy")
-    S = covariance_of(sums).reshape(M, N, M, N).transpose(0, 2, 1, 3)
-    best = int(np.argmin(noise))
-    K = S[best, best] / (1 + noise[best])
+    N, M, best = len(aligned.columns), len(noise), int(np.argmin(noise))
+    found = aligned.run(lambda rows: ProductsPass(means(np.vstack(rows.scaled))), aligned.copies)
+    S = found.covariance.reshape(M, N, M, N).transpose(0, 2, 1, 3)
+    K = S[best, best] / (1 + noise[best])  # Cov(Y) = (1 + v) K
     A = attack.whitening(K)
+    # 1 + Sigma_ij = tr(K^-1 S_ij) / N
     across = np.trace(A.T @ S @ A, axis1=2, axis2=3) / max(A.shape[1], 1) - 1
     np.fill_diagonal(across, noise)
-    centre = (shift + sums[-1, :-1] / sums[-1, -1]).reshape(M, N)[best]
-    return Knowledge(centre, K, _nearest_covariance((across + across.T) / 2)), count
+    shared = _nearest_covariance((across + across.T) / 2)
+    return Knowledge(found.mean.reshape(M, N)[best], K, shared), found.rows
 
 
 def _nearest_covariance(across: Floats) -> Floats:

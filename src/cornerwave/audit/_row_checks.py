@@ -21,6 +21,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._chance import (
+    LEAST_ROWS,
     Check,
     Ranks,
     bernstein,
@@ -35,12 +36,13 @@ from cornerwave.audit._repeats import log_odds
 from cornerwave.audit._rows import View
 from cornerwave.audit._steps import step_covariance
 
-BINS = 64
+NORMAL_BINS = 64
 TAILS = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3)
 """Noise is counted in so many bins of equal probability, and in tails on both sides."""
 
 CROSSED = 6
-"""Up to this many columns each is compared with every other; beyond, each with itself."""
+"""Up to this many columns each, and its low digits, is compared with every other; beyond, each with
+itself."""
 
 CROWDED = 1.0
 """If more pairs per row than this meet by chance, repeated noise is not looked for."""
@@ -60,7 +62,7 @@ Seen = tuple[tuple[int, ...], list[Found]]
 
 
 def fit(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
-    """Compare the noise of each copy, and each step, with the normal law, in many directions."""
+    """Compare the noise of each copy, and each step, with normals, in many directions."""
     seen = [*_copies_seen(evidence), *_steps_seen(evidence)]
     limit = sure_limit(alpha / _comparisons(seen))
     for copies, found in seen:
@@ -95,7 +97,7 @@ def _steps_seen(evidence: NumberEvidence) -> Iterator[Seen]:
 
 
 def normal_fit(z: Floats, name: str) -> Found:
-    """Compare values with the standard normal law."""
+    """Compare values with the standard normal distribution."""
     return _counted(z, _normal_edges(), name)
 
 
@@ -105,13 +107,13 @@ def _counted(values: Floats, edges: Floats, name: str) -> Found:
     below = np.searchsorted(np.sort(values), edges)
     inner = below[len(TAILS) : -len(TAILS)]
     within = np.diff(inner, prepend=0, append=n)
-    scores = [*divergences(below, n, shares), *divergences(within, n, 1 / BINS)]
+    scores = [*divergences(below, n, shares), *divergences(within, n, 1 / NORMAL_BINS)]
     return Found(float(max(scores)), name, len(scores))
 
 
 @cache
 def _shares() -> Any:
-    bins = np.arange(1, BINS) / BINS
+    bins = np.arange(1, NORMAL_BINS) / NORMAL_BINS
     return np.array([*TAILS, *bins, *(1 - np.array(TAILS[::-1]))])
 
 
@@ -224,7 +226,7 @@ def untouched(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Do the low digits of a copy tell about the source?
+# Do the low digits of a copy reveal the source?
 #
 # Far below the noise the digits of Y = X + W are those of the noise: for a scale g that is
 # small beside it, the remainder of Y / g is uniform and unrelated to X, whatever X is. Rows
@@ -236,7 +238,7 @@ def untouched(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
 # coarser that it does not matter.
 
 
-CELLS = 256
+REMAINDER_CELLS = 256
 """The remainder is known to so many equal parts."""
 
 SMALL = 0.25
@@ -245,22 +247,17 @@ SMALL = 0.25
 COARSER = 4096.0
 """A scale so many times the grid need not be a multiple of it."""
 
-LAST_BITS = 2.0**-38
+FINEST_SCALE = 2.0**-38
 """The finest scale, as a share of the largest value: what is below may be rounding."""
 
-FINEST_DECIMAL, EXACT = 15, 1e-4
+FINEST_DECIMAL, ON_DECIMALS = 15, 1e-4
 BITS_APART = 4
-FEWEST = 100
-"""A column that fewer of the kept rows have is not looked at."""
-
-DIGITS_CROSSED = 6
-"""Up to this many columns the digits of each are compared with every column of X."""
 
 
 def digits(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare the low digits of every column of every copy with X."""
     columns, found = range(evidence.found.columns), evidence.found
-    crossed = found.columns <= DIGITS_CROSSED
+    crossed = found.columns <= CROSSED
     seen = [[(n, list(_scales(evidence, i, n))) for n in columns] for i in range(found.copies)]
     scales = sum(len(own) for copy in seen for _, own in copy)
     limit = z_limit(alpha / max(scales * (found.columns if crossed else 1), 1))
@@ -279,8 +276,8 @@ def digits(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
 
 def _remainder(values: Floats, scale: float) -> Floats:
     """Return the remainder by a scale, in cells; those of the scale's multiples in the first."""
-    turns = values / scale + 0.5 / CELLS
-    return np.floor((turns - np.floor(turns)) * CELLS).astype(np.uint8)
+    turns = values / scale + 0.5 / REMAINDER_CELLS
+    return np.floor((turns - np.floor(turns)) * REMAINDER_CELLS).astype(np.uint8)
 
 
 def _shown(evidence: NumberEvidence, i: int, n: int) -> tuple[Floats, Ints]:
@@ -297,7 +294,7 @@ def _scales(evidence: NumberEvidence, i: int, n: int) -> Iterator[float]:
     most = SMALL * float(np.sqrt(max(own - found.steps[i, n] ** 2 / 12, 0.0)))
     if evidence.logarithmic[n]:  # noise is smallest where values are
         most *= float(np.min(1 + values, initial=np.inf)) / 4
-    if most > 0 and len(values) >= FEWEST:
+    if most > 0 and len(values) >= LEAST_ROWS:
         yield from scales_of(values, most)
 
 
@@ -309,7 +306,7 @@ def scales_of(values: Floats, most: float) -> list[float]:
     [0.01]
     """
     largest = float(np.abs(values).max(initial=0.0))
-    least = max(largest * LAST_BITS, most * 1e-12, 1e-300)
+    least = max(largest * FINEST_SCALE, most * 1e-12, 1e-300)
     binary, decimal = _binary_grid(values), _decimal_grid(values, most, largest)
     tens = range(int(np.floor(np.log10(most))), int(np.floor(np.log10(least))), -1)
     twos = range(int(np.floor(np.log2(most))), int(np.floor(np.log2(least))), -BITS_APART)
@@ -336,7 +333,7 @@ def _binary_grid(values: Floats) -> float:
     lowest = _lowest_bits(held)
     size = np.abs(held)
     coarser = float(lowest[size >= np.median(size)].min())
-    return coarser * CELLS if coarser > lowest.min() else coarser
+    return coarser * REMAINDER_CELLS if coarser > lowest.min() else coarser
 
 
 def _lowest_bits(values: Floats) -> Floats:
@@ -352,9 +349,9 @@ def _decimal_grid(values: Floats, most: float, largest: float) -> float:
     top = int(np.floor(np.log10(most))) + 1
     for power in range(top, top - FINEST_DECIMAL, -1):
         step = float(f"1e{power}")
-        if step < largest * LAST_BITS:
+        if step < largest * FINEST_SCALE:
             break
         turns = values / step
-        if (np.abs(turns - np.rint(turns)) < EXACT).all():
+        if (np.abs(turns - np.rint(turns)) < ON_DECIMALS).all():
             return step
     return 0.0

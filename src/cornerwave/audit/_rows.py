@@ -46,7 +46,7 @@ from cornerwave.noise import factor
 # what was measured. A cell counts as missing if it is in any of the files.
 
 
-RIDGE = 1e-9
+COMPLETION_RIDGE = 1e-9
 """Columns may follow from others: this share of each variance is added before solving."""
 
 MOST_PATTERNS, MOST_WORK = 2048, 1e10
@@ -121,7 +121,7 @@ class Completion:
         """Return B of a pattern, if rounding adds the variance `blur` to each column of noise 1."""
         seen, wanted = self._cells(missing)
         S = self.shape[np.ix_(seen, seen)]
-        S[np.diag_indices(len(seen))] += RIDGE * np.diag(S) + blur[seen]
+        S[np.diag_indices(len(seen))] += COMPLETION_RIDGE * np.diag(S) + blur[seen]
         return np.asarray(np.linalg.solve(S, self.shape[np.ix_(seen, wanted)])).T
 
     def _filled(
@@ -173,7 +173,7 @@ def _patterns(missing: Flags, noisy: Flags) -> Iterator[tuple[Flags, Ints]]:
 
 
 KEPT_CELLS = 1 << 21
-FEWEST_ROWS, MOST_ROWS = 1 << 12, 1 << 15
+FEWEST_KEPT, MOST_KEPT = 1 << 12, 1 << 15
 """As many rows of numbers are kept as these cells hold, within these bounds."""
 
 KEPT_SEED = 1 << 32
@@ -182,7 +182,7 @@ KEPT_SEED = 1 << 32
 
 def room_for(columns: int, tables: int) -> int:
     """Return how many rows of so many columns are kept."""
-    return int(np.clip(KEPT_CELLS // max(columns * tables, 1), FEWEST_ROWS, MOST_ROWS))
+    return int(np.clip(KEPT_CELLS // max(columns * tables, 1), FEWEST_KEPT, MOST_KEPT))
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class KeptRows:
         whole = completion.complete(blocks, KEPT_SEED) if completion else blocks
         on_scale = np.stack(whole)[:, list(used)]
         complete = np.flatnonzero(np.isfinite(on_scale).all(axis=(0, 1)))
-        # Chance that depends on the values alone: the same audit twice says the same.
+        # Chance that depends on the values alone: the same audit twice has the same result.
         seed = crc32(on_scale[:, :, complete].tobytes())
         chosen = np.random.default_rng(seed).permutation(complete)
         raw = kept.cells[:, list(used)][:, :, chosen]

@@ -21,12 +21,12 @@ Rows come from all rows of the table (_steps), those of several copies from the 
 Steps are whitened by K, not by their own covariance: then a turned row has the length of the
 other one to the last digits. A rounded copy is blurred by one step.
 
-What a check could not have found is measured by a leak of standard size, and said with it.
+What a check could not have found is measured by a leak of standard size, and stated with it.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -58,7 +58,7 @@ from cornerwave.keyed import bits_of, strict
 # and in the plane's direction n / m times as much.
 
 
-FINEST, COARSEST = 2.0**-19, 2.0**-6
+FINEST_CELL, COARSEST_CELL = 2.0**-19, 2.0**-6
 PER_BLUR = 16.0
 """Cells are this many times as wide as what rounding does to a value, within these bounds."""
 
@@ -69,7 +69,7 @@ CLOSED = 0.9
 """The share of the sums of two kept rows that are closer to the plane than those kept."""
 
 TABLE_BITS = 20
-"""Most sums are told from those wanted by so many bits of their cells."""
+"""Most sums are distinguished from those wanted by so many bits of their cells."""
 
 ZERO, ODD = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(64 - TABLE_BITS)
@@ -96,9 +96,9 @@ def find_sums(z: Floats, rough: Floats, *, rows: int) -> SumsOfTwo:
     `rough` (r,) is the deviation that rounding adds along each axis.
     """
     m = z.shape[1]
-    cells = np.clip(PER_BLUR * rough, FINEST, None)
+    cells = np.clip(PER_BLUR * rough, FINEST_CELL, None)
     axes = np.argsort(cells, kind="stable")
-    axes = axes[cells[axes] <= COARSEST]
+    axes = axes[cells[axes] <= COARSEST_CELL]
     crowd = 2 * max(rows / m, 1.0)  # of either sign, and in the direction of the plane
     factors = crowd * m**3 * np.cumprod(cells[axes] / math.sqrt(4 * math.pi))
     if not len(factors):
@@ -166,7 +166,7 @@ LOW = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 SHARES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 """The shares of the rows that may be of another kind, as likely as each other."""
 
-GAPS = tuple(2.0**-bits for bits in range(6, 28, 2))
+LENGTH_GAPS = tuple(2.0**-bits for bits in range(6, 28, 2))
 """The differences of lengths that pairs are counted by, in deviations of the length."""
 
 WEAKER = (0.3, 0.1, 0.03, 0.01)
@@ -221,52 +221,53 @@ def frame_of(evidence: NumberEvidence, k: int) -> Frame | None:
 def inliers(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Look for rows with less noise than others, in each step and in all of them together."""
     limit = _ratio_limit(alpha / (evidence.found.copies + 1))
-    seen = [*_smallest(evidence), *_in_all_copies(evidence)]
-    would = any(_is_seen(_weak_leaks(*rows), limit) for _, rows in seen)
-    unseen = "" if would else f"{WEAK_ROWS:.1%} of the rows with {WEAK:g} of the noise"
+    seen = list(ShortRows.of(evidence))
     note = "some rows have far less noise than others"
-    for copies, rows in seen:
-        yield Check.of(copies, _weak(*rows), limit, note)
-    if unseen:
+    for rows in seen:
+        yield Check.of(rows.copies, rows.weak, limit, note)
+    if not any(_is_seen(rows.leaks(), limit) for rows in seen):
+        unseen = f"{WEAK_ROWS:.1%} of the rows with {WEAK:g} of the noise"
         yield Check.of(evidence.directions.order, 0.0, limit, "", unseen)
 
 
-Lengths = tuple[Floats, int, int]
-"""Squared lengths of some rows, their degrees of freedom, and of how many they are the shortest."""
+@dataclass(frozen=True)
+class ShortRows:
+    """Squared lengths of the shortest of all `rows`, with their degrees of freedom."""
 
+    copies: tuple[int, ...]
+    squares: Floats
+    freedom: int
+    rows: int
 
-def _smallest(evidence: NumberEvidence) -> Iterator[tuple[tuple[int, ...], Lengths]]:
-    for k, E in enumerate(evidence.near.smallest):
-        if (frame := frame_of(evidence, k)) is not None:
-            squares = (frame.white(E, k) ** 2).sum(axis=0)
-            yield evidence.step(k), (squares, len(frame.turn), evidence.near.rows)
+    @classmethod
+    def of(cls, evidence: NumberEvidence) -> Iterator["ShortRows"]:
+        """Yield the shortest rows of each step, and those of all copies together."""
+        for k, E in enumerate(evidence.near.smallest):
+            if (frame := frame_of(evidence, k)) is not None:
+                squares = (frame.white(E, k) ** 2).sum(axis=0)
+                yield cls(evidence.step(k), squares, len(frame.turn), evidence.near.rows)
+        views = [view for k in range(evidence.found.copies) if (view := _whole(evidence, k))]
+        if len(views) > 1:
+            squares = np.sum([(view.step**2).sum(axis=0) for view in views], axis=0)
+            freedom = sum(len(view.step) for view in views)
+            yield cls(evidence.directions.order, squares, freedom, evidence.rows.count)
 
+    @property
+    def weak(self) -> float:
+        """The evidence that some rows have less noise."""
+        # log of N(0, w^2 I) over N(0, I) at a squared length: -r log w - (w^-2 - 1) |e|^2 / 2
+        ratios = [-self.freedom * math.log(w) - self.squares * (w**-2 - 1) / 2 for w in WEAKER]
+        return _evidence_of(ratios, self.rows - len(self.squares))
 
-def _in_all_copies(evidence: NumberEvidence) -> Iterator[tuple[tuple[int, ...], Lengths]]:
-    views = [view for k in range(evidence.found.copies) if (view := _whole(evidence, k))]
-    if len(views) > 1:
-        squares = np.sum([(view.step**2).sum(axis=0) for view in views], axis=0)
-        freedom = sum(len(view.step) for view in views)
-        yield evidence.directions.order, (squares, freedom, evidence.rows.count)
-
-
-def _weak(squares: Floats, freedom: int, rows: int) -> float:
-    """Return the evidence that some rows have less noise, from the shortest of all."""
-    return _evidence_of(
-        [-freedom * math.log(t) - squares * (t**-2 - 1) / 2 for t in WEAKER],
-        rows - len(squares),
-    )
-
-
-def _weak_leaks(squares: Floats, freedom: int, rows: int) -> Iterator[float]:
-    """Yield the same for honest rows with as many such ones as should be found, drawn anew."""
-    random = np.random.default_rng(rows)
-    if rows <= DRAWN:
-        squares = np.sort(random.chisquare(freedom, rows))[: len(squares)]
-        squares = random.permutation(squares)
-    while True:
-        drawn = random.chisquare(freedom, round(WEAK_ROWS * rows))
-        yield _weak(np.concatenate([squares[len(drawn) :], WEAK**2 * drawn]), freedom, rows)
+    def leaks(self) -> Iterator[float]:
+        """Yield the same for honest rows with as many such ones as should be found, drawn anew."""
+        random, squares = np.random.default_rng(self.rows), self.squares
+        if self.rows <= DRAWN:
+            squares = np.sort(random.chisquare(self.freedom, self.rows))[: len(squares)]
+            squares = random.permutation(squares)
+        while True:
+            drawn = WEAK**2 * random.chisquare(self.freedom, round(WEAK_ROWS * self.rows))
+            yield replace(self, squares=np.append(squares[len(drawn) :], drawn)).weak
 
 
 def _is_seen(leaks: Iterator[float], limit: float) -> bool:
@@ -374,7 +375,7 @@ def _scaled(evidence: NumberEvidence, k: int, view: View) -> float:
 
 def lengths(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare how many pairs of rows have noise of nearly one length with how many should."""
-    limit = sure_limit(alpha / (evidence.found.copies * len(GAPS)))
+    limit = sure_limit(alpha / (evidence.found.copies * len(LENGTH_GAPS)))
     unseen = "half of the rows with the noise of the other half, turned"
     if evidence.found.columns == 1:
         return  # turned is as it is or the other way round: repeats
@@ -389,7 +390,9 @@ def lengths(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
         # rounding changes a length by as much as a coordinate, its score by sqrt 2 times that,
         # and how far two rows of one length are apart by sqrt 2 times that
         blur = 2 * math.sqrt(float(np.mean(frame.rough**2)))
-        caught = {gap: share for gap in GAPS if (share := _caught(gap, blur)) > 0 and gap <= room}
+        caught = {
+            gap: share for gap in LENGTH_GAPS if (share := _caught(gap, blur)) > 0 and gap <= room
+        }
         pairs = [_pairs(score, taper, gap) for gap in caught] or [PairLengths()]
         scores = [float(bernstein(max(p.over, 0.0), p.variance)) for p in pairs]
         at = int(np.argmax(scores))
@@ -397,10 +400,10 @@ def lengths(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
             f"{pairs[at].over / WEIGHTS[0]:,.0f} pairs of rows have noise of the same length: "
             "turned, not drawn anew"
         )
-        turned = [
-            (share * _turned_pairs(evidence, p.rows), p)
-            for share, p in zip(caught.values(), pairs, strict=False)
-        ]
+        # rows that were completed have another length
+        half = TURNED_ROWS * _whole_rows(evidence) ** 2
+        shares = zip(caught.values(), pairs, strict=False)
+        turned = [(share * half * p.rows, p) for share, p in shares]
         would = max((float(bernstein(t, p.variance + t)) for t, p in turned), default=0.0)
         seen = "" if max(would, scores[at]) > limit else unseen
         yield Check.of(evidence.step(k), scores[at], limit, note, seen)
@@ -461,13 +464,6 @@ def _pairs(ascending: Floats, taper: Floats, gap: float) -> PairLengths:
     rings, weights = np.diff(within, axis=0), np.array(WEIGHTS)
     over, variance = weights @ rings @ taper, weights**2 @ rings @ taper**2
     return PairLengths(float(over), float(variance), float(taper.sum()))
-
-
-def _turned_pairs(evidence: NumberEvidence, kept: float) -> float:
-    """Return how many pairs of turned rows would be among those kept; rows that were completed
-    have another length.
-    """
-    return kept * TURNED_ROWS * _whole_rows(evidence) ** 2
 
 
 def _whole_rows(evidence: NumberEvidence) -> float:

@@ -26,7 +26,7 @@ class Stated:
 
     @classmethod
     def of(cls, copies: Sequence[Source], privacy: Sequence[float] | None = None) -> "Stated":
-        """Read the metadata of each copy; `privacy` stands for what it states, if given.
+        """Read the metadata of each copy; `privacy` replaces what it states, if given.
 
         Raises SourceError if metadata is damaged, LevelError if this privacy does not fit.
         """

@@ -61,7 +61,7 @@ def step_covariance(found: Statistics, order: Sequence[int], k: int) -> Floats:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the first block says to expect of all rows, N columns and M copies.
+    """What the first block lets one expect of all rows, N columns and M copies.
 
     `order` is the copies by their noise; `axes` (N, rank) make each step white, `cell` (M, N) are
     the sizes of its cells, `unit` (N,) is the scale of X; `pairs` are copies that may be the same.

@@ -29,7 +29,7 @@ DEALS = 8
 LONGEST_RUN = 128
 """A table is dealt out at least DEALS times, in runs of at most this many rows per group."""
 
-MOST_CELLS, FEWEST_GROUPS = 1 << 22, 8
+MOST_SUM_CELLS, FEWEST_GROUPS = 1 << 22, 8
 """Cells of the sums of all groups together: wide tables have fewer groups, down to these."""
 
 
@@ -129,7 +129,7 @@ class Statistics:
 
     @cached_property
     def whitened(self) -> Floats:
-        """Covariances along the axes of the noise, (1 + M, 1 + M, rank, rank); 0 stands for X."""
+        """Covariances along the axes of the noise, (1 + M, 1 + M, rank, rank); 0 is X."""
         N, parts = self.columns, 1 + self.copies
         blocks = self.covariance.reshape(parts, N, parts, N).transpose(0, 2, 1, 3)
         return np.asarray(self.whitening.T @ blocks @ self.whitening)
@@ -210,7 +210,7 @@ class Layout:
         """Return the layout for tables whose first block is M+1 times (N, rows)."""
         shift, rows = means(first[0]), first[0].shape[1]
         size = len(first) * len(shift) + 1
-        most = int(np.clip(MOST_CELLS // size**2, FEWEST_GROUPS, GROUPS))
+        most = int(np.clip(MOST_SUM_CELLS // size**2, FEWEST_GROUPS, GROUPS))
         groups = int(np.clip(rows // LEAST_PER_GROUP, 2, most))
         run = int(np.clip(rows // (DEALS * groups), 1, LONGEST_RUN))
         return cls(shift, len(first) - 1, groups, run)
@@ -357,10 +357,10 @@ def means(X: Floats) -> Floats:
 # the noise is judged.
 
 
-FINEST = 2.0**-16
+FINEST_STEP = 2.0**-16
 """Steps below this share of the standard deviation are the fine grid of every copy."""
 
-COARSEST = 8.0
+COARSEST_STEP = 8.0
 """The coarsest step that is looked for, in standard deviations."""
 
 OFF_GRID = 1e-3
@@ -369,7 +369,7 @@ OFF_GRID = 1e-3
 TRIAL = 64
 
 
-def step_of(values: Any, finest: float = FINEST) -> float:
+def step_of(values: Any, finest: float = FINEST_STEP) -> float:
     """Return the coarsest step that all values are multiples of; 0 if there is none.
 
     Steps are 1, 2 and 5 times powers of ten, and powers of two, above the `finest` share of the
@@ -390,7 +390,7 @@ def step_of(values: Any, finest: float = FINEST) -> float:
     return 0.0
 
 
-def steps_of(copies: list[Floats], finest: float = FINEST) -> Floats:
+def steps_of(copies: list[Floats], finest: float = FINEST_STEP) -> Floats:
     """Return the step of each column (M, N) of each copy (N, rows)."""
     return np.array([[step_of(column, finest) for column in copy] for copy in copies])
 
@@ -408,7 +408,7 @@ def steps_still(steps: Floats, copies: list[Floats]) -> Floats:
 
 
 def _candidates(spread: float, finest: float) -> list[float]:
-    low, high = finest * spread, COARSEST * spread
+    low, high = finest * spread, COARSEST_STEP * spread
     tens = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
     twos = range(int(np.floor(np.log2(low))), int(np.ceil(np.log2(high))) + 1)
     steps = {float(f"{lead}e{power}") for power in tens for lead in (1, 2, 5)}

@@ -1,7 +1,7 @@
 """Does a whole copy hide what it states?
 
 Privacy p promises that the best estimate which is linear in what has noise, and arbitrary in what
-stands without noise (kept columns, a key, visible gaps, the order of the rows), leaves the share p
+has no noise (kept columns, a key, visible gaps, the order of the rows), leaves the share p
 of each perturbed or refreshed column hidden. The attacks of _attacks measure what is left. With
 L the squared error of a row by one of them, and V its squared distance from the mean (both summed
 over the coordinates of a category), the hidden share is
@@ -31,21 +31,18 @@ from cornerwave.audit._attacks import (
     coordinates,
     most_revealing,
 )
-from cornerwave.audit._chance import Check, Family, t_limit
+from cornerwave.audit._chance import LEAST_ROWS, Check, Family, t_limit
 from cornerwave.audit._fits import standard
 from cornerwave.audit._groupings import rows_alike
 from cornerwave.audit._guesses import ABSENT, CategoryCodes
 from cornerwave.audit._noise_free import NoiseFree, follows
 from cornerwave.audit._stated import Stated
 
-MOST_ROWS, MOST_CELLS = 1 << 15, 1 << 23
+MOST_WHOLE_ROWS, MOST_WHOLE_CELLS = 1 << 15, 1 << 23
 """So many rows are looked at, at most, and so many cells of what a copy shows in them."""
 
 MOST_NAMED = 5
-"""Of so many columns that fall short it is said what reveals them most."""
-
-FEWEST = 100
-"""A column that is present in fewer rows is not measured."""
+"""Of so many columns that fall short the message names what reveals them most."""
 
 TOLERANCE = 0.95
 """What a copy states is measured when it is registered, in other rows: a copy that leaves this
@@ -127,9 +124,9 @@ class ShownCategories:
 class WholeEvidence:
     """Everything that files show in some rows.
 
-    `numbers` (1 + M, N, n) are on their scales, source first, NaN is missing; `perturbed` says
+    `numbers` (1 + M, N, n) are on their scales, source first, NaN is missing; `perturbed` is
     which of them are judged and not kept, `categories` are (those judged, those kept).
-    `sampled` says that these are not all rows, `ordered` that copies have the order of the source,
+    `sampled` means that these are not all rows, `ordered` that copies have the order of the source,
     `keys` are columns without noise that no other check looks at, as distinct values and codes,
     `units` those of dates and times.
     `strips` are the rows of a long table that are close to each other in a column; they are in
@@ -162,7 +159,7 @@ class WholeEvidence:
         """Take the rows that both kinds kept: every so-and-so-many of all rows."""
         every = max(numbers.every, categories.every)
         width = 2 * len(numbers.names) + MOST_COORDINATES * len(categories.judged) + 256
-        while rows > every * min(MOST_ROWS, max(MOST_CELLS // width, 1)):
+        while rows > every * min(MOST_WHOLE_ROWS, max(MOST_WHOLE_CELLS // width, 1)):
             every *= 2
         places, codes = np.arange(0, rows, every), slice(None, None, every // categories.every)
         values = np.empty((len(numbers.values), 0, len(places)))
@@ -203,7 +200,8 @@ class WholeEvidence:
             Target(each.name, each.columns, self._coordinates(each, 0), category=True)
             for each in self.categories[0]
         ]
-        return [t for t in found if t.present.sum() >= FEWEST and _varies(t.values[:, t.present])]
+        enough = [target for target in found if target.present.sum() >= LEAST_ROWS]
+        return [target for target in enough if target.varies]
 
     def _coordinates(self, each: CategoryCodes, table: int) -> Floats:
         return coordinates(each.codes[table], each.counts, self._most)
@@ -241,7 +239,7 @@ class WholeEvidence:
         ordered, alike = self._order(i)
         if (known := (crc32(gaps.tobytes()), ordered, *alike)) not in self._free:
             values = {
-                **{e.name: (_plain(e), e.codes[1 + i]) for e in self.categories[1]},
+                **{e.name: (e.plain_values, e.codes[1 + i]) for e in self.categories[1]},
                 **self.keys,
             }
             free = NoiseFree.of(
@@ -427,12 +425,3 @@ class _Loss:
         if self.category:  # of two values with even shares, 2 p (1 - p) / variance
             return math.sqrt(2 * p * (1 - p) / self.rows / self.variance)
         return p * math.sqrt(2 * (1 - p * p) / self.rows)
-
-
-def _plain(each: CategoryCodes) -> list[Any]:
-    """Return the values of a category that is not joined with others, without their brackets."""
-    return [value[0] if len(value) == 1 else value for value in each.values]
-
-
-def _varies(values: Floats) -> bool:
-    return bool((values.min(axis=1) < values.max(axis=1)).any())
