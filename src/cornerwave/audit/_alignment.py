@@ -259,6 +259,7 @@ def _opened_like(truth: Source, copy: Any) -> Source:
     Text in the source is text in a CSV copy too, even if it is all digits.
     """
     opened = by_source_names(open_source(copy), truth.schema.names)
+    # codes such as 0815 stay texts
     texts = {
         own.name: pa.string()
         for own in opened.schema

@@ -134,15 +134,18 @@ class ApartEvidence:
             for i in sorted(range(len(stated)), key=stated.__getitem__):
                 present = np.flatnonzero(np.isfinite(kept[[0, 1 + i], n]).all(axis=0))
                 rows = random.permutation(present)
+                # sqrt(v S) of the column
                 size = math.sqrt(stated[i]) * float(self.deviation[n])
                 if not size > 0 or not len(rows):
                     continue
                 X, shown = scaled[0, n, rows], kept[1 + i, n]
                 low, high = self._interval(i, name, shown)
+                # F at both ends of the interval
                 least, most = (self._below(end[rows], X, name, size) for end in (low, high))
                 yield Noise((i,), name, X, within(least, most, random))
                 if name in self.ranked and not (low < high).any():
                     if before is not None:
+                        # sd of the step, sqrt((v' - v) S), whatever the score T was
                         wider = math.sqrt(stated[i] - stated[before[0]]) * float(self.deviation[n])
                         step = (low - before[1])[rows]
                         if wider > 0 and np.isfinite(step).all():
@@ -154,9 +157,11 @@ class ApartEvidence:
         if name not in self.ranked:
             return normal_shares((ends - X) / size)
         scale = self.ranked[name]
+        # the scores that the least and the largest rank of a value have
         low, high = (scale.forward(X, name, _all(draw, X)) for draw in (0.0, 1.0))
         found = normal_shares((ends - low) / size)
         tied = np.flatnonzero(high > low)
+        # E over T: the mean over ranks at even distances, where a value spans many
         draws = (np.arange(RANKS_TRIED) + 0.5) / RANKS_TRIED
         found[tied] = 0.0
         for draw in draws if len(tied) else ():
@@ -194,6 +199,7 @@ def _by_ranks(values: Floats, name: str, stated: Sequence[float]) -> tuple[Scale
     if 1 < len(stated) <= len(known):
         knots = tuple(zip(stated, knot_scores(len(stated)), strict=True))
         scale = Scale("rank", knots, share_ends(known, len(stated)))
+    # the variance of scores with ties drawn at 16 even places
     tried = [scale.forward(known, name, _all((k + 0.5) / 16, known)) for k in range(16)]
     return scale, float(np.var(tried))
 
@@ -216,6 +222,7 @@ def apart(evidence: ApartEvidence, alpha: float) -> Iterator[Check]:
     for own in evidence.noise:
         fits.append((own, normal_fit(own.z, own.name)))
         ranks.append((own, max(Ranks.of(own.X, again=True).scores(Ranks.of(own.z)))))
+    # half of alpha for the distribution, half for the ranks
     normal = sure_limit(alpha / 2 / max(sum(found.comparisons for _, found in fits), 1))
     bound = z_limit(alpha / 2 / max(3 * len(ranks), 1))
     for own, found in fits:
@@ -226,6 +233,7 @@ def apart(evidence: ApartEvidence, alpha: float) -> Iterator[Check]:
         scores[own.copies].append((score / bound, note))
     for copies, all_ in sorted(scores.items()):
         value, note = max(all_)
+        # scores are over their limits: shown on the scale of ranks
         yield Check.of(copies, value * bound, bound, note)
 
 

@@ -102,12 +102,15 @@ class Revealed:
 
     def _estimate(self, target: Target) -> Floats:
         free, part, present = self.free, self._part, target.present
+        # rows without a value count as the mean: they are estimated, and never scored
         centre = target.values[:, present].mean(axis=1, keepdims=True)
         T = np.where(present, target.values, centre)
         means = [encode(code, T, part, present) for code in free.groups.values()]
+        # one tree for all coordinates is cheap: it decides whether boosting is worth its time
         grown = grow(free.features, T, present, part)
         found = np.array([self._put(t, c, present, [*means, grown]) for c, t in enumerate(T)])
         gained = ((T - centre) ** 2 - (T - found) ** 2)[:, present].mean(axis=1)
+        # the share of Var(T) that simple estimates reveal, beside WORTH
         worth = gained > WORTH * ((T - centre) ** 2)[:, present].mean(axis=1)
         if not target.category and len(self._known) < ALWAYS_BOOSTED:
             worth[:] = True
@@ -115,6 +118,7 @@ class Revealed:
         codes = list(free.codes.values())
         for c in np.flatnonzero(worth)[:BOOSTED_COORDINATES].tolist():
             boosted = boost(free.features, codes, T[c], present, part)
+            # boosting enters beside the others, by a ridge: it may lose to means of small groups
             found[c] = self._put(T[c], c, present, [*means, grown], boosted[None])
         return found
 
@@ -156,6 +160,7 @@ class Adversary:
 
     def losses(self, targets: Sequence[Target]) -> dict[str, dict[str, Floats]]:
         """Return the squared errors of each attack on each target, in the rows that hold it."""
+        # targets that the same rows hold share one solution of the normal equations
         alike: dict[bytes, list[Target]] = {}
         for target in targets:
             alike.setdefault(target.present.tobytes(), []).append(target)
@@ -176,6 +181,7 @@ class Adversary:
             t, present = target.values[0, rows], target.present[rows]
             if present.sum() >= FEWEST_LEARNED and np.ptp(t[present]) > 0:
                 t = np.where(present, t, float(t[present].mean()))
+                # two parts instead of four: half the time, and each learns from half of the rows
                 estimate = boost(numbers, codes, t, present, self.part[rows] % 2)
                 found[target.name] = float(np.var((t - estimate)[present]) / np.var(t[present]))
         return found
@@ -191,6 +197,7 @@ class Adversary:
     def _attack(self, target: Target, E: Floats, targets: Sequence[Target]) -> dict[str, Floats]:
         present = target.present
         T, part, N = target.values[:, present], self.part[present], self.noisy[:, present]
+        # E[T | y] for categories of many values, which coordinates show only in part
         means = [encode(code[present], T, part) for code in self.codes.values()]
         own = standard(self.shown[target.name][:, present])
 
@@ -199,6 +206,7 @@ class Adversary:
 
         found = {"linear": fit() if means else E}
         if self.free:
+            # what F reveals of related numbers helps too: T is linear in their residuals
             close = self._closest(target)
             near = [other for other in targets if other.name in close]
             known = np.vstack([self.revealed.of(each) for each in (target, *near)])[:, present]
@@ -207,6 +215,7 @@ class Adversary:
             straight = self.free.straight[:, present]
             cells = self._cells(target, (T - found["linear"]) ** 2)
             many = [way for _, way in self.many(target, T - found["linear"])]
+            # weights that depend on F: first without, then with what F reveals
             found["cells"] = refine(found["linear"], N, T, part, cells, many)
             found["fitted"] = fit(straight, known)
             found["smoothed"] = fit(straight, smooth)
@@ -217,6 +226,7 @@ class Adversary:
     def _cells(self, target: Target, squares: Floats) -> list[list[Ints]]:
         """Return how F divides the rows that hold a target, for the estimates of each part."""
         present = target.present
+        # a tree over squared residuals finds where F leaves more or less of T
         free = np.vstack([self.free.features, self.revealed.of(target)])[:, present]
         grown = leaves(free, squares.sum(axis=0), self.part[present])
         return [[tree, *(code[present] for code in self.free.few.values())] for tree in grown]
@@ -228,6 +238,7 @@ class Adversary:
         present = target.present
         N = self.noisy[:, present]
         most = max(MOST_PRODUCTS // max(len(N), 1), 1)
+        # if E[rest_k N_j | F] differs from value to value, weights should: products are screened
         widest = np.argsort(-(rest**2).sum(axis=1), kind="stable")[:most]
         products = (rest[widest][:, None] * N).reshape(-1, N.shape[1])[:MOST_PRODUCTS]
         vary = np.ptp(products, axis=1) > 0
@@ -237,6 +248,7 @@ class Adversary:
             return []
         found = []
         for name, code in self.free.many.items():
+            # one F test for each product, so CHANCE is divided by their number
             share, chance = share_between(code[present], products)
             if (chance * len(products) < CHANCE).any():
                 order = list(dict.fromkeys(of[np.argsort(-share, kind="stable")].tolist()))
@@ -251,6 +263,7 @@ class Adversary:
         own = standard(self.shown[target.name])
         if not names or not own.size:
             return []
+        # correlations in the copy itself: rows are standard, so inner products
         close = np.abs(np.vstack([self._standards[name] for name in names]) @ own.T).max(axis=1)
         return [names[k] for k in np.argsort(-close, kind="stable")[:CLOSE_NUMBERS]]
 
@@ -275,6 +288,7 @@ def coordinates(codes: Any, counts: Ints, most: int) -> Floats:
     """
     held = np.flatnonzero(counts > 0)
     order = held[np.argsort(-counts[held], kind="stable")]
+    # two thirds of the coordinates for frequent values, the rest random signs
     single = len(order) if len(order) <= most else max(2 * most // 3, 1)
     rest = most - single if len(order) > single else 0
     table = np.zeros((single + rest, max(len(counts), int(codes.max(initial=0)) + 1) + 1))
@@ -282,7 +296,9 @@ def coordinates(codes: Any, counts: Ints, most: int) -> Floats:
     if rest:
         random = np.random.default_rng(len(counts))
         signs = random.choice([-1.0, 1.0], size=(rest, len(order) - single))
+        # E [sum_v r_v a_v]^2 = sum_v a_v^2, averaged over `rest` draws
         table[single:, order[single:]] = signs / np.sqrt(rest)
+    # a code of -1 picks the last entry
     table[:, -1] = np.nan
     return np.asarray(table[:, codes])
 
@@ -300,6 +316,7 @@ def most_revealing(adversary: Adversary, target: Target) -> str | None:
     present, part = target.present, adversary.part[target.present]
     T = target.values[:, present]
     alone = ridge(adversary.noisy[:, present], T, part)
+    # squared error from the noisy part alone, which every source is compared with
     before = float(((T - alone) ** 2).sum())
     left = {
         (name, how): float(((T - estimate) ** 2).sum())
@@ -310,6 +327,7 @@ def most_revealing(adversary: Adversary, target: Target) -> str | None:
     every = min(left, key=lambda each: left[each], default=None)
     if every is None or best is None or left[every] > AT_LEAST * before:
         return None
+    # a single source is named unless all together are clearly better
     name, how = best if left[best] <= left[every] / BETTER else every
     return f"{name} ({how})"
 

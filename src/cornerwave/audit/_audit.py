@@ -212,12 +212,14 @@ def audit(
     """
     aligned = Aligned.of(source, copies, key=key, privacy=privacy)
     read = NumbersRead.of(aligned, progress) if aligned.columns else None
+    # numbers: sums, rows and steps of the path
     measured = read.evidence() if read else None
     unjudged = read.unjudged if read and measured is None else {}
     numbers = audit_numbers(aligned, measured) if measured else None
     collected = CategoriesRead.of(aligned, progress) if aligned.categories else None
     shown = CategoryEvidence.of(collected, aligned, alone=numbers is None) if collected else None
     categories = audit_categories(collected, shown) if collected and shown else None
+    # numbers that clipping or ranks leave open in part
     lone = ApartEvidence.of(aligned) if aligned.apart else None
     if numbers is None and categories is not None and not categories.kept:
         names = ", ".join(categories.boundless)
@@ -231,6 +233,7 @@ def audit(
         mixed = run_all(MIXED_FAMILIES, MixedEvidence(measured, shown), SHARE)
     if lone is not None:
         mixed += run_all(APART_FAMILIES, lone, SHARE)
+    # everything in a copy together, against what it states
     whole = gather_everything(aligned, rows, numbers=read, categories=shown, lone=lone)
     judged = whole.judge(SHARE)
     scarce = unjudged if read and read.scarce else {}
@@ -294,6 +297,7 @@ def _left_by_distribution(evidence: NumberEvidence) -> Floats:
     """
     rows, found = evidence.rows, evidence.found
     unknown = np.full(found.copies, np.nan)
+    # E[X | Y] by the distribution of the column alone
     alone = [
         left_by_posterior(row, found.noise.tolist()) if np.isfinite(row).any() else unknown
         for row in rows.truth

@@ -238,6 +238,7 @@ def path(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
         return
     sets = [*combinations(range(copies), 2), *combinations(range(copies), 3)]
     columns = len(categories)
+    # every comparison that may be made counts in the limit
     crossed = columns * columns if columns <= CROSSED_COLUMNS else columns
     comparisons = 2 * math.comb(copies, 2) * crossed + 3 * math.comb(copies, 3) * columns
     for members in sets:
@@ -313,11 +314,13 @@ class _Case:
 
     def retention(self) -> tuple[float, str]:
         """Return the worst score of retained values, all together or each, and a note."""
+        # P(shows x | holds x) = q + (1 - q) pi_x
         stay = self.q + (1 - self.q) * self.pi
         expected, spread = (self.n * stay).sum(), (self.n * stay * (1 - stay)).sum()
         off = abs(float(self.kept.sum() - expected))
         overall = off / math.sqrt(max(float(spread) + off / 3, 1e-300))  # Bernstein
         scores = divergences(self.kept, self.n, stay)
+        # rows that would show their value without any retained: solved for q
         by_chance = float((self.n * self.pi).sum())
         q = (float(self.kept.sum()) - by_chance) / max(float(self.n.sum()) - by_chance, 1e-300)
         note = f"{self.name} retains {q:.1%} of its values; its noise implies {self.q:.1%}"
@@ -393,6 +396,7 @@ def _scores(
 def _score(given: Sequence[tuple[CategoryCodes, int]], one: Flags, other: Flags) -> float:
     """Return z of the association of two flags among rows that show the same in `given`."""
     held = np.logical_and.reduce([shown.truth != ABSENT for shown, _ in given])
+    # one stratum for each combination of what the better copy shows
     strata = np.zeros(int(held.sum()), dtype=np.int64)
     for shown, copy in given:
         strata = strata * len(shown.values) + shown.codes[1 + copy][held]
@@ -490,6 +494,7 @@ def _orders(flags: Flags, noise: Floats, bins: int) -> Floats:
     worst = np.zeros(len(flags))
     n, marked = flags.shape[1], flags.sum(axis=1).astype(np.float64)
     pairs = 2 * marked * (n - marked)
+    # runs of two kinds in random order (Wald and Wolfowitz)
     mean, variance = 1 + pairs / n, pairs * (pairs - n) / (n * n * (n - 1.0))
     share = marked / n
     for row in noise:

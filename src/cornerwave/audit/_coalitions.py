@@ -87,6 +87,7 @@ def measure_gains(found: Statistics, alpha: float) -> tuple[list[Gain], int]:
     sets = coalitions(found.copies)
     if not sets:
         return [], 0
+    # all sets count in the limit, also those without an interval
     tested = sets if len(sets) <= INTERVALS else _worth_an_interval(found, sets)
     folds = _Folds.of(found)
     margin = t_limit(alpha / (len(sets) * found.columns), max(int((folds.share > 0).sum()) - 1, 1))
@@ -133,6 +134,7 @@ def measure_alone(found: Statistics, i: int) -> Alone:
     shares = folds.errors((i,))[1]
     own = np.diag(found.covariance)[: found.columns]
     vary = own > STILL * found.variance
+    # the smaller variance: a choice of rows is not taken for a leak
     variance = np.where(vary, np.minimum(own, found.variance), 1.0)
     mean, error, groups = folds.average(shares * folds.variance / variance)
     return Alone(np.where(vary, mean, 1.0), np.where(vary, error, 0.0), groups)
@@ -173,6 +175,7 @@ class _Folds:
         turn = np.eye(N * (1 + M) + 1)
         turn[N:-1, :N] = np.tile(np.eye(N), (M, 1))
         tests = turn @ (found.total[None] if whole else found.sums) @ turn.T
+        # leave one group out: fitted to the others, tested on it
         fits = tests if whole else tests.sum(axis=0) - tests
         return cls(
             tests=tests,
@@ -225,6 +228,7 @@ class _Folds:
             self._one_each(C, cross) if self.few else np.linalg.solve(C, cross), dtype=np.float64
         )
         own = np.einsum("gnn->gn", self.covariance[:, :N, :N])
+        # Var(X) - 2 w'Cov(Y, X) + w'C w
         fitted = own - np.einsum("gkn,gkn->gn", 2 * cross - C @ weights, weights)
         tested = self._tested(cells, weights)
         if unrounded:  # the rounding in the copy adds w^2 step^2 / 12 to the tested error

@@ -55,6 +55,7 @@ def with_strips(evidence: WholeEvidence, aligned: Aligned, rows: int) -> WholeEv
     if not names:
         return evidence
     room = KEPT_CODES // ((1 + len(aligned.copies)) * max(len(aligned.categories), 1))
+    # rows of each column's strips, within memory
     each = min(MOST_WHOLE_ROWS, room // len(names))
     found = {name: _rows_of(aligned, name, evidence.places, rows, each) for name in names}
     every = np.unique(np.concatenate([places for places, _ in found.values()]))
@@ -84,9 +85,11 @@ def _fine(evidence: WholeEvidence) -> Iterator[str]:
 def _rows_of(aligned: Aligned, name: str, kept: Ints, rows: int, most: int) -> tuple[Ints, Ints]:
     """Return the rows inside some intervals of a column, and which interval each is in."""
     known = [block[np.isin(places, kept)] for places, block in _blocks(aligned, name)]
+    # quantiles from the kept rows say where intervals hold enough rows
     edges = _edges(np.sort(np.concatenate(known)), most / rows)
     found, strips = [], []
     for places, block in _blocks(aligned, name):
+        # odd places between edges are inside an interval
         among = np.searchsorted(edges, block, side="right")
         inside = among % 2 == 1
         found.append(places[inside])
@@ -101,6 +104,7 @@ def _edges(ordered: Any, share: float) -> Any:
     count = max(min(MOST_STRIPS, int(n * share) // wide), 1)
     starts = (np.arange(count) * (n - wide - 1)) // max(count - 1, 1)
     low, high = ordered[starts], ordered[starts + wide]
+    # intervals that touch would share groups of equal values
     apart = np.append(True, low[1:] > high[:-1]) & (high > low)
     return np.stack([low[apart], high[apart]], axis=1).ravel()
 

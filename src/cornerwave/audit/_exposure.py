@@ -102,6 +102,7 @@ def _distances(away: Floats, K: Floats, rows: int) -> Floats:
         return _from_mean(away, K, rows)
     patterns, which = np.unique(known, axis=1, return_inverse=True)
     found = np.zeros(away.shape[1])
+    # rows with other gaps: distances over the numbers that they have
     for k in np.argsort(-np.bincount(which), kind="stable")[:PATTERNS]:
         used, here = np.flatnonzero(patterns[:, k]), np.flatnonzero(which == k)
         found[here] = _from_mean(away[np.ix_(used, here)], K[np.ix_(used, used)], rows)
@@ -112,6 +113,7 @@ def _from_mean(away: Floats, K: Floats, rows: int) -> Floats:
     axes = whitening(K)
     if not axes.shape[1]:
         return np.zeros(away.shape[1])
+    # (x - mu)' K^-1 (x - mu), over c_T
     squares = ((axes.T @ away) ** 2).sum(axis=0)
     return np.asarray(np.sqrt(squares / chi_square_limit(1 / max(rows, 2), axes.shape[1])))
 

@@ -55,6 +55,7 @@ def standard(rows: Floats) -> Floats:
     above = np.where(missing, 0.0, rows - np.where(np.isinf(least), 0.0, least))
     count = np.maximum((~missing).sum(axis=1, keepdims=True), 1)
     away = np.where(missing, 0.0, above - above.sum(axis=1, keepdims=True) / count)
+    # mean square 1: inner products over n are correlations
     size = np.sqrt((away**2).mean(axis=1, keepdims=True))
     vary = size[:, 0] > 0
     return np.asarray(away[vary] / size[vary])
@@ -109,11 +110,13 @@ class _FitSums:
         n, d, t, DD, DT, TT = self.n, self.d, self.t, self.DD, self.DT, self.TT
         # along the axes U of DD', a penalty c shrinks each weight by values / (values + c)
         values, U = np.linalg.eigh(DD - np.outer(d, d) / n)
+        # centred cross products along the axes
         b = U.T @ (DT - np.outer(d, t) / n)
         values = np.maximum(values, 0.0)
         squares = np.maximum(TT - t**2 / n, 0.0)
         penalties = PENALTIES * n
         shrink = 1 / (values + penalties[:, None])  # (penalties, d)
+        # effective parameters, and 1 for the constant
         spent = 1 + (values * shrink).sum(axis=1)
         explained = (shrink * (2 - values * shrink)) @ b**2  # (penalties, k)
         left = np.maximum(squares - explained, 0.0) / n
@@ -131,6 +134,7 @@ def encode(codes: Any, T: Floats, part: Ints, inner: Flags | None = None) -> Flo
     """
     used = np.ones(len(codes), dtype=bool) if inner is None else inner
     count = int(codes.max(initial=0)) + 1
+    # sums by part and code at once; rows outside have a part of their own
     place = np.where(used, part, FOLDS) * count + codes
     room = (FOLDS + 1) * count
     n = np.bincount(place, minlength=room).reshape(-1, count)
@@ -142,6 +146,7 @@ def encode(codes: Any, T: Floats, part: Ints, inner: Flags | None = None) -> Flo
         sums = np.bincount(place, away, room).reshape(-1, count)
         sums[FOLDS] = 0.0  # rows outside are estimated from all that is learned
         weight = _weight(n.sum(axis=0), sums.sum(axis=0), float((away[used] ** 2).sum()))
+        # the other parts' sum over their rows, shrunk to the centre by `weight` rows
         means = (sums.sum(axis=0) - sums) / np.maximum(n.sum(axis=0) - n + weight, 1e-12)
         found[c] = centre + means.ravel()[place]
     return found
@@ -160,7 +165,9 @@ def _weight(n: Ints, sums: Floats, squares: float) -> float:
         return math.inf
     between = float((sums**2 / n).sum())
     within = max(squares - between, 0.0) / (rows - groups)
+    # n_0 of one-way random effects with unequal groups
     size = (rows - float((n**2).sum()) / rows) / (groups - 1)
+    # method of moments: E MSB = within + n_0 Var(groups)
     spread = (between / (groups - 1) - within) / size
     return min(within / spread, rows) if spread > 0 else math.inf
 
@@ -183,6 +190,7 @@ def boost(numbers: Floats, codes: Sequence[Any], t: Floats, present: Flags, part
         means = [encode(code, t[None], part, learned) for code in codes]
         features = np.vstack([numbers, *means]).T
         rows = np.flatnonzero(learned)
+        # evenly spread rows are enough: trees are small
         rows = rows[:: -(-len(rows) // BOOSTED_ROWS)]
         model = HistGradientBoostingRegressor(
             max_iter=40, learning_rate=0.25, max_leaf_nodes=16, early_stopping=False
@@ -202,6 +210,7 @@ def grow(numbers: Floats, T: Floats, present: Flags, part: Ints) -> Floats:
     points = np.ascontiguousarray(numbers.T, dtype=np.float32)
     for f in range(FOLDS):
         learned = (part != f) & present
+        # a hundredth of the rows in each leaf
         tree = DecisionTreeRegressor(
             min_samples_leaf=max(int(learned.sum()) // LEAST_LEAF, 10), random_state=0
         )
@@ -227,6 +236,7 @@ def refine(
     found, rest, again = E.copy(), T - E, standard(E)
     for f in range(FOLDS):
         learned = part != f
+        # coordinates that correlate with what E leaves
         close = np.abs(D[:, learned] @ rest[:, learned].T).max(axis=1, initial=0.0)
         chosen = np.argsort(-close, kind="stable")[:LOCAL_COORDINATES]
         local = np.vstack([again, D[chosen]])
@@ -259,6 +269,7 @@ def _shrunk(local: Floats, rest: Floats, cells: Ints, learned: Flags) -> tuple[F
     L, R = np.vstack([np.ones(len(rows)), local[:, rows]]), rest[:, rows]
     ends = np.searchsorted(cells[rows], np.arange(int(cells.max()) + 2))
     pairs = list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))
+    # each cell's normal equations along their own axes: one penalty for all is cheap to try
     values, U = np.linalg.eigh(np.array([L[:, a:b] @ L[:, a:b].T for a, b in pairs]))
     values = np.maximum(values, 0.0)
     b = U.transpose(0, 2, 1) @ np.array([L[:, a:b] @ R[:, a:b].T for a, b in pairs])

@@ -59,8 +59,11 @@ def share_between(code: Ints, rows: Floats) -> tuple[Floats, Floats]:
         return np.zeros(len(rows)), np.ones(len(rows))
     sums = np.array([np.bincount(code, row)[held] for row in rows])
     between = np.minimum((sums**2 / count[held]).sum(axis=1), n)
+    # rows have variance 1, so the total sum of squares is n
     within = np.maximum(n - between, 1e-9 * n) / (n - k)
+    # P(F > observed), F with k - 1 and n - k degrees of freedom
     chance = fdtrc(k - 1, n - k, between / (k - 1) / within)
+    # sqrt(2 k) / n is the error of a share between k groups by chance
     return 1 - within - 3 * np.sqrt(2 * k) / n, np.asarray(chance)
 
 
@@ -85,6 +88,7 @@ def choose(ways: Sequence[Ints], known: Sequence[Ints], truths: Floats) -> list[
             best = int(open_[np.argmax(gain[open_] > gain[open_].max() - 1e-3)])
             if best >= len(known) and best not in chosen:
                 chosen.append(best)
+            # what is explained is taken away: a second way must explain the rest
             rest = _without(rest, every[best])
             gain = np.zeros(len(every))
             again = [share_between(every[k], rest[None]) for k in open_]
@@ -98,6 +102,7 @@ def choose(ways: Sequence[Ints], known: Sequence[Ints], truths: Floats) -> list[
 def _without(row: Floats, code: Ints) -> Floats:
     """Return a row, standard, without the mean of the others in its group."""
     n, sums = np.bincount(code), np.bincount(code, row)
+    # the mean of the others, so that a row does not explain itself
     rest = row - (sums[code] - row) / np.maximum(n[code] - 1, 1)
     found = standard(rest[None])
     return found[0] if len(found) else np.zeros_like(row)
@@ -117,6 +122,7 @@ def _crossed_if_coarse(codes: Sequence[Ints]) -> Ints | None:
     found, rows = codes[0], len(codes[0])
     for code in codes[1:]:
         found = found * (int(code.max()) + 1) + code
+        # numbered anew before products overflow
         if int(found.max()) > 4 * rows:
             found = np.unique(found, return_inverse=True)[1]
         if (np.bincount(found) > 0).sum() > rows / ROWS_PER_CELL:
@@ -127,6 +133,7 @@ def _crossed_if_coarse(codes: Sequence[Ints]) -> Ints | None:
 def binned(row: Floats, bins: int) -> Ints:
     """Return the quantile that each value is in, equal values in one; missing ones come last."""
     _, places, counts = np.unique(row, return_inverse=True, return_counts=True)
+    # equal values share the quantile of their middle
     middle = np.cumsum(counts) - counts / 2
     code = np.minimum(middle * bins / len(row), bins - 1).astype(np.int64)[places]
     return np.where(np.isnan(row), bins, code)
@@ -168,6 +175,7 @@ def parts_of_numbers(name: str, row: Floats, unit: str | None) -> Iterator[Part]
         seconds = seen * DAY if unit.startswith("days") else seen
         yield from _told(name, row, _parts_of_times(seconds))
         return
+    # the fewest decimals that make all values whole
     scale = next((10**k for k in range(MOST_DECIMALS + 1) if _whole(seen * 10.0**k)), None)
     if scale is None or np.abs(seen).max(initial=0.0) * scale >= 2**53:
         return
@@ -203,6 +211,7 @@ def _parts_of_whole(whole: Ints) -> Iterator[Part]:
 def _parts_of_times(seconds: Floats) -> Iterator[Part]:
     """Yield what a calendar and a clock say, in UTC, of seconds since 1970."""
     whole = np.floor(np.clip(seconds, -6e10, 2.5e11)).astype(np.int64)
+    # 1970-01-01 was a Thursday, so day + 3 is 0 on Mondays
     day = whole // DAY
     date = day.astype("datetime64[D]")
     month = date.astype("datetime64[M]")
@@ -316,11 +325,14 @@ def _sums(rows: Floats) -> tuple[Floats, Floats]:
 
     n = rows.shape[1]
     size = next_fast_len(2 * n, real=True)
+    # padded to 2 n: sums do not wrap around
     spectrum = rfft(rows, size)
     apart = np.maximum(n - np.arange(n), 1)
+    # autocorrelation a(L) = IFFT |FFT y|^2
     ahead = irfft(np.abs(spectrum) ** 2, size)[:, :n] / np.sqrt(apart)
     total = np.arange(2 * n - 1)
     pairs = (np.minimum(total, 2 * n - 2 - total) + 1) // 2
+    # self-convolution, each pair of rows twice: c(s) is half of it
     double = irfft(spectrum**2, size)[:, : 2 * n - 1]
     double[:, ::2] -= rows**2  # a row with itself
     back = double / 2 / np.sqrt(np.maximum(pairs, 1))
@@ -329,6 +341,7 @@ def _sums(rows: Floats) -> tuple[Floats, Floats]:
 
 def _out(sums: Floats, pairs: Ints, first: int) -> Floats:
     out = np.zeros_like(sums)
+    # less the mean of the two beside it: a slow trend raises all three
     out[:, 1:-1] = sums[:, 1:-1] - (sums[:, :-2] + sums[:, 2:]) / 2
     out[:, :first] = 0.0
     out[:, pairs < FEWEST_PAIRS] = 0.0

@@ -324,6 +324,7 @@ class _View:
         """Return the mean of flags given y for each row; `trust` rows of the overall mean."""
         y = self.y[learn][self.held[learn]]
         own = flags[learn][self.held[learn]].astype(np.float64)
+        # shrunk to the mean of all values by `trust` rows
         rows = np.bincount(y, minlength=len(self.pi)) + trust
         sums = np.bincount(y, own, len(self.pi)) + trust * (own.mean() if len(own) else 0.0)
         return np.asarray((sums / np.maximum(rows, 1e-300))[self.y])
@@ -377,6 +378,7 @@ def _agreements(shown: CategoryCodes, best: int, others: Sequence[int]) -> list[
 
 def _corrections(views: Sequence[_View], flags: Sequence[Sequence[Flags]], learn: slice) -> Floats:
     """Return what all agreements say about each category, (categories, rows)."""
+    # agreements less their mean given y: what remains is news
     r = np.stack(
         [own.centred(flag, learn) for own, each in zip(views, flags, strict=True) for flag in each]
     )
@@ -465,6 +467,7 @@ def _guessed(
 
 def _shares(codes: Codes, values: int, noise: float, base: str) -> Floats:
     """Return the distribution of the truth, from that of a copy."""
+    # P(Y = y) = q pi_y + (1 - q) / values for a uniform base, solved for pi
     share = np.bincount(codes, minlength=values) / max(len(codes), 1)
     if base == UNIFORM:
         q = retention(noise)

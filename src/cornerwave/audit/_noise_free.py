@@ -75,13 +75,17 @@ class NoiseFree:
         order = dict(orders)
         for name, row in numbers.items():
             found, places = np.unique(row, return_inverse=True)
+            # values that repeat are groups too; a continuous number is not
             if len(found) <= rows / 2:
                 codes[name] = places.astype(np.int64)
         for name, (distinct, code) in values.items():
+            # 0 is missing
             codes[name] = np.asarray(code, dtype=np.int64) + 1
+            # many distinct values: their order may reveal more than their groups
             if len(distinct) > max(rows / 20, FEW_VALUES):
                 order[name] = _order_of(distinct, code)
         seen = gaps[gaps.any(axis=1) & ~gaps.all(axis=1)]
+        # columns with the same gaps count once
         _, first = np.unique(seen, axis=0, return_index=True)
         flags = seen[np.sort(first)].astype(np.float64)
         if len(flags) > 1:
@@ -109,6 +113,7 @@ class NoiseFree:
                 parts += parts_of_numbers(name, row, units.get(name))
         summed = dict(_sums_of(self.numbers))
         sums = [(name, binned(row, FINE_BINS)) for name, row in summed.items()]
+        # parts must explain what the columns themselves do not
         known = [*self._single, *(binned(row, FINE_BINS) for row in self.numbers.values())]
         codes, orders = dict(self.codes), dict(self.orders)
         for k in choose([code for _, code in (*parts, *sums)], known, truths):
@@ -163,6 +168,7 @@ class NoiseFree:
         """The codes whose values may each have weights of their own, shrunk to those of all."""
         flags = {name: code for name, code in self.groups.items() if name != EVERY}
         values = {name: int((np.bincount(code) > 0).sum()) for name, code in flags.items()}
+        # fewer rows per value cannot fit weights of their own, even shrunk
         most = min(MANY_VALUES, self.rows // ROWS_PER_VALUE)
         return {name: code for name, code in flags.items() if 2 <= values[name] <= most}
 
@@ -185,6 +191,7 @@ class NoiseFree:
         """
         part = split(self.rows)
         found = np.zeros_like(values)
+        # stacking: each mean leaves out the row, so its error there is honest
         for c, row in enumerate(values):
             means = standard(np.array([*self._means(row)]).reshape(-1, self.rows))
             if len(means):
@@ -204,6 +211,7 @@ class NoiseFree:
         """What sorts the rows: by each order, and by each kept number; equal ones at random, since
         their order in the file may be one that the owner chose to show.
         """
+        # ties are sorted in this order
         mixed = np.random.default_rng(self.rows).permutation(self.rows)
         ways = {**self.orders, **self.numbers}
         return {name: mixed[np.argsort(way[mixed], kind="stable")] for name, way in ways.items()}
@@ -241,6 +249,7 @@ def _neighbours(numbers: Floats) -> Ints:
 def moving(row: Floats, order: Ints) -> Iterator[Floats]:
     """Yield moving averages of a row of values in an order, each without the value itself."""
     n, values = len(row), row[order]
+    # window sums as differences of cumulated ones, less the value itself
     sums = np.concatenate([[0.0], np.cumsum(values)])
     for window in MOVING_WINDOWS:
         low = np.maximum(np.arange(n) - window // 2, 0)
@@ -253,6 +262,7 @@ def moving(row: Floats, order: Ints) -> Iterator[Floats]:
 def nearest(row: Floats, near: Ints) -> Iterator[Floats]:
     """Yield the means of the nearest rows, without the row itself."""
     other = near != np.arange(len(row))[:, None]
+    # cumulated over neighbours: every k of NEIGHBOURS is one look-up
     sums, count = np.cumsum(np.where(other, row[near], 0.0), axis=1), np.cumsum(other, axis=1)
     for k in NEIGHBOURS:
         last = min(k, near.shape[1] - 1)
@@ -263,9 +273,11 @@ def _grouped(row: Floats, code: Ints) -> Floats:
     """Return the mean of the other rows of a group, shrunk where there are few."""
     n, sums = np.bincount(code), np.bincount(code, row)
     many = n > 1
+    # variance within groups, and between: their ratio is how many rows the overall mean counts for
     within = float((row**2).sum() - (sums[many] ** 2 / n[many]).sum())
     within /= max(float((n[many] - 1).sum()), 1.0)
     between = max(float((row**2).mean()) - within, 1e-3)
+    # empirical Bayes, mean of the others = (sum - own) / (n - 1 + within / between)
     weight = max(within, 0.0) / between
     return np.asarray((sums[code] - row) / (n[code] - 1 + weight + 1e-9))
 
@@ -274,6 +286,7 @@ def _crossed(codes: Sequence[Ints]) -> Ints:
     """Return one code for each combination of values."""
     found = codes[0]
     for code in codes[1:]:
+        # numbered anew at each step, so that products stay small
         found = np.unique(found * (code.max() + 1) + code, return_inverse=True)[1]
     return np.asarray(found, dtype=np.int64)
 
@@ -283,6 +296,7 @@ def _order_of(distinct: Sequence[Any], code: Any) -> Ints:
     order = sorted(range(len(distinct)), key=lambda k: _readable(distinct[k]))
     places = np.empty(len(distinct) + 1, dtype=np.int64)
     places[order] = np.arange(len(distinct))
+    # code -1 picks the last entry
     places[-1] = -1  # a missing value comes first
     return np.asarray(places[code])
 

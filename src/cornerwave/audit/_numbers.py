@@ -80,6 +80,7 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
         before: NumbersFound | None = None,
     ) -> "NumbersPass":
         """Plan the pass by the first rows."""
+        # as all rows will be: completed, if they are
         scaled = completion.complete(first.scaled, first.number) if completion else first.scaled
         grids = before.found.steps if before else steps_of(scaled[1:])
         layout, expected = Layout.of(scaled), Expected.of(scaled, grids)
@@ -110,6 +111,7 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
                 order=known.order.of(block.start, source),
             )
         sums, steps, start = found.sums, found.steps, block.start
+        # complete rows alone reach the sums of products and the steps
         for stacked, own in self.layout.deals(scaled):
             sums, steps = sums + own, steps + known.steps.of(stacked, start)
             start += own.rows
@@ -155,6 +157,7 @@ class NumbersRead:
         if first.found.complete == first.found.rows:
             return cls(aligned, first)
         found = first.found.with_excess(aligned.stated.excess(aligned.columns))
+        # noise does not depend on which cells are missing: rows are completed by its distribution
         completion = Completion.of(found, aligned.stated.noise)
         again = aligned.run(
             lambda rows: NumbersPass.of_first(aligned, rows, completion, first), progress=progress

@@ -133,10 +133,12 @@ def _estimate(
     levels, best = found.noise, int(np.argmin(found.noise))
     known, rows = learn(aligned, levels)
     blocks = _blocks(aligned, in_memory=method in IN_MEMORY)
+    # rows of the truth that some methods know; their errors do not count
     leak = _leaked(blocks, method)
     together, alone = (
         _estimator(method, known.of_copies(which), leak) for which in (range(len(levels)), [best])
     )
+    # rounded up: at most MOST_ATTACKED rows
     every = -(-rows // MOST_ATTACKED) if method == "bayes" and out is None else 1
     errors, attacked = _Errors(known.mean, leak.places), 0
     with _output(out, aligned.columns, method) as write:
@@ -247,6 +249,7 @@ def learn(aligned: Aligned, noise: Sequence[float]) -> tuple[Knowledge, int]:
 
 def _nearest_covariance(across: Floats) -> Floats:
     """Return the nearest semidefinite matrix: estimates may by chance not be one."""
+    # in Frobenius norm: negative eigenvalues become 0
     values, vectors = np.linalg.eigh(across)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
@@ -293,6 +296,7 @@ def _leaked(blocks: Blocks, method: str) -> _Leak:
         return _Leak(np.zeros((0, 0)), np.zeros(0, dtype=np.int64))
     [whole] = blocks()
     complete = np.flatnonzero(~np.isnan(whole[0]).any(axis=1))
+    # evenly spread, as if a tenth of the people disclosed their rows
     places = complete[:: round(1 / LEAKED_SHARE)]
     return _Leak(whole[0][places], places)
 
@@ -303,6 +307,7 @@ def _reference(blocks: Blocks) -> Floats:
     for block in blocks():
         rows = block[0][~np.isnan(block[0]).any(axis=1)][::every]
         kept = np.concatenate([kept, rows]) if kept.size else rows
+        # every second of them: still evenly spread
         while len(kept) > 2 * REFERENCE_ROWS:
             kept, every = kept[::2], 2 * every
     return kept
@@ -316,6 +321,7 @@ def _estimator(method: str, known: Knowledge, leak: _Leak) -> Callable[[list[Flo
     if method == "learned":
         return lambda Y: attack.learned(Y, leaked=leak.places, truth=leak.rows, unsafe_seed=0)
     filtered = attack.spectral if method == "spectral" else attack.pca
+    # filters know the noise of each column, v K_jj
     variance = max(known.worth.noise, 1e-12) * np.diag(known.covariance)
     return lambda Y: filtered(known.worth.of(Y), variance=variance)
 
@@ -337,6 +343,7 @@ class _Errors:
     def shares(self) -> tuple[Floats, Floats]:
         """Return both errors as shares of each column's variance."""
         total, square, alone, together, count = self._sums
+        # n Var(X) by the same rows as the errors
         variance = square - total**2 / np.maximum(count, 1)
         variance = np.where(variance > 0, variance, 1.0)
         return alone / variance, together / variance

@@ -70,6 +70,7 @@ class HashCounts:
         """Return the same, with one count for each hash."""
         values = np.concatenate([np.zeros(0, dtype=np.uint64), *self.values])
         inside, bound = values <= self.last, self.bound
+        # equal hashes of both parts become one, with the sum of their counts
         values, which = np.unique(values[inside], return_inverse=True)
         given = np.concatenate([np.zeros(0, dtype=np.int64), *self.counts])[inside]
         counts = np.bincount(which, given, len(values)).astype(np.int64)
@@ -109,6 +110,7 @@ class Repeated:
 
 def sizes_of_cells(first: list[Floats], steps: Floats, order: tuple[int, ...]) -> Floats:
     """Return the size of cells of each step and column, (M, N)."""
+    # cells must be fine beside the noise, and coarse beside the last digits of values
     bits = BITS_ALONE if len(first[0]) == 1 else BITS
     largest = np.max([np.nanmax(np.abs(np.nan_to_num(part)), axis=1) for part in first], axis=0)
     fine = np.maximum(steps_of(first[1:], FINE), steps)
@@ -124,6 +126,7 @@ def sizes_of_cells(first: list[Floats], steps: Floats, order: tuple[int, ...]) -
 def _odd_multiple(size: Floats, step: Floats) -> Floats:
     """Return the next odd multiple of a step, so that every cell holds as many multiples."""
     whole = np.where(step > 0, step, 1.0)
+    # odd: a cell about a multiple of itself has as many steps on both sides
     many = 2 * np.ceil(np.maximum(size / whole - 1, 0) / 2) + 1
     return np.where(step > 0, many * whole, size)
 
@@ -204,8 +207,10 @@ def log_odds(cell: Floats, covariance: Floats, around: float) -> float:
         own = float(rest[j, j])
         if own <= 1e-9 * covariance[j, j]:  # follows from the columns before
             continue
+        # cell times density at 0: of a row (2 pi Var), of the difference of two (4 pi Var)
         factor = math.log(cell[j] / math.sqrt(around * math.pi * own))
         if factor < 0:
             total += factor
+            # the next columns given this one (Schur complement)
             rest = rest - np.outer(rest[:, j], rest[j]) / own
     return total

@@ -87,6 +87,7 @@ class Completion:
         steps = list(self._steps(X, Y))
         whole = np.where(missing[:, rows], np.nan, X)
         for pattern, own in _patterns(missing[:, rows], np.diag(self.shape) > 0):
+            # B = S_mo S_oo^-1, shared by all rows of a pattern
             B = self._weights(pattern, np.zeros(len(X)))
             away = X[:, own] - self.mean[:, None]
             whole[:, own] = self.mean[:, None] + self._filled(pattern, B, away, random)
@@ -129,11 +130,13 @@ class Completion:
     ) -> Floats:
         """Return noise 1 (N, n) with draws for the cells that are missing."""
         seen, wanted = self._cells(missing)
+        # U ~ N(0, S)
         U = self.lower @ random.standard_normal(E.shape)
         if blur is not None and blur.any():
             spread = np.sqrt(12 * blur[seen])[:, None]
             U[seen] += spread * random.uniform(-0.5, 0.5, (len(seen), E.shape[1]))
         found = np.where(missing[:, None], 0.0, E)
+        # Matheron: E_m = U_m + B (E_o - U_o)
         found[wanted] = U[wanted] + B @ (E[seen] - U[seen])
         return np.asarray(found)
 
@@ -145,6 +148,7 @@ class Completion:
         out[0][:, rows] = whole
         noise: Any = 0.0
         for i, step in zip(self._order, steps, strict=True):
+            # D_k is the sum of the steps up to it
             noise = noise + step
             grid = np.where(self.steps[i] > 0, self.steps[i], 1.0)[:, None]
             coarse = drawn & (self.steps[i][:, None] > 0)
@@ -342,6 +346,7 @@ class Directions:
         columns = np.flatnonzero(usable)
         noise = self.rows.scaled[1 + i] - self.rows.source
         random = np.random.default_rng([self.rows.count, i])
+        # a normal from where rounded noise must have been
         drawn = [_within(noise[n], steps[n], sizes[n], random) for n in columns]
         return columns, np.array(drawn).reshape(len(columns), self.rows.count)
 
@@ -372,6 +377,7 @@ class Directions:
             return np.atleast_2d(np.cov(step))
         i, *last = self.order[k : k - 2 if k > 1 else None : -1]
         size = self.found.noise[i] - (self.found.noise[last[0]] if last else 0.0)
+        # rounding adds step^2 / 12 to each of two copies, blurring as much again
         blur = (self.found.steps[[i, *last]][:, columns] ** 2).sum(axis=0) / 6
         return np.asarray(size * self.found.definite[np.ix_(columns, columns)] + np.diag(blur))
 
@@ -434,6 +440,7 @@ def from_within(low: Floats, high: Floats, random: Any) -> Floats:
 
 def within(least: Floats, most: Floats, random: Any) -> Floats:
     """Return normals from between the shares of all normals that lie below and above each."""
+    # F(low) + U (F(high) - F(low)), U uniform
     share = least + random.random(len(least)) * (most - least)
     return _normal(np.clip(share, 1e-300, 1 - 1e-16))
 
@@ -459,6 +466,7 @@ def _triangular(covariance: Floats) -> Floats:
         if own <= 1e-9:
             continue
         rows.append(turn[j] / math.sqrt(own))
+        # elimination by rows: turn becomes L^-1
         ratio = rest[j + 1 :, j] / own
         turn[j + 1 :] -= np.outer(ratio, turn[j])
         rest = rest - np.outer(rest[:, j], rest[j]) / own

@@ -100,6 +100,7 @@ def find_sums(z: Floats, rough: Floats, *, rows: int) -> SumsOfTwo:
     axes = np.argsort(cells, kind="stable")
     axes = axes[cells[axes] <= COARSEST_CELL]
     crowd = 2 * max(rows / m, 1.0)  # of either sign, and in the direction of the plane
+    # expected matches by chance: m^2 pairs, m rows, cell times density on each axis
     factors = crowd * m**3 * np.cumprod(cells[axes] / math.sqrt(4 * math.pi))
     if not len(factors):
         return SumsOfTwo()
@@ -108,6 +109,7 @@ def find_sums(z: Floats, rough: Floats, *, rows: int) -> SumsOfTwo:
     if chance > m:
         return SumsOfTwo()
     found = _count_sums(np.ascontiguousarray(z[used] / cells[used, None]))
+    # sums that rounding leaves in their cell, on all axes
     inside = CLOSED * math.prod(1 - 1.6 * 2 * rough[used] / cells[used])
     return SumsOfTwo(m, int(found), chance, m * (m / max(rows, m)) * inside)
 
@@ -214,6 +216,7 @@ def frame_of(evidence: NumberEvidence, k: int) -> Frame | None:
     steps = found.steps[copies][:, columns]
     blur = (steps**2).sum(axis=0) / 6
     shape = found.definite[np.ix_(columns, columns)]
+    # (s_k S + blur)^-1/2: white by what noise should be, not by what it is
     turn = sharp(whitening(size * shape + np.diag(blur)).T, blur)
     return Frame(columns, turn, np.sqrt(turn**2 @ blur), steps) if len(turn) else None
 
@@ -461,6 +464,7 @@ def _pairs(ascending: Floats, taper: Floats, gap: float) -> PairLengths:
     for width in (gap, 2 * gap, 4 * gap):
         ends = np.searchsorted(ascending, [ascending - width, ascending + width])
         within.append((ends[1] - ends[0] - 1) / 2)
+    # pairs up to a gap, from one to two, from two to four
     rings, weights = np.diff(within, axis=0), np.array(WEIGHTS)
     over, variance = weights @ rings @ taper, weights**2 @ rings @ taper**2
     return PairLengths(float(over), float(variance), float(taper.sum()))

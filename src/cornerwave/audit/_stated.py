@@ -35,6 +35,7 @@ class Stated:
                 f"got {len(privacy)} privacies for {len(copies)} copies; "
                 "give one for each copy, in the order of the copies"
             )
+        # what an auditor gives replaces what all copies state
         given = None if privacy is None else tuple(Level.of(privacy=p).privacy for p in privacy)
         read = tuple(_metadata_of(copy) for copy in copies)
         editions = sorted({each.edition for each in read if each.edition is not None})
@@ -106,6 +107,7 @@ class Stated:
         Doubles end there at log(2^-53), a column rounded to a step at half of it.
         """
         steps = [about.rounded for about in self.each(name) if about.rounded]
+        # there 1 + x lies between 0 and half a step: its middle
         return math.log(min(steps) / 4) if steps else -53 * math.log(2)
 
     def on_ranks(self, name: str) -> bool:
@@ -156,6 +158,7 @@ class Stated:
 def _privacy_of(copy: CopyMetadata) -> float | None:
     if copy.privacy is not None and 0 < copy.privacy < 1:
         return float(copy.privacy)
+    # p = v / (1 + v)
     return None if copy.noise is None else copy.noise / (1 + copy.noise)
 
 

@@ -122,6 +122,7 @@ class Statistics:
         fine = (self.steps <= COARSE * size).all(axis=1)
         if not self.steps[fine].any():
             return self.axes
+        # variance of rounding over the noise, column by column
         shares = self.steps[fine] ** 2 / 12 / self.pairwise_noise[fine, None]
         rounding, turn = np.linalg.eigh(self.axes.T @ (self.axes * shares.sum(axis=0)[:, None]))
         sharp = rounding <= 1
@@ -311,6 +312,7 @@ def covariance_of(sums: Floats) -> Floats:
     """Return covariances from sums (..., P+1, P+1) whose last entry is the count."""
     count = sums[..., -1:, -1:]
     totals = sums[..., :-1, -1:]
+    # sum of products less n times the product of means
     centred = sums[..., :-1, :-1] - totals * np.swapaxes(totals, -1, -2) / np.maximum(count, 1)
     return np.asarray(centred / np.maximum(count - 1, 1))
 
@@ -341,6 +343,7 @@ def _each_of(total: Floats) -> Floats:
 
 def without_rounding(K: Floats, squares: Floats) -> Floats:
     """Return K with the variance of constants, which is rounding, set to 0."""
+    # some 50 times the precision of doubles: what rounding leaves of a variance
     constant = np.diag(K) <= 1e-14 * squares
     return np.where(constant[:, None] | constant, 0.0, K)
 
@@ -409,6 +412,7 @@ def steps_still(steps: Floats, copies: list[Floats]) -> Floats:
 
 def _candidates(spread: float, finest: float) -> list[float]:
     low, high = finest * spread, COARSEST_STEP * spread
+    # decimal and binary grids: how numbers are written, and how they are held
     tens = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
     twos = range(int(np.floor(np.log2(low))), int(np.ceil(np.log2(high))) + 1)
     steps = {float(f"{lead}e{power}") for power in tens for lead in (1, 2, 5)}

@@ -158,6 +158,7 @@ class WholeEvidence:
     ) -> "WholeEvidence":
         """Take the rows that both kinds kept: every so-and-so-many of all rows."""
         every = max(numbers.every, categories.every)
+        # cells of a row: numbers and what F reveals of them, coordinates, and what F has
         width = 2 * len(numbers.names) + MOST_COORDINATES * len(categories.judged) + 256
         while rows > every * min(MOST_WHOLE_ROWS, max(MOST_WHOLE_CELLS // width, 1)):
             every *= 2
@@ -187,6 +188,7 @@ class WholeEvidence:
     @property
     def _most(self) -> int:
         """How many coordinates a category has at most."""
+        # all categories together have at most ALL_COORDINATES
         return int(np.clip(ALL_COORDINATES // max(len(self.categories[0]), 1), 2, MOST_COORDINATES))
 
     @cached_property
@@ -271,6 +273,7 @@ class WholeEvidence:
         if i not in self._orders:
             refreshed = [self._coordinates(each, 1 + i) for each in self.categories[0]]
             shown = standard(np.vstack([self.numbers[1 + i][self.perturbed], *refreshed]))
+            # the score of neighbours' means has variance 2 by chance: 7 is five deviations
             close = self.ordered and any(follows(row) > ORDER_SCORE for row in shown)
             self._orders[i] = close, rows_alike(shown) if self.ordered else {}
         return self._orders[i]
@@ -351,6 +354,7 @@ class WholeEvidence:
         ]
         promises = sum(share is not None for own in stated for share in own)
         attacks = max((len(own) for each in self.left for own in each.values()), default=1)
+        # Bonferroni over copies, columns and attacks
         each = alpha / max(promises or len(self.left) * len(self.targets), 1) / attacks
         return tuple(
             tuple(
@@ -364,6 +368,7 @@ class WholeEvidence:
 
 def _worst(attacks: Mapping[str, "_Loss"], name: str, stated: float | None, alpha: float) -> Left:
     """Return what the attack leaves that surely leaves least."""
+    # the least upper end: an attack with a wide margin does not displace a sure one
     tried = [loss.beside(name, stated, alpha, attack) for attack, loss in attacks.items()]
     return min(tried, key=lambda left: left.hidden + left.margin)
 
@@ -400,16 +405,20 @@ class _Loss:
         cls, target: Target, L: Floats, *, sampled: bool, clusters: Ints | None = None
     ) -> "_Loss":
         values = target.values[:, target.present]
+        # L and V are sums over coordinates: h = mean L / mean V
         V = ((values - values.mean(axis=1, keepdims=True)) ** 2).sum(axis=0)
         n, variance = len(L), float(V.mean())
         h = float(L.mean()) / variance
+        # control variate b V: b = h^2 for given X, b = h for sampled rows
         u = (L - (h if sampled else h * h) * V) / variance
         off = u - u.mean()
         if clusters is not None:  # rows of one strip count as one
             off = np.bincount(clusters[target.present], off)
         squares = off**2
+        # twice the variance in a sample: what is stated stems from another
         error = math.sqrt(float(squares.sum()) * (1 + sampled)) / n
         # If few rows have most of the error, it is known no better than from so many rows.
+        # effective rows, (sum of squares)^2 / sum of fourth powers
         freedom = float(squares.sum()) ** 2 / max(float((squares**2).sum()), 1e-300)
         return cls(h, error, max(int(freedom), 1), n, target.category, variance)
 
@@ -417,6 +426,7 @@ class _Loss:
         """Return it beside what is stated: a change that rows do not show may be a chance."""
         p = self.hidden if stated is None else stated
         error = max(self.error, self._least_error(min(p, 1.0)), 1e-9)
+        # one-sided: only too little hidden is a fault
         margin = t_limit(2 * alpha, self.freedom) * error
         return Left(name, self.hidden, error, margin, stated, attack)
 
@@ -424,4 +434,5 @@ class _Loss:
         """Return the error of honest noise that hides p (as in `promise`), or of a fair refresh."""
         if self.category:  # of two values with even shares, 2 p (1 - p) / variance
             return math.sqrt(2 * p * (1 - p) / self.rows / self.variance)
+        # v sqrt((4 v + 2) / n) / (1 + v)^2 with v = p / (1 - p)
         return p * math.sqrt(2 * (1 - p * p) / self.rows)
