@@ -10,8 +10,9 @@
     _chance                what a check is, and the limits that it is compared with
     _untested              what a verdict does not cover
 
-    numbers:     _sums                     sums of products over all rows, grids of rounding
-                 _steps                    what a pass keeps of single rows
+    numbers:     _numbers                  what passes over all rows keep, which checks look at
+                 _sums                     sums of products over all rows, grids of rounding
+                 _steps, _repeats          single rows: steps of the path, noise that came twice
                  _rows                     some rows, completed, and their noise in many directions
                  _number_checks            sums of products, and what stays hidden
                  _row_checks               sorted rows, and low digits
@@ -26,6 +27,7 @@
                  _groupings                ways to group rows by it, and which are worth an estimate
                  _attacks, _fits           the attacks, and the estimators that they use
 
+What is kept of rows are passes (cornerwave.passes): parts of a table add up, in any order.
 The audit imports no key and no ledger: an auditor has neither.
 """
 
