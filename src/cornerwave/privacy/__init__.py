@@ -5,9 +5,9 @@
     _whole_copy     what all columns together leave hidden at each level: THE FORMULA
     _joint          that, measured from sampled rows (_joint_sample, _covariances, _remedies)
     _hidden         that, as it is recorded and put into words
-    _row_order      what the order of the rows reveals, near and far (_distant_rows)
+    _row_order      what the order of the rows reveals, near and far (_distant_rows, _ties)
     _edition_order  and that of rows of several editions
-    _units          which rows belong to one person, and what that reveals (_groups, _unit_rows)
+    _units          which rows are one person's, and what that reveals (_unit, _groups, _unit_rows)
     _coalition      what some recipients can recover together, exactly (_coalition_document)
 
 In: sampled rows, levels. Out: shares of each column's variance. Nothing here needs a key.
@@ -30,7 +30,7 @@ from cornerwave.privacy._coalition import (
 )
 from cornerwave.privacy._coalition_document import coalition_document, coalition_parts
 from cornerwave.privacy._covariances import semidefinite
-from cornerwave.privacy._distant_rows import DistantRows, Ties
+from cornerwave.privacy._distant_rows import DistantRows
 from cornerwave.privacy._edition_order import FIRST, FirstRows
 from cornerwave.privacy._groups import left_of_mean, left_of_value
 from cornerwave.privacy._hidden import (
@@ -54,8 +54,10 @@ from cornerwave.privacy._row_order import (
     RowOrder,
     left_hidden,
 )
+from cornerwave.privacy._ties import Ties
+from cornerwave.privacy._unit import WAYS_OUT, Looked, Unit
 from cornerwave.privacy._unit_rows import UnitColumns, UnitRows
-from cornerwave.privacy._units import WAYS_OUT, Looked, Unit, find_units
+from cornerwave.privacy._units import find_units
 
 __all__ = [
     "ALPHA",

@@ -13,8 +13,9 @@ import numpy as np
 
 from cornerwave.arrays import Bytes, Floats, Words, part_ends
 from cornerwave.columns import MISSING_BITS
-from cornerwave.privacy._distant_rows import GONE, Cells, DistantRows
+from cornerwave.privacy._distant_rows import DistantRows
 from cornerwave.privacy._row_order import ALPHA, MATTERS, RevealedByOrder, revealed_from_afar
+from cornerwave.privacy._ties import GONE, Cells
 
 FIRST, MOST_EDITIONS = 1 << 12, 32
 """The first rows of an edition, and the editions of which they are kept: the first and the last."""

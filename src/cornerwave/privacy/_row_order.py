@@ -32,8 +32,9 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats, Ints
 from cornerwave.columns import Encoded, one_chunk, to_floats
 from cornerwave.noise import available_threads
-from cornerwave.privacy._distant_rows import DistantRows, Ties
+from cornerwave.privacy._distant_rows import DistantRows
 from cornerwave.privacy._groups import EVEN, category_spread
+from cornerwave.privacy._ties import Ties
 
 ALPHA = 1e-6
 """The probability that a table in random order is reported to be revealed by its order."""

@@ -31,7 +31,9 @@ from cornerwave.columns import (
     unit_of,
 )
 from cornerwave.errors import ColumnError
-from cornerwave.privacy._units import Looked, Unit, find_meetings
+from cornerwave.privacy._ties import mixed
+from cornerwave.privacy._unit import Looked, Unit
+from cornerwave.privacy._units import find_meetings
 
 _PARTS = {
     "up to its last separator": r"^(?P<part>.*[^-_./:#| ])[-_./:#| ]+[^-_./:#| ]*$",
@@ -282,6 +284,4 @@ def _of_cells(cells: Words) -> Words:
 
 def _short(words: Words) -> Words:
     """Return 32 bits of each word, mixed from all of its bits; never 0."""
-    words = (words ^ (words >> _U(33))) * _U(0xFF51AFD7ED558CCD)
-    words = (words ^ (words >> _U(33))) * _U(0xC4CEB9FE1A85EC53)
-    return np.asarray(np.maximum(words >> _U(32), _U(1)))
+    return np.asarray(np.maximum(mixed(words) >> _U(32), _U(1)))

@@ -1,0 +1,136 @@
+"""A column as it is looked at for units, and a unit: rows of a person that belong together."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats, Ints, Words
+from cornerwave.privacy._groups import PRIVACY, Kinds, Scores
+
+SAME = 0.98
+"""A column that agrees more than this follows from the value."""
+MOST_NAMED = 5
+"""Columns that a message names."""
+WAYS_OUT = (
+    "If these are several rows of a person, or of another thing that copies shall hide, register "
+    "one row of each, such as the mean or the latest. If each row is a record of its own and "
+    "merely shares a school, an area or a product with others, state that rows are independent: "
+    "anyone who knows which rows share it then learns as much as this about them"
+)
+"""What to do about rows that belong together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """A column of some rows.
+
+    Rows of one value have one of the `codes`, which ascend with it if it is `ordered`; -1 is
+    missing. `names` if it could name units, as fractions cannot; `noisy` if copies hide it;
+    `is_time` for dates and times, from which others follow: year, month, weekday; `is_category`
+    if rows agree in it when they are equal.
+    """
+
+    name: str
+    codes: Ints
+    ordered: bool
+    names: bool
+    noisy: bool
+    is_time: bool = False
+    is_category: bool = False
+
+    @classmethod
+    def of_numbers(
+        cls, name: str, numbers: Floats, *, noisy: bool, is_time: bool = False
+    ) -> "Looked":
+        """Look at numbers, NaN for missing."""
+        codes = np.full(len(numbers), -1)
+        here = np.isfinite(numbers)
+        values, codes[here] = np.unique(numbers[here], return_inverse=True)
+        whole = bool((values == np.floor(values)).all())
+        return cls(name, codes, ordered=True, names=whole, noisy=noisy, is_time=is_time)
+
+    @classmethod
+    def of_cells(
+        cls, name: str, cells: Words, missing: Flags, *, noisy: bool, is_time: bool = False
+    ) -> "Looked":
+        """Look at cells by their hashes, some of them missing."""
+        codes = np.full(len(cells), -1)
+        codes[~missing] = np.unique(cells[~missing], return_inverse=True)[1]
+        return cls(name, codes, False, names=True, noisy=noisy, is_time=is_time, is_category=True)
+
+    def sorted_by(self, numbers: Floats) -> "Looked":
+        """Return the column in the order of its values as numbers."""
+        here = self.codes >= 0
+        least = np.full(self.distinct, np.inf)
+        np.minimum.at(least, self.codes[here], np.nan_to_num(numbers[here], nan=np.inf))
+        places = np.empty(self.distinct, dtype=np.int64)
+        places[np.argsort(least, kind="stable")] = np.arange(self.distinct)
+        codes = np.where(here, places[self.codes], -1)
+        whole = bool((least == np.floor(least)).all())
+        return replace(self, codes=codes, ordered=True, names=whole)
+
+    def some(self, rows: slice) -> "Looked":
+        """Return some of the rows."""
+        return replace(self, codes=self.codes[rows])
+
+    @property
+    def distinct(self) -> int:
+        """How many values there are."""
+        return int(self.codes.max(initial=-1)) + 1
+
+    def signal(self) -> Scores | Kinds | None:
+        """Return the column as what can agree."""
+        if self.is_category:
+            return Kinds.of(self.codes)
+        return Scores.of(np.where(self.codes < 0, np.nan, self.codes.astype(np.float64)))
+
+
+@dataclass(frozen=True)
+class Agreeing:
+    """A column in which the rows of a unit agree, and what a copy of all of them leaves hidden."""
+
+    column: str
+    r: float
+    value: float
+    mean: float
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Columns that name units: how many of these, rows of each, and what agrees within them."""
+
+    columns: tuple[str, ...]
+    units: int
+    rows_each: float
+    agreeing: tuple[Agreeing, ...]
+    mean_rows: float
+    largest: int | None = None
+
+    @property
+    def sizes(self) -> str:
+        """How many rows the groups have: on average over groups, and at most."""
+        most = self.largest is not None and self.largest > 1.5 * self.mean_rows
+        return f"about {self.mean_rows:.3g} rows each" + (
+            f", at most {self.largest:,}" if most else ""
+        )
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether the rows of a unit are equal in all columns in which they agree."""
+        return all(each.r > SAME for each in self.agreeing)
+
+    def __str__(self) -> str:
+        """Say it, and what it gives away."""
+        names, most = " and ".join(map(repr, self.columns)), self.agreeing[0]
+        shares = [
+            f"{each.column!r} ({min(each.r, 1.0):.2f})" for each in self.agreeing[:MOST_NAMED]
+        ]
+        more = len(self.agreeing) - MOST_NAMED
+        return (
+            f"rows with the same {names} belong together: they agree in {', '.join(shares)}"
+            f"{f' and {more} more' if more > 0 else ''}, where 0 is chance and 1 is equal "
+            f"({self.units:,} such groups, {self.sizes}). At privacy "
+            f"{PRIVACY:g}, the best linear estimate from all rows of a group leaves "
+            f"{most.value:.3f} of a value of {most.column!r} hidden, and {most.mean:.3f} of the "
+            f"group's mean, instead of {PRIVACY:g}"
+        )
