@@ -123,7 +123,17 @@ def test_every_public_name_resolves():
         cornerwave.nonsense  # noqa: B018
 
 
-HEAVY = ("numpy", "numba", "pyarrow", "sqlalchemy", "cryptography", "pandas", "polars", "narwhals")
+HEAVY = (
+    "numpy",
+    "numba",
+    "pyarrow",
+    "sqlite3",
+    "psycopg",
+    "cryptography",
+    "pandas",
+    "polars",
+    "narwhals",
+)
 
 
 def modules_after(statement):
@@ -156,4 +166,4 @@ def test_a_vault_is_opened_without_what_only_some_commands_need():
 def test_researchers_need_no_tables_and_no_ledger():
     assert loaded_by(
         "from cornerwave import parallel; parallel([[1.0], [2.0]], noise=[1.0])"
-    ).isdisjoint({"pyarrow", "sqlalchemy"})
+    ).isdisjoint({"pyarrow", "sqlite3"})

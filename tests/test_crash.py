@@ -30,14 +30,13 @@ import os, pathlib, shutil, signal, sys
 import fcntl, sqlite3
 from pathlib import Path
 
-import sqlalchemy
-
 from cornerwave.vault import _release
 from cornerwave.levels import Level
 from cornerwave.vault import write_all
 from cornerwave.vault import Vault
 from cornerwave.outputs import _outputs as write
 from cornerwave.ledger import Ledger
+from cornerwave.ledger._tables import Connection
 from tests.postgresql import copy_tree
 
 SEAMS = [
@@ -46,7 +45,7 @@ SEAMS = [
     (write.CopyFile, "publish"), (write.CopyFile, "discard"),
     (write, "_put"), (write, "_create_hidden"), (write, "_remove_leftovers"),
     (write, "sync_directory"), (_release, "make_copies"),
-    (os, "fsync"), (fcntl, "flock"), (sqlalchemy.Connection, "commit"),
+    (os, "fsync"), (fcntl, "flock"), (Connection, "commit"),
     (pathlib.Path, "replace"), (pathlib.Path, "chmod"), (pathlib.Path, "unlink"),
 ]
 

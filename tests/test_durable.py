@@ -98,9 +98,9 @@ def test_a_batch_is_kept_before_the_ledger_names_it(disk, tmp_path, vault, monke
 def test_a_commit_returns_when_its_journal_is_gone_from_the_disk_too(vault):
     """FULL syncs the content alone: the journal may come back, and undoes the commit."""
     with vault._ledger._database.writing() as connection:
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == EXTRA
-    with vault._ledger._database._pooled.connect() as reader:  # the control
-        assert reader.exec_driver_sql("PRAGMA synchronous").scalar() == FULL
+        assert connection.run("PRAGMA synchronous") == [(EXTRA,)]
+    with vault._ledger._database.reader() as reader:  # the control
+        assert reader.run("PRAGMA synchronous") == [(FULL,)]
 
 
 RELEASE = """

@@ -18,7 +18,7 @@ from tests.test_updates import changed
 SEAMS = """
 SEAMS = [
     (Ledger, "add_edition"), (SeenKeys, "write"), (SeenKeys, "publish"),
-    (os, "fsync"), (fcntl, "flock"), (sqlalchemy.Connection, "commit"),
+    (os, "fsync"), (fcntl, "flock"), (Connection, "commit"),
     (pathlib.Path, "replace"), (pathlib.Path, "unlink"), (pathlib.Path, "mkdir"),
     (pathlib.Path, "rmdir"),
 ]

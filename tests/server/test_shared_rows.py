@@ -1,28 +1,31 @@
 """What stands beside the chains is believed only if its seal fits, and is looked up at once."""
 
+from contextlib import closing
+
 import pytest
-import sqlalchemy as sa
 
 from cornerwave.access import Sharing
 from cornerwave.errors import LedgerDamaged
 from cornerwave.ledger import Access
-from cornerwave.ledger._database import CHAIN, RECORD
+from cornerwave.ledger._tables import Connection
 from cornerwave.vault import Vault
 
 COPY = "/v1/datasets/wages/copy"
 
 
-def outside(served, statement):
+RECORD = "cornerwave_record"
+COLUMNS = ("kind", "id", "of", "at", "content", "seal")
+
+
+def outside(served, statement, *values):
     """Run a statement as somebody who can write to the database, and has no key."""
-    with served.sharing.vault._ledger._database._engine.connect() as connection:
-        connection.execute(statement)
-        connection.commit()
+    with closing(served.sharing.vault._ledger._database.connect()) as connection:
+        return connection.run(statement, *values)
 
 
-def row(served, **wanted):
-    query = sa.select(RECORD).where(*(RECORD.c[name] == value for name, value in wanted.items()))
-    with served.sharing.vault._ledger._database._engine.connect() as connection:
-        return dict(connection.execute(query).first()._mapping)
+def row(served, kind, of):
+    query = f"SELECT {', '.join(COLUMNS)} FROM {RECORD} WHERE kind = ? AND of = ?"
+    return dict(zip(COLUMNS, outside(served, query, kind, of)[0], strict=True))
 
 
 EDITS = {
@@ -41,8 +44,9 @@ def test_an_edited_grant_is_refused(served, edit):
     assert changed.items() - grant.items()
     with served.client("ann") as ann, served.client("bob") as bob:
         assert ann.get(COPY).status_code == 200
-        own = sa.and_(RECORD.c.kind == "grant", RECORD.c.id == grant["id"])
-        outside(served, RECORD.update().where(own).values(changed))
+        [(column, value)] = changed.items()
+        update = f"UPDATE {RECORD} SET {column} = ? WHERE kind = 'grant' AND id = ?"
+        outside(served, update, value, grant["id"])
         victim = changed.get("of", "ann")
         with pytest.raises(LedgerDamaged, match="changed from outside"):
             served.sharing.grants(recipient=victim)
@@ -56,14 +60,15 @@ def test_an_edited_grant_is_refused(served, edit):
 def test_forged_grants_and_tokens_are_refused(served):
     """A row of one's own making, and the true seal of another kind of row, open nothing."""
     grant = row(served, kind="grant", of="bob")
-    outside(served, RECORD.insert().values({**grant, "id": "forged", "of": "eve"}))
+    insert = f"INSERT INTO {RECORD} ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)"
+    outside(served, insert, *{**grant, "id": "forged", "of": "eve"}.values())
     with served.client("eve") as eve:
         assert eve.get(COPY).status_code == 503
-    outside(served, RECORD.delete().where(RECORD.c.id == "forged"))
+    outside(served, f"DELETE FROM {RECORD} WHERE id = 'forged'")
     with served.client("eve") as eve:
         assert eve.get(COPY).status_code == 404
     token = row(served, kind="token", of="ann")
-    outside(served, RECORD.update().where(RECORD.c.id == token["id"]).values(of="bob"))
+    outside(served, f"UPDATE {RECORD} SET of = 'bob' WHERE id = ?", token["id"])
     with served.client("ann") as ann:
         assert ann.get("/v1/datasets").status_code == 503
 
@@ -71,7 +76,7 @@ def test_forged_grants_and_tokens_are_refused(served):
 def test_an_edited_chain_is_refused(served):
     with served.client("ann") as ann:
         assert ann.get("/v1/datasets/wages").status_code == 200
-        outside(served, CHAIN.update().where(CHAIN.c.name == "wages").values(closed="", head="0"))
+        outside(served, "UPDATE cornerwave_chain SET closed = '', head = '0' WHERE name = 'wages'")
         assert ann.get("/v1/datasets/wages").status_code == 503
 
 
@@ -100,8 +105,8 @@ def test_the_access_log_makes_nothing_be_read_again(served, monkeypatch):
     database = served.sharing.vault._ledger._database
     if database.version() is None:
         pytest.skip("with PostgreSQL everything is read each time")
-    reads, true = [], database._pooled.connect
-    monkeypatch.setattr(database._pooled, "connect", lambda: reads.append(1) or true())
+    reads, true = [], Connection.select
+    monkeypatch.setattr(Connection, "select", lambda *given: reads.append(1) or true(*given))
     line = Access("2026-01-01", "ann", "GET /", "200", 0)
     assert len(served.sharing.grants(recipient="ann")) == 2
     reads.clear()

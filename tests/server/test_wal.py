@@ -91,8 +91,8 @@ def test_there_and_back(served, ledger):
             assert eve.get(COPY).status_code == 200
             served.sharing.revoke("wages", "eve")
             assert eve.get(COPY).status_code == 404
-            served.sharing.vault._ledger._database._pooled.dispose()
-            served.app.state.service.vault._ledger._database._pooled.dispose()
+            served.sharing.vault.close()
+            served.app.state.service.vault.close()
 
 
 def test_by_the_header_alone_a_revoked_copy_would_be_served(served, ledger, monkeypatch):

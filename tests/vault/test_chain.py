@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from cornerwave.errors import LedgerDamaged
 from cornerwave.ledger import Key
 from cornerwave.ledger._chain import Chain, Draft, Line
+from cornerwave.ledger._tables import CHAIN
 
 KEY = Key(bytes(range(32)))
 TEXTS = st.text(max_size=8)
@@ -82,7 +83,7 @@ def test_a_chain_fits_its_own_key_id_and_name():
     with pytest.raises(LedgerDamaged):
         Chain(KEY, "a2", "people", chain.length, chain.head).check(lines)
     with pytest.raises(LedgerDamaged):
-        Chain.of_row(Key.generate(), list(chain.row.values()))
+        Chain.of_row(Key.generate(), chain.row)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +92,10 @@ def test_a_chain_fits_its_own_key_id_and_name():
 )
 def test_no_field_of_the_row_can_be_changed(field, value):
     _, chain = chain_of(some())
-    Chain.of_row(KEY, list(chain.row.values()))
+    Chain.of_row(KEY, chain.row)
+    row = dict(zip(CHAIN.columns, chain.row, strict=True))
     with pytest.raises(LedgerDamaged, match="does not fit its seal"):
-        Chain.of_row(KEY, list({**chain.row, field: value}.values()))
+        Chain.of_row(KEY, list({**row, field: value}.values()))
 
 
 def test_bytes_do_not_pass_for_the_text_that_shows_them():
@@ -110,6 +112,6 @@ def test_macs_are_pinned():
     assert Chain(KEY, "a1", "people")._mac(line[:-1], mac) == (
         "81001be8a5639e07563efbe243cb775f7f97bc9f6f363eb669636cb8859c9594"
     )
-    assert Chain(KEY, "a1", "people", 7, mac).row["seal"] == (
+    assert Chain(KEY, "a1", "people", 7, mac).row[-1] == (
         "f07578a787eeb041ed29d16ac3cc82ad8ed2ccb813c9d9e670ea6b8d78755b4a"
     )

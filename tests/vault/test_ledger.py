@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -266,14 +265,19 @@ def test_held_reads_the_lines_of_one_recipient_alone(ledger, ledger_place, datas
         ledger.holdings(dataset)
 
 
-def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key):
+def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key, monkeypatch):
     """Counted in steps of SQLite's machine; listing the holdings is the control."""
     ledger, steps = Ledger.create(tmp_path / "ledger.db", key), [0]
     dataset = ledger.register(entry()).id
 
-    @sa.event.listens_for(ledger._database._engine, "connect")
-    def count(connection, _):
-        connection.set_progress_handler(lambda: steps.append(steps.pop() + 1), 10)
+    connect = ledger._database.connect
+
+    def counted():
+        connection = connect()
+        connection.driver.set_progress_handler(lambda: steps.append(steps.pop() + 1), 10)
+        return connection
+
+    monkeypatch.setattr(ledger._database, "connect", counted)
 
     def cost(work):
         steps[:] = [0]

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import psycopg
 import pytest
-import sqlalchemy as sa
 
 from cornerwave.columns import Finish
 from cornerwave.errors import ExtraMissing, LedgerDamaged, VaultError, VaultExists
@@ -51,7 +50,7 @@ class TestFile:
             key = used(tmp_path / "ledger.db")
             database = Ledger.open(tmp_path / "ledger.db", key)._database
             with database.writing() as connection:
-                connection.exec_driver_sql("UPDATE cornerwave_vault SET made_at = 'x'")
+                connection.run("UPDATE cornerwave_vault SET made_at = 'x'")
                 modes = {
                     file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()
                 }
@@ -92,14 +91,18 @@ class TestFile:
         ("pragma", "says"),
         [("max_page_count = 1", "disk is full"), ("query_only = ON", "check its permissions")],
     )
-    def test_what_cannot_be_written_is_said(self, tmp_path, pragma, says):
+    def test_what_cannot_be_written_is_said(self, tmp_path, monkeypatch, pragma, says):
         ledger = Ledger.open(tmp_path / "ledger.db", used(tmp_path / "ledger.db"))
         before = content(tmp_path / "ledger.db")
 
-        @sa.event.listens_for(ledger._database._engine, "connect")
-        def limit(connection, _):
-            connection.execute(f"PRAGMA {pragma}")
+        connect = ledger._database.connect
 
+        def limited():
+            connection = connect()
+            connection.run(f"PRAGMA {pragma}")
+            return connection
+
+        monkeypatch.setattr(ledger._database, "connect", limited)
         made = at(1, finish=Finish(names={"a": "x" * 100_000}))
         refused(lambda: ledger.hold(PEOPLE, [("Zanzibar", made)]), VaultError, says)
         assert content(tmp_path / "ledger.db") == before
@@ -108,8 +111,7 @@ class TestFile:
         refused(lambda: Ledger.open(tmp_path, Key.generate()), VaultError, "cannot be opened")
 
     def test_an_io_error_is_said(self, tmp_path):
-        original = SimpleNamespace(sqlite_errorcode=sqlite3.SQLITE_IOERR_READ)
-        error = sa.exc.OperationalError("SELECT", {}, original)
+        error = SimpleNamespace(sqlite_errorcode=sqlite3.SQLITE_IOERR_READ)
         assert "I/O error" in str(SQLite(tmp_path / "ledger.db").translated(error))
 
 
@@ -183,8 +185,8 @@ class TestServer:
         ],
     )
     def test_errors_have_our_words(self, state, says):
-        error = sa.exc.OperationalError("SELECT", {}, psycopg.errors.lookup("53100")())
-        error.orig.sqlstate = state
+        error = psycopg.errors.lookup("53100")()
+        error.sqlstate = state
         assert says in str(PostgreSQL("postgresql://host/db").translated(error))
 
     def test_a_text_that_it_cannot_hold(self, server):
@@ -199,7 +201,7 @@ class TestServer:
         own = Chains.chain
 
         def ended(chains, *args, **kwargs):
-            process = chains.connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+            [(process,)] = chains.connection.run("SELECT pg_backend_pid()")
             server.run(f"SELECT pg_terminate_backend({process})")
             return own(chains, *args, **kwargs)
 
@@ -270,7 +272,7 @@ def test_a_writer_that_gives_up_leaves_nothing(ledger_place):
 
     def give_up():
         with ledger._database.writing() as connection:
-            connection.exec_driver_sql("DELETE FROM cornerwave_line")
+            connection.run("DELETE FROM cornerwave_line")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -19,13 +19,12 @@ import os, signal, sys
 from itertools import count
 from pathlib import Path
 
-import sqlalchemy
-
 from cornerwave.errors import AlreadyRegistered
 from cornerwave.reuse import ColumnMarks, TableMarks
 from cornerwave.levels import LATTICE, Level
 from cornerwave.spec import CopySpec
 from cornerwave.ledger import Entry, Key, Ledger
+from cornerwave.ledger._tables import Connection
 
 
 def age(total):
@@ -112,8 +111,8 @@ def kill_at(event):
             return result
         return wrapped
 
-    for name in ("execute", "exec_driver_sql", "commit"):
-        setattr(sqlalchemy.Connection, name, wrap(getattr(sqlalchemy.Connection, name)))
+    for name in ("run", "insert"):  # a commit is run too
+        setattr(Connection, name, wrap(getattr(Connection, name)))
     ledger.hold(dataset, [(f"r{event}", at(1)), (f"r{event}", at(2))])
 
 

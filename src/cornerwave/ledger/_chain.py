@@ -21,11 +21,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
-
 from cornerwave.errors import LedgerDamaged
-from cornerwave.ledger._database import ATTACHMENT
 from cornerwave.ledger._key import Key
+from cornerwave.ledger._tables import ATTACHMENT, Connection, among
 
 
 class Line(NamedTuple):
@@ -78,10 +76,10 @@ class Chain:
         return self._key.child("chain contents", self.id.encode())
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> tuple[Any, ...]:
         """The chain's row, sealed."""
-        stated = self._stated
-        return {**stated, "seal": self._key.seal(_encoded("chain", *stated.values()))}
+        stated = self._stated.values()
+        return (*stated, self._key.seal(_encoded("chain", *stated)))
 
     @property
     def _stated(self) -> dict[str, Any]:
@@ -177,7 +175,7 @@ def _named(name: Any) -> str:
 PIECE_BYTES = 1 << 22
 
 
-def attach(connection: sa.Connection, chain: Chain, name: str, content: bytes) -> str:
+def attach(connection: Connection, chain: Chain, name: str, content: bytes) -> str:
     """Write a content, in place of the one of its name if there is one; return its MAC."""
     detach(connection, chain, name)
     starts = range(0, max(len(content), 1), PIECE_BYTES)
@@ -185,32 +183,26 @@ def attach(connection: sa.Connection, chain: Chain, name: str, content: bytes) -
         chain.encrypted(content[start : start + PIECE_BYTES], f"{name}:{number}")
         for number, start in enumerate(starts)
     ]
-    rows = [
-        {"chain": chain.id, "name": name, "number": number, "content": piece}
-        for number, piece in enumerate(pieces)
-    ]
-    connection.execute(ATTACHMENT.insert(), rows)
+    rows = [(chain.id, name, number, piece) for number, piece in enumerate(pieces)]
+    connection.insert(ATTACHMENT, rows)
     return _mac(chain, name, pieces)
 
 
-def attached(connection: sa.Connection, chain: Chain, name: str, mac: str) -> bytes:
+def attached(connection: Connection, chain: Chain, name: str, mac: str) -> bytes:
     """Return a content, given its MAC. Raises LedgerDamaged if it is lost or changed."""
-    own = sa.and_(ATTACHMENT.c.chain == chain.id, ATTACHMENT.c.name == name)
-    query = sa.select(ATTACHMENT.c.content).where(own).order_by(ATTACHMENT.c.number)
-    pieces = [row.content for row in connection.execute(query)]
+    rows = connection.select(ATTACHMENT, "chain = ? AND name = ? ORDER BY number", chain.id, name)
+    pieces = [content for *_, content in rows]
     if not pieces or not all(isinstance(piece, bytes) for piece in pieces):
         raise chain.damaged(f"the {_called(name)} beside it: missing")
     if not hmac.compare_digest(_mac(chain, name, pieces), mac):
         raise chain.damaged(f"the {_called(name)} beside it: changed")
-    found = [chain.decrypted(piece, f"{name}:{number}") for number, piece in enumerate(pieces)]
-    return b"".join(found)
+    return b"".join(chain.decrypted(p, f"{name}:{number}") for number, p in enumerate(pieces))
 
 
-def detach(connection: sa.Connection, chain: Chain, name: str | None = None) -> None:
+def detach(connection: Connection, chain: Chain, name: str | None = None) -> None:
     """Remove a content, or all of a chain."""
-    own = ATTACHMENT.c.chain == chain.id
-    named = own if name is None else sa.and_(own, ATTACHMENT.c.name == name)
-    connection.execute(ATTACHMENT.delete().where(named))
+    named = {} if name is None else {"name": [name]}
+    connection.delete(ATTACHMENT, *among({"chain": [chain.id], **named}))
 
 
 def _called(name: str) -> str:
@@ -219,6 +211,6 @@ def _called(name: str) -> str:
 
 
 def _mac(chain: Chain, name: str, pieces: Sequence[bytes]) -> str:
-    # each piece by its digest: its length need not be said
+    # Each piece by its digest, which has one length: no two lists of pieces give the same bytes.
     digests = b"".join(hashlib.sha256(piece).digest() for piece in pieces)
     return chain.mac(name.encode() + b"\0" + digests)

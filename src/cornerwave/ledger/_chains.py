@@ -5,13 +5,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import sqlalchemy as sa
-
 from cornerwave.columns import listed
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError
 from cornerwave.ledger._chain import Chain, Draft, Line, attached, detach
-from cornerwave.ledger._database import CHAIN, LINE, Database
+from cornerwave.ledger._database import Database
 from cornerwave.ledger._key import Key
+from cornerwave.ledger._tables import CHAIN, LINE, Connection, among
 from cornerwave.reuse import Relation, Repeat, TableMarks, related, repeated
 from cornerwave.spec import CopySpec
 
@@ -25,6 +24,16 @@ HOLDING, UNREGISTERED, RENAMED, MOVED, EDITION = (
 )
 MARKS = "marks"
 _PARAMETERS = 5_000  # SQLite takes 32,766 in a statement, PostgreSQL 65,535
+# Each line, and the mac of the one before it.
+_LINES = (
+    f"SELECT {', '.join(f'line.{name}' for name in LINE.columns)}, previous.mac "
+    f"FROM {LINE.name} line LEFT JOIN {LINE.name} previous "
+    "ON previous.chain = line.chain AND previous.number = line.number - 1 WHERE line.chain = ? AND"
+)
+# Updated in place, not deleted and inserted: others wait in PostgreSQL for the lock of this row.
+_RESTATE = (
+    f"UPDATE {CHAIN.name} SET name = ?, length = ?, head = ?, closed = ?, seal = ? WHERE id = ?"
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class Holding:
 class Chains:
     """The chains of a ledger within one transaction; all that is read of them is checked."""
 
-    def __init__(self, connection: sa.Connection, database: Database, key: Key) -> None:
+    def __init__(self, connection: Connection, database: Database, key: Key) -> None:
         self.connection, self._database, self._key = connection, database, key
 
     def vault(self, *, lock: bool = False) -> Chain:
@@ -82,9 +91,9 @@ class Chains:
 
     def _stated(self, id: str, *, lock: bool) -> Chain | None:
         """Return a chain as its sealed row states it; locked until the transaction ends."""
-        query = sa.select(CHAIN).where(CHAIN.c.id == id)
-        row = self.connection.execute(query.with_for_update() if lock else query).first()
-        return None if row is None else Chain.of_row(self._key, row)
+        where = f"id = ? {self._database.locking if lock else ''}"
+        rows = self.connection.select(CHAIN, where, id)
+        return Chain.of_row(self._key, rows[0]) if rows else None
 
     def datasets(self, vault: Chain) -> list[Chain]:
         """Return the chains of all datasets: those that the vault's chain lists, no others."""
@@ -95,9 +104,9 @@ class Chains:
                 del names[said["id"]]
             else:
                 names[said["id"]] = said["name"]
-        query = sa.select(CHAIN).where(CHAIN.c.id != VAULT_CHAIN)
-        chains = {row.id: Chain.of_row(self._key, row) for row in self.connection.execute(query)}
-        if {c.id: c.name for c in chains.values()} != names:
+        every = [Chain.of_row(self._key, row) for row in self.connection.select(CHAIN)]
+        chains = {chain.id: chain for chain in every if chain.id != VAULT_CHAIN}
+        if {chain.id: chain.name for chain in chains.values()} != names:
             raise vault.damaged("the datasets are not those that were registered")
         return [chains[id] for id in names]
 
@@ -125,8 +134,8 @@ class Chains:
 
     def lines(self, chain: Chain, *, first: int = 1) -> list[Line]:
         """Return a chain's lines from number `first` to its end, checked."""
-        query = sa.select(LINE).where(LINE.c.chain == chain.id, LINE.c.number >= first - 1)
-        rows = self.connection.execute(query.order_by(LINE.c.number)).all()
+        where = "chain = ? AND number >= ? ORDER BY number"
+        rows = self.connection.select(LINE, where, chain.id, first - 1)
         lines, before = [Line._make(row) for row in rows], ""
         if first > 1:
             if not lines or lines[0].number != first - 1:
@@ -138,45 +147,36 @@ class Chains:
     def lines_of(self, chain: Chain, recipients: Collection[str] | None) -> list[Line]:
         """Return the lines of some recipients, each checked against its predecessor's mac.
 
-        Without recipients, return those of none: all that are no holdings.
+        Without recipients, return the lines of none: all that are not holdings.
         """
-        previous = LINE.alias()
-        query = (
-            sa.select(LINE, previous.c.mac)
-            .outerjoin(
-                previous,
-                sa.and_(previous.c.chain == LINE.c.chain, previous.c.number == LINE.c.number - 1),
-            )
-            .where(LINE.c.chain == chain.id)
-        )
-        found = []
-        names = sorted(recipients or ())
+        names, lines = sorted(recipients or ()), []
         some = [names[i : i + _PARAMETERS] for i in range(0, len(names), _PARAMETERS)]
-        wanted = [LINE.c.recipient.in_(few) for few in some]
-        for condition in [LINE.c.recipient.is_(None)] if recipients is None else wanted:
-            for *fields, before in self.connection.execute(query.where(condition)):
+        of_some = [among({"line.recipient": few}) for few in some]
+        for where, *few in [["line.recipient IS NULL"]] if recipients is None else of_some:
+            for *fields, before in self.connection.run(f"{_LINES} {where}", chain.id, *few):
                 line = Line._make(fields)
                 chain.check_line(line, "" if line.number == 1 else before)
                 if line.number > chain.length:
                     raise chain.damaged("it has lines after its end")
-                found.append(line)
-        return sorted(found, key=lambda line: line.number)
+                lines.append(line)
+        return sorted(lines, key=lambda line: line.number)
 
     def add(self, chain: Chain) -> None:
         """Begin a chain."""
-        self.connection.execute(CHAIN.insert().values(chain.row))
+        self.connection.insert(CHAIN, [chain.row])
 
     def remove(self, chain: Chain) -> None:
         """Remove a chain, its lines and all that is beside it."""
         detach(self.connection, chain)
-        self.connection.execute(LINE.delete().where(LINE.c.chain == chain.id))
-        self.connection.execute(CHAIN.delete().where(CHAIN.c.id == chain.id))
+        self.connection.delete(LINE, "chain = ?", chain.id)
+        self.connection.delete(CHAIN, "id = ?", chain.id)
 
     def append(self, chain: Chain, drafts: Iterable[Draft]) -> None:
         """Append lines to a chain."""
         lines, longer = chain.extend(drafts)
-        self.connection.execute(LINE.insert(), [line._asdict() for line in lines])
-        self.connection.execute(CHAIN.update().where(CHAIN.c.id == chain.id).values(longer.row))
+        self.connection.insert(LINE, lines)
+        _, *stated = longer.row
+        self.connection.run(_RESTATE, *stated, chain.id)
 
     def attached(self, chain: Chain, entry: Entry, name: str, mac: str) -> bytes:
         """Return a content as an entry knows it. Raises VaultError if it was replaced since."""

@@ -20,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from cornerwave.errors import (
     AlreadyRegistered,
     DatasetClosed,
@@ -49,10 +47,12 @@ from cornerwave.ledger._chains import (
     holdings_in,
     late,
 )
-from cornerwave.ledger._database import CHAIN, LEDGER_FORMAT, VAULT, Database, Records
+from cornerwave.ledger._database import LEDGER_FORMAT, Database
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._postgresql import PostgreSQL
+from cornerwave.ledger._records import Records
 from cornerwave.ledger._sqlite import SQLite
+from cornerwave.ledger._tables import CHAIN, VAULT
 from cornerwave.spec import CopySpec
 
 
@@ -85,9 +85,8 @@ class Ledger:
         """
         ledger = cls(_database_at(place), key)
         with ledger._database.creating() as connection:
-            check = {"format": LEDGER_FORMAT, "key_check": _check_value(key), "made_at": _now()}
-            connection.execute(VAULT.insert().values(check))
-            connection.execute(CHAIN.insert().values(Chain(key, VAULT_CHAIN, "").row))
+            connection.insert(VAULT, [(LEDGER_FORMAT, _check_value(key), _now())])
+            connection.insert(CHAIN, [Chain(key, VAULT_CHAIN, "").row])
         return ledger
 
     @classmethod
@@ -99,10 +98,10 @@ class Ledger:
         ledger = cls(_database_at(place), key)
         with ledger._database.reading() as connection:
             ledger._database.refuse_other_format(connection)
-            rows = connection.execute(sa.select(VAULT)).all()
-        if len(rows) != 1:
+            checks = [check for _, check, _ in connection.select(VAULT)]
+        if len(checks) != 1:
             raise ledger._database.damaged()
-        if rows[0].key_check != _check_value(key):
+        if checks != [_check_value(key)]:
             raise WrongKey(
                 "this key does not belong to this ledger: copies made with another key would "
                 "have independent noise, which recipients could average. Use this vault's key"
@@ -118,6 +117,10 @@ class Ledger:
     def _writing(self) -> Iterator[Chains]:
         with self._database.writing() as connection:
             yield Chains(connection, self._database, self._key)
+
+    def disconnect(self) -> None:
+        """Close the connections that are kept open for `states` and `records`."""
+        self._database.close()
 
     @property
     def records(self) -> Records:

@@ -1,33 +1,29 @@
 """The ledger in a PostgreSQL database, for several machines."""
 
-from collections.abc import Collection
-from functools import cache, partial
+import re
+from functools import cached_property
 from typing import Any
-
-import sqlalchemy as sa
+from urllib.parse import parse_qsl, unquote
 
 from cornerwave.errors import ExtraMissing, VaultError, VaultExists
 from cornerwave.ledger import _database
-from cornerwave.ledger._database import RECORD, TABLES, VAULT, Database
+from cornerwave.ledger._database import Database, Schema
+from cornerwave.ledger._tables import RECORD, TABLES, Connection
 
 SCHEME = "postgresql://"
 _SECONDS = 10  # to connect
 _LOCK = 0x636F726E  # any constant: creators of ledgers wait for each other
-
-
-@cache
-def _dialect() -> sa.Dialect:
-    from sqlalchemy.dialects import postgresql  # not on import: no other ledger needs it
-
-    return postgresql.dialect()  # type: ignore[no-untyped-call]
-
+# The host may not contain @: part of a password with an @ in it would be shown as the host.
+_ADDRESS = re.compile(
+    rf"{SCHEME}(?:(?P<user>[^:/@]*)(?::(?P<password>[^@]*))?@)?"
+    r"(?P<host>\[[^]/@]+\]|[^]\[:/@?]*)(?::(?P<port>\d+))?/(?P<dbname>[^/@?]+)(?:\?(?P<more>.*))?"
+)
 
 # Everything that could change what our statements do, as (what, table, detail).
-_MADE = sa.text(
-    r"""
+_MADE = """
 WITH ours AS (
   SELECT * FROM pg_class
-  WHERE relname LIKE 'cornerwave\_%' AND relkind NOT IN ('i', 'I')
+  WHERE starts_with(relname, 'cornerwave_') AND relkind NOT IN ('i', 'I')
     AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
 )
 SELECT 'relation', relname, relkind::text || relpersistence::text FROM ours
@@ -60,8 +56,8 @@ UNION ALL
 SELECT 'constraint', relname, conname
   FROM ours JOIN pg_constraint ON conrelid = ours.oid AND contype NOT IN ('p', 'u', 'n')
 """
-)
 
+# By SQLSTATE, or the two letters of its class.
 _MEANINGS = {
     "28": "the server refuses this user or password",
     "3D": "there is no such database",
@@ -82,67 +78,82 @@ _MEANINGS = {
 class PostgreSQL(Database):
     """A ledger in a database; a writer locks the row of its chain first."""
 
+    binary, locking = "BYTEA", "FOR UPDATE"
+
     def __init__(self, address: str) -> None:
-        url = _parsed(address)
+        settings = _settings(address)
         try:
-            make = partial(
-                sa.create_engine,
-                url.set(drivername="postgresql+psycopg"),
-                connect_args={"connect_timeout": url.query.get("connect_timeout", _SECONDS)},
-                hide_parameters=True,
-            )
-            engine = make(poolclass=sa.NullPool)
-            pooled = make(isolation_level="AUTOCOMMIT", pool_pre_ping=True, pool_timeout=_SECONDS)
+            import psycopg  # not on import: a ledger in a file does not need it
         except ImportError:
             raise ExtraMissing(
                 "a ledger in PostgreSQL needs psycopg, which is not installed: "
                 "pip install 'cornerwave[postgresql]'"
             ) from None
-        super().__init__(_shown(url), engine, pooled)
+        super().__init__(_shown(settings))
+        self._psycopg = psycopg
+        self._settings: dict[str, Any] = {"connect_timeout": _SECONDS, **settings}
+        self.failures = psycopg.Error
+
+    def connect(self) -> Connection:
+        """Connect; transactions begin and end by statements of ours, as in SQLite."""
+        # As one text: a setting of the address is never an argument of psycopg.
+        where = self._psycopg.conninfo.make_conninfo("", **self._settings)
+        return Connection(self._psycopg.connect(where, autocommit=True), "%s")
+
+    def is_usable(self, connection: Connection) -> bool:
+        """Ask the server: it may have been restarted, or have closed an idle connection."""
+        try:
+            connection.run("SELECT 1")
+        except self.failures:
+            return False
+        return True
 
     def prepare(self) -> None:
         """Nothing to prepare: the owner makes the database."""
 
-    def refuse_existing(self, connection: sa.Connection) -> None:
+    def refuse_existing(self, connection: Connection) -> None:
         """Raise VaultExists if the database has a relation of our names."""
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-        if connection.execute(_MADE).first():
+        connection.run(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        if connection.run(_MADE):
             raise VaultExists(
                 f"there is a ledger in {self.place} already; it is never replaced. To share it, "
                 "copy the vault's directory from the machine that made it"
             )
 
-    def begin(self, connection: sa.Connection, *, write: bool) -> None:
+    def begin(self, connection: Connection, *, write: bool) -> None:
         """Begin: to write, each statement sees what is committed; to read, all see the same."""
         if write:
-            connection.execution_options(isolation_level="READ COMMITTED")
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_database.WAIT_SECONDS}s'")
+            connection.run("BEGIN ISOLATION LEVEL READ COMMITTED")
+            connection.run(f"SET LOCAL lock_timeout = '{_database.WAIT_SECONDS}s'")
         else:
-            connection.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
+            connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
-    def exclude_others(self, connection: sa.Connection) -> None:
+    def exclude_others(self, connection: Connection) -> None:
         """Lock the table of records against writers; readers go on."""
-        connection.exec_driver_sql(f"LOCK TABLE {RECORD.name} IN SHARE ROW EXCLUSIVE MODE")
+        connection.run(f"LOCK TABLE {RECORD.name} IN SHARE ROW EXCLUSIVE MODE")
 
-    def refuse_planted(self, connection: sa.Connection) -> None:
-        """Compare everything about our tables in the catalog with what this version makes."""
-        found = {tuple(row) for row in connection.execute(_MADE)}
-        if not found:
-            raise self.damaged("there is no ledger in this database")
-        if found != _expected() and _of_vault(found) == _of_vault(_expected()):
-            self.refuse_other_format(connection)
-        if planted := found - _expected():
-            what, table, _ = min(planted)
-            raise self.damaged(f"its table {table!r} has a {what} that Cornerwave did not make")
-        if found != _expected():
-            raise self.damaged("a table, a column or an index is missing")
+    def schema(self, connection: Connection) -> Schema:
+        """Return everything about our tables in the catalog."""
+        return frozenset((what, table, detail) for what, table, detail in connection.run(_MADE))
 
-    def translated(self, error: sa.exc.DBAPIError) -> VaultError:
+    @cached_property
+    def expected(self) -> Schema:
+        """What the catalog has of a ledger of this version."""
+        made = set()
+        for table in TABLES:
+            made.add(("relation", table.name, "rp"))
+            for name, kind in table.columns.items():
+                type_, *nullable = kind.replace("BLOB", self.binary).split(" ", 1)
+                made.add(("column", table.name, " ".join([name, type_.lower(), *nullable])))
+            indexes = [f"UNIQUE {columns}" for columns in (table.key, table.unique) if columns]
+            indexes += table.index[1:] if table.index else []
+            made |= {("index", table.name, columns.replace(", ", ",")) for columns in indexes}
+        return frozenset((what, table, detail.replace('"', "")) for what, table, detail in made)
+
+    def translated(self, error: Any) -> VaultError:
         """Return our error for an SQLSTATE."""
-        state = getattr(error.orig, "sqlstate", None)
-        if state is None and isinstance(error, sa.exc.DataError):
+        state = error.sqlstate
+        if state is None and isinstance(error, self._psycopg.DataError):
             state = "22"
         if state is None:  # libpq gives no code while connecting
             return VaultError(
@@ -155,56 +166,28 @@ class PostgreSQL(Database):
         return self.damaged(f"the database reports SQLSTATE {state}")
 
 
-@cache
-def _expected() -> frozenset[tuple[str, str, str]]:
-    """Return what `_MADE` finds in a database with our tables alone."""
-    made = set()
-    for table in TABLES.sorted_tables:
-        made.add(("relation", table.name, "rp"))
-        made |= {("column", table.name, _column(column)) for column in table.columns}
-        for constraint in table.constraints:
-            if isinstance(constraint, sa.PrimaryKeyConstraint | sa.UniqueConstraint):
-                names = [column.name for column in constraint.columns]
-                made |= {("index", table.name, "UNIQUE " + ",".join(names))} if names else set()
-        for index in table.indexes:
-            made.add(("index", table.name, ",".join(column.name for column in index.columns)))
-    return frozenset(made)
-
-
-def _of_vault(made: Collection[tuple[str, ...]]) -> set[tuple[str, ...]]:
-    return {row for row in made if row[1] == VAULT.name}
-
-
-def _column(column: sa.Column[Any]) -> str:
-    type_name = column.type.compile(dialect=_dialect()).lower()
-    return f"{column.name} {type_name}" + ("" if column.nullable else " NOT NULL")
-
-
 def check_address(address: str) -> None:
     """Raise VaultError unless this is the address of a PostgreSQL database."""
-    _parsed(address)
+    _settings(address)
 
 
-def _parsed(address: str) -> sa.URL:
-    try:
-        url = sa.make_url(address)
-        if not address.startswith(SCHEME) or not url.database:
-            raise ValueError
-        # A password with an @ in it ends up in the host, which messages show.
-        if "@" in (url.host or "") or "plugin" in url.query:
-            raise ValueError
-    except (ValueError, sa.exc.ArgumentError):
-        # Not chained: the parser's words may quote the password.
+def _settings(address: str) -> dict[str, str]:
+    """Return what an address states, by libpq's names. Raises VaultError."""
+    parts = _ADDRESS.fullmatch(address)
+    if parts is None:
         raise VaultError(
             "this is not the address of a PostgreSQL database; write "
             f"{SCHEME}USER:PASSWORD@HOST:PORT/DATABASE (@ in a password is %40)"
-        ) from None
-    return url
+        )
+    stated = {name: unquote(value) for name, value in parts.groupdict().items() if value}
+    stated.pop("more", None)
+    if "host" in stated:
+        stated["host"] = stated["host"].strip("[]")  # of an IPv6 address
+    return dict(parse_qsl(parts["more"] or "")) | stated
 
 
-def _shown(url: sa.URL) -> str:
+def _shown(settings: dict[str, str]) -> str:
     """Return an address without the password and without options, which may hold one too."""
-    host = url.host or url.query.get("host")
-    at = f"{url.username}@" if url.username else ""
-    port = f":{url.port}" if url.port else ""
-    return f"{SCHEME}{at}{host or ''}{port}/{url.database}"
+    at = f"{settings['user']}@" if "user" in settings else ""
+    port = f":{settings['port']}" if "port" in settings else ""
+    return f"{SCHEME}{at}{settings.get('host', '')}{port}/{settings['dbname']}"

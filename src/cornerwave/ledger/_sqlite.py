@@ -5,25 +5,24 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator, MutableMapping
-from contextlib import ExitStack, contextmanager
-from functools import cache, partial
+from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
-import sqlalchemy as sa
-
 from cornerwave.errors import VaultError, VaultExists
 from cornerwave.ledger import _database
-from cornerwave.ledger._database import TABLES, VAULT, Database
+from cornerwave.ledger._database import Database, Schema
+from cornerwave.ledger._tables import Connection, create_tables
 
-_MADE = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+_MADE = "SELECT type, tbl_name, name, sql FROM sqlite_master"
 _MODES, _COUNT = slice(18, 20), slice(24, 28)
-"""Where a file's header says how it is written and read, and its count of commits."""
+"""Where a file's header states how it is written and read, and its count of commits."""
 _WITH_JOURNAL = b"\x01\x01"
 _STATISTICS = frozenset(
-    ("table", f"sqlite_stat{number}", f"sqlite_stat{number}", f"CREATE TABLE sqlite_stat{columns}")
+    ("table", f"sqlite_stat{number}", f"sqlite_stat{number} CREATE TABLE sqlite_stat{columns}")
     for number, columns in (
         (1, "1(tbl,idx,stat)"),
         (3, "3(tbl,idx,neq,nlt,ndlt,sample)"),
@@ -37,7 +36,7 @@ class _Header:
     """The header of a database's file, read past SQLite.
 
     Closing any descriptor of a file drops all locks that the process has on it, those of
-    SQLite's own connections too. So one descriptor is kept for all who use a file, as long as
+    SQLite's own connections too. So one descriptor is kept for all users of a file, as long as
     there is one of them.
     """
 
@@ -65,7 +64,7 @@ class _Header:
             return made
 
     def count(self) -> int | None:
-        """Return how often something was committed; None if the header does not say.
+        """Return how often something was committed; None if the header does not state it.
 
         In WAL mode, to which anybody who can write the file may turn it, commits go to another
         file. Turning is a commit too, so of both that are read at once neither is outdated.
@@ -79,39 +78,37 @@ class _Header:
 class SQLite(Database):
     """A ledger in a file; writers wait for each other."""
 
+    failures = sqlite3.Error
+
     def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
         self._path = path.absolute()
-        # mode=rw: a missing ledger is never made by opening it.
-        url = sa.URL.create(
-            "sqlite",
-            database="file:" + quote(str(self._path)),
-            query={"mode": "rw", "uri": "true"},
-        )
-        make = partial(
-            sa.create_engine,
-            url,
-            connect_args={"timeout": _database.WAIT_SECONDS, "isolation_level": None},
-            hide_parameters=True,
-        )
-        pooled = make(isolation_level="AUTOCOMMIT", max_overflow=-1)
-        sa.event.listen(pooled, "connect", partial(_remember_file, self._path))
-        sa.event.listen(pooled, "checkout", partial(_refuse_other_file, self._path))
-        written = make(poolclass=sa.NullPool)
-        sa.event.listen(written, "connect", _sync_everything)
-        super().__init__(str(path), written, pooled)
         self._header: _Header | None = None
-        self._watch: sqlite3.Connection | None = None
-        self._watched: tuple[int, int] | None = None
-        self._sure: Any = None
-        self._noted: Any = None
+        self._sure: _Counted | None = None
+        self._noted: _Counted | None = None
         self._confirming = threading.Lock()
 
-    def version(self) -> Any:
-        """Return which file it is, and its own count of commits, in its header.
+    def connect(self) -> Connection:
+        """Open the file; any thread may use the connection, one at a time."""
+        opened = sqlite3.connect(
+            f"file:{quote(str(self._path))}?mode=rw",  # a missing ledger is not made by opening it
+            uri=True,
+            timeout=_database.WAIT_SECONDS,
+            isolation_level=None,  # transactions begin and end by statements of ours
+            check_same_thread=False,
+        )
+        return Connection(opened, file=_file_at(self._path))
 
-        A count that was confirmed once, by a reader that waited for whoever was writing, says by
-        itself that nothing was committed since: this takes no lock, and waits for nobody. Without
-        a count nothing is known without reading it, so that every answer is.
+    def is_usable(self, connection: Connection) -> bool:
+        """Compare files: one that was replaced, as by a backup, still has its rows."""
+        return bool(connection.file == _file_at(self._path))
+
+    def version(self) -> Any:
+        """Return which file it is, and its count of commits, in its header.
+
+        A count that was confirmed once, by a reader that waited for any writer, shows by itself
+        that nothing was committed since: this takes no lock, and does not wait. Without a count
+        nothing is known, so that every answer is read from the file.
         """
         now = self._count()
         if now is None:
@@ -123,36 +120,32 @@ class SQLite(Database):
             return self._confirmed()
 
     def _confirmed(self) -> Any:
-        file = _file_at(self._path)
         try:
-            if self._watch is None or self._watched != file:
-                self._watch, self._watched = self._opened(), file
-            self._watch.execute("BEGIN")
-            try:
-                self._watch.execute("PRAGMA data_version").fetchone()  # from here on, a reader
+            with self.reader() as connection:
+                connection.run("BEGIN")
+                connection.run("PRAGMA data_version")  # from here on nobody else can commit
                 self._sure = self._count()
-            finally:
-                self._watch.execute("COMMIT")
-        except sqlite3.Error:  # whoever reads now says what is wrong
-            self._watch = self._sure = None
+                connection.commit()
+        except sqlite3.Error:  # the read that follows reports what is wrong
+            self._sure = None
         return self._sure
 
     @contextmanager
-    def noting(self) -> Iterator[sa.Connection]:
-        """Write what nobody peeks at: all that was read before stays as good as it was."""
+    def noting(self) -> Iterator[Connection]:
+        """Write what nobody peeks at: all that was read before is still current."""
         with ExitStack() as after:
             with self.writing() as connection:  # nobody else can commit meanwhile
                 after.enter_context(self._confirming)
                 before = self._count()
                 if before is not None and self._sure == before:
                     after.callback(setattr, self, "_noted", None)
-                    self._noted = _one_more(before)  # so the file says while this is committed
+                    self._noted = _one_more(before)  # the header's count while this is committed
                 yield connection
             if before is not None:
                 self._keep(before)
 
     def _keep(self, before: "_Counted") -> None:
-        """Take what was read before a commit for current, if no other commit came since."""
+        """Treat what was read before a commit as current, if no other commit came since."""
         with self._lock:
             if self._version == self._sure == before and self._count() == _one_more(before):
                 self._version = self._sure = _one_more(before)
@@ -164,12 +157,6 @@ class SQLite(Database):
             header = self._header = _Header.of(self._path)
         count = None if header is None else header.count()
         return None if header is None or count is None else (header.file, count)
-
-    def _opened(self) -> sqlite3.Connection:
-        place = f"file:{quote(str(self._path))}?mode=ro"
-        watch = sqlite3.connect(place, uri=True, check_same_thread=False, isolation_level=None)
-        weakref.finalize(self, watch.close)
-        return watch
 
     def prepare(self) -> None:
         """Make an empty file with mode 0600; SQLite gives its journal the same mode."""
@@ -184,35 +171,37 @@ class SQLite(Database):
         finally:
             os.close(file)
 
-    def refuse_existing(self, connection: sa.Connection) -> None:
+    def refuse_existing(self, connection: Connection) -> None:
         """Raise VaultExists if another process has made the tables meanwhile."""
-        if connection.exec_driver_sql(_MADE).first():
+        if connection.run(_MADE):
             raise self._exists()
 
-    def begin(self, connection: sa.Connection, *, write: bool) -> None:
+    def begin(self, connection: Connection, *, write: bool) -> None:
         """Begin; a writer locks first, so that it never has to give up what it has read."""
         self._count()  # so that nobody else in this process closes the file meanwhile
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        if write:
+            # The deletion of the journal is on the disk too before a commit returns. Otherwise a
+            # power loss could bring the journal back, and undo a holding whose bytes have left.
+            connection.run("PRAGMA synchronous = EXTRA")
+        connection.run("BEGIN IMMEDIATE" if write else "BEGIN")
 
-    def exclude_others(self, connection: sa.Connection) -> None:
-        """Nothing to do: whoever writes is alone."""
+    def exclude_others(self, connection: Connection) -> None:
+        """Nothing to do: there is one writer at a time."""
 
-    def refuse_planted(self, connection: sa.Connection) -> None:
-        """Compare everything in the file's schema with what this version makes."""
-        found = _schema_of(connection) - _STATISTICS
-        if not found:
-            raise self.damaged()
-        if found != _expected() and _of_vault(found) == _of_vault(_expected()):
-            self.refuse_other_format(connection)
-        if planted := found - _expected():
-            kind, name, *_ = min(planted)
-            raise self.damaged(f"its file holds a {kind} {name!r} that Cornerwave did not make")
-        if found != _expected():
-            raise self.damaged("a table or an index is missing")
+    def schema(self, connection: Connection) -> Schema:
+        """Return everything in the file's schema but what ANALYZE adds."""
+        return _schema_of(connection) - _STATISTICS
 
-    def translated(self, error: sa.exc.DBAPIError) -> VaultError:
+    @cached_property
+    def expected(self) -> Schema:
+        """The schema of a file with our tables alone."""
+        with closing(Connection(sqlite3.connect(":memory:"))) as connection:
+            create_tables(connection)
+            return _schema_of(connection)
+
+    def translated(self, error: Any) -> VaultError:
         """Return our error for an error code of SQLite."""
-        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # the rest says which kind
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bits are details
         if code == sqlite3.SQLITE_CANTOPEN and not self._path.exists():
             return self.damaged("the file is missing")
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
@@ -239,29 +228,6 @@ def _one_more(counted: _Counted) -> _Counted:
     return file, count + 1
 
 
-def _sync_everything(connection: sqlite3.Connection, _record: Any) -> None:
-    """Have the journal's end on the disk too before a commit returns.
-
-    Otherwise a power loss could bring the journal back, which would undo a holding whose bytes
-    have left.
-    """
-    connection.execute("PRAGMA synchronous = EXTRA")
-
-
-def _of_vault(schema: frozenset[tuple[Any, ...]]) -> frozenset[tuple[Any, ...]]:
-    return frozenset(row for row in schema if row[2] == VAULT.name)
-
-
-def _remember_file(path: Path, _connection: Any, record: Any) -> None:
-    record.info["file"] = _file_at(path)
-
-
-def _refuse_other_file(path: Path, _connection: Any, record: Any, _proxy: Any) -> None:
-    """Open again if the file was replaced, as by a backup: the old one still has its rows."""
-    if record.info["file"] != _file_at(path):
-        raise sa.exc.DisconnectionError
-
-
 def _file_at(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
@@ -270,16 +236,10 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _schema_of(connection: sa.Connection) -> frozenset[tuple[Any, ...]]:
-    rows = connection.exec_driver_sql(_MADE)
-    # White space differs between versions of SQLAlchemy; our own statements quote nothing,
-    # so that it means nothing there.
-    return frozenset((*row[:3], _database.spaced_once(str(row[3] or ""))) for row in rows)
-
-
-@cache
-def _expected() -> frozenset[tuple[Any, ...]]:
-    engine = sa.create_engine("sqlite://", poolclass=sa.NullPool)
-    with engine.connect() as connection:
-        TABLES.create_all(connection)
-        return _schema_of(connection)
+def _schema_of(connection: Connection) -> Schema:
+    rows = connection.run(_MADE)
+    # White space differs in ledgers made earlier; our statements quote no blank, so that it has
+    # no meaning there.
+    return frozenset(
+        (kind, table, " ".join(f"{name} {sql or ''}".split())) for kind, table, name, sql in rows
+    )

@@ -296,6 +296,10 @@ class Vault:
         """Return secret bytes for one purpose of a service, such as signing addresses."""
         return self._key.derive("service", purpose.encode())
 
+    def close(self) -> None:
+        """Close the connections that a service keeps open; the vault can still be used."""
+        self._ledger.disconnect()
+
     def heads(self) -> dict[str, str]:
         """Return the head of each chain of the ledger, by dataset, to be kept elsewhere."""
         return self._ledger.heads()

@@ -1,0 +1,138 @@
+"""Rows beside the chains, which may change: recipients, grants, tokens, requests; the access log.
+
+Each record is sealed, so that nobody who can write to the database but has no key can make one.
+An earlier version of a record that is put back is not detected: a database restored from a backup
+has the grants of that day.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from cornerwave.errors import LedgerDamaged
+from cornerwave.ledger._database import Database
+from cornerwave.ledger._key import Key
+from cornerwave.ledger._tables import ACCESS, RECORD, Connection, Row, among
+
+
+@dataclass(frozen=True)
+class Record:
+    """A row: its kind and id, whom it belongs to, since when, and its content."""
+
+    kind: str
+    id: str
+    of: str
+    at: str
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One line of the access log: who did what, when, with what outcome and how many bytes."""
+
+    at: str
+    who: str
+    what: str
+    outcome: str
+    bytes: int
+
+
+class Records:
+    """The records of a vault; every method is a transaction unless within `together`."""
+
+    def __init__(self, database: Database, key: Key, connection: Connection | None = None) -> None:
+        """`key` is used for records alone; within a `connection`, all is one transaction."""
+        self._database, self._key, self._open = database, key, connection
+
+    @contextmanager
+    def together(self) -> Iterator["Records"]:
+        """Yield the records within one transaction: all is written, or nothing.
+
+        Nobody else writes meanwhile, in this or another process: what was read stays true.
+        """
+        with self._database.writing() as connection:
+            self._database.exclude_others(connection)
+            yield Records(self._database, self._key, connection)
+
+    def find(
+        self, kind: str, *, id: str | None = None, of: str | Sequence[str] | None = None
+    ) -> list[Record]:
+        """Return records of a kind, the oldest first; `of` is whose, one name or several.
+
+        Raises LedgerDamaged for a false one.
+        """
+        wanted: dict[str, Sequence[str]] = {"kind": [kind]}
+        wanted |= {} if id is None else {"id": [id]}
+        wanted |= {} if of is None else {"of": [of] if isinstance(of, str) else of}
+        if self._open is None:
+            records = self._database.peek(RECORD, self._checked, **wanted)
+        else:
+            records = [self._checked(row) for row in self._open.select(RECORD, *among(wanted))]
+        return sorted(records, key=lambda each: (each.at, each.id))
+
+    def put(self, record: Record) -> None:
+        """Write a record, in place of the one of its kind and id if there is one."""
+        row = (record.kind, record.id, record.of, record.at, _json(record.content))
+        with self._writing() as connection:
+            connection.delete(RECORD, "kind = ? AND id = ?", record.kind, record.id)
+            connection.insert(RECORD, [(*row, self._key.seal(_sealed(row)))])
+
+    def remove(self, kind: str, id: str) -> None:
+        """Remove a record; nothing happens if there is none."""
+        with self._writing() as connection:
+            connection.delete(RECORD, "kind = ? AND id = ?", kind, id)
+
+    def log(self, lines: Iterable[Access]) -> None:
+        """Append to the access log."""
+        # Ids ascend with time, so that the newest lines are read first without sorting them all.
+        rows = [(f"{time.time_ns():020d}-{secrets.token_hex(6)}", *astuple(line)) for line in lines]
+        if rows:
+            with self._database.noting() as connection:
+                connection.insert(ACCESS, rows)
+
+    def accesses(self, *, who: str | None = None, most: int | None = None) -> list[Access]:
+        """Return the access log, the newest first."""
+        newest = "ORDER BY id DESC" + ("" if most is None else f" LIMIT {most:d}")
+        wanted = ["TRUE"] if who is None else ["who = ?", who]
+        with self._reading() as connection:
+            rows = connection.select(ACCESS, f"{wanted[0]} {newest}", *wanted[1:])
+        return [Access(*line) for _, *line in rows]
+
+    def last_access(self, who: str) -> str | None:
+        """Return when somebody was here last."""
+        last = self.accesses(who=who, most=1)
+        return last[0].at if last else None
+
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return nullcontext(self._open) if self._open else self._database.reading()
+
+    def _writing(self) -> AbstractContextManager[Connection]:
+        return nullcontext(self._open) if self._open else self._database.writing()
+
+    def _checked(self, row: Row) -> Record:
+        *stated, seal = row
+        if not self._key.fits(seal, _sealed(stated)):
+            raise LedgerDamaged(
+                f"a {stated[0]} in the ledger was changed from outside; restore the latest backup"
+            )
+        kind, id, of, at, content = stated
+        return Record(kind, id, of, at, json.loads(content))
+
+
+def _sealed(row: Sequence[Any]) -> bytes:
+    # A database edited from outside may return bytes; as an object they fit no seal.
+    return _json(row, default=lambda strange: {"bytes": repr(strange)}).encode()
+
+
+_json = partial(json.dumps, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def now() -> datetime:
+    """Return the time in UTC."""
+    return datetime.now(UTC)
