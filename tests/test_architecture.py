@@ -160,7 +160,7 @@ def test_heavy_modules_are_seen_when_loaded():
 def test_a_vault_is_opened_without_what_only_some_commands_need():
     needless = {"numba", "narwhals", "scipy", "pyspark", "cornerwave.audit", "cornerwave.miner"}
     assert modules_after("import cornerwave.vault").isdisjoint(needless)
-    assert "cornerwave.audit" in modules_after("import cornerwave.outlook")
+    assert "cornerwave.miner" in modules_after("import cornerwave.dictionary")
 
 
 def test_researchers_need_no_tables_and_no_ledger():

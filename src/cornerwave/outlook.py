@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.audit import Exposed, count_exposed
 from cornerwave.columns import listed
 from cornerwave.document import (
     Bullets,
@@ -30,11 +30,13 @@ from cornerwave.document import (
 )
 from cornerwave.editions import Edition, editions_table
 from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
-from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
 from cornerwave.sources import Source
 from cornerwave.spine.freeze import Frozen
 from cornerwave.times import seconds_of, span_of
+
+if TYPE_CHECKING:
+    from cornerwave.audit import Exposed
 
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _HALF = NormalDist().inv_cdf(0.95)
@@ -86,11 +88,12 @@ class Outlook:
 class Behind:
     """What only the table itself shows, at some noises."""
 
-    exposed: Exposed
+    exposed: "Exposed"
 
 
 def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Behind:
     """Read a registered table for what copies at each noise do not hide."""
+    from cornerwave.audit import count_exposed  # not on import: registering needs no audit
 
     def blocks() -> Iterator[Floats]:
         for block in _numbers(source, frozen.schema.perturbed):
@@ -184,6 +187,8 @@ def _any_draws(rows: int, column: str) -> Floats:
 
 def _numbers(source: Source, names: Sequence[str]) -> Iterator[Floats]:
     """Yield blocks (columns, rows) of a table's numbers."""
+    from cornerwave.miner import CopyColumn, number_blocks  # not on import, as the audit
+
     columns = [CopyColumn(name, is_number=True) for name in names]
     for block in number_blocks(source, columns) if columns else ():
         yield np.ascontiguousarray(block.T)

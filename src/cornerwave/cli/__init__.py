@@ -11,9 +11,11 @@
     _options.py    shared options
     _screen.py     messages, tables, JSON, progress bars
 
-Exit codes: 0 done; 1 an audit found something, or the ledger does not know a copy;
-2 refused, with one line that says why; 3 a bug in Cornerwave, reported by its place in the
-code and never by values.
+Exit codes: 0 done; 1 an audit has findings, or the ledger does not list a copy; 2 refused, with one
+line that states why; 3 a bug in Cornerwave, reported by its place in the code and never by values.
+
+With a small table a command spends most of its time on imports: `tests/test_start.py` lists the
+packages and rooms that each may load.
 """
 
 import os
@@ -52,7 +54,7 @@ app = typer.Typer(
 
 
 def _long(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that may take long with the option `--progress`."""
+    """Return a command that may take long, with the option `--progress`."""
 
     @wraps(command)
     def run(*arguments: Any, show_progress: bool = False, **options: Any) -> None:
@@ -64,26 +66,56 @@ def _long(command: Callable[..., None]) -> Callable[..., None]:
         typer.Option("--progress", help="Print progress in lines where there is no terminal."),
     ]
     known = signature(command)
-    told = Parameter("show_progress", Parameter.KEYWORD_ONLY, default=False, annotation=wanted)
+    added = Parameter("show_progress", Parameter.KEYWORD_ONLY, default=False, annotation=wanted)
+    # Typer reads the options from signature and annotations.
     run.__signature__ = known.replace(  # type: ignore[attr-defined]
-        parameters=[*known.parameters.values(), told]
+        parameters=[*known.parameters.values(), added]
     )
     run.__annotations__ = {**command.__annotations__, "show_progress": wanted}
     return run
 
 
-def _piped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that ends well if nobody reads on, as in `| head`."""
+def _started(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that starts without pandas, and ends well in `| head`."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
+        if options.get("engine") != "spark":  # whose client converts frames of pandas
+            _leave_out_pandas()
         try:
             command(*arguments, **options)
             sys.stdout.flush()
-        except BrokenPipeError:
+        except BrokenPipeError:  # the reader has closed the pipe: nothing more is written to it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     return run
+
+
+class _NoPandas:
+    """A finder of modules for which pandas is not installed."""
+
+    @staticmethod
+    def find_spec(name: str, _path: Any = None, _target: Any = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+def _leave_out_pandas() -> None:
+    """Let pyarrow look for pandas while it cannot be imported.
+
+    pyarrow imports pandas, where it is installed, with the first array, so that it recognises a
+    series: 0.3 s and 60 MB of a command that has none. There is no setting for this, but it looks
+    only once. What asks for pandas by name, as `to_pandas`, still gets it.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        pa.array([])
+    finally:
+        sys.meta_path.remove(_NoPandas)
 
 
 _LONG = {
@@ -105,7 +137,7 @@ _COPIES = (release, again, levels, ledger, coalition, report)
 _SERVICE = (grant, revoke, token, requests, serve, fetch, request)
 for _command in (*_OWNER, *_COPIES, *_SERVICE, audit, attack, demo, reproduce):
     _made = expanded(_command)
-    app.command()(_piped(_long(_made) if _command in _LONG else _made))
+    app.command()(_started(_long(_made) if _command in _LONG else _made))
 app.add_typer(recipient_app, name="recipient")
 
 REFUSED, FAULT = 2, 3
@@ -115,8 +147,8 @@ def main() -> None:
     """Run a command. Report a refusal in one line, and a bug by its place in the code."""
     warnings.showwarning = show_warning
     warnings.simplefilter("always", CornerwaveWarning)
-    # Not inside a handler: an error holds on to what was open, and a reader's threads must not
-    # outlive the interpreter.
+    # Not inside a handler: an error keeps files open, and a reader's threads must not outlive the
+    # interpreter.
     sys.exit(_outcome())
 
 
@@ -137,7 +169,7 @@ def _outcome() -> int:
 
 
 def _hint(use: Sequence[str]) -> str:
-    """Return the options, or commands, that an error's choices are called here."""
+    """Return the options or commands that an error recommends, by their names here."""
     commands = {info.callback.__name__ for info in app.registered_commands if info.callback}
     commands.remove("schema")  # an error means the option of `register`
     names = [n if " " in n else _called(n, commands) for n in use]

@@ -1,0 +1,129 @@
+"""What each command loads: most of its time and memory with a small table.
+
+One table of packages and rooms: a command that loads anything else fails here.
+"""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+# Writes what is loaded when the command ends, however it ends.
+RUN = """
+import atexit, json, pathlib, sys
+path, *sys.argv = sys.argv[1:]
+atexit.register(lambda: pathlib.Path(path).write_text(json.dumps(sorted(sys.modules))))
+from cornerwave import cli
+{before}
+cli.main()
+"""
+
+# dateutil and cloudpickle are loaded by pyarrow where they are installed, shellingham by Typer.
+PACKAGES = (
+    "typer annotated_doc shellingham numpy pyarrow dateutil six cloudpickle cryptography "
+    "_cffi_backend"
+)
+# Numba, and what it loads; nothing else here may load SciPy.
+NUMBA = "numba llvmlite scipy yaml charset_normalizer cffi pycparser _cyutility"
+
+LOWEST = (
+    "cli errors version arrays sizes levels keyed moments noise columns sources spec outputs times"
+)
+OWNER = f"{LOWEST} choices editions engines ledger passes privacy reuse spine vault"
+
+# command: packages beside PACKAGES, rooms
+MAY_LOAD = {
+    "init": ("", OWNER),
+    "register": (NUMBA, f"{OWNER} outlook attack"),  # attack: how much its adversary recovers
+    "release": (NUMBA, OWNER),
+    "ledger": ("rich", OWNER),
+    "coalition": ("rich", OWNER),
+    "levels": (f"rich {NUMBA}", f"{OWNER} outlook audit attack miner"),
+    "inspect": (
+        f"narwhals {NUMBA}",
+        f"{LOWEST} inspection outlook audit attack miner privacy reuse spine",
+    ),
+    "audit": (f"rich {NUMBA}", f"{OWNER} audit attack"),
+    "fetch": ("", f"{LOWEST} miner"),
+}
+ARGUMENTS = {
+    "init": "",
+    "register": "people people.csv",
+    "release": "people --to ann --privacy 0.3 --to bob --privacy 0.6 --out .",
+    "ledger": "people",
+    "coalition": "people ann bob",
+    "levels": "people",
+    "inspect": "people.csv",
+    "audit": "people.csv people-ann.parquet people-bob.parquet",
+    "fetch": "ann.share --out fetched.parquet",
+}
+
+
+def loaded(folder: Path, command: str, *, before: str = "") -> set[str]:
+    """Run a command as a user does, and return the modules that it has loaded."""
+    given = [command, *ARGUMENTS[command].split()]
+    code = [sys.executable, "-c", RUN.format(before=before), "loaded.json", "cornerwave", *given]
+    run = subprocess.run(code, cwd=folder, capture_output=True, text=True)
+    assert run.returncode in ((0, 2) if command == "fetch" else (0,)), run.stderr
+    return set(json.loads((folder / "loaded.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with a table, and a profile of a service that does not answer."""
+    folder = tmp_path_factory.mktemp("start")
+    random = np.random.default_rng(1)
+    lines = [
+        f"{a:.4f},{b:.4f},{'xyz'[n % 3]}" for n, (a, b) in enumerate(random.normal(size=(600, 2)))
+    ]
+    (folder / "people.csv").write_text("\n".join(["wage,age,town", *lines, ""]))
+    profile = {"endpoint": "http://127.0.0.1:9/", "bearerToken": "x", "shareCredentialsVersion": 1}
+    (folder / "ann.share").write_text(json.dumps(profile))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def modules(folder) -> dict[str, set[str]]:
+    """The modules that each command loads, one after the other in one vault."""
+    return {command: loaded(folder, command) for command in MAY_LOAD}
+
+
+@pytest.mark.parametrize("command", MAY_LOAD)
+def test_a_command_loads_what_it_may_and_nothing_else(modules, command):
+    packages, rooms = (set(listed.split()) for listed in MAY_LOAD[command])
+    installed = packages_distributions().keys() - {"cornerwave", "_distutils_hack"}
+    top = {name.split(".")[0] for name in modules[command]}
+    assert (top & installed) - packages <= set(PACKAGES.split())
+    assert {
+        name.split(".")[1] for name in modules[command] if name.startswith("cornerwave.")
+    } <= rooms
+
+
+def test_what_is_loaded_is_seen(modules):
+    """The control: these are installed, and would be seen."""
+    assert all(find_spec(name) for name in ("pandas", "sklearn", "polars", "psycopg"))
+    assert {"numpy", "pyarrow", "cornerwave.vault"} <= modules["release"]
+
+
+def test_pyarrow_would_load_pandas(modules, folder):
+    """The control: unless that is prevented, the first array loads it."""
+    before = "cli._leave_out_pandas = lambda: None"
+    assert "pandas" in loaded(folder, "levels", before=before)
+    assert "pandas" not in modules["levels"]
+
+
+def test_pandas_is_there_for_what_asks_for_it():
+    code = (
+        "import sys, pyarrow as pa\n"
+        "from cornerwave import cli\n"
+        "cli._leave_out_pandas()\n"
+        "table = pa.table({'x': [1, 2]})\n"
+        "assert 'pandas' not in sys.modules\n"
+        "assert pa.Table.from_pandas(table.to_pandas()).equals(table)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
