@@ -510,33 +510,10 @@ def ledger() -> None:
 
 
 def start() -> None:
-    """How long the command takes to show its help, against importing numpy."""
-    script = Path(sys.executable).with_name("cornerwave")
-    environment = {**os.environ, "COLUMNS": "80", "PYTHONDONTWRITEBYTECODE": ""}  # as users have it
-    quiet = {"stdout": subprocess.DEVNULL, "check": True, "env": environment}
-    theirs, ours = best(
-        lambda: subprocess.run([sys.executable, "-c", "import numpy"], **quiet),
-        lambda: subprocess.run([script, "--help"], **quiet),
-        repeats=15,
-    )
-    show("cornerwave --help, ours / python -c 'import numpy'", f"{ours / theirs:.2f}", "<= 2")
-    with tempfile.TemporaryDirectory() as name:
-        vault, source = ["--vault", str(Path(name) / "vault")], Path(name) / "tiny.csv"
-        source.write_text("x\n" + "\n".join(map(str, range(100))), encoding="utf-8")
-        for command in (["init"], ["register", "tiny", source, "--shuffle"]):
-            subprocess.run([script, *command, *vault], stderr=subprocess.DEVNULL, **quiet)
-        release = [script, "release", "tiny", "--to", "r", "--privacy", "0.5", "--force"]
-        listing, releasing = best(
-            lambda: subprocess.run([script, "ledger", *vault], **quiet),
-            lambda: subprocess.run(
-                [*release, "--out", Path(name) / "copy.csv", *vault],
-                stderr=subprocess.DEVNULL,
-                **quiet,
-            ),
-            repeats=7,
-        )
-    show("cornerwave ledger, seconds", f"{listing:.2f}", "<= 0.5")
-    show("cornerwave release of a tiny table, seconds", f"{releasing:.2f}", "")
+    """How long commands take to start: warm, with empty caches, eight at once."""
+    import starting
+
+    starting.start(show)
 
 
 def spark() -> None:

@@ -322,7 +322,7 @@ class TestVault:
     def test_two_at_once(self, vault, dataset):
         other = Vault.open(vault.path).dataset("people", source=FIRST)
         dataset.append(SECOND)
-        with pytest.raises(VaultError, match="meanwhile"):
+        with pytest.raises(VaultError, match="concurrently"):
             other.append(THIRD)
         Vault.open(vault.path).dataset("people").append(THIRD)
         assert [each.rows for each in vault.dataset("people").editions] == [300, 500, 550]

@@ -457,7 +457,7 @@ class TestRefusals:
     def test_two_at_once(self, vault, dataset):
         other = Vault.open(vault.path).dataset("people", source=FIRST)
         dataset.update(SECOND)
-        with pytest.raises(VaultError, match="meanwhile"):
+        with pytest.raises(VaultError, match="concurrently"):
             other.update(changed(FIRST, seed=4))
         assert len(vault.dataset("people").editions) == 2
 

@@ -41,8 +41,8 @@ class Entry:
     """A registered dataset.
 
     `frozen` is what registration fixed, `marks` by what its values are recognised, as text;
-    `keys` says how the file of its keys is known, None without a key; `unrelated` are the ids of
-    datasets that the owner says have nothing to do with it; `closed` is when releases ended, '' if
+    `keys` states how the file of its keys is recognised, None without a key; `unrelated` are the ids
+    of datasets that the owner has declared unrelated to it; `closed` is when releases ended, '' if
     they did not; `editions` are the lines of those after the first; `macs` are those of what
     registration keeps beside the chain.
     """
@@ -76,7 +76,7 @@ class Chains:
         self.connection, self._database, self._key = connection, database, key
 
     def vault(self, *, lock: bool = False) -> Chain:
-        """Return the vault's own chain."""
+        """Return the chain of the vault itself."""
         chain = self._stated(VAULT_CHAIN, lock=lock)
         if chain is None:
             raise self._database.damaged("the list of datasets is missing")
@@ -99,11 +99,11 @@ class Chains:
         """Return the chains of all datasets: those that the vault's chain lists, no others."""
         names: dict[str, str] = {}
         for line in self.lines(vault):
-            said = json.loads(vault.read(line))
+            stated = json.loads(vault.read(line))
             if line.kind == UNREGISTERED:
-                del names[said["id"]]
+                del names[stated["id"]]
             else:
-                names[said["id"]] = said["name"]
+                names[stated["id"]] = stated["name"]
         every = [Chain.of_row(self._key, row) for row in self.connection.select(CHAIN)]
         chains = {chain.id: chain for chain in every if chain.id != VAULT_CHAIN}
         if {chain.id: chain.name for chain in chains.values()} != names:
@@ -111,26 +111,26 @@ class Chains:
         return [chains[id] for id in names]
 
     def gone(self, vault: Chain) -> list[dict[str, Any]]:
-        """Return what the vault's chain says about datasets that are no longer registered."""
+        """Return what the vault's chain states of datasets that are no longer registered."""
         lines = self.lines(vault)
         return [json.loads(vault.read(line)) for line in lines if line.kind == UNREGISTERED]
 
     def entry(self, chain: Chain) -> Entry:
-        """Return what a dataset's chain says about it, by its lines of no recipient."""
+        """Return what a dataset's chain states of it, in its lines of no recipient."""
         lines = self.lines_of(chain, None)
         if not lines or lines[0].number != 1:
             raise chain.damaged("its registration is missing")
-        said = json.loads(chain.read(lines[0]))
+        stated = json.loads(chain.read(lines[0]))
         editions: list[dict[str, Any]] = []
         for line in lines[1:]:
             if line.kind == EDITION:
                 editions.append({**json.loads(chain.read(line)), "at": line.at})
             elif line.kind == MOVED:
                 moved = json.loads(chain.read(line))
-                of = said if moved["edition"] == 1 else editions[moved["edition"] - 2]
+                of = stated if moved["edition"] == 1 else editions[moved["edition"] - 2]
                 of["source"] = moved["source"]
         now = {"name": chain.name, "closed": chain.closed, "editions": tuple(editions)}
-        return Entry(**{**said, **now, "unrelated": tuple(said.get("unrelated", ()))})
+        return Entry(**{**stated, **now, "unrelated": tuple(stated.get("unrelated", ()))})
 
     def lines(self, chain: Chain, *, first: int = 1) -> list[Line]:
         """Return a chain's lines from number `first` to its end, checked."""
@@ -192,8 +192,8 @@ class Chains:
         if not entry.editions:
             return [entry.marks]
         mac = entry.editions[-1]["macs"][MARKS]
-        found: list[str] = json.loads(self.attached(chain, entry, MARKS, mac))
-        return found
+        marks: list[str] = json.loads(self.attached(chain, entry, MARKS, mac))
+        return marks
 
 
 def holdings_in(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:
@@ -204,10 +204,10 @@ def holdings_in(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:
 
 
 def late(chain: Chain) -> VaultError:
-    """Say that another edition was added before this one."""
+    """State that another edition was added before this one."""
     return VaultError(
-        f"{chain.name!r} has got another edition meanwhile, so this one was not recorded; repeat "
-        "the command"
+        f"another edition of {chain.name!r} was added concurrently, so this one was not recorded; "
+        "repeat the command"
     )
 
 
@@ -233,47 +233,47 @@ def check_new(marks: str, known: Iterable[str], dataset: str) -> None:
     """Raise AlreadyRegistered if a dataset has or had these values, or functions of them."""
     new = TableMarks.from_json(marks)
     for old in map(TableMarks.from_json, known):
-        if found := repeated(new, old):
-            raise AlreadyRegistered(_what_repeats(found, dataset), use=("unrelated",))
+        if repeat := repeated(new, old):
+            raise AlreadyRegistered(_what_repeats(repeat, dataset), use=("unrelated",))
         if relation := related(new, old):
             raise AlreadyRegistered(_what_follows(relation, dataset), use=("unrelated",))
 
 
 def check_rows_new(marks: str, known: Sequence[str]) -> None:
     """Raise AlreadyRegistered if new rows of a dataset hold values that it has already."""
-    if found := repeated(TableMarks.from_json(marks), TableMarks.from_json(known[0])):
-        raise AlreadyRegistered(_what_comes_again(found))
+    if repeat := repeated(TableMarks.from_json(marks), TableMarks.from_json(known[0])):
+        raise AlreadyRegistered(_what_comes_again(repeat))
 
 
-def _what_comes_again(found: Repeat) -> str:
-    """Say which of a dataset's own values come again in new rows, and what to do."""
-    what = "rows" if found.column is None else f"values of {found.column!r}"
+def _what_comes_again(repeat: Repeat) -> str:
+    """State which values of a dataset come again in new rows, and what to do."""
+    what = "rows" if repeat.column is None else f"values of {repeat.column!r}"
     return (
-        f"the batch holds {what} that the dataset has already: new rows get noise of their own, "
+        f"the batch holds {what} that the dataset has already: new rows get independent noise, "
         "which recipients could average with the old one. Leave out what is there already; for "
         "rows that changed, make a new edition of the whole table"
     )
 
 
-def _what_repeats(found: Repeat, dataset: str) -> str:
-    """Say what another dataset has already, why that matters and what to do."""
-    if found.column is None:
-        how = "are" if found.same else "are an edition or a part of"
+def _what_repeats(repeat: Repeat, dataset: str) -> str:
+    """State what another dataset has already, why that matters and what to do."""
+    if repeat.column is None:
+        how = "are" if repeat.same else "are an edition or a part of"
         what = f"the rows of this table {how} those of dataset {dataset!r}, in any order"
         return f"{what}: {_WHY} Release from {dataset!r}. {_UNLESS}"
-    how = "the same values as" if found.same else "an edition or a part of the values of"
-    what = f"column {found.column!r} holds {how} {found.of!r} of dataset {dataset!r}"
-    return f"{what}: {_WHY} {_remedy([found.column], dataset)}. {_UNLESS}"
+    how = "the same values as" if repeat.same else "an edition or a part of the values of"
+    what = f"column {repeat.column!r} holds {how} {repeat.of!r} of dataset {dataset!r}"
+    return f"{what}: {_WHY} {_remedy([repeat.column], dataset)}. {_UNLESS}"
 
 
-def _what_follows(found: Relation, dataset: str) -> str:
-    """Say which columns are computed from those of another dataset, and what to do."""
-    mine, theirs = listed(found.columns), listed(found.of)
-    if len(found.columns) == len(found.of) == 1:
+def _what_follows(relation: Relation, dataset: str) -> str:
+    """State which columns are computed from those of another dataset, and what to do."""
+    mine, theirs = listed(relation.columns), listed(relation.of)
+    if len(relation.columns) == len(relation.of) == 1:
         what = f"column {mine} is a function of {theirs} of dataset {dataset!r}, or the reverse"
     else:
         what = f"a combination of {mine} is one of {theirs} of dataset {dataset!r}"
-    return f"{what}: {_WHY} {_remedy(found.columns, dataset)}. {_UNLESS}"
+    return f"{what}: {_WHY} {_remedy(relation.columns, dataset)}. {_UNLESS}"
 
 
 def _remedy(columns: Sequence[str], dataset: str) -> str:

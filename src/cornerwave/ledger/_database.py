@@ -103,7 +103,7 @@ class Database(ABC):
         try:
             yield
         except self.failures as error:
-            # Not chained: the database's own words may quote values, SQL or the address.
+            # Not chained: the database's message may quote values, SQL or the address.
             raise self.translated(error) from None
         except UnicodeError:
             raise VaultError("the ledger cannot hold text that is not valid Unicode") from None

@@ -119,7 +119,7 @@ class Key:
         """Encrypt with AES-256-GCM; `context` is authenticated, and needed to decrypt.
 
         The nonce is random: one key may encrypt 2^32 contents before two nonces meet with
-        probability 2^-33, so whatever writes often has a child key of its own.
+        probability 2^-33, so every chain and the records have a child key each.
         """
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + self._aes().encrypt(nonce, content, context)

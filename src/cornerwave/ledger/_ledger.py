@@ -1,6 +1,6 @@
 """The ledger: which datasets there are, and who holds which copy since when.
 
-    the vault's own chain    a line per dataset: id and name; and if it is renamed or removed
+    the vault's chain        a line per dataset: id and name; and if it is renamed or removed
     a dataset's chain        line 1: what registration froze; then a line per holding, and for
                              a new edition, a new place of a source, a new name, the end of
                              releases
@@ -146,8 +146,8 @@ class Ledger:
             kept = attachments or {}
             macs = {name: attach(chains.connection, chain, name, c) for name, c in kept.items()}
             entry = replace(entry, macs=macs)
-            said = {name: said for name, said in asdict(entry).items() if name != "editions"}
-            chains.append(chain, [Draft(at, "registration", None, _json(said))])
+            stated = {name: value for name, value in asdict(entry).items() if name != "editions"}
+            chains.append(chain, [Draft(at, "registration", None, _json(stated))])
             listed = _json({"id": entry.id, "name": entry.name})
             chains.append(vault, [Draft(at, "dataset", None, listed)])
         return entry
@@ -160,7 +160,9 @@ class Ledger:
     def _there(self, chains: Chains, vault: Chain, entry: Entry) -> Entry | None:
         """Return the entry that the ledger has already. Raises AlreadyRegistered."""
         if not entry.name or entry.id in ("", VAULT_CHAIN):
-            raise VaultError("a dataset needs a name and an id of its own")
+            raise VaultError(
+                "a dataset needs a name and an id, and the id cannot be that of the vault's chain"
+            )
         known = chains.datasets(vault)
         entries = [chains.entry(chain) for chain in known]
         for there in entries:
@@ -239,7 +241,7 @@ class Ledger:
     def unregister(self, dataset: str) -> None:
         """Forget a dataset of which nothing was released. Raises DatasetReleased otherwise.
 
-        Its lines go, and its marks with them; the vault's chain says that it was there.
+        Its lines go, and its marks with them; the vault's chain states that it was there.
         """
         with self._writing() as chains:
             vault = chains.vault(lock=True)
@@ -278,10 +280,10 @@ class Ledger:
 
     def move(self, dataset: str, source: str, *, edition: int = 1) -> None:
         """Record where the table of a dataset, or what an edition brought, lies now."""
-        said = _json({"source": source, "edition": edition})
+        moved = _json({"source": source, "edition": edition})
         with self._writing() as chains:
             chain = chains.chain(dataset, lock=True)
-            chains.append(chain, [Draft(_now(), MOVED, None, said)])
+            chains.append(chain, [Draft(_now(), MOVED, None, moved)])
 
     def datasets(self) -> list[Entry]:
         """Return all datasets by name."""
@@ -304,7 +306,7 @@ class Ledger:
         return {c.id: State(c.name, c.closed, c.length, c.head) for c in chains}
 
     def dataset(self, name: str) -> Entry:
-        """Return one dataset. Raises NoSuchDataset, which says what there is."""
+        """Return one dataset. Raises NoSuchDataset, which lists what there is."""
         with self._reading() as chains:
             vault = chains.vault()
             known = {chain.name: chain for chain in chains.datasets(vault)}
@@ -386,7 +388,7 @@ def _database_at(place: Path | str) -> Database:
 
 
 def closed_message(name: str, closed: str) -> str:
-    """Say that a dataset takes no more releases, and what can still be done."""
+    """State that a dataset takes no more releases, and what can still be done."""
     return (
         f"{name!r} was closed at {closed}: no more copies of it are released. Copies that are "
         "held can be made again"

@@ -7,7 +7,7 @@
 One file for the rows that each edition brought. To see whether keys are new, only the blocks
 where they would stand are read and checked. A file can be made again from the rows that it
 belongs to, and is then the same, so it need not be in a backup, nor on every machine that
-shares a ledger in PostgreSQL: whatever is missing is made again, and what does not fit its
+shares a ledger in PostgreSQL: what is missing is made again, and what does not fit its
 line is never used.
 """
 
@@ -39,7 +39,7 @@ _ENTRY = np.dtype([("first", "<u8"), ("tag", "V16")])
 
 @dataclass(frozen=True)
 class KeyRun:
-    """What a line of the chain says of the keys of some rows."""
+    """What a line of the chain states of the keys of some rows."""
 
     salt: str
     count: int
@@ -47,11 +47,11 @@ class KeyRun:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> "KeyRun":
-        """Read what a line says."""
+        """Read what a line states."""
         return cls(said["salt"], said["count"], said["mac"])
 
     def said(self) -> dict[str, Any]:
-        """Return what the line says."""
+        """Return what the line states."""
         return asdict(self)
 
 
@@ -62,7 +62,7 @@ class SeenKeys:
         self._home, self._key = home, key
 
     def write(self, path: Path, hashes: Iterable[Words], salt: str | None = None) -> KeyRun:
-        """Write ascending hashes to a new file, and return what is to be known of them."""
+        """Write ascending hashes to a new file, and return what the chain states of them."""
         salt = salt or secrets.token_hex(16)
         tag, index, count = self._tagger(salt), [], 0
         try:
@@ -96,7 +96,7 @@ class SeenKeys:
     def seen(self, run: KeyRun, hashes: Words) -> Flags:
         """Return which of some ascending hashes a file has. Raises FileNotFoundError.
 
-        Raises LedgerDamaged if the file does not fit what the line says of it.
+        Raises LedgerDamaged if the file does not fit what the line states of it.
         """
         tag, found = self._tagger(run.salt), np.zeros(len(hashes), dtype=bool)
         with open(self._home / run.salt, "rb", buffering=0) as file:  # noqa: PTH123
@@ -127,7 +127,7 @@ class SeenKeys:
         return np.frombuffer(entries, dtype=_ENTRY)
 
     def _tagger(self, salt: str) -> Callable[[int, bytes | memoryview], bytes]:
-        """Return what tags a block: each file has a key of its own, each block its nonce."""
+        """Return what tags a block: a key for each file, a nonce for each block."""
         gmac = AESGCM(self._key.derive("blocks of keys", bytes.fromhex(salt)))
         return lambda number, content: gmac.encrypt(number.to_bytes(12, "big"), b"", content)
 

@@ -36,7 +36,7 @@ class _Header:
     """The header of a database's file, read past SQLite.
 
     Closing any descriptor of a file drops all locks that the process has on it, those of
-    SQLite's own connections too. So one descriptor is kept for all users of a file, as long as
+    SQLite's connections too. So one descriptor is kept for all users of a file, as long as
     there is one of them.
     """
 
@@ -58,8 +58,8 @@ class _Header:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
                 return None
-            found = os.fstat(descriptor)
-            made = cls(descriptor, (found.st_dev, found.st_ino))
+            opened = os.fstat(descriptor)
+            made = cls(descriptor, (opened.st_dev, opened.st_ino))
             cls._known[made.file] = made
             return made
 
@@ -230,10 +230,10 @@ def _one_more(counted: _Counted) -> _Counted:
 
 def _file_at(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        there = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return there.st_dev, there.st_ino
 
 
 def _schema_of(connection: Connection) -> Schema:

@@ -3,8 +3,8 @@
     <random>/     in the vault's folder for work, one for each piece of it, locked while its
                   process lives
 
-A killed process cannot clean up. Its lock ends with it, and whoever opens the vault next
-removes every folder that nobody locks.
+A killed process cannot clean up. Its lock ends with it, and the next process that opens the
+vault removes every folder that nobody locks.
 """
 
 import fcntl
