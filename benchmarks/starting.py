@@ -13,14 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-Show = Callable[[str, str, str], None]
 RELEASE = "release tiny --to cyd --privacy 0.5 --out cyd.parquet --force"
 WARM = {
     "ledger": ("ledger tiny", "<= 0.35"),
@@ -42,7 +40,7 @@ class Run(NamedTuple):
     megabytes: float
 
 
-def start(show: Show) -> None:
+def start() -> None:
     """Show how long commands take to start."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -51,7 +49,7 @@ def start(show: Show) -> None:
         ours = min(_timed(["-m", "cornerwave", "--help"], folder)[0] for _ in range(7))
         show("cornerwave --help, ours / python -c 'import numpy'", f"{ours / numpy:.2f}", "<= 2")
         for command, (given, target) in WARM.items():
-            _show(show, f"{command}, warm", _best(given, folder, {}, repeats=7), target)
+            _show(f"{command}, warm", _best(given, folder, {}, repeats=7), target)
         for command in ("register", "release"):
             given = WARM[command][0]
             _show(
@@ -66,8 +64,9 @@ def start(show: Show) -> None:
 
 def _prepare(folder: Path) -> None:
     """Register a table of 600 rows, and release it to two recipients."""
-    numbers = np.random.default_rng(1).normal(size=(600, 2))
-    lines = [f"{a:.4f},{b:.4f},{'xyz'[n % 3]}" for n, (a, b) in enumerate(numbers)]
+    random = np.random.default_rng(1)
+    numbers, towns = random.normal(size=(600, 2)), random.choice(["x", "y", "z"], size=600)
+    lines = [f"{a:.4f},{b:.4f},{town}" for (a, b), town in zip(numbers, towns, strict=True)]
     (folder / "tiny.csv").write_text("\n".join(["wage,age,town", *lines, ""]), encoding="utf-8")
     for given in ("init", "register tiny tiny.csv"):
         _command(given, folder)
@@ -123,6 +122,14 @@ def _timed(given: list[str], folder: Path, settings: dict[str, str] | None = Non
     return Run(took, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
-def _show(show: Show, what: str, run: Run, target: str) -> None:
+def show(what: str, value: str, target: str) -> None:
+    print(f"{what:<50} {value:>26}   {target}", flush=True)
+
+
+def _show(what: str, run: Run, target: str) -> None:
     figures = f"{run.seconds:.2f} ({run.processor:.2f}) {run.megabytes:.0f}"
     show(f"{what}, seconds (processor), MB", figures, target)
+
+
+if __name__ == "__main__":
+    start()

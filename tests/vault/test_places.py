@@ -213,6 +213,27 @@ class TestServer:
         used(server.place("closed"))
         server.run("DROP DATABASE closed")  # the server refuses while anyone is connected
 
+    def test_connections_that_stay_open_are_closed_on_request(self, server):
+        server.run("CREATE DATABASE kept")
+        ledger = Ledger.open(server.place("kept"), used(server.place("kept")))
+        assert ledger.states([PEOPLE])
+        with pytest.raises(psycopg.errors.ObjectInUse):  # the control
+            server.run("DROP DATABASE kept")
+        ledger.disconnect()
+        assert ledger.states([PEOPLE])  # opens one again
+        ledger.disconnect()
+        server.run("DROP DATABASE kept WITH (FORCE)")
+
+    def test_a_connection_that_the_server_has_ended_is_replaced(self, server):
+        place = server.fresh()
+        ledger = Ledger.open(place, used(place))
+        before = ledger.states([PEOPLE])
+        ended = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+        server.run(f"{ended} AND backend_type = 'client backend'")
+        assert ledger.states([PEOPLE]) == before
+
     def test_a_commit_between_two_reads_is_not_seen(self, server, monkeypatch):
         """Negative control: if each statement has its own snapshot, it looks like damage."""
         place = server.fresh()

@@ -41,8 +41,8 @@ class Entry:
     """A registered dataset.
 
     `frozen` is what registration fixed, `marks` by what its values are recognised, as text;
-    `keys` states how the file of its keys is recognised, None without a key; `unrelated` are the ids
-    of datasets that the owner has declared unrelated to it; `closed` is when releases ended, '' if
+    `keys` states how the file of its keys is recognised, None without a key; `unrelated` are the
+    ids of datasets that the owner has declared unrelated; `closed` is when releases ended, '' if
     they did not; `editions` are the lines of those after the first; `macs` are those of what
     registration keeps beside the chain.
     """
