@@ -33,8 +33,9 @@ PACKAGES = (
 # Numba, and what it loads; nothing else here may load SciPy.
 NUMBA = "numba llvmlite scipy yaml charset_normalizer cffi pycparser _cyutility"
 
-# Rooms below `columns` are small, and all may be loaded.
-LOW = {room for room, depth in DEPTH.items() if depth <= DEPTH["columns"]} - {"algorithms", "documents"}
+# Rooms up to `columns` are small, and may all be loaded, but for those that few commands need.
+LOW = {room for room, depth in DEPTH.items() if depth <= DEPTH["columns"]}
+LOW -= {"algorithms", "documents"}
 FILES = "cli sources spec outputs"
 OWNER = f"{FILES} schema_file privacy reuse ledger spine editions engines vault"
 
@@ -43,14 +44,14 @@ MAY_LOAD = {
     "init": ("", OWNER),
     "register": (NUMBA, f"{OWNER} outlook attack"),  # attack: how much its adversary recovers
     "release": (NUMBA, OWNER),
-    "ledger": ("rich", OWNER),
-    "coalition": ("rich", OWNER),
-    "levels": (f"rich {NUMBA}", f"{OWNER} outlook audit attack miner"),
+    "ledger": ("rich", f"{OWNER} documents"),
+    "coalition": ("rich", f"{OWNER} documents"),
+    "levels": (f"rich {NUMBA}", f"{OWNER} documents outlook audit attack miner"),
     "inspect": (
         f"narwhals {NUMBA}",
         f"{FILES} inspection outlook audit attack miner privacy reuse spine",
     ),
-    "audit": (f"rich {NUMBA}", f"{OWNER} audit attack"),
+    "audit": (f"rich {NUMBA}", f"{OWNER} documents audit attack"),
     "fetch": ("", f"{FILES} miner"),
 }
 ARGUMENTS = {

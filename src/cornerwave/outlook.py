@@ -28,7 +28,6 @@ from cornerwave.document import (
     ShareRow,
     Shares,
 )
-from cornerwave.editions import Edition, editions_table
 from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
 from cornerwave.sources import Source
@@ -37,6 +36,7 @@ from cornerwave.times import seconds_of, span_of
 
 if TYPE_CHECKING:
     from cornerwave.audit import Exposed
+    from cornerwave.editions import Edition
 
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _HALF = NormalDist().inv_cdf(0.95)
@@ -293,7 +293,7 @@ def levels_document(
     name: str,
     found: Sequence[Outlook],
     sentences: Sequence[str],
-    editions: Sequence[Edition] = (),
+    editions: Sequence["Edition"] = (),
     changing: Sequence[Mapping[str, float]] = (),
 ) -> Document:
     """Return what each privacy of a dataset hides and costs.
@@ -324,10 +324,12 @@ def _data(each: Outlook, edition: int, changing: Mapping[str, float]) -> dict[st
     return asdict(each) | errors | {"edition": edition, "changing_rows": dict(changing)}
 
 
-def editions_section(editions: Sequence[Edition], *parts: Part) -> list[Section]:
+def editions_section(editions: Sequence["Edition"], *parts: Part) -> list[Section]:
     """Return the section on the editions of a table; nothing if it has one only."""
     if len(editions) < 2:
         return []
+    from cornerwave.editions import editions_table  # not on import: `inspect` has no ledger
+
     return [Section("Editions", [Paragraph(EDITIONS), editions_table(editions), *parts])]
 
 
