@@ -292,11 +292,11 @@ def fetch(
     if out is None:
         rows = [
             (
-                str(each["name"]),
-                f"{each['privacy']:g}",
-                f"{each['rows']:,}",
-                str(each["edition"]),
-                each["until"] or "",
+                each.name,
+                f"{each.privacy:g}",
+                f"{each.rows:,}",
+                f"{each.edition}",
+                each.until or "",
             )
             for each in Profile.read(profile).datasets()
         ]
@@ -323,8 +323,7 @@ def request(
         if dataset is not None or privacy is not None:
             raise VaultError("name a dataset and a privacy with --privacy, or neither")
         rows = [
-            (str(each["dataset"]), f"{each['privacy']:g}", str(each["state"]), str(each["answer"]))
-            for each in own.asked()
+            (each.dataset, f"{each.privacy:g}", each.state, each.answer) for each in own.asked()
         ]
         print_table("You asked for", ("dataset", "privacy", "state", "answer"), rows)
         return

@@ -7,7 +7,8 @@ appears when it is whole.
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,56 @@ _SHARING = "/delta-sharing"
 
 
 @dataclass(frozen=True)
+class Offer:
+    """A copy that a recipient may fetch."""
+
+    name: str
+    privacy: float
+    rows: int
+    edition: int
+    until: str | None
+
+    @classmethod
+    def of(cls, answer: Any) -> "Offer":
+        """Read a part of the service's answer."""
+        until = answer["until"]
+        return cls(
+            str(answer["name"]),
+            float(answer["privacy"]),
+            int(answer["rows"]),
+            int(answer["edition"]),
+            None if until is None else str(until),
+        )
+
+
+@dataclass(frozen=True)
+class LevelRequest:
+    """What a recipient asked for, and the owner's answer."""
+
+    dataset: str
+    privacy: float
+    state: str
+    answer: str
+
+    @classmethod
+    def of(cls, answer: Any) -> "LevelRequest":
+        """Read a part of the service's answer."""
+        words = (str(answer[name]) for name in ("state", "answer"))
+        return cls(str(answer["dataset"]), float(answer["privacy"]), *words)
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Turn an answer that is not one of this service into a SourceError."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError):
+        raise SourceError(
+            "the service's answer cannot be read; check the profile's address, or ask its owner"
+        ) from None
+
+
+@dataclass(frozen=True)
 class Profile:
     """Where a service is, and the token that it knows a recipient by."""
 
@@ -41,28 +92,25 @@ class Profile:
         except (OSError, ValueError, KeyError, TypeError):
             raise SourceError(f"{path} cannot be read as a profile of a sharing service") from None
         if urlsplit(address).scheme not in ("http", "https") or not token.isprintable():
-            raise SourceError(f"{path}: the endpoint is no address of a service")
+            raise SourceError(f"{path}: the endpoint is not the address of a service")
         return cls(address.removesuffix(_SHARING), token)
 
-    def datasets(self) -> list[dict[str, Any]]:
-        """Return what the recipient may fetch."""
-        with self._get("/v1/datasets", {}, SECONDS) as answer:
-            found: list[dict[str, Any]] = json.load(answer)
-        return found
+    def datasets(self) -> list[Offer]:
+        """Return what the recipient may fetch. Raises SourceError."""
+        with self._get("/v1/datasets", {}, SECONDS) as answer, _understood():
+            return [Offer.of(each) for each in json.load(answer)]
 
-    def ask(self, dataset: str, *, privacy: float, reason: str = "") -> dict[str, Any]:
+    def ask(self, dataset: str, *, privacy: float, reason: str = "") -> LevelRequest:
         """Ask the owner for another level of a dataset. Raises NoSuchDataset, SourceError."""
         request = {"dataset": dataset, "privacy": privacy, "reason": reason}
         body, headers = json.dumps(request).encode(), {"Content-Type": "application/json"}
-        with self._get("/v1/requests", headers, SECONDS, body) as answer:
-            asked: dict[str, Any] = json.load(answer)
-        return asked
+        with self._get("/v1/requests", headers, SECONDS, body) as answer, _understood():
+            return LevelRequest.of(json.load(answer))
 
-    def asked(self) -> list[dict[str, Any]]:
-        """Return what the recipient has asked for, and the answers."""
-        with self._get("/v1/requests", {}, SECONDS) as answer:
-            found: list[dict[str, Any]] = json.load(answer)
-        return found
+    def asked(self) -> list[LevelRequest]:
+        """Return what the recipient has asked for, and the answers. Raises SourceError."""
+        with self._get("/v1/requests", {}, SECONDS) as answer, _understood():
+            return [LevelRequest.of(each) for each in json.load(answer)]
 
     def _get(
         self, path: str, headers: dict[str, str], seconds: float, body: bytes | None = None
@@ -155,8 +203,8 @@ def _format(path: Path) -> str:
     return format_of(path)
 
 
-def _only(found: list[dict[str, Any]]) -> str:
-    names = [str(each["name"]) for each in found]
+def _only(offers: Sequence[Offer]) -> str:
+    names = [each.name for each in offers]
     if len(names) != 1:
         have = f"there are {', '.join(names)}" if names else "there is nothing to fetch"
         raise NoSuchDataset(f"name the dataset; {have}")
