@@ -303,7 +303,7 @@ def test_numbers_that_may_say_that_there_is_no_value(tmp_path, values, code):
     path.write_text("x,y\n" + "".join(f"{v},{i}\n" for i in range(20) for v in values))
     text = draft(inspect(open_to_inspect(path)))
     lines = [line for line in text.splitlines() if line.startswith("# missing = ")]
-    assert lines == ([] if code is None else [f'# missing = ["{code}"]    # if {code} says that '
+    assert lines == ([] if code is None else [f'# missing = ["{code}"]    # if {code} means that '
                                               "there is no value: 20 cells"])  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def _setting(help: str, metavar: str = "NAME", kind: Kind = _TEXT, **about: Any)
 class ReadingSettings:
     """How cells are spelled; None where that is to be found.
 
-    `column_missing` are columns, or wildcards, with what stands for missing values there instead
+    `column_missing` are columns, or wildcards, with what means a missing value there instead
     of `missing`; with None, `missing` does. A schema file states it with the columns.
     """
 
@@ -194,7 +194,7 @@ class ReadingSettings:
         return cls(**{**kept, **lists, "column_missing": columns})
 
     def lines(self) -> Iterator[str]:
-        """Yield the settings as lines of a schema file; those of single columns stand with them."""
+        """Yield the settings as lines of a schema file; those of single columns are with them."""
         for name, value in asdict(self).items():
             if value is not None and name != "column_missing":
                 yield f"{name} = {toml_text(value)}"

@@ -1,5 +1,4 @@
-"""What schema files have that TOML has not: names that stand for several columns, and how values
-are written down in a draft."""
+"""Schema files: names that match several columns, and values as TOML writes them."""
 
 import json
 from collections.abc import Collection
@@ -8,12 +7,12 @@ from typing import Any
 
 
 def is_wildcard(name: str, columns: Collection[str]) -> bool:
-    """Whether a name stands for others: it has a * in it, and is no column's own name."""
+    """Whether a name has a * in it to match others, and is not the name of a column."""
     return "*" in name and name not in columns
 
 
 def fits(column: str, wildcard: str) -> bool:
-    """Whether a wildcard stands for a column; nothing but * is special.
+    """Whether a wildcard matches a column; nothing but * is special.
 
     >>> fits("item_1", "item_*"), fits("item_1", "item_?")
     (True, False)
@@ -22,7 +21,7 @@ def fits(column: str, wildcard: str) -> bool:
 
 
 def toml_text(value: Any) -> str:
-    """Return a value as it stands in a TOML file.
+    """Return a value as a TOML file has it.
 
     >>> print(toml_text(["it is so", True, 2.5]))
     ["it is so", true, 2.5]

@@ -42,7 +42,9 @@ def release(
     ] = None,
     noise: Annotated[
         list[float] | None,
-        typer.Option(metavar="V", help="Or noise, as a multiple of the table's covariance."),
+        typer.Option(
+            metavar="V", help="Noise instead of privacy, as a multiple of the table's covariance."
+        ),
     ] = None,
     out: Annotated[
         list[str] | None,
@@ -66,7 +68,7 @@ def release(
     ] = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="Neither round nor clip, whatever was said at registration."),
+        typer.Option("--raw", help="Neither round nor clip, whatever was chosen at registration."),
     ] = False,
     edition: Annotated[
         int | None, typer.Option(metavar="E", help="The table as of an earlier edition.")
@@ -78,7 +80,7 @@ def release(
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     another: Annotated[
         bool,
-        typer.Option("--another", help="Give a recipient a second level without being asked."),
+        typer.Option("--another", help="Allow a second level without confirmation."),
     ] = False,
     against: AgainstOption = "linear",
     threads: Annotated[

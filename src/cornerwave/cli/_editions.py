@@ -49,7 +49,7 @@ def update(
     new: Annotated[Path, typer.Argument(help="The whole table as it is now.")],
     old: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="The last edition; default: where it lies."),
+        typer.Option(metavar="PATH", help="The last edition; default: where it was registered."),
     ] = None,
     advancing: Annotated[
         list[str] | None,

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cornerwave.cli._options import AgainstOption, JsonOption, VaultOption, bounds_of, open_vault
+from cornerwave.cli._options import (
+    AgainstOption,
+    ClipOption,
+    JsonOption,
+    RoundOption,
+    VaultOption,
+    bounds_of,
+    open_vault,
+)
 from cornerwave.cli._screen import print_json, print_table, progress, say
 from cornerwave.errors import ExtraMissing, OutputError, VaultError
 
@@ -110,9 +118,9 @@ def show(
 def remove(
     name: Annotated[str, typer.Argument(help="The recipient.")], vault: VaultOption = None
 ) -> None:
-    """Remove a recipient: grants and tokens end, the ledger keeps what he holds."""
+    """Remove a recipient: grants and tokens end, the ledger keeps what they hold."""
     open_sharing(vault).remove(name)
-    say(f"Removed {name}. What the ledger says about copies that {name} holds stays.")
+    say(f"Removed {name}. The ledger keeps its record of the copies that {name} holds.")
 
 
 def grant(
@@ -121,18 +129,14 @@ def grant(
     privacy: Annotated[
         float | None, typer.Option(metavar="P", help="Share of variance to hide.")
     ] = None,
-    noise: Annotated[float | None, typer.Option(metavar="V", help="Or noise.")] = None,
+    noise: Annotated[
+        float | None, typer.Option(metavar="V", help="Noise instead of privacy.")
+    ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="DATE", help="The last moment, such as 2027-01-31.")
     ] = None,
-    round_: Annotated[
-        list[str] | None,
-        typer.Option("--round", metavar="COLUMN", help="Round a column (repeatable)."),
-    ] = None,
-    clip: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=LO:HI", help="Clip a column to bounds (repeatable)."),
-    ] = None,
+    round_: RoundOption = None,
+    clip: ClipOption = None,
     against: AgainstOption = "linear",
     vault: VaultOption = None,
 ) -> None:

@@ -6,7 +6,7 @@
     anything else                must be named: key, kept or dropped
 
 Nothing is released unperturbed unless the owner chose so. A column that can be neither
-perturbed nor refreshed and was not named is an error that says what can be done.
+perturbed nor refreshed and was not named is an error that states what can be done.
 """
 
 import warnings
@@ -92,8 +92,8 @@ class Schema:
     """The decided columns of a table, in the source's order.
 
     `together` are the groups of category columns that are refreshed as one; values held
-    by fewer than `min_count` rows are pooled. `order` is what the owner said about the order
-    of the rows; None if there was no need to. `independent_rows` if the owner said that no two
+    by fewer than `min_count` rows are pooled. `order` is what the owner chose for the order
+    of the rows; None if there was no need to. `independent_rows` if the owner stated that no two
     rows belong together, `few_rows` if the owner accepts that there are few.
     """
 
@@ -132,7 +132,7 @@ class Schema:
 
     @property
     def encoded(self) -> list[str]:
-        """The columns whose cells are told apart by their values: kept ones and categories."""
+        """The columns whose cells are distinguished by their values: kept ones and categories."""
         return [*self.kept, *(name for group in self.categories for name in group)]
 
     @property

@@ -129,7 +129,7 @@ def _entry(same: Sequence[ColumnReport], telling: Telling) -> Iterator[str]:
         yield f"missing = {toml_text(first.marks)}{proposed}"
     elif first.code is not None and len({report.code and report.code[0] for report in same}) == 1:
         mark, cells = first.code[0], sum(report.code[1] for report in same if report.code)
-        yield f'# missing = ["{mark}"]    # if {mark} says that there is no value: {cells:,} cells'
+        yield f'# missing = ["{mark}"]    # if {mark} means that there is no value: {cells:,} cells'
     if first.name in looks:
         of = f" of {first.name}" if several else ""
         yield f"# copy{of}: {toml_comment(looks[first.name])}"
@@ -174,8 +174,8 @@ def _missing(same: Sequence[ColumnReport]) -> str:
 def how_read(source: Source) -> str:
     """Return the [reading] of a draft, with what was found as comments; '' if there is none.
 
-    What may stand for missing values is proposed: it is missing if the owner leaves it there.
-    What does so in one column alone stands with that column.
+    What may mean a missing value is proposed: it is missing if the owner leaves it there.
+    What does so in one column alone is proposed with that column.
     """
     if source.reading is None or not (source.reading.said or source.remarks):
         return ""
@@ -326,7 +326,7 @@ def _gaps(rows: pa.Table, names: Sequence[str]) -> Iterator[str]:
             yield (
                 f"gaps: {name!r} is missing in {missing.mean():.0%} of the rows; by the other "
                 f"numbers its values there would be {abs(shift):.1f} deviations "
-                f"{'higher' if shift > 0 else 'lower'} than elsewhere, so a gap tells; see "
+                f"{'higher' if shift > 0 else 'lower'} than elsewhere, so a gap reveals them; see "
                 "hide_missing"
             )
 

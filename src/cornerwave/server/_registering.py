@@ -49,7 +49,7 @@ def columns(request: Request, path: str = "") -> Response:
 
 @pages.post("/register/columns")
 def register(request: Request, ticked: Ticked) -> Response:
-    """Register a table as the form says."""
+    """Register a table as the form states."""
     said = {name: values[-1] for name, values in ticked.items()}
     path = _within(request, said.get("path", ""))
     try:
@@ -107,7 +107,7 @@ def _form(
 
 
 def _proposed(found: Inspection) -> dict[str, str]:
-    """Return what the form says at first: what a draft proposes."""
+    """Return what the form states at first: what a draft proposes."""
     return {f"do-{i}": report.do for i, report in enumerate(found.columns)}
 
 

@@ -263,13 +263,13 @@ class Vault:
     def dataset(self, name: str, *, source: Any = None) -> "Dataset":
         """Return a registered dataset.
 
-        `source` says where its table lies now, if not where it was; a dataset that was
+        `source` states where its table is now, if not where it was; a dataset that was
         registered from a frame needs the frame. If rows were appended, it is one source with
         all of them, or a list of the registered table and of each batch.
         """
         dataset = self._dataset(self._ledger.dataset(name), source)
         if source is not None:
-            dataset.source_places()  # opens it: better said now than at the first release
+            dataset.source_places()  # opens it: better refused now than at the first release
         return dataset
 
     def datasets(self) -> list["Dataset"]:
