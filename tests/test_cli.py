@@ -467,8 +467,8 @@ class TestReports:
         assert found["gain"] == 0
         assert found["independent_privacy"] == 0.445  # 1 / (1 + 1/1 + 1/4), on the lattice
         table = released("coalition", "people", "ann", "bob").out
-        assert "Together they leave 0.5" in table
-        assert "what ann alone leaves" in table
+        assert "Together they leave 50% hidden: exactly what ann alone leaves" in table
+        assert "independently for each copy it would be 44.5%" in table
         assert "0.445" in table
 
     def test_strangers(self, released, tmp_path):

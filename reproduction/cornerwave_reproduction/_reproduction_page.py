@@ -5,21 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cornerwave.document import (
-    BAD,
-    GOOD,
-    WARN,
-    Content,
-    DataTable,
-    Document,
-    Image,
-    MarkedCell,
-    Paragraph,
-    Part,
-    Picture,
-    Section,
-    count,
-)
+from cornerwave import document as doc
+from cornerwave.document import BAD, GOOD, WARN, count
 from cornerwave_reproduction._part import Result, Statement
 
 VERDICTS = {
@@ -50,14 +37,14 @@ def reproduction_document(
     *,
     data: str,
     paper: Mapping[str, tuple[str, float, float]],
-) -> Document:
+) -> doc.Document:
     """Return the document; `data` is the table that was measured on.
 
     `paper` gives the paper's attribute, mean and variance for some of the columns.
     """
     counts = Counter(str(s.verdict) for c in chapters.values() for s in c.statements)
-    found = ", ".join(f"{counts[verdict]} {VERDICTS[verdict][2]}" for verdict in VERDICTS)
-    return Document(
+    found = ", ".join(f"{counts[each]} {VERDICTS[each][2]}" for each in VERDICTS if counts[each])
+    return doc.Document(
         title="Reproduction of the paper",
         verdict=f"Of {count(counts.total(), 'statement')}, {found}.",
         facts=f"{LEAD} {data}",
@@ -72,33 +59,33 @@ def _section(
     chapter: Result,
     figures: Sequence[Figure],
     paper: Mapping[str, tuple[str, float, float]],
-) -> Section:
+) -> doc.Section:
     files = [f"{figure.name}.{kind}" for figure in figures for kind in ("png", "svg")]
     files += [f"{name}.csv" for name in chapter.numbers]
-    parts: list[Part] = [Paragraph(chapter.text)] if chapter.text else []
+    parts: list[doc.Part] = [doc.Paragraph(chapter.text)] if chapter.text else []
     parts += [_moments(chapter.numbers["table2"], paper)] if name == "table2" else []
-    parts += [Picture(Image(each.svg, each.caption), each.caption) for each in figures]
+    parts += [doc.Picture(doc.Image(each.svg, each.caption), each.caption) for each in figures]
     parts += [_statements(chapter.statements)] if chapter.statements else []
-    parts += [Paragraph(f"Files: {', '.join(files)}")] if files else []
-    return Section(chapter.title, parts)
+    parts += [doc.Paragraph(f"Files: {', '.join(files)}")] if files else []
+    return doc.Section(chapter.title, parts)
 
 
-def _statements(statements: Sequence[Statement]) -> DataTable:
-    return DataTable(("statement", "measured", "verdict"), [*map(_statement, statements)])
+def _statements(statements: Sequence[Statement]) -> doc.DataTable:
+    return doc.DataTable(("statement", "measured", "verdict"), [*map(_statement, statements)])
 
 
-def _statement(statement: Statement) -> tuple[Content, ...]:
+def _statement(statement: Statement) -> tuple[doc.Content, ...]:
     mark, kind, _ = VERDICTS[str(statement.verdict)]
     return (
-        MarkedCell(statement.claim, statement.source),
-        MarkedCell(statement.measured, statement.remark),
-        MarkedCell(f"{mark} {statement.verdict}", kind=kind),
+        doc.MarkedCell(statement.claim, statement.source),
+        doc.MarkedCell(statement.measured, statement.remark),
+        doc.MarkedCell(f"{mark} {statement.verdict}".replace(" ", "\N{NO-BREAK SPACE}"), kind=kind),
     )
 
 
 def _moments(
     numbers: Mapping[str, Sequence[Any]], paper: Mapping[str, tuple[str, float, float]]
-) -> DataTable:
+) -> doc.DataTable:
     """Return the table of statistics, with the paper's beside ours where it has one."""
     header = ("column", "unit", "mean", "variance", "skewness", "zeros")
     rows = [
@@ -106,10 +93,10 @@ def _moments(
         for name, unit, mean, variance, skew, zeros in zip(*numbers.values(), strict=True)
     ]
     if not any(row[0] in paper for row in rows):
-        return DataTable(header, rows)
+        return doc.DataTable(header, rows)
     theirs = [_theirs(*paper[row[0]]) if row[0] in paper else ("", "", "") for row in rows]
     both = [(*one, *other) for one, other in zip(rows, theirs, strict=True)]
-    return DataTable((*header, "in the paper", "its mean", "its variance"), both)
+    return doc.DataTable((*header, "in the paper", "its mean", "its variance"), both)
 
 
 def _theirs(attribute: str, mean: float, variance: float) -> tuple[str, str, str]:

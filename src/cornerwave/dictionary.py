@@ -20,8 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cornerwave import document as doc
 from cornerwave.columns import CATEGORY, KEPT, PERTURBED, UNIFORM
-from cornerwave.document import Bullets, Code, DataTable, Document, Paragraph, Section, count
+from cornerwave.document import count
 from cornerwave.documents import page
 from cornerwave.errors import BiasWarning, ColumnError, OutputError, SourceError
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, Estimate
@@ -76,14 +77,14 @@ def described(metadata: CopyMetadata) -> CopyMetadata:
     """Return the metadata of a copy with a sentence about each of its columns."""
     assert metadata.noise is not None
     columns = {
-        name: replace(told, about=". ".join(_about(name, told, metadata.noise)))
-        for name, told in metadata.columns.items()
+        name: replace(about, about=". ".join(_about(name, about, metadata.noise)))
+        for name, about in metadata.columns.items()
     }
     return replace(metadata, columns=columns)
 
 
-def _about(name: str, told: ColumnMetadata, noise: float) -> Iterator[str]:
-    parts = (what(told), drawn(told, noise), use(name, told), mind(told, noise))
+def _about(name: str, about: ColumnMetadata, noise: float) -> Iterator[str]:
+    parts = (what(about), drawn(about, noise), use(name, about), mind(about, noise))
     yield from (part[0].upper() + part[1:] for part in parts if part)
 
 
@@ -103,7 +104,7 @@ def dictionary_of(path: Path | Address) -> DataDictionary:
         privacy=stated.privacy,
         noise=stated.noise,
         entries=tuple(
-            _entry(name, told, spreads, stated.noise) for name, told in stated.columns.items()
+            _entry(name, about, spreads, stated.noise) for name, about in stated.columns.items()
         ),
         program=PROGRAM + "".join(f"show({title!r}, {code})\n" for title, code, _ in steps),
         printed="".join(f"{_shown(title, found)}\n" for title, _, found in steps),
@@ -114,98 +115,98 @@ GAPS = {"shown": "as in the original", "hidden": "hidden"}
 
 
 def _entry(
-    name: str, told: ColumnMetadata, spreads: Mapping[str, float], noise: float
+    name: str, about: ColumnMetadata, spreads: Mapping[str, float], noise: float
 ) -> ColumnNote:
-    unit = told.unit
-    low, high = told.clipped or (None, None)
-    step = told.rounded
+    unit = about.unit
+    low, high = about.clipped or (None, None)
+    step = about.rounded
     return ColumnNote(
         column=name,
-        role=told.role or "",
-        what=what(told),
-        type=told.type or "",
+        role=about.role or "",
+        what=what(about),
+        type=about.type or "",
         unit=unit or "",
-        noise=_in_own_units(told, spreads.get(name)) or drawn(told, noise),
+        noise=_in_own_units(about, spreads.get(name)) or drawn(about, noise),
         lowest="" if low is None else _value(low, unit),
         highest="" if high is None else _value(high, unit),
         step=_step(step, _plain(unit)) if step else "",
-        missing=GAPS.get(told.missing or "", ""),
-        use=use(name, told),
-        mind=mind(told, noise),
+        missing=GAPS.get(about.missing or "", ""),
+        use=use(name, about),
+        mind=mind(about, noise),
     )
 
 
 # --- what the metadata states, in words -------------------------------------------------
 
 
-def what(told: ColumnMetadata) -> str:
-    """Say what a column is."""
-    role, unit = told.role, told.unit
+def what(about: ColumnMetadata) -> str:
+    """Return what a column is."""
+    role, unit = about.role, about.unit
     if role == PERTURBED:
-        kind = f"{_kind(told)} with noise"
-        if unit and not told.rounded:
+        kind = f"{_kind(about)} with noise"
+        if unit and not about.rounded:
             kind += f", counted in {unit}"
         scale = {LOG1P: ", added to log(1 + x)", RANK: ", added on the scale of ranks"}
-        return kind + scale.get(told.transform or "", "")
+        return kind + scale.get(about.transform or "", "")
     if role == CATEGORY:
-        partners = told.together
+        partners = about.together
         joined = f", drawn together as {' + '.join(partners)}" if partners else ""
-        pooled = ", rare values pooled" if told.pooled else ""
-        number = "?" if told.categories is None else told.categories
+        pooled = ", rare values pooled" if about.pooled else ""
+        number = "?" if about.categories is None else about.categories
         return f"category of {number} values, some redrawn{joined}{pooled}"
     if role == KEPT:
         return "unchanged"
-    if told.pseudonym:
+    if about.pseudonym:
         return "pseudonym that identifies the row, the same in all copies of this dataset"
     return "identifies the rows, unchanged"
 
 
-def drawn(told: ColumnMetadata, noise: float) -> str:
-    """Say how many cells of a category were redrawn, and from what."""
-    if told.role != CATEGORY:
+def drawn(about: ColumnMetadata, noise: float) -> str:
+    """Return how many cells of a category were redrawn, and from what."""
+    if about.role != CATEGORY:
         return ""
-    base = "evenly from all values" if told.base == UNIFORM else "from the column’s own frequencies"
+    base = "evenly from all values" if about.base == UNIFORM else "from the column’s frequencies"
     return f"{(1 + noise) ** -0.5:.1%} of the cells retained, the others redrawn {base}"
 
 
-def use(name: str, told: ColumnMetadata) -> str:
-    """Say how the miner is asked about a column."""
-    if told.role == CATEGORY:
-        if told.base == UNIFORM and told.together:
-            return f"copy.two_way{tuple(told.together[:2])!r}"
+def use(name: str, about: ColumnMetadata) -> str:
+    """Return how the miner is asked about a column."""
+    if about.role == CATEGORY:
+        if about.base == UNIFORM and about.together:
+            return f"copy.two_way{tuple(about.together[:2])!r}"
         return f"copy.frequencies({name!r})"
-    if told.role != PERTURBED:
+    if about.role != PERTURBED:
         return ""
-    mean = "original_mean" if told.transform in (LOG1P, RANK) else "mean"
+    mean = "original_mean" if about.transform in (LOG1P, RANK) else "mean"
     return f"copy.{mean}({name!r}), copy.distribution({name!r})"
 
 
-def mind(told: ColumnMetadata, noise: float) -> str:
-    """Say what is biased in a column if it is used as if it had no noise, or in any case."""
-    role = told.role
+def mind(about: ColumnMetadata, noise: float) -> str:
+    """Return what is biased in a column if it is used as if it had no noise, or in any case."""
+    role = about.role
     if role == CATEGORY:
         weaker = f"relations to other columns are weaker by the factor {(1 + noise) ** -0.5:.3g}"
-        even = told.base == UNIFORM
+        even = about.base == UNIFORM
         return f"shares are drawn towards each other, and {weaker}" if even else weaker
     if role != PERTURBED:
         return ""
-    if told.transform == RANK:
+    if about.transform == RANK:
         return "its values are drawn apart: averages of the copy are not those of the original"
     lines = [f"variances are about {1 + noise:.4g} times the original’s"]
-    if told.transform == LOG1P:
+    if about.transform == LOG1P:
         lines = [f"variances of log(1 + x) are about {1 + noise:.4g} times the original’s"]
-    if told.clipped:
+    if about.clipped:
         lines.append("cut off at its bounds, so estimates are biased by an unknown amount")
-    if told.missing == "hidden":
+    if about.missing == "hidden":
         lines.append("missing values were filled in, so estimates are biased by an unknown amount")
     return "; ".join(lines)
 
 
-def _kind(told: ColumnMetadata) -> str:
+def _kind(about: ColumnMetadata) -> str:
     """Return what kind of numbers a perturbed column holds."""
-    if told.unit is None:
+    if about.unit is None:
         return "number"
-    kind = (told.type or "").partition("[")[0].rstrip("3264")
+    kind = (about.type or "").partition("[")[0].rstrip("3264")
     return {"timestamp": "date and time", "time": "time of day"}.get(kind, kind)
 
 
@@ -251,14 +252,14 @@ def _deviation(column: CopyColumn, variance: float) -> float:
     return float(np.sqrt(column.noise * own))
 
 
-def _in_own_units(told: ColumnMetadata, deviation: float | None) -> str:
-    if told.transform == RANK:
-        return f"hides {told.hidden or 0.0:.0%} of the ranks’ variance"
+def _in_own_units(about: ColumnMetadata, deviation: float | None) -> str:
+    if about.transform == RANK:
+        return f"hides {about.hidden or 0.0:.0%} of the ranks’ variance"
     if deviation is None:
         return ""
-    if told.transform == LOG1P:
+    if about.transform == LOG1P:
         return f"a factor of {in_units(float(np.exp(deviation)))} for one standard deviation"
-    return f"standard deviation {in_units(deviation, _plain(told.unit))}"
+    return f"standard deviation {in_units(deviation, _plain(about.unit))}"
 
 
 PROGRAM = """\
@@ -343,9 +344,9 @@ def write_dictionary(copy: str | Place, *, force: bool = False) -> list[Path | A
     return places
 
 
-def dictionary_document(found: DataDictionary) -> Document:
+def dictionary_document(found: DataDictionary) -> doc.Document:
     """Return a dictionary as a document."""
-    return Document(
+    return doc.Document(
         title="Data dictionary",
         verdict="This table was released with noise. Single cells are not those of the original; "
         "statistics over many rows can be estimated, with errors that are known.",
@@ -357,13 +358,13 @@ def dictionary_document(found: DataDictionary) -> Document:
     )
 
 
-def _columns(entries: Sequence[ColumnNote]) -> Section:
+def _columns(entries: Sequence[ColumnNote]) -> doc.Section:
     rows = [
         (e.column, e.what, e.type, e.noise or "none", _range(e), e.missing or "as in the original")
         for e in entries
     ]
     header = ("column", "what it is", "type of the original", "noise", "range", "missing values")
-    return Section("Columns", [DataTable(header, rows)])
+    return doc.Section("Columns", [doc.DataTable(header, rows)])
 
 
 def _range(entry: ColumnNote) -> str:
@@ -374,7 +375,7 @@ def _range(entry: ColumnNote) -> str:
     return ", ".join([" ".join(ends), *steps] if ends else steps) or "open"
 
 
-def _computing(found: DataDictionary) -> Section:
+def _computing(found: DataDictionary) -> doc.Section:
     rules = [
         "Means of numbers with noise are unbiased, and their ordinary standard errors are right.",
         f"Variances and covariances are {1 + found.noise:.4g} times those of the original; "
@@ -385,12 +386,12 @@ def _computing(found: DataDictionary) -> Section:
     ]
     numbers = any(entry.role == PERTURBED for entry in found.entries)
     rows = [(e.column, e.use or "–", e.mind or "–") for e in found.entries if e.use or e.mind]
-    parts: list[Bullets | DataTable] = [Bullets(rules)] if numbers else []
-    parts += [DataTable(("column", "ask the miner", "note"), rows)] if rows else []
-    return Section("How to compute with it", parts)
+    parts: list[doc.Bullets | doc.DataTable] = [doc.Bullets(rules)] if numbers else []
+    parts += [doc.DataTable(("column", "ask the miner", "note"), rows)] if rows else []
+    return doc.Section("How to compute with it", parts)
 
 
-def _example_section(found: DataDictionary) -> list[Section]:
+def _example_section(found: DataDictionary) -> list[doc.Section]:
     if not found.printed:
         return []
     explained = (
@@ -398,5 +399,9 @@ def _example_section(found: DataDictionary) -> list[Section]:
         "key, no ledger, no original. Each line is an estimate of the population that the "
         "original’s rows are a sample of, its standard error and a 95 % interval."
     )
-    printed = (Paragraph("It prints:"), Code(found.printed))
-    return [Section("An example that runs", [Paragraph(explained), Code(found.program), *printed])]
+    printed = (doc.Paragraph("It prints:"), doc.Code(found.printed))
+    return [
+        doc.Section(
+            "An example that runs", [doc.Paragraph(explained), doc.Code(found.program), *printed]
+        )
+    ]

@@ -13,21 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cornerwave import document as doc
 from cornerwave.arrays import Floats
 from cornerwave.columns import listed
-from cornerwave.document import (
-    Bullets,
-    Curves,
-    DataTable,
-    Document,
-    Legend,
-    Paragraph,
-    Part,
-    Picture,
-    Section,
-    ShareRow,
-    Shares,
-)
 from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
 from cornerwave.sources import Source
@@ -205,7 +193,7 @@ def recognised(found: Sequence[Outlook]) -> Iterator[str]:
         if left < half.hidden[name] * (1 - MUCH)
     }
     if least:
-        named = [f"{left:.0%} of {name}" for name, left in least.items()][:MOST_SAID]
+        named = [f"{left:.0%} of {name}" for name, left in least.items()][:MOST_NAMED]
         more = f" and little of {len(least) - len(named)} columns more" * (len(least) > len(named))
         yield (
             "at privacy 0.5, a joint adversary who knows how rows are distributed left only "
@@ -218,10 +206,10 @@ def explained(frozen: Frozen) -> Iterator[str]:
     """Yield sentences: which columns reveal which, and what would lower the noise."""
     hidden = frozen.hidden
     strongest = sorted(hidden.strongest.items(), key=lambda each: -each[1].share)
-    named = [each.of(name) for name, each in strongest if each.share >= WORTH_SAYING]
-    yield from named[:MOST_SAID]
-    if more := len(named) - MOST_SAID if len(named) > MOST_SAID + 1 else 0:
-        yield f"and of {more} columns more, {WORTH_SAYING:.0%} or above is revealed"
+    named = [each.of(name) for name, each in strongest if each.share >= WORTH_NAMING]
+    yield from named[:MOST_NAMED]
+    if more := len(named) - MOST_NAMED if len(named) > MOST_NAMED + 1 else 0:
+        yield f"and of {more} columns more, {WORTH_NAMING:.0%} or above is revealed"
     half = hidden.level_of(HALF)
     if hidden.highest < HIGH:
         yield unreachable(hidden)
@@ -237,7 +225,7 @@ def explained(frozen: Frozen) -> Iterator[str]:
 
 HIGH = 0.8
 """If so high a privacy is not possible, the reason is stated before anybody asks for it."""
-MOST_SAID = 8
+MOST_NAMED = 8
 """So many columns of which others reveal much are named."""
 HALF, NOISE_OF_HALF = 500, 1.0
 """Privacy 0.5 in thousandths, and the noise that it takes where no column reveals another."""
@@ -245,7 +233,7 @@ MUCH = 0.2
 """A column that loses a larger share of what is hidden to its distribution is named."""
 LITTLE = 0.05
 """Noise that differs by a smaller share is not worth a sentence."""
-WORTH_SAYING = 0.2
+WORTH_NAMING = 0.2
 """A column that reveals less of another is not named."""
 
 
@@ -295,7 +283,7 @@ def levels_document(
     sentences: Sequence[str],
     editions: Sequence["Edition"] = (),
     changing: Sequence[Mapping[str, float]] = (),
-) -> Document:
+) -> doc.Document:
     """Return what each privacy of a dataset hides and costs.
 
     `changing` is what copies of all editions at each privacy hide of rows that changed.
@@ -305,14 +293,14 @@ def levels_document(
         [_hidden_section(shown), *_joint_section(shown), _cost_section(found)] if found else []
     )
     known = zip(found, changing or [{}] * len(found), strict=True)
-    return Document(
+    return doc.Document(
         title=levels_title(name),
         verdict=PROMISE if found else NONE,
         facts=CHOOSE + (f" This is edition {len(editions)}." if len(editions) > 1 else ""),
         sections=(
             *sections,
             *editions_section(editions, *_of_changing(found, changing)),
-            *([Section("What to consider", [Bullets(sentences)])] if sentences else ()),
+            *([doc.Section("What to consider", [doc.Bullets(sentences)])] if sentences else ()),
         ),
         footer="This page shows no cell of the table.",
         data=[_data(each, len(editions), left) for each, left in known],
@@ -324,19 +312,19 @@ def _data(each: Outlook, edition: int, changing: Mapping[str, float]) -> dict[st
     return asdict(each) | errors | {"edition": edition, "changing_rows": dict(changing)}
 
 
-def editions_section(editions: Sequence["Edition"], *parts: Part) -> list[Section]:
+def editions_section(editions: Sequence["Edition"], *parts: doc.Part) -> list[doc.Section]:
     """Return the section on the editions of a table; nothing if it has one only."""
     if len(editions) < 2:
         return []
     from cornerwave.editions import editions_table  # not on import: `inspect` has no ledger
 
-    return [Section("Editions", [Paragraph(EDITIONS), editions_table(editions), *parts])]
+    return [doc.Section("Editions", [doc.Paragraph(EDITIONS), editions_table(editions), *parts])]
 
 
-def _hidden_section(shown: Sequence[Outlook]) -> Section:
+def _hidden_section(shown: Sequence[Outlook]) -> doc.Section:
     middle = shown[len(shown) // 2]
     rows = [
-        ShareRow(
+        doc.ShareRow(
             column,
             dots=[(each.hidden[column], f"privacy {each.privacy:g}") for each in shown],
             ring=middle.bayes.get(column),
@@ -351,10 +339,12 @@ def _hidden_section(shown: Sequence[Outlook]) -> Section:
     )
     dot = f"from the best linear estimate, at privacy {dots}"
     marks = [("dot", dot), *[("ring", ring)] * bool(middle.bayes)]
-    picture = Picture(Shares(rows, "What stays hidden of each column, by privacy"))
+    picture = doc.Picture(doc.Shares(rows, "What stays hidden of each column, by privacy"))
     figures = [(name, *(_figure(each, name) for each in shown)) for name in middle.hidden]
-    table = DataTable(_header(shown), figures)
-    return Section("What stays hidden", [Paragraph(HIDDEN), Legend(marks), picture, table])
+    table = doc.DataTable(_header(shown), figures)
+    return doc.Section(
+        "What stays hidden", [doc.Paragraph(HIDDEN), doc.Legend(marks), picture, table]
+    )
 
 
 def _header(shown: Sequence[Outlook]) -> tuple[str, ...]:
@@ -367,18 +357,22 @@ def _figure(each: Outlook, column: str) -> str:
     return f"{each.hidden[column]:.0%}" + (f", {each.in_words(column)}" if meaning else "")
 
 
-def _joint_section(shown: Sequence[Outlook]) -> list[Section]:
+def _joint_section(shown: Sequence[Outlook]) -> list[doc.Section]:
     rows = [(name, *(f"{each.bayes[name]:.0%}" for each in shown)) for name in shown[0].bayes]
     title = "Against a recipient who knows the distributions"
-    return [Section(title, [Paragraph(JOINT), DataTable(_header(shown), rows)])] if rows else []
+    return (
+        [doc.Section(title, [doc.Paragraph(JOINT), doc.DataTable(_header(shown), rows)])]
+        if rows
+        else []
+    )
 
 
-def _cost_section(found: Sequence[Outlook]) -> Section:
+def _cost_section(found: Sequence[Outlook]) -> doc.Section:
     lines = {
         "mean": [(each.privacy, each.mean_error) for each in found],
         "regression": [(each.privacy, each.regression_error) for each in found],
     }
-    chart = Picture(Curves(lines, "What a recipient pays, by privacy", "privacy"))
+    chart = doc.Picture(doc.Curves(lines, "What a recipient pays, by privacy", "privacy"))
     rows = [
         (
             f"{each.privacy:g}",
@@ -390,12 +384,14 @@ def _cost_section(found: Sequence[Outlook]) -> Section:
         for each in found
     ]
     header = ("privacy", "noise", "mean", "regression slope", "records that stand out")
-    return Section("What it costs a recipient", [Paragraph(COSTS), chart, DataTable(header, rows)])
+    return doc.Section(
+        "What it costs a recipient", [doc.Paragraph(COSTS), chart, doc.DataTable(header, rows)]
+    )
 
 
 def _of_changing(
     found: Sequence[Outlook], changing: Sequence[Mapping[str, float]]
-) -> Iterator[DataTable]:
+) -> Iterator[doc.DataTable]:
     """Yield what copies of all editions hide of rows that changed; nothing if none did."""
     if any(changing):
         rows = [
@@ -403,4 +399,4 @@ def _of_changing(
             for each, left in zip(found, changing, strict=True)
         ]
         title = "What the numbers of all editions hide of rows that changed every time"
-        yield DataTable(("privacy", *OF_HISTORY.values()), rows, title)
+        yield doc.DataTable(("privacy", *OF_HISTORY.values()), rows, title)

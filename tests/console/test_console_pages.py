@@ -217,7 +217,8 @@ def test_the_slider_says_what_the_outlook_says(world: World, owner: TestClient):
         assert f"× {found.mean_error:.2f}" in said
         assert f"× {found.regression_error:.2f}" in said
         assert found.in_words("wage") in said
-        assert f"{found.right['city']:.0%} of the time; {found.blind['city']:.0%} blindly" in said
+        right, blind = found.right["city"], found.blind["city"]
+        assert f"{right:.0%} of the time; {blind:.0%} without a copy" in said
 
 
 def test_the_slider_stays_on_its_scale(world: World, owner: TestClient):
@@ -239,7 +240,7 @@ def test_columns_are_drawn_as_noise_makes_them(world: World, owner: TestClient):
     world.app.state.service._datasets.clear()  # as after a new start
     gone = owner.get(path)
     assert gone.status_code == 200
-    assert "not where it was" in text_of(gone)
+    assert "no longer at its place" in text_of(gone)
 
 
 def test_recipients_tokens_and_their_profile_file(world: World, owner: TestClient):

@@ -1,7 +1,9 @@
 """The page kit and the SVG kit: escaping, alignment, labels that fit, and no inline styles."""
 
+import json
 import re
 import runpy
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +33,7 @@ from cornerwave.document import (
     Section,
     ShareRow,
     Shares,
+    text_of,
 )
 from cornerwave.documents import Canvas, body, page, print_document, style_sheet
 from cornerwave.levels import Level, retention
@@ -163,6 +166,24 @@ def test_a_terminal_shows_every_text_in_lines_of_its_own(
     assert told.count(spelled) == 9
     assert "\x1b" not in told
     assert "Pages" not in told
+
+
+@pytest.mark.parametrize("noise", [[0.25, 1.0], [1.0]])
+def test_a_page_and_a_terminal_show_the_same_tables(
+    noise: list[float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    X = skewed(500)
+    found = audit_document(audit(frame(X), [frame(Y) for Y in ours(X, noise)]))
+    print_document(found)
+    told, made = capsys.readouterr().out, unescape(page(found)).replace("\N{NO-BREAK SPACE}", " ")
+    for section in found.sections:
+        for table in [part for part in section.parts if isinstance(part, DataTable)]:
+            texts = [*table.header, *(text_of(c) for row in table.rows for c in row)]
+            drawn = [text_of(c) for row in table.rows for c in row if isinstance(c, Meter)]
+            assert all(text in made for text in texts if text not in drawn)
+            assert section.page_only or all(text in told for text in texts)
+    assert json.loads(json.dumps(found.data))["verdict"] == found.verdict
 
 
 def test_columns_of_numbers_align_right() -> None:

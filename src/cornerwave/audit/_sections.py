@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from cornerwave import document as doc
 from cornerwave.audit._audit import (
     CATEGORY_CHECKS,
     MIXED_CHECKS,
@@ -19,24 +20,7 @@ from cornerwave.audit._guesses import Guesses
 from cornerwave.audit._untested import measured
 from cornerwave.audit._verdict import as_json, failed, faults, named, notes, verdict
 from cornerwave.audit._whole import Left
-from cornerwave.document import (
-    BAD,
-    GOOD,
-    PLAIN,
-    Bullets,
-    Content,
-    DataTable,
-    Document,
-    Legend,
-    MarkedCell,
-    Meter,
-    Paragraph,
-    Picture,
-    Section,
-    ShareRow,
-    Shares,
-    count,
-)
+from cornerwave.document import BAD, GOOD, PLAIN, count
 
 SHOWN = 12
 """At most this many coalitions are listed; JSON has them all."""
@@ -94,13 +78,13 @@ EXPOSED = (
     "noise hides them too."
 )
 
-Rows = list[tuple[Content, ...]]
+Rows = list[tuple[doc.Content, ...]]
 
 
-def audit_document(audit: Audit) -> Document:
+def audit_document(audit: Audit) -> doc.Document:
     """Return an audit as a document; its data are the fields that docs/audit.md explains."""
     numbers, categories = audit.numbers, audit.categories
-    return Document(
+    return doc.Document(
         title=f"Audit of {audit.source}",
         verdict=verdict(audit),
         facts=", ".join(_facts(audit)),
@@ -138,8 +122,8 @@ def _facts(audit: Audit) -> Iterator[str]:
         yield count(len(audit.categories.judged), "category", "categories")
 
 
-def _listed(title: str, lines: Sequence[str], lead: str = "") -> Section | None:
-    return Section(title, [Bullets(lines, lead)]) if lines else None
+def _listed(title: str, lines: Sequence[str], lead: str = "") -> doc.Section | None:
+    return doc.Section(title, [doc.Bullets(lines, lead)]) if lines else None
 
 
 def interval(gain: float, margin: float) -> str:
@@ -160,7 +144,7 @@ def interval(gain: float, margin: float) -> str:
 # What stays hidden, drawn and in figures.
 
 
-def _hidden_section(audit: Audit) -> Section:
+def _hidden_section(audit: Audit) -> doc.Section:
     """Show what each copy alone and all of them together leave hidden of each column."""
     rows = [*_number_rows(audit), *_category_rows(audit)]
     elsewhere = any(row.hollow is not None for _, row in rows)
@@ -173,13 +157,13 @@ def _hidden_section(audit: Audit) -> Section:
         *[("hollow", "from the best copy, as the coalition is compared with it")] * elsewhere,
     ]
     label = "Hidden variance of each column, from each copy alone and from all together"
-    picture = Picture(Shares([row for _, row in rows], label))
+    picture = doc.Picture(doc.Shares([row for _, row in rows], label))
     figures = [_columns(audit.numbers)] if audit.numbers else []
-    explained = [Paragraph(HIDDEN), *[Paragraph(ELSEWHERE)] * elsewhere]
-    return Section("What stays hidden", [*explained, Legend(marks), picture, *figures])
+    explained = [doc.Paragraph(HIDDEN), *[doc.Paragraph(ELSEWHERE)] * elsewhere]
+    return doc.Section("What stays hidden", [*explained, doc.Legend(marks), picture, *figures])
 
 
-def _number_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
+def _number_rows(audit: Audit) -> Iterator[tuple[float, doc.ShareRow]]:
     """Yield the gain and the row of each number column."""
     numbers = audit.numbers
     if numbers is None:
@@ -188,12 +172,12 @@ def _number_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
     for n, name in enumerate(numbers.columns):
         dots = _dots(audit, numbers.singles[:, n].tolist())
         if whole is None:
-            yield 0.0, ShareRow(name, dots)
+            yield 0.0, doc.ShareRow(name, dots)
         else:
             yield _row(name, dots, whole.alone[n], whole.together[n], gains=whole.low[n] > 0)
 
 
-def _category_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
+def _category_rows(audit: Audit) -> Iterator[tuple[float, doc.ShareRow]]:
     """Yield the gain and the row of each category."""
     categories = audit.categories
     guesses = categories.guesses if categories else None
@@ -204,7 +188,7 @@ def _category_rows(audit: Audit) -> Iterator[tuple[float, ShareRow]]:
     for shown, singles in zip(categories.judged, guesses.singles.T, strict=True):
         dots = _dots(audit, singles.tolist())
         if (found := whole.get(shown.columns)) is None:
-            yield 0.0, ShareRow(shown.name, dots)
+            yield 0.0, doc.ShareRow(shown.name, dots)
         else:
             hidden = found.hidden_alone, found.hidden_together
             yield _row(shown.name, dots, *hidden, gains=categories.gains(found))
@@ -217,10 +201,10 @@ def _dots(audit: Audit, shares: list[float]) -> list[tuple[float, str]]:
 
 def _row(
     name: str, dots: list[tuple[float, str]], alone: float, together: float, *, gains: bool
-) -> tuple[float, ShareRow]:
+) -> tuple[float, doc.ShareRow]:
     gain = alone - together
     best = min(share for share, _ in dots)
-    return gain, ShareRow(
+    return gain, doc.ShareRow(
         name,
         dots,
         diamond=together,
@@ -231,7 +215,7 @@ def _row(
     )
 
 
-def _columns(numbers: NumberAudit) -> DataTable:
+def _columns(numbers: NumberAudit) -> doc.DataTable:
     """Show the whole set column by column."""
     rows: Rows = []
     whole = max(numbers.gains, key=lambda gain: len(gain.members), default=None)
@@ -246,14 +230,14 @@ def _columns(numbers: NumberAudit) -> DataTable:
         gained = interval(best.gain.value, best.gain.margin)
         label = f"nonlinear, {best.rows:,} rows"
         rows.append((label, _hidden(best.alone.value), _hidden(best.together.value), gained))
-    return DataTable(("hidden from", "the best copy", "all together", "gain"), rows)
+    return doc.DataTable(("hidden from", "the best copy", "all together", "gain"), rows)
 
 
 # --------------------------------------------------------------------------------------------------
 # The copies and their checks.
 
 
-def _copies(audit: Audit) -> Section:
+def _copies(audit: Audit) -> doc.Section:
     """Show the copies, with the noise of their numbers as it was measured."""
     rows: Rows = []
     for i, (name, stated) in enumerate(zip(_numbered(audit), audit.stated, strict=True)):
@@ -264,18 +248,18 @@ def _copies(audit: Audit) -> Section:
         given = ["" if each is None else f"{each:.4g}" for each in (stated, audit.privacy[i])]
         broken = failed(audit, i)
         rows.append(
-            (name, *given, *seen, MarkedCell(", ".join(broken), kind=BAD) if broken else "ok")
+            (name, *given, *seen, doc.MarkedCell(", ".join(broken), kind=BAD) if broken else "ok")
         )
     found = ("noise measured", "numbers alone hide") if audit.numbers is not None else ()
     header = ("copy", "noise stated", "privacy stated", *found, "checks")
-    return Section("Copies", [DataTable(header, rows)])
+    return doc.Section("Copies", [doc.DataTable(header, rows)])
 
 
 def _numbered(audit: Audit) -> list[str]:
     return [f"{i} {name}" for i, name in enumerate(audit.copies, start=1)]
 
 
-def _checks(audit: Audit) -> Section | None:
+def _checks(audit: Audit) -> doc.Section | None:
     made = {check.name for check in audit.checks}
     names = [name for name in (*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS) if name in made]
     if not names:
@@ -283,21 +267,21 @@ def _checks(audit: Audit) -> Section | None:
     rows: Rows = [
         (name, *(_meter(audit, i, name) for i in range(len(audit.copies)))) for name in names
     ]
-    parts = (Paragraph(CHECKS), DataTable(("check", *_numbered(audit)), rows))
-    return Section("Checks", parts, page_only=True)
+    parts = (doc.Paragraph(CHECKS), doc.DataTable(("check", *_numbered(audit)), rows))
+    return doc.Section("Checks", parts, page_only=True)
 
 
-def _meter(audit: Audit, copy: int, name: str) -> Content:
+def _meter(audit: Audit, copy: int, name: str) -> doc.Content:
     own = [check for check in audit.checks if check.name == name and copy in check.copies]
     if not own:
         return "–"
     worst = max(own, key=lambda check: check.value / max(check.limit, 1e-9))
     title = f"{name}: {worst.value:.3g}; limit {worst.limit:.3g}"
     passed = all(check.passed for check in own)
-    return Meter(worst.value / max(worst.limit, 1e-9), passed, title)
+    return doc.Meter(worst.value / max(worst.limit, 1e-9), passed, title)
 
 
-def _shared_noise(audit: Audit, numbers: NumberAudit) -> Section | None:
+def _shared_noise(audit: Audit, numbers: NumberAudit) -> doc.Section | None:
     """Show the noise that two copies share, as a fraction of the lesser noise."""
     if len(audit.copies) < 2:
         return None
@@ -308,15 +292,15 @@ def _shared_noise(audit: Audit, numbers: NumberAudit) -> Section | None:
         for i, (name, line) in enumerate(zip(_numbered(audit), shares.tolist(), strict=True))
     ]
     header = ("copy", *(f"{i + 1}" for i in range(len(noise))))
-    parts = (Paragraph(SHARED), DataTable(header, rows))
-    return Section("Noise shared by copies", parts, page_only=True)
+    parts = (doc.Paragraph(SHARED), doc.DataTable(header, rows))
+    return doc.Section("Noise shared by copies", parts, page_only=True)
 
 
 # --------------------------------------------------------------------------------------------------
 # Coalitions.
 
 
-def _coalitions(audit: Audit, numbers: NumberAudit) -> Section | None:
+def _coalitions(audit: Audit, numbers: NumberAudit) -> doc.Section | None:
     if not numbers.gains:
         return None
     rows: Rows = []
@@ -334,11 +318,11 @@ def _coalitions(audit: Audit, numbers: NumberAudit) -> Section | None:
         )
     title = f"Coalitions, each in the column where it gains most ({len(rows)} of {numbers.sets:,})"
     header = ("coalition", "column", "best alone", "together", "gain", "verdict")
-    return Section(title, [DataTable(header, rows)])
+    return doc.Section(title, [doc.DataTable(header, rows)])
 
 
-def _gained(gains: bool) -> Content:
-    return MarkedCell("gains", kind=BAD) if gains else "no gain"
+def _gained(gains: bool) -> doc.Content:
+    return doc.MarkedCell("gains", kind=BAD) if gains else "no gain"
 
 
 def _members(audit: Audit, members: Sequence[int]) -> str:
@@ -353,7 +337,7 @@ def _worth_listing(numbers: NumberAudit) -> list[Gain]:
     return [*numbers.alarms, *rest][:SHOWN]
 
 
-def _category_sections(audit: Audit, categories: CategoryAudit) -> Iterator[Section]:
+def _category_sections(audit: Audit, categories: CategoryAudit) -> Iterator[doc.Section]:
     if (guesses := categories.guesses) is None:
         return
     known = [{left.column: measured(left) for left in own} for own in audit.whole]
@@ -368,13 +352,13 @@ def _category_sections(audit: Audit, categories: CategoryAudit) -> Iterator[Sect
         for shown, column in zip(categories.judged, guesses.singles.T, strict=True)
     ]
     title = "Categories: share of the variance that stays hidden from each copy alone"
-    yield Section(title, [DataTable(("category", *audit.copies), rows)])
+    yield doc.Section(title, [doc.DataTable(("category", *audit.copies), rows)])
     if guesses.sets:
         title = "Categories: share of the variance that stays hidden from coalitions"
-        yield Section(title, [_guesses(audit, categories, guesses)])
+        yield doc.Section(title, [_guesses(audit, categories, guesses)])
 
 
-def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> DataTable:
+def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> doc.DataTable:
     """Show the whole set, and every set that gains, category by category."""
     whole = max(len(guessed.copies) for guessed in guesses.sets)
     rows: Rows = [
@@ -389,14 +373,16 @@ def _guesses(audit: Audit, categories: CategoryAudit, guesses: Guesses) -> DataT
         for guessed in guesses.sets
         if categories.gains(guessed) or len(guessed.copies) == whole
     ]
-    return DataTable(("category", "coalition", "best alone", "together", "gain", "verdict"), rows)
+    return doc.DataTable(
+        ("category", "coalition", "best alone", "together", "gain", "verdict"), rows
+    )
 
 
 # --------------------------------------------------------------------------------------------------
 # What single copies leave.
 
 
-def _whole(audit: Audit) -> Section | None:
+def _whole(audit: Audit) -> doc.Section | None:
     """Show what everything in each copy leaves hidden of each column, and what it states."""
     if not any(audit.whole):
         return None
@@ -408,10 +394,12 @@ def _whole(audit: Audit) -> Section | None:
     margins = [left.margin for own in audit.whole for left in own if measured(left)]
     title = "Hidden from the whole copy (stated)"
     title += f", with margins of up to {max(margins):.3f}" if margins else ""
-    return Section(title, [Paragraph(WHOLE), DataTable(("column", *audit.copies), rows)])
+    return doc.Section(
+        title, [doc.Paragraph(WHOLE), doc.DataTable(("column", *audit.copies), rows)]
+    )
 
 
-def _share(left: Left) -> Content:
+def _share(left: Left) -> doc.Content:
     """Write a hidden share, and what is stated of it.
 
     >>> _share(Left("wage", 0.51, 0.01, 0.04, 0.5)), _share(Left("wage", 0.38, 0.01, 0.04, 0.5))
@@ -423,7 +411,7 @@ def _share(left: Left) -> Content:
     if left.stated is None:
         return hidden
     if left.short:
-        return MarkedCell(f"{hidden} < {left.stated:.3f}", kind=BAD)
+        return doc.MarkedCell(f"{hidden} < {left.stated:.3f}", kind=BAD)
     return f"{hidden} ({left.stated:.3f})"
 
 
@@ -439,7 +427,7 @@ def _hidden(share: float, *, known: bool | None = None) -> str:
     return VAGUE if vague else f"{min(share, 1.0):.4f}"
 
 
-def _learned(audit: Audit) -> Section | None:
+def _learned(audit: Audit) -> doc.Section | None:
     """Show what boosting on everything in each copy leaves of each number."""
     names = dict.fromkeys(name for own in audit.learned for name in own)
     rows: Rows = [
@@ -447,24 +435,28 @@ def _learned(audit: Audit) -> Section | None:
         for name in names
     ]
     title = "Hidden from boosting on everything, which is not linear (not promised)"
-    parts = (Paragraph(LEARNED), DataTable(("column", *audit.copies), rows))
-    return Section(title, parts) if rows else None
+    parts = (doc.Paragraph(LEARNED), doc.DataTable(("column", *audit.copies), rows))
+    return doc.Section(title, parts) if rows else None
 
 
-def _bayes(audit: Audit, numbers: NumberAudit) -> Section:
+def _bayes(audit: Audit, numbers: NumberAudit) -> doc.Section:
     """Show what a joint adversary who knows how rows are distributed left of each number."""
     rows: Rows = [
         (name, *(f"{share:.3f}" if np.isfinite(share) else "" for share in own))
         for name, own in zip(numbers.columns, numbers.bayes.T, strict=True)
     ]
     title = "Left by a joint adversary who knows how rows are distributed (no bound)"
-    return Section(title, [Paragraph(BAYES), DataTable(("column", *audit.copies), rows)])
+    return doc.Section(
+        title, [doc.Paragraph(BAYES), doc.DataTable(("column", *audit.copies), rows)]
+    )
 
 
-def _exposed(audit: Audit, numbers: NumberAudit) -> Section:
+def _exposed(audit: Audit, numbers: NumberAudit) -> doc.Section:
     exposed = numbers.exposed
     counts = np.vstack([exposed.columns.T, exposed.combined, exposed.rows])
     names = (*numbers.columns, "in combination", "in any way")
     rows: Rows = [(name, *(f"{n:,}" for n in own)) for name, own in zip(names, counts, strict=True)]
     title = "Records too extreme for the noise to hide"
-    return Section(title, [Paragraph(EXPOSED), DataTable(("column", *audit.copies), rows)])
+    return doc.Section(
+        title, [doc.Paragraph(EXPOSED), doc.DataTable(("column", *audit.copies), rows)]
+    )

@@ -11,7 +11,8 @@ from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
-from cornerwave.document import BAD, Bar, Curves, Histograms, Image, Meter, Panel, ShareRow, Shares
+from cornerwave import document as doc
+from cornerwave.document import BAD
 
 
 class Canvas:
@@ -120,23 +121,23 @@ UNSEEN = 0.005
 """A share of the rows that is worth mentioning when a histogram does not show it."""
 
 
-def drawn(drawing: Shares | Histograms | Curves | Image) -> str:
+def drawn(drawing: doc.Shares | doc.Histograms | doc.Curves | doc.Image) -> str:
     """Return a drawing as part of a page."""
     match drawing:
-        case Shares():
+        case doc.Shares():
             return _share_chart(drawing)
-        case Histograms():
+        case doc.Histograms():
             return _histograms(drawing)
-        case Curves():
+        case doc.Curves():
             return _curves(drawing)
-        case Image(svg, caption):
+        case doc.Image(svg, caption):
             source = f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
             words = escape(caption)
             image = f'<img src="{source}" alt="{words}">'
             return f"<figure>{image}<figcaption>{words}</figcaption></figure>"
 
 
-def _share_chart(chart: Shares) -> str:
+def _share_chart(chart: doc.Shares) -> str:
     axis = Canvas(18, "0 is fully known, 1 is fully hidden")
     axis.text(0, 13, "0: fully known", "small")
     axis.text(50, 13, "0.5", "small middle")
@@ -156,7 +157,7 @@ def _line(name: str, drawing: str, words: str, kind: str) -> str:
     )
 
 
-def share_strip(row: ShareRow) -> str:
+def share_strip(row: doc.ShareRow) -> str:
     """Draw the marks of one row on a scale from 0 to 1, as wide as there is room."""
     several = len(row.dots) > 1
     height, y = (44.0, 28.0) if several else (30.0, 15.0)
@@ -194,7 +195,7 @@ def _x(share: float) -> float:
     return 100 * min(max(share, 0.0), 1.0)
 
 
-def _histograms(chart: Histograms) -> str:
+def _histograms(chart: doc.Histograms) -> str:
     """Draw histograms to the same height, with the original's outline."""
     original = next((panel for panel in chart.panels if panel.is_original), None)
     lines = math.ceil(len(chart.panels) / len(IN_LINE))
@@ -207,13 +208,13 @@ def _histograms(chart: Histograms) -> str:
     return f'<div class="panels {kind}">{"".join(figures)}</div>'
 
 
-def overlay(chart: Histograms) -> str:
+def overlay(chart: doc.Histograms) -> str:
     """Draw the histogram of a copy, the second of two, with the outline of the first."""
     original, copy = chart.panels
     return _histogram(copy, original, chart)
 
 
-def _histogram(panel: Panel, original: Panel | None, chart: Histograms) -> str:
+def _histogram(panel: doc.Panel, original: doc.Panel | None, chart: doc.Histograms) -> str:
     top = max(max(each.shares, default=0.0) for each in chart.panels) or 1.0
     canvas = Canvas(TALL + 2, f"{chart.label}, {panel.title}")
     canvas.polygon(_steps(panel.shares, top), "original" if panel.is_original else "copy")
@@ -236,7 +237,7 @@ def _steps(shares: Sequence[float], top: float) -> list[tuple[float, float]]:
     return [*corners, (100.0, floor)]
 
 
-def bar(cell: Bar) -> str:
+def bar(cell: doc.Bar) -> str:
     """Draw a share of the rows as a bar, with a mark at the share to compare with."""
     kind, long = ("original" if cell.is_original else "copy"), 100 / cell.top
     canvas = Canvas(16, f"{cell.title}: {cell.text}")
@@ -249,7 +250,7 @@ def bar(cell: Bar) -> str:
     return f"{canvas.svg()}<span>{cell.text}</span>"
 
 
-def meter(cell: Meter) -> str:
+def meter(cell: doc.Meter) -> str:
     """Draw how far a value came towards its limit."""
     canvas = Canvas(14, cell.title)
     canvas.bar(0, 0, 100, 14, "trough", title=cell.title)
@@ -258,7 +259,7 @@ def meter(cell: Meter) -> str:
     return canvas.svg()
 
 
-def _curves(chart: Curves) -> str:
+def _curves(chart: doc.Curves) -> str:
     """Draw lines over a share from 0 to 1, on a logarithmic scale that begins at 1."""
     top, tall = 16.0, 220.0
     canvas = Canvas(top + tall + 42, chart.label)

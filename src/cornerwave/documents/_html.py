@@ -12,23 +12,8 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from cornerwave.document import (
-    Bar,
-    Bullets,
-    Code,
-    Content,
-    DataTable,
-    Document,
-    Fold,
-    Legend,
-    MarkedCell,
-    Meter,
-    Paragraph,
-    Part,
-    Picture,
-    Section,
-    text_of,
-)
+from cornerwave import document as doc
+from cornerwave.document import text_of
 from cornerwave.documents._charts import bar, drawn, meter
 from cornerwave.version import __version__
 
@@ -51,7 +36,7 @@ def style_sheet() -> str:
     return (files(__package__) / "pages.css").read_text(encoding="utf-8")
 
 
-def page(document: Document) -> str:
+def page(document: doc.Document) -> str:
     """Return a document as a whole page with the style sheet in it."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -61,7 +46,7 @@ def page(document: Document) -> str:
     )
 
 
-def body(document: Document) -> str:
+def body(document: doc.Document) -> str:
     """Return a document as part of a page that has the same style sheet."""
     title = f"<h1>{escape(document.title)}</h1>" if document.title else ""
     facts = f"<small>{escape(document.facts)}</small>" if document.facts else ""
@@ -85,7 +70,7 @@ def is_page(path: Path, title: str) -> bool:
         return False
 
 
-def _section(section: Section) -> str:
+def _section(section: doc.Section) -> str:
     heading = f"<h2>{escape(section.title)}</h2>" if section.title else ""
     opening = f'<section id="{_anchor(section.title)}">' if section.title else "<section>"
     return f"{opening}{heading}{_parts(section.parts)}</section>"
@@ -100,28 +85,28 @@ def _anchor(title: str) -> str:
     return re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
-def _parts(parts: Iterable[Part]) -> str:
+def _parts(parts: Iterable[doc.Part]) -> str:
     return "".join(map(_part, parts))
 
 
-def _part(part: Part) -> str:
+def _part(part: doc.Part) -> str:
     match part:
-        case Paragraph(text):
+        case doc.Paragraph(text):
             return f'<p class="hint">{escape(text)}</p>'
-        case Bullets(lines):
+        case doc.Bullets(lines):
             return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
-        case Code(text):
+        case doc.Code(text):
             return f"<pre>{escape(text)}</pre>"
-        case Picture(drawing):
+        case doc.Picture(drawing):
             return drawn(drawing)
-        case Legend(marks):
+        case doc.Legend(marks):
             meant = "".join(f'<span class="{kind}">{escape(text)}</span>' for kind, text in marks)
             return f'<p class="legend">{meant}</p>'
-        case Fold(title, parts, is_open):
+        case doc.Fold(title, parts, is_open):
             opening = "<details open>" if is_open else "<details>"
             heading = f"<summary><h3>{escape(title)}</h3></summary>"
             return f"{opening}{heading}{_parts(parts)}</details>"
-        case DataTable(_, _, title):
+        case doc.DataTable(_, _, title):
             if not title:
                 return _table(part)
             return f'<div class="block"><h3>{escape(title)}</h3>{_table(part)}</div>'
@@ -131,7 +116,7 @@ def _part(part: Part) -> str:
 # Tables.
 
 
-def _table(table: DataTable) -> str:
+def _table(table: doc.DataTable) -> str:
     """Return a table: columns of numbers align right, except for the first, which names the rows.
 
     What is too wide for a page comes in parts below each other, each with the first column.
@@ -176,17 +161,17 @@ def _filled(widths: Sequence[int], most: int) -> list[list[int]]:
     return parts
 
 
-def _width(cells: Sequence[Content]) -> int:
+def _width(cells: Sequence[doc.Content]) -> int:
     """Return the least width of a column: its longest word, or what words that break take."""
     return max(
         DRAWN
-        if isinstance(cell, Bar | Meter)
+        if isinstance(cell, doc.Bar | doc.Meter)
         else min(max(map(len, text_of(cell).split(" "))), LONG)
         for cell in cells
     )
 
 
-def _is_number(cell: Content) -> bool:
+def _is_number(cell: doc.Content) -> bool:
     return isinstance(cell, str) and NUMBER.fullmatch(cell) is not None
 
 
@@ -196,17 +181,17 @@ def _heading(text: str, number: bool) -> str:
     return f"{opening}{escape(text)}</th>"
 
 
-def _cell(cell: Content, label: str, number: bool) -> str:
+def _cell(cell: doc.Content, label: str, number: bool) -> str:
     """Return a cell that knows its column's heading, for screens that show it by itself."""
     # a line may end before ±, not after it
     inner = escape(text_of(cell)).replace("± ", "±\N{NO-BREAK SPACE}")
     kinds = ["number"] if number else ["long"] if len(text_of(cell)) > LONG else []
     match cell:
-        case Bar():
+        case doc.Bar():
             kinds, inner = ["drawn"], bar(cell)
-        case Meter():
+        case doc.Meter():
             kinds, inner = ["drawn"], meter(cell)
-        case MarkedCell(_, aside, kind):
+        case doc.MarkedCell(_, aside, kind):
             kinds += [kind] if kind else []
             inner += f'<span class="aside">{escape(aside)}</span>' if aside else ""
     opening = f'<td class="{" ".join(kinds)}"' if kinds else "<td"

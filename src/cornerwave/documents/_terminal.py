@@ -3,21 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cornerwave.document import (
-    Bullets,
-    Code,
-    Content,
-    DataTable,
-    Document,
-    Fold,
-    MarkedCell,
-    Meter,
-    Paragraph,
-    Part,
-    Picture,
-    one_line,
-    text_of,
-)
+from cornerwave import document as doc
+from cornerwave.document import one_line, text_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +13,7 @@ WHOLE_CELL = 16
 """Cells of at most this many characters are not broken into lines."""
 
 
-def print_document(document: Document) -> None:
+def print_document(document: doc.Document) -> None:
     """Print a document; what only a page has room for is left out."""
     from rich.console import Console
 
@@ -40,34 +27,34 @@ def print_document(document: Document) -> None:
             _print_parts(section.parts, console)
 
 
-def print_table(table: DataTable) -> None:
+def print_table(table: doc.DataTable) -> None:
     """Print a table with its title."""
     from rich.console import Console
 
     _print_table(table, Console(highlight=False, markup=False, emoji=False))
 
 
-def _print_parts(parts: Iterable[Part], console: "Console") -> None:
+def _print_parts(parts: Iterable[doc.Part], console: "Console") -> None:
     for part in parts:
         match part:
-            case Paragraph(text):
+            case doc.Paragraph(text):
                 console.print(one_line(text), style="dim")
-            case Bullets(lines, lead):
+            case doc.Bullets(lines, lead):
                 for line in lines:  # never broken, so that they can be searched
                     console.print(one_line(f"{lead} {line}" if lead else line), soft_wrap=True)
-            case Code(text):
+            case doc.Code(text):
                 for line in text.splitlines():
                     console.print(one_line(line), soft_wrap=True)
-            case Picture(_, text) if text:
+            case doc.Picture(_, text) if text:
                 console.print(one_line(text), style="dim")
-            case Fold(title, inner):
+            case doc.Fold(title, inner):
                 console.print(one_line(title), style="italic")
                 _print_parts(inner, console)
-            case DataTable():
+            case doc.DataTable():
                 _print_table(part, console)
 
 
-def _print_table(table: DataTable, console: "Console") -> None:
+def _print_table(table: doc.DataTable, console: "Console") -> None:
     """Print a table; one that is too wide in parts, each with the first column."""
     from rich.table import Table
     from rich.text import Text
@@ -86,9 +73,9 @@ def _print_table(table: DataTable, console: "Console") -> None:
         console.print(grid)
 
 
-def _style(cell: Content) -> str:
+def _style(cell: doc.Content) -> str:
     match cell:
-        case MarkedCell(kind="bad") | Meter(passed=False):
+        case doc.MarkedCell(kind="bad") | doc.Meter(passed=False):
             return "bold red"
     return ""
 

@@ -28,7 +28,11 @@ from cornerwave.privacy._coalition import (
     history_functions,
     independent_level,
 )
-from cornerwave.privacy._coalition_document import coalition_document, coalition_parts
+from cornerwave.privacy._coalition_document import (
+    coalition_document,
+    coalition_parts,
+    coalition_verdict,
+)
 from cornerwave.privacy._covariances import semidefinite
 from cornerwave.privacy._distant_rows import DistantRows
 from cornerwave.privacy._edition_order import FIRST, FirstRows
@@ -94,6 +98,7 @@ __all__ = [
     "close_pairs",
     "coalition_document",
     "coalition_parts",
+    "coalition_verdict",
     "find_units",
     "guess",
     "hidden_at",

@@ -3,21 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from cornerwave.document import (
-    BAD,
-    GOOD,
-    Bullets,
-    DataTable,
-    Document,
-    Fold,
-    Legend,
-    Paragraph,
-    Part,
-    Picture,
-    Section,
-    ShareRow,
-    Shares,
-)
+from cornerwave import document as doc
+from cornerwave.document import BAD, GOOD
 from cornerwave.errors import spelled
 from cornerwave.privacy._coalition import OF_HISTORY, Coalition
 
@@ -35,17 +22,19 @@ GUESSED = (
 )
 
 
-def coalition_document(dataset: str, found: Coalition) -> Document:
+def coalition_document(dataset: str, found: Coalition) -> doc.Document:
     """Return what some recipients can recover together."""
     names = sorted({recipient for recipient, _ in found.members})
     moving = list(_of_moving(found))
-    return Document(
+    verdict, facts = coalition_verdict(found)
+    return doc.Document(
         title=f"{dataset}: {', '.join(names)}",
-        verdict=_verdict(found, names),
+        verdict=verdict,
+        facts=facts,
         kind=BAD if found.unbounded else GOOD,
         sections=(
-            Section("What they can recover", coalition_parts([found], [" + ".join(names)])),
-            *([Section("What is not bounded", [Bullets(moving)])] if moving else []),
+            doc.Section("What they can recover", coalition_parts([found], [" + ".join(names)])),
+            *([doc.Section("What is not bounded", [doc.Bullets(moving)])] if moving else []),
         ),
         data={
             "recipients": names,
@@ -62,20 +51,36 @@ def coalition_document(dataset: str, found: Coalition) -> Document:
     )
 
 
-def _verdict(found: Coalition, names: Sequence[str]) -> str:
-    best = f"{found.best_privacy:.4g} of the variance of every column"
-    if found.unbounded:
+def coalition_verdict(found: Coalition) -> tuple[str, str]:
+    """Return in a sentence what the members can recover, and in another what it compares with."""
+    names = {name for name, _ in found.members}
+    best, hidden = found.best_member, f"leaves {_percent(found.best_privacy)} hidden"
+    if found.unbounded or found.independent_privacy is None:
         changed = ", ".join(map(spelled, found.unbounded))
         return (
             f"What they can recover together is not bounded: {changed} changed between the "
-            f"editions held. The best copy alone, of {found.best_member}, leaves {best} hidden."
+            "editions held, and each new value is a fresh look at it and at every column that it "
+            "reveals.",
+            f"The best copy alone, of {best}, {hidden}; of rows that did not change, so do all "
+            "together.",
         )
     if len(names) == 1:
-        return f"{names[0]} alone leaves {best} hidden."
+        return f"{best} alone {hidden}.", ""
     return (
-        f"Together they leave {best} hidden: what {found.best_member} alone leaves. With "
-        f"independent noise it would be {found.independent_privacy:.4g}."
+        f"Together they leave {_percent(found.best_privacy)} hidden: exactly what {best} alone "
+        "leaves.",
+        "With noise drawn independently for each copy it would be "
+        f"{_percent(found.independent_privacy)}.",
     )
+
+
+def _percent(share: float) -> str:
+    """Write a share with one digit after the point, if it has one.
+
+    >>> _percent(0.5), _percent(0.445)
+    ('50%', '44.5%')
+    """
+    return f"{round(100 * share, 1):g}%"
 
 
 def _of_moving(found: Coalition) -> Iterator[str]:
@@ -99,7 +104,7 @@ def _of_moving(found: Coalition) -> Iterator[str]:
 
 def coalition_parts(
     coalitions: Sequence[Coalition], names: Sequence[str], *, compared: bool = True
-) -> list[Part]:
+) -> list[doc.Part]:
     """Return what coalitions can recover, `compared` with independent noise.
 
     What that would reveal depends on the table, so a page for others does not show it.
@@ -117,10 +122,10 @@ def coalition_parts(
     header = ("coalition", "best copy", "pooled", "gain", *independent * compared)
     label = "Variance that stays hidden from coalitions"
     return [
-        Paragraph(EXPLAINED),
-        Legend([("diamond", "from their pooled copies"), *beside * compared]),
-        Picture(Shares(drawn, label)),
-        Fold("The figures", [DataTable(header, rows)], is_open=len(rows) <= MOST_LINES),
+        doc.Paragraph(EXPLAINED),
+        doc.Legend([("diamond", "from their pooled copies"), *beside * compared]),
+        doc.Picture(doc.Shares(drawn, label)),
+        doc.Fold("The figures", [doc.DataTable(header, rows)], is_open=len(rows) <= MOST_LINES),
         *(_guesses(coalitions, names) if compared else ()),
         *(_of_changing(coalitions, names) if compared else ()),
     ]
@@ -135,14 +140,14 @@ def _shares(each: Coalition, compared: bool) -> tuple[float | None, ...]:
     return each.best_privacy, each.joint_privacy, each.gain, *independent * compared
 
 
-def _row(each: Coalition, name: str) -> ShareRow:
+def _row(each: Coalition, name: str) -> doc.ShareRow:
     pooled, independent = each.joint_privacy, each.independent_privacy
     if pooled is None or independent is None:
         changed = ", ".join(each.unbounded)
-        return ShareRow(name, words=f"not bounded: {changed} changed between editions")
+        return doc.ShareRow(name, words=f"not bounded: {changed} changed between editions")
     if pooled - independent < SEEN:
-        return ShareRow(name, diamond=pooled, words=f"{pooled:.3f}")
-    return ShareRow(
+        return doc.ShareRow(name, diamond=pooled, words=f"{pooled:.3f}")
+    return doc.ShareRow(
         name,
         diamond=pooled,
         ring=independent,
@@ -151,7 +156,7 @@ def _row(each: Coalition, name: str) -> ShareRow:
     )
 
 
-def _guesses(coalitions: Sequence[Coalition], names: Sequence[str]) -> Iterator[Fold]:
+def _guesses(coalitions: Sequence[Coalition], names: Sequence[str]) -> Iterator[doc.Fold]:
     """Yield a table of best guesses of each category; of many coalitions without the pairs."""
     many = len(coalitions) > MOST_LINES
     shown = [
@@ -174,15 +179,15 @@ def _guesses(coalitions: Sequence[Coalition], names: Sequence[str]) -> Iterator[
         guessed = ("no copy", "best copy", "pooled", "independent")
         header = ("category", "coalition", *guessed, "hidden", "at least")
         title = "How often the best guess of a category is right, and what stays hidden"
-        parts = (Paragraph(GUESSED), DataTable(header, rows))
-        yield Fold(title, parts, is_open=len(rows) <= MOST_LINES)
+        parts = (doc.Paragraph(GUESSED), doc.DataTable(header, rows))
+        yield doc.Fold(title, parts, is_open=len(rows) <= MOST_LINES)
 
 
 def _or_not(share: float | None, how: str) -> str:
     return "not bounded" if share is None else format(share, how)
 
 
-def _of_changing(coalitions: Sequence[Coalition], names: Sequence[str]) -> Iterator[Fold]:
+def _of_changing(coalitions: Sequence[Coalition], names: Sequence[str]) -> Iterator[doc.Fold]:
     """Yield what coalitions leave hidden of rows that changed; nothing if no edition did."""
     rows = [
         (name, *(f"{each.changing[what]:.4f}" for what in OF_HISTORY))
@@ -191,5 +196,5 @@ def _of_changing(coalitions: Sequence[Coalition], names: Sequence[str]) -> Itera
     ]
     if rows:
         title = "What numbers leave hidden of rows that changed in every edition"
-        table = DataTable(("coalition", *OF_HISTORY.values()), rows)
-        yield Fold(title, [table], is_open=len(rows) <= MOST_LINES)
+        table = doc.DataTable(("coalition", *OF_HISTORY.values()), rows)
+        yield doc.Fold(title, [table], is_open=len(rows) <= MOST_LINES)

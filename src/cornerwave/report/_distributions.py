@@ -6,21 +6,10 @@ from functools import partial
 
 import numpy as np
 
+from cornerwave import document as doc
 from cornerwave import times
 from cornerwave.arrays import Floats, Ints
 from cornerwave.columns import Thinned
-from cornerwave.document import (
-    Bar,
-    DataTable,
-    Fold,
-    Histograms,
-    Legend,
-    Panel,
-    Paragraph,
-    Part,
-    Picture,
-    Section,
-)
 from cornerwave.levels import Level
 from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.report._comparison import MOST_COLUMNS, Copies, shown_of, title_of
@@ -50,14 +39,14 @@ EXPLAINED = (
 )
 
 
-def distributions(copies: Copies, original: Tally | None) -> Section:
+def distributions(copies: Copies, original: Tally | None) -> doc.Section:
     """Return the section: a part for each column that is shown."""
     tallies = all_tallies(copies, original)
-    shown: list[tuple[str, list[Part]]] = [
+    shown: list[tuple[str, list[doc.Part]]] = [
         *(_histograms(copies, original, name) for name in copies.axes),
         *(_bars(copies, original, column, tallies) for column in copies.categories),
     ]
-    folds = [Fold(title, parts, i < MOST_OPEN) for i, (title, parts) in enumerate(shown)]
+    folds = [doc.Fold(title, parts, i < MOST_OPEN) for i, (title, parts) in enumerate(shown)]
     numbers, categories = bool(copies.axes), bool(copies.categories)
     marks = [
         *[("original", "original")] * bool(original),
@@ -66,7 +55,9 @@ def distributions(copies: Copies, original: Tally | None) -> Section:
         *[("outline", "original, over a copy")] * bool(original and numbers),
         *[("mark", "original, over a copy of a category")] * bool(original and categories),
     ]
-    return Section("Distribution of each column", [Paragraph(EXPLAINED), Legend(marks), *folds])
+    return doc.Section(
+        "Distribution of each column", [doc.Paragraph(EXPLAINED), doc.Legend(marks), *folds]
+    )
 
 
 @dataclass(frozen=True)
@@ -91,23 +82,23 @@ def _shares_of(
     return [ShownShares(name, counts(t) / max(t.rows, 1), level) for name, t, level in tables]
 
 
-def _histograms(copies: Copies, original: Tally | None, name: str) -> tuple[str, list[Part]]:
+def _histograms(copies: Copies, original: Tally | None, name: str) -> tuple[str, list[doc.Part]]:
     column, axis = copies.axes[name]
     title = title_of(column)
     shown = _shares_of(copies, original, lambda tally: pooled(tally.numbers[name]))
-    panels = [Panel(each.title, each.shares.tolist(), each.level is None) for each in shown]
+    panels = [doc.Panel(each.title, each.shares.tolist(), each.level is None) for each in shown]
     unit = copies.shown.units.get(name) if column.transform is None else None
     label = f"Histogram of {title}"
-    return title, [Picture(Histograms(panels, times.ends(axis.ends, unit), label), label)]
+    return title, [doc.Picture(doc.Histograms(panels, times.ends(axis.ends, unit), label), label)]
 
 
 def _bars(
     copies: Copies, original: Tally | None, column: CopyColumn, tallies: Sequence[Tally]
-) -> tuple[str, list[Part]]:
+) -> tuple[str, list[doc.Part]]:
     name = column.name
     places = most_frequent(tallies, name)
     if not places:
-        return name, [Paragraph("No value is frequent enough to be shown.")]
+        return name, [doc.Paragraph("No value is frequent enough to be shown.")]
     labels = [copies.labels[name][place].as_py() for place in places]
     rest = any(tally.labels[name][places].sum() < tally.rows for tally in tallies)
     names = ["missing" if label is None else str(label) for label in labels]
@@ -123,7 +114,7 @@ def _bars(
 
 def bar_table(
     names: Sequence[str], shown: Sequence[ShownShares], column: CopyColumn, *, others: bool = False
-) -> DataTable:
+) -> doc.DataTable:
     """Return a bar for each value in each table, with a mark at the original's share.
 
     The last name may be that of all `others`.
@@ -138,7 +129,7 @@ def bar_table(
             marks = original
         columns.append(
             [
-                Bar(
+                doc.Bar(
                     share,
                     top,
                     f"{name}, {each.title}",
@@ -150,10 +141,10 @@ def bar_table(
             ]
         )
     header = ("value", *(each.title for each in shown))
-    return DataTable(header, list(zip(names, *columns, strict=True)))
+    return doc.DataTable(header, list(zip(names, *columns, strict=True)))
 
 
-def _same(copies: Copies, column: CopyColumn) -> list[Paragraph]:
+def _same(copies: Copies, column: CopyColumn) -> list[doc.Paragraph]:
     """Return how many cells of a category hold the value that they have in the original."""
     known = []
     for level, tally in zip(copies.levels, copies.tallies, strict=True):
@@ -164,7 +155,7 @@ def _same(copies: Copies, column: CopyColumn) -> list[Paragraph]:
             known.append(f"{cells:,} at {copies.named(level)} ({share:.0%})")
     total = int(copies.tallies[0].labels[column.name].sum())
     words = f"Of {total:,} cells, about so many hold their original value: {', '.join(known)}."
-    return [Paragraph(words)] if known else []
+    return [doc.Paragraph(words)] if known else []
 
 
 def all_tallies(copies: Copies, original: Tally | None) -> list[Tally]:
@@ -220,7 +211,7 @@ class ColumnSketch:
         ]
         return cls(frozen, places, rows, noise, tuple(axes))
 
-    def drawings(self, level: Level) -> Mapping[str, Histograms]:
+    def drawings(self, level: Level) -> Mapping[str, doc.Histograms]:
         """Return the histograms of each number, of the original and of a copy at a level."""
         found = {}
         names = [self.frozen.schema.perturbed[place] for place in self.shown]
@@ -228,10 +219,12 @@ class ColumnSketch:
         for name, axis, original, copy in both:
             unit = self.frozen.schema.column(name).unit
             panels = [
-                Panel("original", _shares(axis, original), is_original=True),
-                Panel("copy", _shares(axis, copy)),
+                doc.Panel("original", _shares(axis, original), is_original=True),
+                doc.Panel("copy", _shares(axis, copy)),
             ]
-            found[name] = Histograms(panels, times.ends(axis.ends, unit), f"Histogram of {name}")
+            found[name] = doc.Histograms(
+                panels, times.ends(axis.ends, unit), f"Histogram of {name}"
+            )
         return found
 
     def _copies(self, level: Level | None) -> list[Floats]:

@@ -7,20 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cornerwave.document import (
-    GOOD,
-    Bullets,
-    DataTable,
-    Document,
-    Fold,
-    Paragraph,
-    Part,
-    Picture,
-    Section,
-    ShareRow,
-    Shares,
-    count,
-)
+from cornerwave import document as doc
+from cornerwave.document import GOOD, count
 from cornerwave.documents import is_page, page
 from cornerwave.errors import OutputError, discreet
 from cornerwave.levels import Level, retention
@@ -73,7 +61,7 @@ def write_report(
 
 def report_document(
     dataset: Dataset, *, external: bool = False, progress: Progress = lambda rows: None
-) -> Document:
+) -> doc.Document:
     """Return the report as a document. Raises as `write_report` does."""
     with discreet():
         copies = copies_of(dataset, progress)
@@ -82,13 +70,13 @@ def report_document(
         return owner_document(dataset.name, copies, look_behind(dataset, copies))
 
 
-def owner_document(name: str, copies: Copies, original: Original) -> Document:
+def owner_document(name: str, copies: Copies, original: Original) -> doc.Document:
     """Return the report for the owner."""
     recipients = len({held.recipient for held in original.holdings})
     holders = f"{count(recipients, 'recipient')} {'holds' if recipients == 1 else 'hold'}"
     coalitions = original.coalitions
     names = [_members(each, recipients, "recipients") for each in coalitions]
-    return Document(
+    return doc.Document(
         title=f"Report on {name}",
         verdict=f"{holders} copies of {name} at {count(len(copies.levels), 'level')}. Pooled, the "
         "copies reveal no more than the least noisy one: "
@@ -98,7 +86,7 @@ def owner_document(name: str, copies: Copies, original: Original) -> Document:
         sections=(
             _owner_levels(copies, original),
             distributions(copies, original.tally),
-            Section(RECOVERED, coalition_parts(coalitions, names)),
+            doc.Section(RECOVERED, coalition_parts(coalitions, names)),
             *editions_section(original.editions),
             _estimates(copies, original),
             _outliers(copies, original),
@@ -110,12 +98,12 @@ def owner_document(name: str, copies: Copies, original: Original) -> Document:
     )
 
 
-def external_document(name: str, copies: Copies) -> Document:
+def external_document(name: str, copies: Copies) -> doc.Document:
     """Return the report for others: what the copies themselves reveal."""
     levels = copies.levels
     coalitions = [_of_levels(copies, group) for group in groups(levels)]
     names = [_members(each, len(levels), "levels") for each in coalitions]
-    return Document(
+    return doc.Document(
         title=f"Copies of {name}",
         verdict=f"Copies of {name} were released at {count(len(levels), 'level')}. "
         "Pooled copies reveal no more than the least noisy of them alone.",
@@ -125,7 +113,7 @@ def external_document(name: str, copies: Copies) -> Document:
         sections=(
             _external_levels(copies),
             distributions(copies, None),
-            Section(RECOVERED, coalition_parts(coalitions, names, compared=False)),
+            doc.Section(RECOVERED, coalition_parts(coalitions, names, compared=False)),
             _estimates(copies, None),
             _notes(copies),
         ),
@@ -148,7 +136,7 @@ def _size(copies: Copies) -> str:
     return f"{edition}{count(copies.rows, 'row')}, {numbers}, {categories}"
 
 
-def _owner_levels(copies: Copies, original: Original) -> Section:
+def _owner_levels(copies: Copies, original: Original) -> doc.Section:
     words = [
         ", ".join(
             dict.fromkeys(held.recipient for held in original.holdings if held.spec.level == level)
@@ -166,13 +154,13 @@ def _owner_levels(copies: Copies, original: Original) -> Section:
         for held in original.holdings
     ]
     header = ("recipient", *_level_header(copies), *["edition"] * several, "since (UTC)")
-    return _levels(copies, words, DataTable(header, rows))
+    return _levels(copies, words, doc.DataTable(header, rows))
 
 
-def _external_levels(copies: Copies) -> Section:
+def _external_levels(copies: Copies) -> doc.Section:
     words = [f"noise {level.noise:.4g}" for level in copies.levels]
     rows = [_level(level, copies) for level in copies.levels]
-    return _levels(copies, words, DataTable(_level_header(copies), rows))
+    return _levels(copies, words, doc.DataTable(_level_header(copies), rows))
 
 
 def _level_header(copies: Copies) -> tuple[str, ...]:
@@ -184,21 +172,21 @@ def _level(level: Level, copies: Copies) -> tuple[str, ...]:
     return (f"{copies.privacy_of(level):.4g}", f"{level.noise:.4g}", *retained)
 
 
-def _levels(copies: Copies, words: Sequence[str], table: DataTable) -> Section:
+def _levels(copies: Copies, words: Sequence[str], table: doc.DataTable) -> doc.Section:
     rows = [
-        ShareRow(
+        doc.ShareRow(
             copies.named(level), dots=[(copies.privacy_of(level), copies.named(level))], words=text
         )
         for level, text in zip(copies.levels, words, strict=True)
     ]
-    explained = Paragraph(
+    explained = doc.Paragraph(
         "Privacy is the share of the variance that the best linear estimate from a copy cannot "
         "recover. Noise is a multiple of the table’s own covariance."
         + " A copy retains some cells of each category and redraws the others."
         * bool(copies.categories)
     )
-    chart = Picture(Shares(rows, "Released levels by privacy"))
-    return Section("Released levels", [explained, chart, table])
+    chart = doc.Picture(doc.Shares(rows, "Released levels by privacy"))
+    return doc.Section("Released levels", [explained, chart, table])
 
 
 def _members(each: Coalition, everybody: int, kind: str) -> str:
@@ -206,8 +194,8 @@ def _members(each: Coalition, everybody: int, kind: str) -> str:
     return f"all {everybody} {kind}" if 2 < len(names) == everybody else " + ".join(names)
 
 
-def _estimates(copies: Copies, original: Original | None) -> Section:
-    explained = Paragraph(
+def _estimates(copies: Copies, original: Original | None) -> doc.Section:
+    explained = doc.Paragraph(
         "Unbiased estimates of the original’s statistics from each copy, with the standard error "
         "due to the noise."
     )
@@ -222,14 +210,14 @@ def _estimates(copies: Copies, original: Original | None) -> Section:
     }
     found = result_tables(answers, original.answers if original else None, values, copies.asked)
     folds = [
-        Fold(each.title, [replace(each, title="")], len(each.rows) <= MOST_LINES or i == 0)
+        doc.Fold(each.title, [replace(each, title="")], len(each.rows) <= MOST_LINES or i == 0)
         for i, each in enumerate(found)
     ]
-    return Section("Statistics estimated from the copies", [explained, *folds])
+    return doc.Section("Statistics estimated from the copies", [explained, *folds])
 
 
-def _outliers(copies: Copies, original: Original) -> Section:
-    explained = Paragraph(
+def _outliers(copies: Copies, original: Original) -> doc.Section:
+    explained = doc.Paragraph(
         "Number of values in each column so far out that they are recognised in the copy too: "
         "further than any of as many Gaussian values would be expected. A record may be ordinary "
         "in each column and stand out in their combination. Cap or remove such records before "
@@ -242,13 +230,13 @@ def _outliers(copies: Copies, original: Original) -> Section:
     some = [(name, own) for name, own in varying if own.any() or len(varying) <= MOST_LINES]
     total = [("in combination", exposed.combined), ("in any way", exposed.rows)]
     rows = [(name, *(f"{n:,}" for n in own)) for name, own in (*some, *total)]
-    table = DataTable(("column", *map(copies.named, copies.levels)), rows)
-    return Section("Outliers that the noise does not hide", [explained, table])
+    table = doc.DataTable(("column", *map(copies.named, copies.levels)), rows)
+    return doc.Section("Outliers that the noise does not hide", [explained, table])
 
 
-def _against_bayes(copies: Copies, original: Original) -> list[Section]:
+def _against_bayes(copies: Copies, original: Original) -> list[doc.Section]:
     """Return what a joint adversary who knows how rows are distributed left of each column."""
-    explained = Paragraph(
+    explained = doc.Paragraph(
         "Share of each column that a joint adversary left who knows how rows are distributed, from "
         "all columns of a copy together, as measured at registration. This is what one attack "
         "recovered, not a bound: others may recover more. Privacy is promised against linear "
@@ -258,13 +246,13 @@ def _against_bayes(copies: Copies, original: Original) -> list[Section]:
     rows = [(name, *(f"{own[name]:.3f}" for own in left)) for name in (left[0] if left else {})]
     if not rows:
         return []
-    table: Part = DataTable(("column", *map(copies.named, copies.levels)), rows)
+    table: doc.Part = doc.DataTable(("column", *map(copies.named, copies.levels)), rows)
     if len(rows) > MOST_LINES:
-        table = Fold("The figures", [table], is_open=False)
-    return [Section("Against a recipient who knows the distributions", [explained, table])]
+        table = doc.Fold("The figures", [table], is_open=False)
+    return [doc.Section("Against a recipient who knows the distributions", [explained, table])]
 
 
-def _notes(copies: Copies) -> Section:
+def _notes(copies: Copies) -> doc.Section:
     lines = [note for answers in copies.answers for note in answers.notes]
     shown = copies.shown
     if copies.ranked:
@@ -276,4 +264,4 @@ def _notes(copies: Copies) -> Section:
         if rest := names_of_kind[MOST_COLUMNS:]:
             lines.append(f"not shown (beyond the first {MOST_COLUMNS}): {', '.join(rest)}")
     lines.append("copies are shown before any rounding or clipping")
-    return Section("Notes", [Bullets(list(dict.fromkeys(lines)))])
+    return doc.Section("Notes", [doc.Bullets(list(dict.fromkeys(lines)))])

@@ -6,6 +6,7 @@ drawn from its distribution too). With one path they have the least noisy copy a
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -14,23 +15,18 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from cornerwave.document import (
-    BAD,
-    GOOD,
-    Document,
-    Histograms,
-    Legend,
-    Paragraph,
-    Picture,
-    Section,
-    ShareRow,
-    Shares,
-)
+from cornerwave import document as doc
+from cornerwave.document import BAD, GOOD
 from cornerwave.documents import body, overlay
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
 from cornerwave.outlook import Outlook, explained, in_units, outlook_at, outlook_of
-from cornerwave.privacy import CategoryDistribution, Coalition, independent_level
+from cornerwave.privacy import (
+    CategoryDistribution,
+    Coalition,
+    coalition_verdict,
+    independent_level,
+)
 from cornerwave.report import ColumnSketch
 from cornerwave.server._console import dataset_of, live_grants
 from cornerwave.server._page import page, router, signed_in
@@ -92,11 +88,11 @@ def _levels(request: Request, dataset: Dataset) -> dict[str, tuple[Level, bool]]
 
 def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> Markup:
     """Return the part of the page about a coalition."""
-    found = _coalition(dataset, chosen) if chosen else Document("", "Tick somebody.")
+    found = _coalition(dataset, chosen) if chosen else doc.Document("", "Tick somebody.")
     return Markup(body(found))  # noqa: S704 (the page kit escapes its texts)
 
 
-def _coalition(dataset: Dataset, chosen: Mapping[str, Level]) -> Document:
+def _coalition(dataset: Dataset, chosen: Mapping[str, Level]) -> doc.Document:
     best = min(chosen.values())
     independent = independent_level(level.noise for level in chosen.values()).on_lattice()
     one, other = (outlook_at(dataset.frozen, level) for level in (best, min(independent, best)))
@@ -105,70 +101,47 @@ def _coalition(dataset: Dataset, chosen: Mapping[str, Level]) -> Document:
         "+".join(each.columns): CategoryDistribution(each.counts, each.base)
         for each in dataset.frozen.categories
     }
-    coalition = Coalition.of(closest, laws).over_editions(dataset.looks(chosen))
-    verdict, facts = _verdict(coalition, list(chosen), one.privacy, min(other.privacy, one.privacy))
+    # guesses are those of a few members, privacies those of the whole copies of all of them
+    coalition = replace(
+        Coalition.of(closest, laws),
+        best_privacy=one.privacy,
+        joint_privacy=one.privacy,
+        independent_privacy=min(other.privacy, one.privacy),
+    ).over_editions(dataset.looks(chosen))
+    verdict, facts = coalition_verdict(coalition)
     marks = [
         ("diamond", "hidden from them together"),
         ("ring", "with independent noise"),
         ("gap", "what pooling would gain"),
     ]
     rows = [_row(name, one, other, coalition) for name in one.hidden]
-    picture = Picture(Shares(rows, "What stays hidden of each column"))
-    return Document(
+    picture = doc.Picture(doc.Shares(rows, "What stays hidden of each column"))
+    return doc.Document(
         title="",
         verdict=verdict,
         facts=facts,
         kind=BAD if coalition.unbounded else GOOD,
-        sections=[Section("", [Legend(marks), picture, Paragraph(EXPLAINED)])],
+        sections=[doc.Section("", [doc.Legend(marks), picture, doc.Paragraph(EXPLAINED)])],
     )
 
 
-def _verdict(
-    coalition: Coalition, names: Sequence[str], hidden: float, independent: float
-) -> tuple[str, str]:
-    """Return what the members recover in a sentence, and another that compares it."""
-    best = coalition.best_member
-    if coalition.unbounded:
-        return (
-            f"What they recover together is not bounded: {', '.join(coalition.unbounded)} changed "
-            "between the editions held, and each new value is a fresh look at it and at every "
-            "column that it reveals.",
-            f"The best copy alone, of {best}, leaves {_percent(hidden)} hidden; of rows that did "
-            "not change, so do all together.",
-        )
-    if len(names) == 1:
-        words = f"{names[0]} alone leaves {_percent(hidden)} hidden."
-        return words, "Tick another recipient: it will not change."
-    return (
-        f"Together they leave {_percent(hidden)} hidden: exactly what {best} alone leaves.",
-        f"With noise drawn independently for each copy it would be {_percent(independent)}.",
-    )
-
-
-def _percent(share: float) -> str:
-    """Write a share with one digit after the point, if it has one.
-
-    >>> _percent(0.5), _percent(0.445)
-    ('50%', '44.5%')
-    """
-    return f"{round(100 * share, 1):g}%"
-
-
-def _row(name: str, one: Outlook, other: Outlook, coalition: Coalition) -> ShareRow:
+def _row(name: str, one: Outlook, other: Outlook, coalition: Coalition) -> doc.ShareRow:
     """Return what stays hidden of a column, beside what independent noise would leave."""
     if name in coalition.unbounded:
-        return ShareRow(name, words="not bounded: changed between editions")
+        return doc.ShareRow(name, words="not bounded: changed between editions")
     if coalition.unbounded:
         changed = ", ".join(coalition.unbounded)
-        return ShareRow(name, words=f"not bounded, as far as {changed} reveals it")
+        return doc.ShareRow(name, words=f"not bounded, as far as {changed} reveals it")
     now, otherwise, hidden = one.in_words(name), other.in_words(name), one.hidden[name]
     if (guess := coalition.guesses.get(name)) is not None:
         now, otherwise = f"{guess.best:.0%} right", f"{guess.independent:.0%} right"
     independent = min(hidden, other.hidden[name])
     words = now if otherwise == now else f"{now}, not {otherwise}"
     if hidden - independent <= SEEN:
-        return ShareRow(name, diamond=hidden, words=words)
-    return ShareRow(name, diamond=hidden, ring=independent, gap=(independent, hidden), words=words)
+        return doc.ShareRow(name, diamond=hidden, words=words)
+    return doc.ShareRow(
+        name, diamond=hidden, ring=independent, gap=(independent, hidden), words=words
+    )
 
 
 # --- which privacy? -----------------------------------------------------------------------
@@ -179,10 +152,15 @@ def slider(request: Request, id: str, p: float = FIRST) -> Response:
     """Show what a privacy means, and a slider to choose another."""
     dataset = dataset_of(request, id)
     highest = int(dataset.frozen.hidden.highest * 100) / 100
-    said: dict[str, Any] = {"lowest": min(LOWEST, highest), "highest": highest}
-    sentences = list(explained(dataset.frozen))
-    shown = _outlook(dataset, min(p, highest))
-    return page(request, "privacy.html", dataset=dataset, sentences=sentences, **said, **shown)
+    return page(
+        request,
+        "privacy.html",
+        dataset=dataset,
+        sentences=list(explained(dataset.frozen)),
+        lowest=min(LOWEST, highest),
+        highest=highest,
+        **_outlook(dataset, min(p, highest)),
+    )
 
 
 @pages.get("/datasets/{id}/privacy/part")
@@ -196,13 +174,13 @@ def slid(request: Request, id: str, p: float = FIRST) -> Response:
 def _outlook(dataset: Dataset, privacy: float) -> dict[str, Any]:
     asked = min(max(privacy, 0.001), 0.999) if privacy == privacy else FIRST
     found = outlook_of(dataset.frozen, asked)
-    drawings: Mapping[str, Histograms] = {}
+    drawings: Mapping[str, doc.Histograms] = {}
     missing = ""
     if found is not None:
         try:
             drawings = _sketch(dataset).drawings(found.level)
         except SourceError:
-            missing = "The table is not where it was, so its columns cannot be drawn."
+            missing = "The table is no longer at its place, so its columns cannot be drawn."
     return {
         "p": asked,
         "outlook": found,
@@ -221,8 +199,9 @@ def _meaning(found: Outlook, name: str) -> str:
     if name in found.within:
         return f"a value is hidden within ±{in_units(found.within[name], found.units[name])}"
     if name in found.right:
-        return f"guessed right {found.right[name]:.0%} of the time; {found.blind[name]:.0%} blindly"
-    return "on a scale of its own"
+        right, blind = found.right[name], found.blind[name]
+        return f"guessed right {right:.0%} of the time; {blind:.0%} without a copy"
+    return "perturbed on another scale"
 
 
 @lru_cache(SKETCHES)
