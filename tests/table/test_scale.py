@@ -21,7 +21,7 @@ PEOPLE = Path(cornerwave.__file__).parent / "data" / "people.parquet"
 REPORT = """
 import hashlib
 import numpy as np
-from cornerwave.columns._scale import Scale, rank_scale
+from cornerwave.columns import Scale, rank_scale
 x = np.random.default_rng(0).lognormal(3, 4, 30011)
 for scale in (Scale("log1p"), rank_scale(x, "c")):
     t = scale.forward(x, "c")
