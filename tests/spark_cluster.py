@@ -98,7 +98,6 @@ class SparkCluster:
             "spark.executor.extraJavaOptions": options,
             "spark.executor.memory": "700m",
             "spark.executorEnv.PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-            "spark.executorEnv.NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", ""),
             "spark.eventLog.compress": "false",
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": f"file:{self.folder / 'events'}",

@@ -147,7 +147,7 @@ class TestHelp:
     def test_help_imports_nothing_heavy(self):
         script = (
             "import sys, cornerwave.cli; "
-            "heavy = {'numpy', 'numba', 'pyarrow', 'cryptography', 'narwhals'}; "
+            "heavy = {'numpy', 'pyarrow', 'cryptography', 'narwhals'}; "
             "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
         )
         subprocess.run([sys.executable, "-c", script], check=True)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cornerwave._core import add_on_grid
 from cornerwave.attack import learned
 from cornerwave.noise import (
     Changes,
@@ -16,7 +17,6 @@ from cornerwave.noise import (
     Reading,
     Transition,
     add_noise_on_grid,
-    add_on_grid,
     changed_cells,
     factor,
     kinds_of,

@@ -10,7 +10,7 @@ from cornerwave.errors import SingularCovariance
 from cornerwave.noise import position_ids
 from cornerwave.spine.missing import Draws, conditional, fill_missing
 from cornerwave.vault import Vault
-from tests.processor import report_of
+from tests.processor import same_lines_of
 from tests.scores import z_bound
 
 SECRET = bytes(range(32))
@@ -165,11 +165,8 @@ def test_columns_that_say_the_same_count_once():
     assert (weights.tolist(), spread.tolist()) == ([[1.0]], [[0.0]])
 
 
-@pytest.mark.slow
-def test_the_same_bits_on_another_processor(tmp_path):
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    plain = report_of(REPORT, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache)
-    assert plain == report_of(REPORT)
+def test_bit_identical_on_all_processors():
+    assert same_lines_of(REPORT)
 
 
 # For ever: key 00 01 .. 1f, rows 2^40 .. 2^40 + 3, each lacking one or two of three columns.

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cornerwave.arrays import Floats, Ints, Words
-from cornerwave.keyed import strict
 from cornerwave.noise import factor
 
 WORDS, SHIFT = 624, 397
@@ -37,10 +36,11 @@ FIRST_BITS, DOUBLE_BITS = 27, 53
 ENOUGH = 60_000
 """Equations that determine 19937 bits of state, though many follow from others."""
 
+AT_ONCE = 256
+"""Equations that are looked at together: they stay in the nearest caches."""
+
 _PACKED = STATE_BITS // 64
 _MATRIX = 0x9908B0DF
-_BYTE = np.uint64(255)
-_8, _16, _24, _32, _40, _48, _56 = (np.uint64(8 * byte) for byte in range(1, 8))
 _NORMAL = NormalDist()
 
 
@@ -164,134 +164,100 @@ def _tempering() -> NDArray[np.uint32]:
     return masks
 
 
-# Plain loops on purpose: array expressions take Numba far longer to compile.
-
-
-@strict
-def _add(row: Any, other: Any, start: int) -> None:
-    """Add a row of packed bits to another, from the given word on."""
-    for at in range(start, row.shape[0]):
-        row[at] ^= other[at]
-
-
-@strict
-def _twist(state: Any, k: int, fresh: Any) -> None:
+def _twist(state: Words, k: int) -> Words:
     """Replace word k of a state whose bits are packed sums: far ^ (following >> 1) ^ matrix."""
     current, following, far = state[k], state[(k + 1) % WORDS], state[(k + SHIFT) % WORDS]
-    fresh[:] = far
-    for bit in range(32):
-        if bit < 31:  # bit 30 comes from the current word, the lower ones from the following
-            _add(fresh[bit], current[31] if bit == 30 else following[bit + 1], 0)
-        if _MATRIX >> bit & 1:
-            _add(fresh[bit], following[0], 0)
+    fresh = far.copy()
+    fresh[:30] ^= following[1:31]
+    fresh[30] ^= current[31]  # the highest bit of all is the current word's
+    fresh[[bit for bit in range(32) if _MATRIX >> bit & 1]] ^= following[0]
     state[k] = fresh
+    return fresh
 
 
-@strict
-def fill_equations(state: Any, tempering: Any, places: Any, top_bits: Any, out: Any) -> None:
+def fill_equations(
+    state: Words, tempering: NDArray[np.uint32], places: Ints, top_bits: Ints, out: Words
+) -> None:
     """Run the twister on sums of bits; write the tempered top bits of the wanted outputs."""
-    fresh = np.empty((32, state.shape[2]), dtype=np.uint64)
+    summed = [[bit for bit in range(32) if int(mask) >> bit & 1] for mask in tempering[::-1]]
     wanted = row = 0
-    for place in range(places[-1] + 1):
-        _twist(state, place % WORDS, fresh)
+    for place in range(int(places[-1]) + 1):
+        fresh = _twist(state, place % WORDS)
         if place == places[wanted]:
-            for top in range(top_bits[wanted]):
-                for bit in range(32):
-                    if tempering[31 - top] >> bit & 1:
-                        _add(out[row, : state.shape[2]], fresh[bit], 0)
+            for top in range(int(top_bits[wanted])):
+                out[row, :_PACKED] = np.bitwise_xor.reduce(fresh[summed[top]], axis=0)
                 row += 1
             wanted += 1
 
 
-@strict
-def _fill_table(rows: Any, pivots: Any, first: int, rank: int, word: int, table: Any) -> None:
-    """Fill table[byte, bits] with the sum, from the word on, of the pivot rows of those bits."""
-    table[:] = 0
-    for pivot in range(first, rank):
-        byte, bit = divmod(pivots[pivot] % 64, 8)
-        tail = rows[pivot, word:]
-        for bits in range(256):
-            if bits >> bit & 1:
-                for at in range(len(tail)):
-                    table[byte, bits, at] ^= tail[at]
-
-
-@strict
-def _clear_below(rows: Any, rank: int, word: int, mask: Any, table: Any) -> None:
-    """Add to each row from the rank on the pivot rows of its masked bits of a word."""
-    for below in range(rank, rows.shape[0]):
-        bits = rows[below, word] & mask
-        if bits == 0:
-            continue
-        tail = rows[below, word:]
-        b0, b1, b2, b3 = bits & _BYTE, bits >> _8 & _BYTE, bits >> _16 & _BYTE, bits >> _24 & _BYTE
-        b4, b5, b6, b7 = bits >> _32 & _BYTE, bits >> _40 & _BYTE, bits >> _48 & _BYTE, bits >> _56
-        for at in range(len(tail)):  # from 0: only then does LLVM know the index and vectorise
-            low = table[0, b0, at] ^ table[1, b1, at] ^ table[2, b2, at] ^ table[3, b3, at]
-            high = table[4, b4, at] ^ table[5, b5, at] ^ table[6, b6, at] ^ table[7, b7, at]
-            tail[at] ^= low ^ high
-
-
-@strict
-def _reduced(value: Any, rows: Any, pivots: Any, first: int, rank: int, word: int) -> Any:
-    """Return a word with the bits of the pivots from first to rank cleared."""
-    for pivot in range(first, rank):
-        if value >> np.uint64(pivots[pivot] % 64) & np.uint64(1):
-            value ^= rows[pivot, word]
-    return value
-
-
-@strict
-def _take_pivot(rows: Any, row: int, pivots: Any, first: int, rank: int, word: int) -> int:
-    """Make a row the pivot number `rank` of a word; return the bit that it clears."""
-    for pivot in range(first, rank):
-        if rows[row, word] >> np.uint64(pivots[pivot] % 64) & np.uint64(1):
-            _add(rows[row], rows[pivot], word)
-    bit = 0
-    while not rows[row, word] >> np.uint64(bit) & np.uint64(1):
-        bit += 1
-    for pivot in range(first, rank):
-        if rows[pivot, word] >> np.uint64(bit) & np.uint64(1):
-            _add(rows[pivot], rows[row], word)
-    for at in range(word, rows.shape[1]):
-        rows[row, at], rows[rank, at] = rows[rank, at], rows[row, at]
-    pivots[rank] = word * 64 + bit
-    return bit
-
-
-@strict
-def eliminate(rows: Any, pivots: Any) -> int:
+def eliminate(rows: Words, pivots: Ints) -> int:
     """Bring packed rows to echelon form in place; return the rank and fill the pivot columns."""
-    count, width = rows.shape
-    table = np.empty((8, 256, width), dtype=np.uint64)
     rank = 0
-    for word in range(width - 1):
-        first, mask, row = rank, np.uint64(0), rank
+    for word in range(rows.shape[1] - 1):
+        first = rank
         # Only rows that give a pivot are touched whole; for the others one word decides.
-        while row < count and ~mask != 0:
-            if _reduced(rows[row, word], rows, pivots, first, rank, word) != 0:
-                bit = _take_pivot(rows, row, pivots, first, rank, word)
-                mask |= np.uint64(1) << np.uint64(bit)
-                rank += 1
-            row += 1
+        for start in range(rank, len(rows), AT_ONCE):
+            rank = _take_pivots(rows, pivots, first, rank, max(start, rank), word)
+            if rank - first == 64:
+                break
         # The rest by table: one look per byte of the word instead of one sum per pivot.
-        _fill_table(rows, pivots, first, rank, word, table)
-        _clear_below(rows, rank, word, mask, table)
+        _clear_below(rows, pivots, first, rank, word)
     return rank
 
 
-@strict
-def substitute(rows: Any, pivots: Any, bits: Any) -> None:
+def _take_pivots(rows: Words, pivots: Ints, first: int, rank: int, start: int, word: int) -> int:
+    """Take the pivots of a word that some rows from `start` on give; return the rank then."""
+    values = rows[start : start + AT_ONCE, word].copy()
+    for pivot in range(first, rank):
+        _clear(values, int(pivots[pivot]), rows[pivot, word])
+    while rank - first < 64 and len(found := np.flatnonzero(values)):
+        row = start + int(found[0])
+        own = rows[row, word:].copy()
+        for pivot in range(first, rank):
+            if int(own[0]) >> int(pivots[pivot]) % 64 & 1:
+                own ^= rows[pivot, word:]
+        value = int(own[0])
+        pivots[rank] = 64 * word + (value & -value).bit_length() - 1
+        for pivot in range(first, rank):  # each pivot's bit is in its own row alone
+            if int(rows[pivot, word]) >> int(pivots[rank]) % 64 & 1:
+                rows[pivot, word:] ^= own
+        rows[row, word:] = rows[rank, word:]
+        rows[rank, word:] = own
+        values[: row - start + 1] = 0  # these are done
+        _clear(values, int(pivots[rank]), own[0])
+        rank += 1
+    return rank
+
+
+def _clear(values: Words, pivot: int, word: np.uint64) -> None:
+    """Add a pivot's word to those values that have its bit."""
+    values ^= (values >> np.uint64(pivot % 64) & np.uint64(1)) * word
+
+
+def _clear_below(rows: Words, pivots: Ints, first: int, rank: int, word: int) -> None:
+    """Add to each row from the rank on the pivot rows of its bits of a word."""
+    width = rows.shape[1] - word
+    table = np.zeros((8, 256, width), dtype=np.uint64)  # [byte, bits]: the sum of their pivot rows
+    row_of = {int(pivots[pivot]) % 64: pivot for pivot in range(first, rank)}
+    for bit in range(64):
+        sums, size = table[bit // 8], 1 << bit % 8
+        sums[size : 2 * size] = sums[:size]
+        if bit in row_of:
+            sums[size : 2 * size] ^= rows[row_of[bit], word:]
+    mask = np.uint64(sum(1 << bit for bit in row_of))
+    room = np.empty((AT_ONCE, width), dtype=np.uint64)
+    for start in range(rank, len(rows), AT_ONCE):
+        some = rows[start : start + AT_ONCE, word:]
+        bytes_ = np.ascontiguousarray(some[:, 0] & mask).astype("<u8").view(np.uint8)
+        for byte, own in enumerate(bytes_.reshape(-1, 8).T):
+            some ^= table[byte].take(own, axis=0, out=room[: len(some)], mode="clip")
+
+
+def substitute(rows: Words, pivots: Ints, bits: NDArray[np.uint8]) -> None:
     """Solve an echelon form from the bottom; columns without a pivot are 0."""
-    width = rows.shape[1]
-    solved = np.zeros(width, dtype=np.uint64)
-    solved[width - 1] = 1
-    for row in range(rows.shape[0] - 1, -1, -1):
-        total = np.uint64(0)
-        for word in range(width):
-            total ^= rows[row, word] & solved[word]
-        for half in (32, 16, 8, 4, 2, 1):
-            total ^= total >> np.uint64(half)
-        value = total & np.uint64(1)
-        bits[pivots[row]] = value
-        solved[pivots[row] // 64] |= value << np.uint64(pivots[row] % 64)
+    solved = np.zeros(rows.shape[1], dtype=np.uint64)
+    solved[-1] = 1
+    for row, pivot in zip(rows[::-1], pivots[::-1].tolist(), strict=True):
+        total = int(np.bitwise_xor.reduce(row & solved))
+        bits[pivot] = total.bit_count() & 1
+        solved[pivot // 64] |= np.uint64(int(bits[pivot]) << pivot % 64)

@@ -24,28 +24,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError, SourceError
-from cornerwave.keyed import KEY_BYTES, bits_of, strict, widest_vectors
+from cornerwave.keyed import KEY_BYTES
 from cornerwave.levels import checked_noise
-from cornerwave.moments import Moments
+from cornerwave.moments import Moments, ends_of
 from cornerwave.noise import (
     CACHE_BYTES,
     COARSEST,
-    TILE_ROWS,
     WhiteStreams,
-    add_shaped,
     factor,
-    fill_tile,
-    four_terms,
-    four_tiles,
     grid_of,
     over_blocks,
-    round_to_grid,
-    step_onto,
     steps,
-    tile_of,
-    write_around_cache,
 )
 
 PART_CELLS, PART_ROWS = 1 << 18, 1 << 12
@@ -190,25 +182,24 @@ def _insert(
 
     def work(worker: _Worker, part: slice) -> None:
         streams, x = worker.streams, np.array(table.rows[part].T, order="C")
-        round_to_grid(x, table.grid)  # x is never a view of what was given
-        known = [columns_of(_rows_of(copy)[part]) for copy in given.values()]
-        placed: list[tuple[Floats, int]] = [(copy, 0) for copy in known]
-        placed += [(copy, part.start) for copy in copies]
-        placed.append((x, 0))  # W(0) = 0: index ORIGIN
+        _core.round_to_grid(x, table.grid)  # x is never a view of what was given
+        made = worker.blocks[:, : x.size].reshape(2, *x.shape)
+        placed = [columns_of(_rows_of(copy)[part]) for copy in given.values()]
+        # new levels ascend: of the new copies, only the last one is read again
+        placed += [made[index % 2] for index in range(len(new))]
+        placed.append(x)  # W(0) = 0: index ORIGIN
         streams.place(streams.positions(part.start, x.shape[1]))
         for index, step in enumerate(path[len(given) :], len(given)):
-            if around:  # new levels ascend: of the new copies, only the last one is read again
-                placed[index] = (worker.blocks[index % 2], 0)
-            add_between(
+            _core.add_between(
                 x,
                 step.weight_below,
-                *placed[step.below],
+                placed[step.below],
                 step.weight_above,
-                *placed[step.above],
+                placed[step.above],
                 step.weight_fresh * table.lower,
                 *streams.words(step.noise),
                 table.grid,
-                *placed[index],
+                placed[index],
                 copies[index - len(given)],
                 part.start,
                 around,
@@ -216,7 +207,7 @@ def _insert(
 
     def worker(block_rows: int) -> _Worker:
         streams = WhiteStreams(key, new, columns=columns, rows=block_rows)
-        return _Worker(streams, np.empty((2, columns, block_rows)))
+        return _Worker(streams, np.empty((2, columns * block_rows)))
 
     over_blocks(worker, work, rows=rows, columns=columns, threads=threads)
     return {level: table.shaped(copy.T) for level, copy in zip(new, copies, strict=True)}
@@ -227,104 +218,6 @@ class _Worker(NamedTuple):
 
     streams: WhiteStreams
     blocks: Floats
-
-
-@strict
-def add_between(
-    x: Any,
-    weight_below: float,
-    below: Any,
-    below_start: int,
-    weight_above: float,
-    above: Any,
-    above_start: int,
-    factor: Any,
-    words: Any,
-    masks: Any,
-    grid: Any,
-    out: Any,
-    start: int,
-    kept: Any,
-    kept_start: int,
-    around: bool,
-) -> None:
-    """Fill out[:, start:] with a copy between two others, plus factor @ normals, on the grid.
-
-    x lies on the grid already; masked `words` give the normals. `around`: what is made in
-    `out` goes on to kept[:, kept_start:], around the cache.
-    """
-    columns, rows = x.shape
-    done = 4 if columns >= 4 and weight_above == 0.0 and grid[:4].min() > 0.0 else 0
-    normals = np.empty((columns, min(rows, TILE_ROWS)))
-    for first in range(0, rows, TILE_ROWS):
-        size = min(TILE_ROWS, rows - first)
-        fill_tile(words, masks, rows, (first, first + size, -first), normals)
-        tile, of_x = (0, size, start + first), (0, size, first)
-        of_below, of_above = (0, size, below_start + first), (0, size, above_start + first)
-        if done:
-            _four_above(x, of_x, weight_below, below, of_below, factor, normals, grid, out, tile)
-        for i in range(done, columns):
-            bi, ai = tile_of(below, i, of_below), tile_of(above, i, of_above)
-            terms = four_terms(factor, normals, i, 0, tile)
-            xi, oi = tile_of(x, i, of_x), tile_of(out, i, tile)
-            _begin(xi, weight_below, bi, weight_above, ai, terms, oi)
-        add_shaped(factor, normals, tile, out)
-        for i in range(done, columns):
-            step_onto(tile_of(x, i, of_x), grid[i], tile_of(out, i, tile))
-        if around:
-            write_around_cache(out, tile, kept, kept_start + first)
-
-
-@strict
-def _four_above(
-    x: Any,
-    of_x: Any,
-    weight: float,
-    below: Any,
-    of_below: Any,
-    factor: Any,
-    normals: Any,
-    grid: Any,
-    out: Any,
-    tile: Any,
-) -> None:
-    """Fill a tile of the first four columns in one loop, where there is no copy above."""
-    widest_vectors()
-    (a3, za), (b3, zb), (c3, zc), (d3, zd) = four_terms(factor, normals, 3, 0, tile)
-    a0, a1, a2 = factor[0, 0], factor[1, 0], factor[2, 0]
-    b1, b2, c2 = factor[1, 1], factor[2, 1], factor[2, 2]
-    x0, x1, x2, x3 = four_tiles(x, 0, of_x)
-    y0, y1, y2, y3 = four_tiles(below, 0, of_below)
-    o0, o1, o2, o3 = four_tiles(out, 0, tile)
-    s0, s1, s2, s3 = grid[0], grid[1], grid[2], grid[3]
-    p0, p1, p2, p3 = 1.0 / s0, 1.0 / s1, 1.0 / s2, 1.0 / s3
-    for row in range(o0.shape[0]):
-        a, b, c, d = za[row], zb[row], zc[row], zd[row]
-        w0 = weight * (y0[row] - x0[row]) + a0 * a
-        w1 = weight * (y1[row] - x1[row]) + a1 * a + b1 * b
-        w2 = weight * (y2[row] - x2[row]) + a2 * a + b2 * b + c2 * c
-        w3 = weight * (y3[row] - x3[row]) + a3 * a + b3 * b + c3 * c + d3 * d
-        o0[row] = (x0[row] * p0 + np.rint(w0 * p0)) * s0
-        o1[row] = (x1[row] * p1 + np.rint(w1 * p1)) * s1
-        o2[row] = (x2[row] * p2 + np.rint(w2 * p2)) * s2
-        o3[row] = (x3[row] * p3 + np.rint(w3 * p3)) * s3
-
-
-@strict
-def _begin(
-    x: Any, weight_below: float, below: Any, weight_above: float, above: Any, terms: Any, out: Any
-) -> None:
-    """Fill a tile with what comes from the copies below and above, and the first terms."""
-    widest_vectors()
-    (f, za), (g, zb), (h, zc), (k, zd) = terms
-    if weight_above == 0.0:
-        for row in range(out.shape[0]):
-            drawn = weight_below * (below[row] - x[row])
-            out[row] = drawn + f * za[row] + g * zb[row] + h * zc[row] + k * zd[row]
-    else:
-        for row in range(out.shape[0]):
-            drawn = weight_below * (below[row] - x[row]) + weight_above * (above[row] - x[row])
-            out[row] = drawn + f * za[row] + g * zb[row] + h * zc[row] + k * zd[row]
 
 
 def _key(unsafe_seed: int | None) -> bytes:
@@ -412,17 +305,8 @@ def moments_of(rows: Floats, threads: int | None = None) -> Moments:
 
 def largest_of(rows: Floats) -> Floats:
     """Return the largest |x| of each column of (T, N) rows; not finite if one is not."""
-    found = np.zeros(rows.shape[1], dtype=np.uint64)
-    _raise_to_largest(rows, found)
-    return found.view(np.float64)
-
-
-@strict
-def _raise_to_largest(rows: Any, found: Any) -> None:
-    # as whole numbers the bits of |x| are in the order of |x|, with infinity and NaN on top
-    for row in range(rows.shape[0]):
-        for i in range(found.shape[0]):
-            found[i] = max(found[i], bits_of(abs(rows[row, i])))
+    lowest, highest, gaps = ends_of(columns_of(rows))
+    return np.full(len(lowest), np.nan) if gaps else np.maximum(np.abs(lowest), np.abs(highest))
 
 
 def columns_of(rows: Floats) -> Floats:

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.errors import SourceError, spelled
-from cornerwave.keyed import bits_of, strict, whole_sums, widest_vectors
 
 LARGEST = 1e140
 """Sums of squares of values beyond this overflow."""
@@ -35,17 +35,13 @@ LARGEST = 1e140
 LEAST_VARIANCE = 1e-290
 """Below this the variance of a column, or its covariances, lose digits to underflow."""
 
-BITS, DIGITS, TILE_ROWS = 22, 3, 1 << 11
-"""2 (BITS - 1) + 11 = 53: sums of products of digits over a tile are exact doubles."""
+BITS, DIGITS = 22, 3
+"""2 (BITS - 1) + 11 = 53: sums of products of digits over a tile of 2^11 rows are exact doubles."""
 MOST_ROWS = 1 << 20
 """Rows whose sums of products of digits, each up to 2^42, stay below 2^63. In two limbs those
 of 2^39 rows do."""
-TILE_CELLS, LEAST_ROWS, STRIP = 24_576, 256, 64
-"""Digits in a tile, few enough for the nearest caches, but at least so many rows: of these a
-loop makes the most, more than BLAS does. Rows turned into columns at a time."""
 _LOWEST_TOP = -45
 _LIMB = 32
-_NO_END = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
 
 @dataclass(frozen=True)
@@ -88,9 +84,8 @@ class Moments:
         if rows > MOST_ROWS:
             parts = [columns[:, at : at + MOST_ROWS] for at in range(0, rows, MOST_ROWS)]
             return reduce(add, (cls.of_columns(part, names) for part in parts))
-        if not columns.T.flags.c_contiguous:
-            columns = np.ascontiguousarray(columns)
-        lowest, highest, gaps = _ends(columns)
+        columns = np.ascontiguousarray(columns)
+        lowest, highest, gaps = ends_of(columns)
         if (lowest == -np.inf).any() or (highest == np.inf).any():
             raise SourceError("infinite values have no mean; remove them or make them missing")
         largest = _largest(lowest, highest)
@@ -216,17 +211,14 @@ def _largest(lowest: Floats, highest: Floats) -> Floats:
     return np.where(np.isfinite(ends), ends, 0.0)
 
 
-def _ends(columns: Floats) -> tuple[Floats, Floats, bool]:
-    """Return the least and the largest value of each column, and whether one is missing."""
-    ends = np.full((2, len(columns)), _NO_END)
-    by_columns = columns.flags.c_contiguous
-    find, values = (_find_ends, columns) if by_columns else (_find_ends_by_rows, columns.T)
-    gaps = find(values, *ends)
-    ends[1] = ~ends[1]
-    ends ^= (ends >> 63) & _NO_END
-    lowest, highest = ends.view(np.float64)
-    none = np.isnan(lowest)  # of a column without a value, both
-    return np.where(none, np.inf, lowest), np.where(none, -np.inf, highest), gaps
+def ends_of(columns: Floats) -> tuple[Floats, Floats, bool]:
+    """Return the least and the largest value of each column, and whether one is missing.
+
+    columns: (columns, rows), contiguous. Of a column without a value the ends are inf and -inf.
+    """
+    lowest, highest = np.empty(len(columns)), np.empty(len(columns))
+    gaps = _core.find_ends(columns, lowest, highest)
+    return lowest, highest, gaps
 
 
 def _gram(columns: Floats, top: Ints, *, gaps: bool) -> tuple[Ints, Ints]:
@@ -234,190 +226,10 @@ def _gram(columns: Floats, top: Ints, *, gaps: bool) -> tuple[Ints, Ints]:
 
     Its last rows say which columns are present, if one of them has gaps.
     """
-    number, rows = columns.shape
-    size = (DIGITS + (1 if gaps else 0)) * number
+    size = (DIGITS + (1 if gaps else 0)) * len(columns)
     total, sums = np.zeros((size, size), dtype=np.int64), np.zeros(size, dtype=np.int64)
-    by_rows = not columns.flags.c_contiguous
-    tile_rows = min(TILE_ROWS, max(LEAST_ROWS, TILE_CELLS // max(size, 1)))
-    tile, turned = np.zeros((size, tile_rows)), np.empty((number, tile_rows))
-    values, unit = (columns.T if by_rows else columns), np.ldexp(1.0, -BITS * top)
-    _add_tiles(values, rows, unit, gaps, by_rows, turned, tile, total, sums)
-    _mirror(total)
-    return total, sums
-
-
-@strict
-def _mirror(total: Any) -> None:
-    """Fill in the upper triangle from the lower."""
-    for i in range(total.shape[0]):
-        for j in range(i):
-            total[j, i] = total[i, j]
-
-
-@strict
-def _add_tiles(
-    values: Any,
-    rows: int,
-    unit: Any,
-    gaps: bool,
-    by_rows: bool,
-    turned: Any,
-    tile: Any,
-    total: Any,
-    sums: Any,
-) -> None:
-    """Add the products and sums of all digits, tile by tile."""
-    used = np.ones(tile.shape[0], dtype=np.bool_)
-    for start in range(0, rows, tile.shape[1]):
-        stop = min(start + tile.shape[1], rows)
-        _cut(values, start, stop, unit, gaps, by_rows, turned, tile, used)
-        # most tables are whole numbers, or decimals, of few digits: the others are all zero
-        some = np.flatnonzero(used)
-        _add_products(tile, some, stop - start, total)
-        _add_sums(tile, some, stop - start, sums)
-
-
-@strict
-def _find_ends(columns: Any, lowest: Any, highest: Any) -> bool:
-    """Fill in the least rank of each column, and of its values upside down; say whether one is
-    missing."""
-    gaps = False
-    for i in range(columns.shape[0]):
-        lowest[i], highest[i], missing = _ends_of(columns[i])
-        gaps |= missing > 0
-    return gaps
-
-
-@strict
-def _ends_of(values: Any) -> Any:
-    low, high, missing = _NO_END, _NO_END, 0
-    for row in range(values.shape[0]):
-        rank = _rank(values[row])
-        low, high = min(low, rank), min(high, ~rank if rank != _NO_END else rank)
-        missing += rank == _NO_END
-    return low, high, missing
-
-
-@strict
-def _rank(x: Any) -> Any:
-    """Return a whole number that rises with x; _NO_END if it is missing.
-
-    Vector units find the least of whole numbers; that of floats, some missing, they do not.
-    """
-    bits = np.int64(bits_of(x + 0.0))  # one 0, not two
-    return bits ^ ((bits >> 63) & _NO_END) if x == x else _NO_END
-
-
-@strict
-def _find_ends_by_rows(X: Any, lowest: Any, highest: Any) -> bool:
-    """Do the same for an array of (rows, columns)."""
-    missing = 0
-    for row in range(X.shape[0]):
-        values = X[row]
-        for i in range(values.shape[0]):
-            rank = _rank(values[i])
-            lowest[i] = min(lowest[i], rank)
-            highest[i] = min(highest[i], ~rank if rank != _NO_END else rank)
-            missing += rank == _NO_END
-    return missing > 0
-
-
-@strict
-def _cut(
-    values: Any,
-    start: int,
-    stop: int,
-    unit: Any,
-    gaps: bool,
-    by_rows: bool,
-    turned: Any,
-    tile: Any,
-    used: Any,
-) -> None:
-    """Fill a tile with the digits of some rows, and with what is present if there are gaps.
-
-    `used` says which rows of the tile have a digit that is not 0.
-    """
-    number, rows = turned.shape[0], stop - start
-    if by_rows:
-        _turn(values, start, stop, turned)
-    for i in range(number):
-        column = turned[i, :rows] if by_rows else values[i, start:stop]
-        one, two, three = tile[i, :rows], tile[number + i, :rows], tile[2 * number + i, :rows]
-        ones, twos, threes = _cut_column(column, unit[i], one, two, three)
-        used[i], used[number + i], used[2 * number + i] = ones > 0, twos > 0, threes > 0
-        if gaps:
-            present = tile[3 * number + i, :rows]
-            for row in range(rows):
-                present[row] = 1.0 if column[row] == column[row] else 0.0
-
-
-@strict
-def _turn(X: Any, start: int, stop: int, columns: Any) -> None:
-    """Fill in some rows of X, column by column; a few rows at a time, which stay in cache."""
-    for first in range(start, stop, STRIP):
-        last = min(first + STRIP, stop)
-        for i in range(X.shape[1]):
-            for row in range(first, last):
-                columns[i, row - start] = X[row, i]
-
-
-@strict
-def _cut_column(values: Any, unit: Any, one: Any, two: Any, three: Any) -> Any:
-    """Fill in three digits of each value; return how many of each place are not 0."""
-    widest_vectors()
-    base, ones, twos, threes = 2.0**BITS, 0, 0, 0
-    for row in range(values.shape[0]):
-        x = values[row]
-        r = (x if x == x else 0.0) * unit
-        high = np.rint(r)
-        r = (r - high) * base
-        middle = np.rint(r)
-        low = np.rint((r - middle) * base)
-        one[row], two[row], three[row] = high, middle, low
-        ones, twos, threes = ones + (high != 0.0), twos + (middle != 0.0), threes + (low != 0.0)
-    return ones, twos, threes
-
-
-@whole_sums
-def _add_products(tile: Any, some: Any, rows: int, total: Any) -> None:
-    """Add the products of some rows of a tile, three by three, to the lower triangle."""
-    widest_vectors()
-    size, nothing = some.shape[0], np.zeros(rows)
-    for i in range(0, size, 3):
-        a = tile[some[i], :rows]
-        b = tile[some[i + 1], :rows] if i + 1 < size else nothing
-        c = tile[some[i + 2], :rows] if i + 2 < size else nothing
-        for j in range(0, i + 1, 3):
-            d = tile[some[j], :rows]
-            e = tile[some[j + 1], :rows] if j + 1 < size else nothing
-            f = tile[some[j + 2], :rows] if j + 2 < size else nothing
-            ad = ae = af = bd = be = bf = cd = ce = cf = 0.0
-            for row in range(rows):
-                ad += a[row] * d[row]
-                ae += a[row] * e[row]
-                af += a[row] * f[row]
-                bd += b[row] * d[row]
-                be += b[row] * e[row]
-                bf += b[row] * f[row]
-                cd += c[row] * d[row]
-                ce += c[row] * e[row]
-                cf += c[row] * f[row]
-            found = ((ad, ae, af), (bd, be, bf), (cd, ce, cf))
-            for p in range(min(3, size - i)):
-                for q in range(min(3, size - j)):
-                    if j + q <= i + p:
-                        total[some[i + p], some[j + q]] += np.int64(found[p][q])
-
-
-@whole_sums
-def _add_sums(tile: Any, some: Any, rows: int, sums: Any) -> None:
-    widest_vectors()
-    for i in some:
-        total = 0.0
-        for row in range(rows):
-            total += tile[i, row]
-        sums[i] += np.int64(total)
+    _core.add_digit_products(columns, np.ldexp(1.0, -BITS * top), gaps, total, sums)
+    return total + np.tril(total, -1).T, sums  # the kernel fills in the lower triangle
 
 
 def _check_squares(largest: Floats, names: Sequence[str] | None) -> None:

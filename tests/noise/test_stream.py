@@ -1,21 +1,12 @@
-import os
-
-import llvmlite.binding as llvm
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave import algorithms
-from cornerwave.keyed import _cipher as siphash
-from cornerwave.keyed import _cipher as universal
+from cornerwave._core import fill_normals
 from cornerwave.noise import NOISE_FORMAT, WhiteStreams, position_ids
-from cornerwave.noise import _reading as reading
-from cornerwave.noise import _stream as stream
-from cornerwave.spine import recipe
 from tests import twins
-from tests.processor import report_of
+from tests.processor import same_lines_of
 from tests.scores import (
     normal_distance_score,
     worst_correlation_score,
@@ -132,9 +123,9 @@ def test_every_quadrant_and_both_ends_of_the_words():
     words = np.array([(t, a) for t in tops for a in angles], dtype=np.uint64)
     pair = np.empty((2, len(words)))
     unmasked = np.zeros(words.size, dtype=np.uint64)
-    stream.fill_normals(words.ravel(), unmasked, pair)
+    fill_normals(words.ravel(), unmasked, pair)
     single = np.empty((1, len(words)))
-    stream.fill_normals(words.ravel(), unmasked, single)
+    fill_normals(words.ravel(), unmasked, single)
     u = 1.0 - (words[:, 0] >> np.uint64(12)).astype(float) / 2**52
     radius = np.sqrt(-2 * np.log(u))
     within = ((words[:, 1] >> np.uint64(10)) % np.uint64(2**52)).astype(float) / 2**52 - 0.5
@@ -215,128 +206,6 @@ def test_the_pair_is_in_the_high_half_of_the_id():
     assert np.array_equal(normals(ids=one, columns=4)[2:], normals(ids=other, columns=2))
 
 
-KERNELS = [
-    stream.fill_normals,
-    reading.fill_level,
-    algorithms.add_between,
-    recipe.add_on_grid,
-]
-
-
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="looks for x86 instructions")
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
-def test_no_multiply_and_add_is_fused(kernel):
-    run_kernels()
-    code = "\n".join(compiled_again(kernel).inspect_asm().values())
-    assert "mulpd" in code
-    assert "fmadd" not in code
-    assert "fmsub" not in code
-    assert "fnmadd" not in code
-
-
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="looks for x86 instructions")
-def test_words_are_not_gathered_one_by_one():
-    """Loading every second word alone takes longer than the logarithm made of it."""
-    words, out = np.ones(2048, dtype=np.uint64), np.empty(1024)
-    every_second = numba.njit(_every_second)
-    every_second(words, out)
-    if "gather" not in "\n".join(every_second.inspect_asm().values()):  # the negative control
-        pytest.skip("for this processor the compiler never gathers")
-    run_kernels()
-    for step in (stream._fill_squares, stream._turn, stream._turn_alone):
-        assert "gather" not in "\n".join(compiled_again(step).inspect_asm().values())
-
-
-def _every_second(words, out):
-    for row in range(out.shape[0]):
-        out[row] = float(words[2 * row] >> np.uint64(12)) * 3.0
-
-
-def compiled_again(kernel):
-    """The same code with the same options, but not from the cache, which cannot be looked into."""
-    again = numba.jit(**kernel.targetoptions)(kernel.py_func)
-    for signature in kernel.signatures:
-        again.compile(signature)
-    return again
-
-
-def test_the_compiler_would_fuse_if_it_were_allowed_to():
-    """The negative control of the test above, where the processor can fuse at all."""
-    if not llvm.get_host_cpu_features().get("fma"):
-        pytest.skip("this processor does not fuse")
-
-    @numba.njit(fastmath=True)
-    def fused(a, b, c):
-        for i in range(len(a)):
-            c[i] += a[i] * b[i]
-
-    fused(np.ones(8), np.ones(8), np.ones(8))
-    assert "fmadd" in "\n".join(fused.inspect_asm().values())
-
-
-def run_kernels():
-    one = np.ones((1, 2))
-    normals(ids=position_ids(0, 2), columns=3)
-    words = np.ones(4, dtype=np.uint64)
-    reading.fill_level(1.0, one, 0.5, one, 1.0, words, words, np.ones((1, 2)))
-    algorithms.parallel([1.0, 2.0], noise=[1.0])
-    recipe.add_on_grid(one, np.eye(1), one, np.array([0.5]), np.empty((1, 2)), 0, False)
-
-
-def run_report(**settings):
-    return report_of(REPORT, **settings)
-
-
-@pytest.mark.slow
-def test_bit_identical_on_a_plain_processor(tmp_path):
+def test_bit_identical_on_all_processors():
     """Without AVX and FMA the compiler makes other code, which must give the same bits."""
-    here = run_report()
-    assert len(here.splitlines()) == 6
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    plain = run_report(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", **cache)
-    assert plain == here
-
-
-WIDTHS = """
-import numba
-from cornerwave.keyed import widest_vectors
-widest_vectors = widest_vectors.ready()
-
-@numba.njit
-def usual(x):
-    for i in range(x.shape[0]):
-        x[i] = 3.0 * x[i]
-
-@numba.njit
-def widest(x):
-    widest_vectors()
-    for i in range(x.shape[0]):
-        x[i] = 3.0 * x[i]
-
-for function in (usual, widest):
-    function.compile((numba.float64[::1],))
-    print("zmm" in "".join(function.inspect_asm().values()))
-"""
-
-
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="looks for x86 instructions")
-def test_only_a_function_that_asks_for_the_widest_vectors_gets_them():
-    """Compiled for a processor that has vectors of 512 bits and is said to prefer 256."""
-    settings = {"NUMBA_CPU_NAME": "skylake-avx512", "NUMBA_CPU_FEATURES": ""}
-    assert report_of(WIDTHS, **settings) == "False\nTrue\n"
-
-
-@pytest.mark.slow
-def test_bit_identical_without_optimisation(tmp_path):
-    assert run_report(NUMBA_OPT="0", NUMBA_CACHE_DIR=str(tmp_path)) == run_report()
-
-
-def test_the_kernels_used_elsewhere_are_strict_too():
-    for kernel in (
-        *KERNELS,
-        universal.fill_row_blocks,
-        universal._add_hashes,
-        siphash._fill_text_hashes,
-    ):
-        assert not kernel.targetoptions.get("fastmath")
-        assert kernel.targetoptions["error_model"] == "numpy"
+    assert len(same_lines_of(REPORT)) == 6

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats, Ints
+from cornerwave import _core
+from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.audit._sums import steps_of
-from cornerwave.keyed import strict
 
 KEPT_HASHES = 1 << 16
 """Hashes that are kept of each step."""
@@ -137,64 +137,19 @@ def _finite(values: Floats) -> Floats:
     return np.column_stack([np.zeros(len(values)), clean])
 
 
-@strict
 def fill_hashes(
-    stacked: Any, places: Any, cell: Any, last: Any, still: Any, out: Any
+    stacked: Floats, places: tuple[int, int], cell: Floats, last: np.uint64, still: Ints, out: Words
 ) -> tuple[int, int]:
     """Fill out with the hashes of rows' cells up to `last`, the same for cells and their negatives.
 
     `places` is where the noise begins, and that before it, if not 0. Count in `still` the cells
     that are 0; return how many rows have no other, and how many hashes there are.
     """
-    groups, _, run = stacked.shape
-    bare, kept, padding = 0, 0, 0
-    cells, signs = np.empty((cell.shape[0], run)), np.empty(run)
-    found = np.empty(run, dtype=np.uint64)
-    for group in range(groups):
-        _fill_cells(stacked[group], places, cell, cells, signs, still)
-        _hash_cells(cells, signs, found)
-        for row in range(run):
-            padding += stacked[group, -1, row] == 0  # its cells are all 0
-            bare += signs[row] == 0
-        for row in range(run):
-            if found[row] <= last and signs[row] != 0:
-                out[kept] = found[row]
-                kept += 1
-    still -= padding
-    return bare - padding, kept
-
-
-@strict
-def _fill_cells(rows: Any, places: Any, cell: Any, cells: Any, signs: Any, still: Any) -> None:
-    """Fill in the cells of a step, and the sign of the first of a row that is not 0."""
-    here, before = places
-    signs[:] = 0.0
-    for column in range(cells.shape[0]):
-        noise, size, own, zeros = rows[here + column], cell[column], cells[column], 0
-        if before:
-            for row in range(signs.shape[0]):
-                own[row] = np.rint((noise[row] - rows[before + column, row]) / size)
-        else:
-            for row in range(signs.shape[0]):
-                own[row] = np.rint(noise[row] / size)
-        for row in range(signs.shape[0]):
-            sign = 1.0 if own[row] > 0 else -1.0 if own[row] < 0 else 0.0
-            signs[row] = sign if signs[row] == 0 else signs[row]
-            zeros += own[row] == 0
-        still[column] += zeros
-
-
-@strict
-def _hash_cells(cells: Any, signs: Any, found: Any) -> None:
-    """Fill in a 64-bit hash of each row's cells times its sign: splitmix64."""
-    found[:] = np.uint64(0)
-    for column in range(cells.shape[0]):
-        for row in range(found.shape[0]):
-            whole = min(max(cells[column, row] * signs[row], -(2.0**62)), 2.0**62)
-            word = (found[row] ^ np.uint64(np.int64(whole))) + np.uint64(0x9E3779B97F4A7C15)
-            word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            found[row] = word ^ (word >> np.uint64(31))
+    counts = np.zeros(2, dtype=np.int64)
+    rows = np.ascontiguousarray(stacked)
+    _core.fill_cell_hashes(rows, *places, cell, int(last), still, out, counts)
+    bare, kept = counts.tolist()
+    return bare, kept
 
 
 def log_odds(cell: Floats, covariance: Floats, around: float) -> float:

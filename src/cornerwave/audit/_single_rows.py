@@ -28,10 +28,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats
 from cornerwave.attack import whitening
 from cornerwave.audit._chance import (
@@ -44,7 +44,6 @@ from cornerwave.audit._chance import (
 )
 from cornerwave.audit._numbers import NumberEvidence
 from cornerwave.audit._rows import View, sharp
-from cornerwave.keyed import bits_of, strict
 
 # --------------------------------------------------------------------------------------------------
 # Rows whose noise is the sum of two others', by meeting in the middle.
@@ -67,14 +66,6 @@ RARE = 0.01
 
 CLOSED = 0.9
 """The share of the sums of two kept rows that are closer to the plane than those kept."""
-
-TABLE_BITS = 20
-"""Most sums are distinguished from those wanted by so many bits of their cells."""
-
-ZERO, ODD = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
-SHIFT = np.uint64(64 - TABLE_BITS)
-WHOLE, WHOLE_BITS = 1.5 * 2.0**52, np.uint64(0x4338_0000_0000_0000)
-SQRT2 = math.sqrt(2)
 
 
 @dataclass(frozen=True)
@@ -108,58 +99,10 @@ def find_sums(z: Floats, rough: Floats, *, rows: int) -> SumsOfTwo:
     chance = float(factors[len(used) - 1])
     if chance > m:
         return SumsOfTwo()
-    found = _count_sums(np.ascontiguousarray(z[used] / cells[used, None]))
+    found = _core.count_sums(np.ascontiguousarray(z[used] / cells[used, None]))
     # sums that rounding leaves in their cell, on all axes
     inside = CLOSED * math.prod(1 - 1.6 * 2 * rough[used] / cells[used])
-    return SumsOfTwo(m, int(found), chance, m * (m / max(rows, m)) * inside)
-
-
-@strict
-def _count_sums(z: Any) -> Any:
-    """Return how many sums and differences of two rows, z (r, m) in cells, are sqrt 2 of a third.
-
-    Cells are known by a sum of whole numbers modulo 2^64, whose negative is that of the negatives.
-    """
-    axes, m = z.shape
-    wanted, table = np.zeros(m, dtype=np.uint64), np.zeros(1 << TABLE_BITS, dtype=np.bool_)
-    for axis in range(axes):
-        _add_cells(SQRT2 * z[axis], 0.0, 1.0, axis, wanted)
-    for k in range(m):
-        wanted[k] = min(wanted[k], ZERO - wanted[k])
-        table[(wanted[k] * ODD) >> SHIFT] = True
-    wanted.sort()
-    room, found = np.empty(m, dtype=np.uint64), 0
-    for i in range(1, m):
-        words = room[:i]
-        for sign in (1.0, -1.0):
-            words[:] = ZERO
-            for axis in range(axes):
-                _add_cells(z[axis, :i], z[axis, i], sign, axis, words)
-            found += _look_up(words, table, wanted)
-    return found
-
-
-@strict
-def _add_cells(values: Any, one: Any, sign: Any, axis: Any, words: Any) -> None:
-    """Add the cells of one +- each value along an axis to their words."""
-    factor = ODD
-    for _ in range(axis):
-        factor *= ODD
-    for j in range(words.shape[0]):
-        # a double beyond 2^52 is a whole number in its last bits
-        words[j] += (bits_of((one + sign * values[j]) + WHOLE) - WHOLE_BITS) * factor
-
-
-@strict
-def _look_up(words: Any, table: Any, wanted: Any) -> Any:
-    """Return how many words, or their negatives, are among those wanted."""
-    found = 0
-    for j in range(words.shape[0]):
-        word = min(words[j], ZERO - words[j])
-        if table[(word * ODD) >> SHIFT]:
-            at = np.searchsorted(wanted, word)
-            found += at < wanted.shape[0] and wanted[at] == word
-    return found
+    return SumsOfTwo(m, found, chance, m * (m / max(rows, m)) * inside)
 
 
 LOW = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)

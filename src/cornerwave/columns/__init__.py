@@ -92,7 +92,6 @@ from cornerwave.columns._types import (
     unit_of,
     value_type,
 )
-from cornerwave.columns._whole_texts import count_digits, eight_digits
 
 __all__ = [
     "CATEGORY",
@@ -138,9 +137,7 @@ __all__ = [
     "check_number",
     "check_rows",
     "chosen_in",
-    "count_digits",
     "decide",
-    "eight_digits",
     "ends_of",
     "exponentials",
     "fill_floats",

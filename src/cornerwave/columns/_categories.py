@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cornerwave import _core
 from cornerwave.arrays import Codes, Flags, Ints, Words, places_among
 from cornerwave.choices import UNIFORM
 from cornerwave.columns._encoded import (
@@ -23,7 +24,6 @@ from cornerwave.columns._encoded import (
     Tally,
     combined,
     hash_texts,
-    look_up,
     stored,
     stored_type,
 )
@@ -31,7 +31,6 @@ from cornerwave.columns._rare import OTHER, in_order, rare_values
 from cornerwave.columns._schema import Schema, listed
 from cornerwave.columns._types import category_type, is_text
 from cornerwave.errors import ColumnError, SourceChanged
-from cornerwave.keyed import strict
 from cornerwave.noise import MISSING, thresholds
 
 
@@ -75,9 +74,7 @@ class Categories:
             raise SourceChanged(f"{listed(self.columns)}: a value that was not there before")
         if not self.hides_missing:
             found[(combinations < 0).any(axis=1)] = MISSING
-        codes = np.empty(len(rows), dtype=np.int32)
-        look_up(found.astype(np.int32), rows, codes)
-        return codes
+        return found.astype(np.int32).take(rows, mode="wrap")  # -1 is the last one
 
     def decode(self, codes: Codes) -> list[pa.Array]:
         """Return the columns of the group for codes of some rows; text with its values apart."""
@@ -172,24 +169,8 @@ def _places_of(values: Ints, codes: Codes, number: int) -> tuple[Codes, Ints]:
     places = np.empty(len(codes), dtype=np.int32)
     occurring = np.empty(number, dtype=np.int64)
     numbers = np.full(number, MISSING, dtype=np.int32)
-    count = _fill_places(values, codes, numbers, occurring, places)
+    count = _core.number_by_appearance(values, codes, numbers, occurring, places)
     return places, occurring[:count]
-
-
-@strict
-def _fill_places(values: Any, codes: Any, numbers: Any, occurring: Any, places: Any) -> int:
-    count = 0
-    for row in range(codes.shape[0]):
-        code = values[codes[row]]
-        if code < 0:
-            places[row] = code
-            continue
-        if numbers[code] < 0:
-            numbers[code] = count
-            occurring[count] = code
-            count += 1
-        places[row] = numbers[code]
-    return count
 
 
 def _packed(values: pa.Array) -> str:

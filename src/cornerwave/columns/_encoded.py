@@ -10,20 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cornerwave import _core
 from cornerwave.arrays import Codes, Ids, Ints, Words
 from cornerwave.columns._types import value_type
-from cornerwave.columns._whole_texts import whole_texts
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import (
-    BlockFunction,
-    expand,
-    fill_row_blocks,
-    hash_bytes,
-    hash_key,
-    hash_words,
-    room_for,
-    strict,
-)
+from cornerwave.keyed import BlockFunction, expand, hash_bytes, hash_key, hash_words, room_for
 from cornerwave.noise import MISSING
 
 Tally = Counter[tuple[Any, ...]]
@@ -68,14 +59,7 @@ class Encoded:
             hashes = hash_texts(self.values, secret)[:, 0]
         except pa.ArrowException:
             raise _without_text(self.name, self.values.type) from None
-        look_up(np.append(hashes, missing), self.codes, out)
-
-
-@strict
-def look_up(entries: Any, places: Any, out: Any) -> None:
-    """Fill `out` with entries[places]; -1 is the last one."""
-    for row in range(places.shape[0]):
-        out[row] = entries[places[row]]
+        np.append(hashes, missing).take(self.codes, out=out, mode="wrap")  # -1 is the last one
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -186,7 +170,11 @@ def _hash_some(values: pa.Array, secret: bytes, out: Words) -> None:
     if pa.types.is_integer(values.type) and values.type != pa.uint64() and not values.null_count:
         numbers = values.cast(pa.int64()).to_numpy()
         if numbers.min(initial=0) >= 0:
-            hash_words(*whole_texts(numbers), secret, out)
+            # the text of each number in 3 words, and its length
+            words = np.empty((3, len(numbers)), dtype=np.uint64)
+            lengths = np.empty(len(numbers), dtype=np.uint64)
+            _core.fill_whole_texts(numbers, lengths, words)
+            hash_words(words, lengths, secret, out)
             return
     texts = values.cast(pa.large_string()) if not _is_bytes(values.type) else values
     texts = texts.cast(pa.large_binary())
@@ -280,23 +268,13 @@ def macs(ids: Ids, words: Words, secret: bytes) -> tuple[Fingerprint, Words]:
 
     `words` are 64 bits for each value (values, rows).
     """
+    ids, words = np.ascontiguousarray(ids), np.ascontiguousarray(words)
     encipher = BlockFunction(expand(secret, "rows"))
     key = hash_key(expand(secret, "values"), len(words))
     blocks, room = np.empty((CHUNK, 2), dtype=np.uint64), room_for(CHUNK)
     sums, found = np.zeros(2, dtype=np.uint64), np.empty(len(ids), dtype=np.uint64)
     for start in range(0, len(ids), CHUNK):
         rows = min(CHUNK, len(ids) - start)
-        fill_row_blocks(ids, words, start, key, blocks[:rows])
-        _take(encipher(blocks[:rows], room), sums, found[start : start + rows])
+        _core.fill_row_blocks(ids, words, start, key, blocks[:rows])
+        _core.take_macs(encipher(blocks[:rows], room), sums, found[start : start + rows])
     return Fingerprint(len(ids), sums), found
-
-
-@strict
-def _take(images: Any, sums: Any, out: Any) -> None:
-    """Add up both lanes of the images, and keep the first."""
-    low, high = sums[0], sums[1]
-    for row in range(out.shape[0]):
-        low += images[2 * row]
-        high += images[2 * row + 1]
-        out[row] = images[2 * row]
-    sums[0], sums[1] = low, high

@@ -38,13 +38,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import exp_of, minus_2_log, strict
 
 KNOTS = 255
 ROWS_PER_KNOT = 50
@@ -93,12 +92,15 @@ class Scale:
         if self.name == "log1p":
             if (x <= -1).any():
                 raise ColumnError(f"{column!r}: log1p needs values above -1; use rank instead")
-            _log1p(x, out)
+            _core.fill_log1p(np.ascontiguousarray(x), out)
         else:
             values, scores = np.array(self.knots).T.copy()
             distinct, first, count = np.unique(values, return_index=True, return_counts=True)
-            chosen = np.full(len(x), 0.5) if draws is None else draws(column)
-            _rank(x, chosen, distinct, first, count, scores, self.ends or (-np.inf, np.inf), out)
+            chosen = np.full(len(x), 0.5) if draws is None else np.ascontiguousarray(draws(column))
+            ends = self.ends or (-math.inf, math.inf)
+            _core.fill_rank_scores(
+                np.ascontiguousarray(x), chosen, distinct, first, count, scores, *ends, out
+            )
         return out
 
     def undone(self, x: Floats) -> Floats:
@@ -112,16 +114,16 @@ class Scale:
             return t
         out = np.empty_like(t)
         if self.name == "log1p":
-            _expm1(t, out)
+            _core.fill_expm1(np.ascontiguousarray(t), out)
         else:
-            _interpolate(t, *_sloping(self.knots), out)
+            _core.fill_interpolated(np.ascontiguousarray(t), *_sloping(self.knots), out)
         return out
 
 
 def interpolate(scores: Floats, knots: Knots) -> Floats:
     """Return the values of scores, by the quantiles that knots are."""
     out = np.empty_like(scores)
-    _interpolate(np.ascontiguousarray(scores), *_sloping(knots), out)
+    _core.fill_interpolated(np.ascontiguousarray(scores), *_sloping(knots), out)
     return out
 
 
@@ -218,7 +220,7 @@ def _weighted_means(ascending: Floats, weights: Floats, most: int, *, coarse: bo
         ):
             break
     upto = np.empty(count + 1)
-    _interpolate(edges, below, sums, upto)
+    _core.fill_interpolated(edges, below, sums, upto)
     means = np.clip(centre + np.diff(upto) / np.diff(edges), ascending[first], ascending[last])
     return [float(mean) for mean in np.maximum.accumulate(means)]
 
@@ -226,7 +228,7 @@ def _weighted_means(ascending: Floats, weights: Floats, most: int, *, coarse: bo
 def exponentials(uniforms: Floats) -> Floats:
     """Return -ln of numbers from (0, 1]: weights of a Bayesian bootstrap."""
     out = np.empty_like(uniforms)
-    _minus_log(uniforms, out)
+    _core.fill_minus_log(np.ascontiguousarray(uniforms), out)
     return out
 
 
@@ -257,77 +259,3 @@ class Thinned:
     def column(self, index: int) -> Floats:
         """Return what was kept of a column."""
         return np.concatenate(self._parts[index])
-
-
-@strict
-def _log1p(x: Any, out: Any) -> None:
-    for i in range(x.shape[0]):
-        # minus_2_log takes no NaN
-        out[i] = x[i] if np.isnan(x[i]) else -0.5 * minus_2_log(1.0 + x[i])
-
-
-@strict
-def _minus_log(u: Any, out: Any) -> None:
-    for i in range(u.shape[0]):
-        out[i] = 0.5 * minus_2_log(u[i])
-
-
-@strict
-def _expm1(t: Any, out: Any) -> None:
-    for i in range(t.shape[0]):
-        out[i] = t[i] if np.isnan(t[i]) else exp_of(t[i]) - 1.0
-
-
-@strict
-def _rank(
-    x: Any, draws: Any, distinct: Any, first: Any, count: Any, scores: Any, ends: Any, out: Any
-) -> None:
-    """Fill out with the scores of x: `first` and `count` are the knots that a value spans."""
-    last = distinct.shape[0] - 1
-    end = scores.shape[0] - 1.0
-    for i in range(x.shape[0]):
-        if np.isnan(x[i]):
-            out[i] = x[i]
-            continue
-        low, high = 0, last + 1  # distinct[low] <= x < distinct[high], if x is not below all
-        while high - low > 1:
-            middle = (low + high) // 2
-            if x[i] < distinct[middle]:
-                high = middle
-            else:
-                low = middle
-        if x[i] == distinct[low] and count[low] > 1:
-            place = first[low] - 0.5 + draws[i] * count[low]
-        elif x[i] <= max(ends[0], distinct[0]):
-            place = 0.0
-        elif x[i] >= min(ends[1], distinct[last]):
-            place = end
-        else:
-            share = (x[i] - distinct[low]) / (distinct[low + 1] - distinct[low])
-            place = first[low] + count[low] - 1.0 + share
-        place = min(max(place, 0.0), end)
-        below = min(int(place), scores.shape[0] - 2)
-        out[i] = scores[below] + (place - below) * (scores[below + 1] - scores[below])
-
-
-@strict
-def _interpolate(x: Any, at: Any, values: Any, out: Any) -> None:
-    """Fill out with the line through (at, values) at x; flat beyond its ends."""
-    last = at.shape[0] - 1
-    for i in range(x.shape[0]):
-        if np.isnan(x[i]):
-            out[i] = x[i]
-        elif x[i] <= at[0]:
-            out[i] = values[0]
-        elif x[i] >= at[last]:
-            out[i] = values[last]
-        else:
-            low, high = 0, last
-            while high - low > 1:
-                middle = (low + high) // 2
-                if x[i] < at[middle]:
-                    high = middle
-                else:
-                    low = middle
-            share = (x[i] - at[low]) / (at[high] - at[low])
-            out[i] = values[low] + share * (values[high] - values[low])

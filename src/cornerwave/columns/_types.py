@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cornerwave import _core
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import strict
 
 EXACT = 2**53
 """Whole numbers beyond this are not exact in double precision."""
@@ -124,20 +124,9 @@ def fill_floats(array: pa.Array, name: str, out: Floats) -> Floats:
         raise ColumnError(f"{name!r} holds no numbers: its type is {array.type}")
     if _types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if _settle(_plain_numbers(array, name).to_numpy(zero_copy_only=False), out):
+    if _core.settle_floats(_plain_numbers(array, name).to_numpy(zero_copy_only=False), out):
         raise ColumnError(f"{name!r} holds infinite values; remove them or make them missing")
     return out
-
-
-@strict
-def _settle(values: Any, out: Any) -> bool:
-    """Give one bit pattern to 0.0 and -0.0, and one to all NaNs; say if a value is infinite."""
-    infinite = 0
-    for row in range(values.shape[0]):
-        x = values[row] + 0.0
-        infinite += abs(x) == np.inf
-        out[row] = x if x == x else np.nan
-    return infinite > 0
 
 
 def _plain_numbers(array: pa.Array, name: str) -> pa.Array:

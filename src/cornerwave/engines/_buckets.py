@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 import numpy as np
 
 from cornerwave import sizes
 from cornerwave.arrays import Ints, Words
-from cornerwave.keyed import strict
 from cornerwave.passes import in_threads
 
 BUCKETS = 256
@@ -62,8 +61,9 @@ class Buckets:
         """Take rows of one of the tables, (words, rows); called in any thread."""
         if not columns.size:
             return
-        rows, cuts = np.empty(columns.shape[::-1], np.uint64), np.zeros(BUCKETS + 1, np.int64)
-        _spread(columns, rows, cuts)
+        buckets = (columns[0] >> np.uint64(56)).astype(np.uint8)
+        rows = columns.T[np.argsort(buckets, kind="stable")]
+        cuts = np.append(0, np.bincount(buckets, minlength=BUCKETS).cumsum())
         with self._lock:
             self._rows += len(rows)
             is_held, start = self._held + rows.nbytes <= sizes.BUCKET_BYTES, self._end
@@ -113,20 +113,3 @@ class Buckets:
             read = os.preadv(self._file.fileno(), [content.data], start)
             content, start = content[read:], start + read
         return rows
-
-
-@strict
-def _spread(columns: Any, rows: Any, cuts: Any) -> None:
-    """Put rows in the order of their buckets; fill in where each begins, and the end."""
-    first, shift = columns[0], np.uint64(56)
-    free = np.zeros(BUCKETS + 1, dtype=np.int64)
-    for row in range(first.shape[0]):
-        free[np.int64(first[row] >> shift) + 1] += 1
-    for bucket in range(BUCKETS):
-        free[bucket + 1] += free[bucket]
-    cuts[:] = free
-    for row in range(first.shape[0]):
-        own = np.int64(first[row] >> shift)
-        at, free[own] = free[own], free[own] + 1
-        for word in range(columns.shape[0]):
-            rows[at, word] = columns[word, row]

@@ -13,17 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cornerwave import sizes
 from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
 from cornerwave.columns import Fingerprint, Schema
 from cornerwave.engines._buckets import Buckets
 from cornerwave.errors import ColumnError, SourceChanged
-from cornerwave.keyed import strict
 from cornerwave.passes import in_threads
 from cornerwave.privacy import RowOrder
 from cornerwave.sources import Progress, Source, silent
@@ -315,33 +314,14 @@ def _partners(old: Words, new: Words) -> tuple[Ints, int]:
 
     And how many new rows found that another has their partner.
     """
-    size = 1 << max(4, (2 * len(old)).bit_length())
-    slots, partners = np.full(size, -1, dtype=np.int32), np.full(len(old), -1, dtype=np.int64)
-    return partners, _find(old, new, slots, partners)
+    places = pc.index_in(_as_bytes(new), value_set=_as_bytes(old)).fill_null(-1).to_numpy()
+    known = np.flatnonzero(places >= 0)
+    partners = np.full(len(old), -1, dtype=np.int64)
+    partners[places[known]] = known
+    return partners, len(known) - int(np.count_nonzero(partners >= 0))
 
 
-@strict
-def _find(old: Any, new: Any, slots: Any, partners: Any) -> int:
-    """Find partners by a table with open addressing: ids are evenly spread already."""
-    for row in range(old.shape[0]):
-        slots[_slot(old, row, old, slots)] = row
-    taken = 0
-    for row in range(new.shape[0]):
-        other = slots[_slot(new, row, old, slots)]
-        if other >= 0:
-            taken += partners[other] >= 0
-            partners[other] = row
-    return taken
-
-
-@strict
-def _slot(rows: Any, row: int, old: Any, slots: Any) -> Any:
-    """Return where the old row is that has the id of a row, or could be."""
-    mask = slots.shape[0] - 1
-    slot = np.int64(rows[row, 0] & np.uint64(mask))
-    while slots[slot] >= 0:
-        other = slots[slot]
-        if old[other, 0] == rows[row, 0] and old[other, 1] == rows[row, 1]:
-            break
-        slot = (slot + 1) & mask
-    return slot
+def _as_bytes(rows: Words) -> pa.Array:
+    """Return the ids of some rows, two words in front, as 16 bytes each."""
+    ids = np.ascontiguousarray(rows[:, :2])
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(ids), [None, pa.py_buffer(ids)])

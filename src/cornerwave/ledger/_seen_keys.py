@@ -24,9 +24,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cornerwave.arrays import Flags, Words
+from cornerwave.arrays import Flags, Words, places_among
 from cornerwave.errors import LedgerDamaged, VaultError
-from cornerwave.keyed import strict
 from cornerwave.ledger._key import Key
 from cornerwave.noise import available_threads
 
@@ -111,7 +110,7 @@ class SeenKeys:
                     os.preadv(file.fileno(), [content], 8 * BLOCK * number)
                     if tag(number, content) != index["tag"][number].tobytes():
                         raise _damaged()
-                    _mark(own, hashes[wanted], found[wanted])
+                    found[wanted] = places_among(own, hashes[wanted]) >= 0
 
             # blocks in which none of them would stand are left out
             some = [number for number, (first, end) in enumerate(pairwise(cuts)) if first < end]
@@ -133,23 +132,6 @@ class SeenKeys:
 
     def _mac(self, salt: str, count: int, entries: bytes) -> str:
         return self._key.seal(f"keys {salt} {count} ".encode() + entries)
-
-
-@strict
-def _mark(block: Any, hashes: Any, out: Any) -> None:
-    """Mark those of some ascending hashes that an ascending block has: in strides, then halves."""
-    place, step = 0, max(block.shape[0] // max(hashes.shape[0], 1), 1)
-    for i in range(hashes.shape[0]):
-        while place + step < block.shape[0] and block[place + step] < hashes[i]:
-            place += step
-        end = min(place + step, block.shape[0])
-        while place < end:
-            middle = (place + end) // 2
-            if block[middle] < hashes[i]:
-                place = middle + 1
-            else:
-                end = middle
-        out[i] = place < block.shape[0] and block[place] == hashes[i]
 
 
 def _in_threads(look_into: Callable[[Sequence[int]], None], blocks: Sequence[int]) -> None:

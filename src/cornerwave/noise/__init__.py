@@ -1,12 +1,10 @@
 """The noise of rows: numbers read one path, categories refresh.
 
 steps, ancestors     levels -> how each is reached on the path
-WhiteStreams         key, level, row -> white noise; fill_tile makes it of random words
+WhiteStreams         key, level, row -> white noise
 Reading, Reader      both -> noise of some rows at the wanted levels
-add_shaped           factor and white noise -> noise shaped like K, in one order of sums;
-                     shape_white does so for all rows of a block
-add_on_grid          values and noise -> a copy on its grid
-Memory               where copies are made, used again; large ones go there around the cache
+grid_of              the grid that copies lie on; _core shapes noise and adds it
+Memory               where copies are made, used again
 Refresher, refresh   categories: events at keyed times, each a fresh draw
 factor, noise_shape  a factor of K, singular or not
 Transition, Rules, HistoryReader, ChangedRows    rows that changed: their noise in the next edition
@@ -15,33 +13,16 @@ Transition, Rules, HistoryReader, ChangedRows    rows that changed: their noise 
 from cornerwave.noise._carried import (
     HistoryReader,
     Rules,
-    add_noise_on_grid,
     drifting_history,
     noise_across,
     personal_history,
 )
 from cornerwave.noise._changed_rows import ChangedRows, Past
 from cornerwave.noise._factor import factor, noise_shape
-from cornerwave.noise._grid import (
-    COARSEST,
-    GRID_BITS,
-    add_on_grid,
-    grid_of,
-    round_to_grid,
-    step_onto,
-)
+from cornerwave.noise._grid import COARSEST, GRID_BITS, add_noise_on_grid, grid_of
+from cornerwave.noise._memory import CACHE_BYTES, Memory
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
 from cornerwave.noise._refresh import MISSING, Refresher, RefreshRoom, refresh, thresholds
-from cornerwave.noise._shape import (
-    CACHE_BYTES,
-    TILE_ROWS,
-    Memory,
-    add_shaped,
-    four_terms,
-    four_tiles,
-    tile_of,
-    write_around_cache,
-)
 from cornerwave.noise._stream import (
     NOISE_FORMAT,
     ORIGIN,
@@ -49,7 +30,6 @@ from cornerwave.noise._stream import (
     WhiteStreams,
     ancestors,
     coefficients,
-    fill_tile,
     lattice_index,
     lattice_path,
     position_ids,
@@ -73,7 +53,6 @@ __all__ = [
     "MISSING",
     "NOISE_FORMAT",
     "ORIGIN",
-    "TILE_ROWS",
     "ChangedRows",
     "Changes",
     "HistoryReader",
@@ -89,8 +68,6 @@ __all__ = [
     "Transition",
     "WhiteStreams",
     "add_noise_on_grid",
-    "add_on_grid",
-    "add_shaped",
     "ancestors",
     "available_threads",
     "changed_cells",
@@ -98,9 +75,6 @@ __all__ = [
     "drifting_history",
     "exact_transition",
     "factor",
-    "fill_tile",
-    "four_terms",
-    "four_tiles",
     "grid_of",
     "kinds_of",
     "lattice_index",
@@ -112,12 +86,8 @@ __all__ = [
     "position_ids",
     "refresh",
     "returning_transitions",
-    "round_to_grid",
     "rows_of_block",
-    "step_onto",
     "steps",
     "thresholds",
-    "tile_of",
     "transitions",
-    "write_around_cache",
 ]

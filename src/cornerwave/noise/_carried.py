@@ -13,15 +13,13 @@ the first edition, bit for bit. The arithmetic is strict, every sum from left to
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Ints
-from cornerwave.keyed import expand, strict
-from cornerwave.noise._grid import step_onto
+from cornerwave.keyed import expand
 from cornerwave.noise._reading import Reader, Reading
-from cornerwave.noise._shape import shape_white
 from cornerwave.noise._transition import LASTING, LASTING_FIRST, Transition
 
 
@@ -64,7 +62,7 @@ class HistoryReader:
         # all readers follow one plan, so they reach the levels in the same order
         for (index, white), *later in zip(self._first.white(ids), *fresh, strict=True):
             noise = np.empty(white.shape)
-            shape_white(self._factor, white, noise)
+            _core.shape_white(self._factor, white, noise)
             lasting = LASTING_FIRST * noise
             for (edition, rows), (_, path) in zip(changed.items(), later, strict=True):
                 self._carry(edition, kinds[edition], rows, path, noise, lasting)
@@ -81,43 +79,10 @@ class HistoryReader:
             fresh = path[columns].take(own, axis=1)
             for share, old, out in ((1.0, before, noise), (LASTING, kept, lasting)):
                 after = np.empty(fresh.shape)
-                carry_over(rule.carry, old, rule.recall, kept, share * rule.fresh, fresh, after)
+                rules = map(np.ascontiguousarray, (rule.carry, rule.recall, share * rule.fresh))
+                carry, recall, new = rules
+                _core.carry_over(carry, old, recall, kept, new, fresh, after)
                 out[columns[:, None], here] = after
-
-
-@strict
-def carry_over(
-    carry: Any, before: Any, recall: Any, lasting: Any, fresh: Any, path: Any, after: Any
-) -> None:
-    """Fill `after` (c, rows) with carry @ before + recall @ lasting + fresh @ path."""
-    for i in range(after.shape[0]):
-        after[i] = 0.0
-        _add_terms(carry[i], before, before.shape[0], after[i])
-        _add_terms(recall[i], lasting, lasting.shape[0], after[i])
-        _add_terms(fresh[i], path, i + 1, after[i])  # lower triangular
-
-
-@strict
-def _add_terms(weights: Any, noise: Any, terms: int, out: Any) -> None:
-    """Add the first terms of weights @ noise to out, four in one pass, from left to right."""
-    fours = terms // 4 * 4
-    for j in range(0, fours, 4):
-        a, b, c, d = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-        wa, wb, wc, wd = noise[j], noise[j + 1], noise[j + 2], noise[j + 3]
-        for row in range(out.shape[0]):
-            out[row] = out[row] + a * wa[row] + b * wb[row] + c * wc[row] + d * wd[row]
-    for j in range(fours, terms):
-        a, wa = weights[j], noise[j]
-        for row in range(out.shape[0]):
-            out[row] = out[row] + a * wa[row]
-
-
-def add_noise_on_grid(x: Floats, noise: Floats, grid: Floats) -> Floats:
-    """Return x + noise, both (columns, rows), as whole numbers of each column's grid steps."""
-    out = noise.copy()
-    for values, step, copy in zip(x, grid, out, strict=True):
-        step_onto(np.ascontiguousarray(values), step, copy)
-    return out
 
 
 # --------------------------------------------------------------------------------------------------

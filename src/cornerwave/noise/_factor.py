@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats
 from cornerwave.errors import SingularCovariance, SourceError, spelled
-from cornerwave.keyed import strict
 
 RANK_TOLERANCE = 2.0**-48
 """A column follows from others if less than this share of its variance is its own. Copies lie on
@@ -76,39 +76,14 @@ def factor(covariance: Any) -> Factor:
     scale, correlation = _standardised(covariance)
     if is_indefinite(correlation):
         correlation = absolute(correlation)
-    lower = np.zeros_like(correlation)
-    follows = _cholesky(correlation, scale > 0, lower)
+    correlation, lower = np.ascontiguousarray(correlation), np.zeros(correlation.shape)
+    follows = np.zeros(len(lower), dtype=np.bool_)
+    _core.factor_correlation(correlation, scale > 0, RANK_TOLERANCE, lower, follows)
     return Factor(
         lower * scale[:, None],
         constant=tuple(np.flatnonzero(scale == 0).tolist()),
         dependent=tuple(np.flatnonzero(follows).tolist()),
     )
-
-
-@strict
-def _cholesky(correlation: Any, varies: Any, lower: Any) -> Any:
-    """Fill in the factor of a correlation matrix; return which columns follow from others."""
-    size = correlation.shape[0]
-    follows = np.zeros(size, dtype=np.bool_)
-    for j in range(size):
-        if not varies[j]:
-            continue
-        told = 0.0  # the share of its variance that the columns before it tell
-        for k in range(j):
-            told += lower[j, k] * lower[j, k]
-        own = correlation[j, j] - told  # the diagonal is 1, or more where noise was raised
-        follows[j] = own <= RANK_TOLERANCE
-        if follows[j]:
-            for k in range(j):
-                lower[j, k] *= np.sqrt(correlation[j, j] / told)
-            continue
-        lower[j, j] = np.sqrt(own)
-        for i in range(j + 1, size):
-            rest = correlation[i, j]
-            for k in range(j):
-                rest -= lower[i, k] * lower[j, k]
-            lower[i, j] = rest / lower[j, j] if varies[i] else 0.0
-    return follows
 
 
 def noise_shape(pairwise: Floats, complete: Floats | None = None) -> Floats:
@@ -155,49 +130,8 @@ def positive(matrix: Floats) -> Floats:
 
 
 def _with_spectrum(matrix: Floats, change: Callable[[Floats], Floats]) -> Floats:
-    values, vectors = np.ascontiguousarray(matrix.copy()), np.eye(len(matrix))
-    _diagonalise(values, vectors)
-    changed = np.zeros_like(matrix)
-    _compose(change(np.diag(values)), vectors, changed)
+    values, vectors = np.array(matrix, order="C"), np.eye(len(matrix))
+    _core.diagonalise(values, vectors, SWEEPS)
+    changed = np.zeros(matrix.shape)
+    _core.compose(change(np.diag(values).copy()), vectors, changed)
     return changed
-
-
-@strict
-def _diagonalise(matrix: Any, vectors: Any) -> None:
-    """Turn a symmetric matrix into its eigenvalues, in place, by Jacobi's rotations."""
-    size = matrix.shape[0]
-    for _ in range(SWEEPS):
-        turned = False
-        for p in range(size):
-            for q in range(p + 1, size):
-                if abs(matrix[p, q]) < 1e-17 * np.sqrt(abs(matrix[p, p] * matrix[q, q])) + 1e-300:
-                    continue
-                turned = True
-                # the rotation that makes entry (p, q) zero
-                slope = (matrix[q, q] - matrix[p, p]) / (2.0 * matrix[p, q])
-                sign = 1.0 if slope >= 0.0 else -1.0
-                t = sign / (abs(slope) + np.sqrt(slope * slope + 1.0))
-                c = 1.0 / np.sqrt(t * t + 1.0)
-                s = t * c
-                for k in range(size):
-                    a, b = matrix[k, p], matrix[k, q]
-                    matrix[k, p], matrix[k, q] = c * a - s * b, s * a + c * b
-                for k in range(size):
-                    a, b = matrix[p, k], matrix[q, k]
-                    matrix[p, k], matrix[q, k] = c * a - s * b, s * a + c * b
-                    a, b = vectors[k, p], vectors[k, q]
-                    vectors[k, p], vectors[k, q] = c * a - s * b, s * a + c * b
-        if not turned:
-            return
-
-
-@strict
-def _compose(values: Any, vectors: Any, out: Any) -> None:
-    """Fill in vectors diag(values) vectors'."""
-    size = out.shape[0]
-    for i in range(size):
-        for j in range(size):
-            total = 0.0
-            for k in range(size):
-                total += vectors[i, k] * values[k] * vectors[j, k]
-            out[i, j] = total

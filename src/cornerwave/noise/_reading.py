@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import sched_getaffinity
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats, Ids
-from cornerwave.keyed import strict, widest_vectors
-from cornerwave.noise._shape import TILE_ROWS, tile_of
-from cornerwave.noise._stream import ORIGIN, Step, WhiteStreams, ancestors, fill_tile
+from cornerwave.noise._stream import ORIGIN, Step, WhiteStreams, ancestors
 
 BLOCK_CELLS = 65536
 """Cells of a block: few enough for the cache, enough to make a call worth its while."""
@@ -82,7 +81,7 @@ class Reader:
         levels = self._levels[:, : shape[0] * shape[1]].reshape(-1, *shape)
         for move in self._reading.moves:
             step, target = move.step, levels[move.target]
-            fill_level(
+            _core.fill_level(
                 step.weight_below,
                 levels[move.below],
                 step.weight_above,
@@ -141,38 +140,3 @@ def over_blocks(
     else:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(run, range(threads)))
-
-
-@strict
-def fill_level(
-    weight_below: float,
-    below: Any,
-    weight_above: float,
-    above: Any,
-    weight_fresh: float,
-    words: Any,
-    masks: Any,
-    out: Any,
-) -> None:
-    """Fill out (columns, rows) with the weighted sum of two levels and fresh noise."""
-    columns, rows = out.shape
-    for first in range(0, rows, TILE_ROWS):
-        tile = (first, min(first + TILE_ROWS, rows), 0)
-        fill_tile(words, masks, rows, tile, out)
-        for i in range(columns):
-            bi, ai, oi = tile_of(below, i, tile), tile_of(above, i, tile), tile_of(out, i, tile)
-            _combine(weight_below, bi, weight_above, ai, weight_fresh, oi)
-
-
-@strict
-def _combine(
-    weight_below: float, below: Any, weight_above: float, above: Any, weight_fresh: float, out: Any
-) -> None:
-    """Replace fresh noise in `out` by the weighted sum of it and two others."""
-    widest_vectors()
-    if weight_above == 0.0:
-        for i in range(out.shape[0]):
-            out[i] = weight_below * below[i] + weight_fresh * out[i]
-    else:
-        for i in range(out.shape[0]):
-            out[i] = weight_below * below[i] + weight_above * above[i] + weight_fresh * out[i]

@@ -14,27 +14,17 @@ old answer. With pi the column's own distribution, the best linear estimate of a
 indicator recovers q^2 of its variance: numbers and categories have the same privacy
 p = v/(1+v).
 
-Times are compared as 2 T_k <= ln(1+v), by the arithmetic of stream.py: the same on
-every machine.
+Times are compared as 2 T_k <= ln(1+v), by strict arithmetic: the same on every machine.
 """
 
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Codes, Floats, Ids, Ints, Words
-from cornerwave.keyed import (
-    BlockFunction,
-    exp_of,
-    expand,
-    masks,
-    minus_2_log,
-    room_for,
-    strict,
-    unit_of,
-)
+from cornerwave.keyed import BlockFunction, expand, masks, room_for
 
 MISSING = -1
 BLOCK_ROWS, STRETCH_ROWS = 1 << 14, 1 << 17
@@ -73,7 +63,6 @@ class RefreshRoom:
     def __init__(self) -> None:
         self.cells, self.words = np.empty((BLOCK_ROWS, 2), np.uint64), room_for(BLOCK_ROWS)
         self.masks = masks(BLOCK_ROWS)
-        self.chosen, self.since = np.empty(BLOCK_ROWS, np.int64), np.empty(BLOCK_ROWS)
         self.rows, self.times = np.empty(STRETCH_ROWS, np.int64), np.empty(STRETCH_ROWS)
 
 
@@ -90,12 +79,13 @@ class Refresher:
         room: RefreshRoom | None = None,
     ) -> None:
         self._key, self._column, self._room = key, column, room or RefreshRoom()
-        self._horizons = np.array([_log_1p(level) for level in noise])
+        self._horizons = np.array([_core.log_1p(level) for level in noise])
         self._bounds, self._guide = bounds, _guide(bounds)
         self._functions: list[BlockFunction] = []  # one for each event: a key costs 10 us
 
     def refreshed(self, codes: Codes, ids: Ids) -> Codes:
         """Return one row of refreshed codes per level, shape (levels, rows)."""
+        codes, ids = np.ascontiguousarray(codes), np.ascontiguousarray(ids)
         out = np.tile(codes, (len(self._horizons), 1))
         for start in range(0, len(codes) if len(out) else 0, STRETCH_ROWS):
             own = codes[start : start + STRETCH_ROWS]
@@ -118,15 +108,11 @@ class Refresher:
         room, staying = self._room, 0
         for start in range(0, len(rows), BLOCK_ROWS):
             own = rows[start : start + BLOCK_ROWS]
-            words = self._words(event, own, ids, codes)
-            early = _choose_early(words, room.masks, self._horizons, room.chosen)
-            _fill_times(words, room.masks, room.chosen[:early], times[start:], room.since)
-            staying += _apply_events(
-                words,
+            staying += _core.apply_events(
+                self._words(event, own, ids, codes),
                 room.masks,
                 own,
-                room.chosen[:early],
-                room.since,
+                times[start : start + BLOCK_ROWS],
                 self._bounds,
                 self._guide,
                 self._horizons,
@@ -142,33 +128,8 @@ class Refresher:
             info = struct.pack("<II", self._column, len(self._functions))
             self._functions.append(BlockFunction(expand(self._key, "refresh", info), masked=True))
         cells = self._room.cells[: len(rows)]
-        _fill_cells(ids, codes, rows, self._room.masks, cells)
+        _core.fill_value_blocks(ids, codes, rows, self._room.masks, cells)
         return self._functions[event](cells, self._room.words)
-
-
-@strict
-def _fill_cells(ids: Any, codes: Any, rows: Any, masks: Any, out: Any) -> None:
-    """Fill in the ids of rows, each with its value: its high half xor the code; masked."""
-    first, size = rows[0], rows.shape[0]
-    if rows[size - 1] - first == size - 1:  # they ascend, so these are all rows between
-        _fill_consecutive(ids[first : first + size], codes[first : first + size], masks, out)
-    else:
-        for index in range(size):
-            row = rows[index]
-            out[index, 0] = ids[row, 0] ^ masks[2 * index]
-            out[index, 1] = ids[row, 1] ^ np.uint64(codes[row]) ^ masks[2 * index + 1]
-
-
-@strict
-def _fill_consecutive(ids: Any, codes: Any, masks: Any, out: Any) -> None:
-    for row in range(codes.shape[0]):
-        out[row, 0] = ids[row, 0] ^ masks[2 * row]
-        out[row, 1] = ids[row, 1] ^ np.uint64(codes[row]) ^ masks[2 * row + 1]
-
-
-@strict
-def _log_1p(noise: float) -> float:
-    return float(-0.5 * minus_2_log(1.0 + noise))
 
 
 def _guide(bounds: Words) -> Codes:
@@ -180,76 +141,3 @@ def _guide(bounds: Words) -> Codes:
     firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
     categories = np.searchsorted(bounds, firsts, side="right")
     return np.append(categories, len(bounds)).clip(max=len(bounds) - 1).astype(np.int32)
-
-
-@strict
-def _category_of(word: Any, bounds: Any, guide: Any) -> Any:
-    """Return the first category whose bound lies above the word; the last one takes the rest."""
-    # guide has 2^k + 1 entries; the top k bits of a word are its share
-    share = np.int64((word >> np.uint64(32)) * np.uint64(guide.shape[0] - 1) >> np.uint64(32))
-    low, high = guide[share], guide[share + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if word < bounds[middle]:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-# Each step is a loop of its own: the first has no branch, the second runs in vector units.
-@strict
-def _choose_early(words: Any, masks: Any, horizons: Any, chosen: Any) -> int:
-    """Choose the places whose event may come before the last horizon; return how many.
-
-    Most first events come too late: no logarithm is needed to see that.
-    """
-    late = exp_of(-0.5 * horizons.max()) * (1.0 - 1e-9)
-    early = 0
-    for index in range(words.shape[0] // 2):
-        chosen[early] = index
-        early += unit_of(words[2 * index] ^ masks[2 * index]) >= late
-    return early
-
-
-@strict
-def _fill_times(words: Any, masks: Any, chosen: Any, times: Any, out: Any) -> None:
-    """Fill in when the event of each chosen place is; `times`, if any, say when the last was."""
-    for place in range(chosen.shape[0]):
-        at = 2 * chosen[place]
-        out[place] = unit_of(words[at] ^ masks[at])
-    for place in range(chosen.shape[0]):
-        out[place] = minus_2_log(out[place])
-    if times.shape[0]:
-        for place in range(chosen.shape[0]):
-            out[place] = times[chosen[place]] + out[place]
-
-
-@strict
-def _apply_events(
-    words: Any,
-    masks: Any,
-    rows: Any,
-    chosen: Any,
-    since: Any,
-    bounds: Any,
-    guide: Any,
-    horizons: Any,
-    out: Any,
-    left: Any,
-    times: Any,
-) -> int:
-    """Let the events of the chosen places happen; return how many rows may have another.
-
-    These are put into `left`, with the time of this event.
-    """
-    latest = horizons.max()
-    staying = 0
-    for place in range(chosen.shape[0]):
-        row, time, at = rows[chosen[place]], since[place], 2 * chosen[place] + 1
-        drawn = _category_of(words[at] ^ masks[at], bounds, guide)
-        for level in range(horizons.shape[0]):
-            out[level, row] = drawn if time <= horizons[level] else out[level, row]
-        left[staying], times[staying] = row, time
-        staying += time <= latest
-    return staying

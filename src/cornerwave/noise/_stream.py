@@ -9,8 +9,8 @@ column: nothing about chunks, threads or order enters, and whoever sees the nois
 of some rows learns nothing about that of others. The stream hangs on the level's
 noise itself, so that no two levels share one whatever becomes of the ledger.
 
-The arithmetic is strict: the same bits on every machine. A change to it is a new noise
-format.
+The arithmetic is strict (`_core/strict.hpp`): the same bits on every machine. A change to it is a
+new noise format.
 """
 
 import math
@@ -19,27 +19,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.errors import LevelError
-from cornerwave.keyed import (
-    BlockFunction,
-    bits_of,
-    cos_sin_of,
-    expand,
-    float_of,
-    masks,
-    room_for,
-    sine_of,
-    square_of,
-    strict,
-    widest_vectors,
-)
+from cornerwave.keyed import BlockFunction, expand, masks, room_for
 from cornerwave.levels import checked_noise, lattice_order
-from cornerwave.noise._shape import TILE_ROWS, tile_of
 
 NOISE_FORMAT = 1
 
@@ -47,7 +34,7 @@ NOISE_FORMAT = 1
 def position_ids(start: int, rows: int) -> Ids:
     """Return the ids of rows that are known by their position in the table."""
     ids = np.empty((rows, 2), dtype=np.uint64)
-    fill_positions(start, ids)
+    _core.fill_positions(start, ids)
     return ids
 
 
@@ -77,98 +64,24 @@ class WhiteStreams:
 
     def positions(self, start: int, rows: int) -> Ids:
         """Return the ids of rows known by their position."""
-        fill_positions(start, self._ids[:rows])
+        _core.fill_positions(start, self._ids[:rows])
         return self._ids[:rows]
 
     def place(self, ids: Ids) -> None:
         """Go to the rows with these ids."""
         self.rows = len(ids)
         self._placed = self._cells[: self.rows * ((self.columns + 1) // 2)]
-        fill_cell_ids(ids, self._masks, self._placed)
+        _core.fill_cell_ids(np.ascontiguousarray(ids), self._masks, self._placed)
 
     def normals(self, level: float) -> Floats:
         """Return standard normals of a level at the current rows, shape (columns, rows)."""
         normals = np.empty((self.columns, self.rows))
-        fill_normals(*self.words(level), normals)
+        _core.fill_normals(*self.words(level), normals)
         return normals
 
     def words(self, level: float) -> tuple[Words, Words]:
         """Return the random words that the normals of a level are made of, and their masks."""
         return self._functions[level](self._placed, self._words), self._masks
-
-
-@strict
-def fill_normals(words: Any, masks: Any, out: Any) -> None:
-    """Fill (columns, rows) with standard normals from two masked words per pair and row."""
-    rows = out.shape[1]
-    for first in range(0, rows, TILE_ROWS):
-        fill_tile(words, masks, rows, (first, min(first + TILE_ROWS, rows), 0), out)
-
-
-@strict
-def fill_tile(words: Any, masks: Any, rows: int, tile: Any, out: Any) -> None:
-    """Fill a tile of a block of so many rows with standard normals, in all columns of out."""
-    first, last, _ = tile
-    columns = out.shape[0]
-    alone = np.empty(last - first if columns % 2 else 0)  # the angles of the last column
-    for column in range(0, columns, 2):
-        begin, end = column * rows + 2 * first, column * rows + 2 * last
-        one = tile_of(out, column, tile)
-        if column + 1 < columns:
-            two = tile_of(out, column + 1, tile)
-            _fill_squares(words[begin:end], masks[begin:end], one, two)
-            _turn(one, two)
-        else:
-            _fill_squares(words[begin:end], masks[begin:end], one, alone)
-            _turn_alone(one, alone)
-
-
-# Each step is a loop of its own: in one loop they wait for each other. Both words of a pair are
-# taken in one: alone, every second word would be gathered one by one, which takes longer than
-# the logarithm.
-@strict
-def _fill_squares(words: Any, masks: Any, out: Any, angles: Any) -> None:
-    """Unmask both words of each row; fill in the squared radii, and the angles' words."""
-    widest_vectors()
-    for row in range(out.shape[0]):
-        out[row] = square_of(words[2 * row] ^ masks[2 * row])
-        angles[row] = float_of(words[2 * row + 1] ^ masks[2 * row + 1])
-
-
-@strict
-def _turn(first: Any, second: Any) -> None:
-    widest_vectors()
-    for row in range(first.shape[0]):
-        cosine, sine = cos_sin_of(bits_of(second[row]))
-        radius = math.sqrt(first[row])
-        first[row] = radius * cosine
-        second[row] = radius * sine
-
-
-@strict
-def _turn_alone(out: Any, angles: Any) -> None:
-    widest_vectors()
-    for row in range(out.shape[0]):
-        out[row] = math.sqrt(out[row]) * sine_of(bits_of(angles[row]))
-
-
-@strict
-def fill_cell_ids(ids: Any, masks: Any, out: Any) -> None:
-    """Fill out[pair * rows + row] with the row's id, its high half xor the pair, masked."""
-    rows = ids.shape[0]
-    for pair in range(out.shape[0] // rows):
-        for row in range(rows):
-            at = pair * rows + row
-            out[at, 0] = ids[row, 0] ^ masks[2 * at]
-            out[at, 1] = ids[row, 1] ^ np.uint64(pair) ^ masks[2 * at + 1]
-
-
-@strict
-def fill_positions(start: int, out: Any) -> None:
-    """Fill out[row] with the position start + row."""
-    for row in range(out.shape[0]):
-        out[row, 0] = start + row
-        out[row, 1] = 0
 
 
 # --------------------------------------------------------------------------------------------------

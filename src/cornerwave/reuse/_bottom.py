@@ -8,12 +8,11 @@ the sketch of a whole is that of its parts.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats, Ints, Words
-from cornerwave.keyed import strict
 
 SIZE = 512
 """Distinct values in a sketch: 102 of them are those of a fifth of the rows; 37 must be seen."""
@@ -24,9 +23,6 @@ _SLOTS = 2048
 
 WIDTH = 8
 """Consecutive cells in a window."""
-
-BLOCK = 256
-"""Cells that are dealt with at a time: they stay in the nearest cache."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class Bottom:
         found, start, rows = cls.nothing(), 0, len(hashes) - (WIDTH - 1 if windows else 0)
         while start < rows:
             slots = empty_slots()
-            start = _collect(hashes, numbers, windows, start, rows, limit, *slots)
+            start = _core.collect_hashes(hashes, numbers, windows, start, int(limit), *slots)
             found = found + cls.of_slots(*slots)
             limit = min(limit, found.below)
         return found
@@ -92,7 +88,7 @@ class Bottom:
     def __add__(self, other: "Bottom") -> "Bottom":
         hashes, counts, numbers = _room(SIZE)
         one, two = ((b.hashes, b.counts, b.numbers) for b in (self, other))
-        size = _merge(*one, *two, hashes, counts, numbers)
+        size = _core.merge_sketches(*one, *two, hashes, counts, numbers)
         return Bottom(hashes[:size].copy(), counts[:size].copy(), numbers[:size].copy())
 
     def suffices(self, limit: np.uint64, below: np.uint64 = ALL) -> bool:
@@ -135,122 +131,9 @@ def _room(size: int) -> tuple[Words, Ints, Floats]:
     return np.zeros(size, np.uint64), np.zeros(size, np.int64), np.empty(size)
 
 
-@strict
-def mixed(word: Any) -> Any:
-    """Return a word with its bits spread, so that near inputs have far images."""
-    word = (word ^ (word >> _U(33))) * _U(0xFF51AFD7ED558CCD)
-    word = (word ^ (word >> _U(33))) * _U(0xC4CEB9FE1A85EC53)
-    return word ^ (word >> _U(33))
-
-
 def _share(share: float) -> np.uint64:
     """Return the hash below which a share of all hashes lies."""
     return ALL if share >= 1 else np.uint64(int(share * 2.0**64))
-
-
-@strict
-def _collect(
-    hashes: Any,
-    numbers: Any,
-    windows: bool,
-    start: int,
-    rows: int,
-    limit: Any,
-    keys: Any,
-    counts: Any,
-    values: Any,
-) -> Any:
-    """Count words up to a limit in a table of slots; return the row at which it was half full.
-
-    Few rows are that low once the limit is: blocks without one are passed over at once.
-    """
-    used, room = 0, np.empty(2 * BLOCK, dtype=np.uint64)
-    for first in range(start, rows, BLOCK):
-        size = min(BLOCK, rows - first)
-        if windows:
-            fill_windows(hashes[first : first + size + WIDTH - 1], room)
-            words = room[:size]
-        else:
-            words = hashes[first : first + size]
-        if least(words) < limit:
-            done, used = count_block(words, numbers[first:], limit, keys, counts, values, used)
-            if done < size:
-                return first + done
-    return rows
-
-
-@strict
-def count_block(
-    words: Any, numbers: Any, limit: Any, keys: Any, counts: Any, values: Any, used: int
-) -> Any:
-    """Count the words of a block up to a limit in slots, so many of which are used.
-
-    Return how many words were dealt with, all unless the slots are half full, and how many
-    slots are used now.
-    """
-    mask = _U(keys.shape[0] - 1)
-    for row in range(words.shape[0]):
-        word = words[row]
-        if word - _U(1) >= limit:
-            continue
-        slot = word & mask
-        while keys[slot] != word and keys[slot] != _U(0):
-            slot = (slot + _U(1)) & mask
-        if keys[slot] == _U(0):
-            if 2 * used == keys.shape[0]:
-                return row, used
-            keys[slot], values[slot] = word, numbers[row]
-            used += 1
-        counts[slot] += 1
-    return words.shape[0], used
-
-
-@strict
-def least(words: Any) -> Any:
-    """Return the smallest of some words, less 1: none, 0, becomes the largest."""
-    least = ALL
-    for row in range(words.shape[0]):
-        least = min(least, words[row] - _U(1))
-    return least
-
-
-@strict
-def fill_windows(cells: Any, out: Any) -> None:
-    """Fill out[i] with the sum of cells[i : i + WIDTH], each turned by another number of bits.
-
-    By doubling: the sum of 2 neighbours, of 2 such, of 2 of these.
-    """
-    size = cells.shape[0] - 1
-    for row in range(size):
-        out[row] = _turned(cells[row], 7) + cells[row + 1]
-    for row in range(size - 2):
-        out[row] = _turned(out[row], 14) + out[row + 2]
-    for row in range(size - 6):
-        out[row] = _turned(out[row], 28) + out[row + 4]
-
-
-@strict
-def _turned(word: Any, bits: int) -> Any:
-    return (word << _U(bits)) | (word >> _U(64 - bits))
-
-
-@strict
-def _merge(
-    a: Any, m: Any, x: Any, b: Any, n: Any, y: Any, hashes: Any, counts: Any, numbers: Any
-) -> int:
-    """Merge two ascending lists, adding the counts of what is equal; return how many there are."""
-    i, j, size, last = 0, 0, -1, _U(0)
-    while i < a.shape[0] or j < b.shape[0]:
-        mine = j == b.shape[0] or (i < a.shape[0] and a[i] <= b[j])
-        word, count, number = (a[i], m[i], x[i]) if mine else (b[j], n[j], y[j])
-        i, j = (i + 1, j) if mine else (i, j + 1)
-        if word != last:
-            if size + 1 == hashes.shape[0]:
-                break
-            size += 1
-            hashes[size], counts[size], numbers[size], last = word, 0, number, word
-        counts[size] += count
-    return size + 1
 
 
 # --------------------------------------------------------------------------------------------------

@@ -16,33 +16,21 @@ repeated value, which is never taken for evidence.
 import struct
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cornerwave import _core
 from cornerwave.arrays import Flags, Floats, Ints, Words
 from cornerwave.columns import DAYS, Encoded, hash_texts, is_number, is_text, to_floats, unit_of
-from cornerwave.keyed import Secrets, bits_of, strict
-from cornerwave.reuse._bottom import (
-    ALL,
-    BLOCK,
-    WIDTH,
-    Bottom,
-    count_block,
-    empty_slots,
-    fill_windows,
-    first_limit,
-    least,
-)
+from cornerwave.keyed import Secrets
+from cornerwave.reuse._bottom import ALL, Bottom, empty_slots, first_limit
 
 DAY = 86_400.0
 NONE = np.empty(0, dtype=np.uint64)
-_ENDS = WIDTH - 1
 
 _U = np.uint64
-_ANY = _U(0x9E3779B97F4A7C15)  # or under a key of zeros 0.0 would be missing
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?$"
 
@@ -56,13 +44,13 @@ class HashKey(Secrets):
     """Secret constants of the hash of numbers; `drop` is how many bits are rounded off."""
 
     words: Words
-    drop: np.uint64
+    drop: int
 
     @classmethod
     def of(cls, secret: bytes, *, exact: bool) -> "HashKey":
         """Return the key of dates and times, which are exact, or of other numbers."""
         words = np.array(struct.unpack("<QQQ", secret[:24]), dtype=np.uint64)
-        return cls(words, _U(0 if exact else 29))
+        return cls(words, 0 if exact else 29)
 
 
 @dataclass(frozen=True)
@@ -129,7 +117,7 @@ class Cells:
         return Cells(np.concatenate([self.numbers, other.numbers]), hashes)
 
 
-_NO_KEY = HashKey(np.zeros(3, dtype=np.uint64), _U(0))
+_NO_KEY = HashKey(np.zeros(3, dtype=np.uint64), 0)
 
 
 @dataclass(frozen=True)
@@ -155,8 +143,22 @@ class SeenCells:
         key, hashes = (made, NONE) if isinstance(made, HashKey) else (_NO_KEY, made)
         values, windows, found = empty_slots(), empty_slots(), np.zeros(4, dtype=np.uint64)
         one, two = first_limit(size, below), first_limit(size, windows_below)
-        limits = (one if cells.values is None else _U(0), two)
-        _look(cells.numbers, hashes, key.words, key.drop, *limits, rows, *values, windows, found)
+        _core.look_at_cells(
+            cells.numbers,
+            hashes,
+            key.words,
+            key.drop,
+            int(one) if cells.values is None else 0,
+            int(two),
+            rows,
+            values[0],
+            values[1],
+            values[2],
+            windows[0],
+            windows[1],
+            windows[2],
+            found,
+        )
         whole = not found[3]
         own, across = Bottom.of_slots(*values), Bottom.of_slots(*windows)
         if cells.values is not None:
@@ -224,75 +226,5 @@ def _parsed(texts: pa.Array, *, dates: bool) -> tuple[Floats, bool]:
 def _hashes(values: Floats, key: HashKey) -> Words:
     """Return the keyed hashes of numbers; 0 where there is none."""
     hashes = np.empty(len(values), dtype=np.uint64)
-    _fill_hashes(np.ascontiguousarray(values), key.words, key.drop, hashes)
+    _core.fill_number_hashes(np.ascontiguousarray(values), key.words, key.drop, hashes)
     return hashes
-
-
-@strict
-def _fill_hashes(values: Any, key: Any, drop: Any, out: Any) -> None:
-    """Fill out with xor-shift-multiply rounds of the values' bits, the last `drop` rounded off."""
-    start, one, two = key[0] + _ANY, key[1] | _U(1), key[2] | _U(1)
-    last = (_U(1) << drop) - _U(1)  # half to even, as a cast to single precision does
-    half = last >> _U(1)
-    for row in range(values.shape[0]):
-        x = values[row]
-        bits = bits_of(x)
-        odd = (bits >> drop) & (last >> (drop - _U(1)) if drop else _U(0))
-        word = ((bits + half + odd) & ~last) ^ start
-        word = (word ^ (word >> _U(32))) * one
-        word = (word ^ (word >> _U(29))) * two
-        word ^= word >> _U(32)
-        out[row] = word if x == x else _U(0)
-
-
-@strict
-def _look(
-    numbers: Any,
-    hashes: Any,
-    key: Any,
-    drop: Any,
-    value_limit: Any,
-    window_limit: Any,
-    rows: Any,
-    keys: Any,
-    counts: Any,
-    values: Any,
-    window_slots: Any,
-    found: Any,
-) -> None:
-    """Fill `found` with how many cells there are, the sum of their hashes, how many equal the
-    one before, and whether slots were too few; count low hashes, of cells and of windows.
-
-    Block by block, each with the last hashes of the block before.
-    """
-    block, room = np.zeros(BLOCK + _ENDS, dtype=np.uint64), np.empty(2 * BLOCK, dtype=np.uint64)
-    present, total, alike, full, used, windows = 0, _U(0), 0, False, 0, 0
-    for first in range(0, numbers.shape[0], BLOCK):
-        size = min(BLOCK, numbers.shape[0] - first)
-        for row in range(_ENDS):
-            block[row] = block[BLOCK + row]
-        words = block[_ENDS : _ENDS + size]
-        if hashes.shape[0]:
-            words[:] = hashes[first : first + size]
-        else:
-            _fill_hashes(numbers[first : first + size], key, drop, words)
-        for row in range(size):
-            present += words[row] != _U(0)
-            total += words[row]
-        for row in range(0 if first else 1, size):
-            alike += words[row] == block[_ENDS - 1 + row]
-        if rows.shape[0]:
-            sums = rows[first : first + size]
-            for row in range(size):
-                sums[row] += words[row]
-        if least(words) < value_limit:
-            own = numbers[first:]
-            done, used = count_block(words, own, value_limit, keys, counts, values, used)
-            full |= done < size
-        fill_windows(block[: size + _ENDS], room)
-        skip = 0 if first else min(size, _ENDS)  # windows that would begin before the first cell
-        if least(room[skip:size]) < window_limit:
-            low, own = room[skip:size], block[skip:].view(np.float64)
-            done, windows = count_block(low, own, window_limit, *window_slots, windows)
-            full |= done < size - skip
-    found[0], found[1], found[2], found[3] = _U(present), total, _U(alike), _U(full)

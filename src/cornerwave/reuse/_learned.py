@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats, Ints, Words
-from cornerwave.keyed import strict
-from cornerwave.reuse._bottom import SIZE, Bottom, mixed
+from cornerwave.reuse._bottom import SIZE, Bottom
 from cornerwave.reuse._cells import NONE, Cells, SeenCells
 from cornerwave.reuse._order import Order
 
@@ -100,7 +100,7 @@ class Learned:
             SeenCells.of(own, whole if name in hidden else NONE, *limit)
             for (name, own), limit in zip(columns.items(), limits, strict=True)
         ]
-        _mix_all(whole)
+        _core.mix_words(whole)
         return cls(
             present=np.array([found.present for found in seen], dtype=np.int64),
             values=tuple(found.values for found in seen),
@@ -138,12 +138,6 @@ class Learned:
             keyed=self.keyed + other.keyed if both else None,  # type: ignore[operator]
             placed=self.placed + other.placed,
         )
-
-
-@strict
-def _mix_all(words: Words) -> None:
-    for row in range(words.shape[0]):
-        words[row] = mixed(words[row])
 
 
 # --------------------------------------------------------------------------------------------------

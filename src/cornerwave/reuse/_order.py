@@ -12,12 +12,11 @@ runs meet, the windows across the seam are made up.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Floats, Ints, Words
-from cornerwave.keyed import bits_of, strict
 from cornerwave.reuse._bottom import WIDTH, Bottom
 from cornerwave.reuse._cells import Cells, SeenCells
 
@@ -133,7 +132,7 @@ def _runs(places: Ints, columns: Stretch) -> Iterator[tuple[int, Stretch]]:
     """Yield (first place, rows) of all runs of consecutive places."""
     if not len(places):
         return
-    if _are_neighbours(np.ascontiguousarray(places, dtype=np.int64)):
+    if (np.diff(places) == 1).all():
         yield int(places[0]), columns
         return
     columns = tuple(Cells(cells.numbers, cells.hashes) for cells in columns)  # hashed at once
@@ -166,7 +165,7 @@ def _windows(stretches: Sequence[Words]) -> Bottom:
 def _steps(numbers: Floats) -> Words:
     """Return the different steps between neighbours, if they are few, in single precision."""
     out = np.empty(FEW_STEPS, dtype=np.uint64)
-    count = _find_steps(np.ascontiguousarray(numbers), out)
+    count = _core.find_steps(np.ascontiguousarray(numbers), out)
     return MANY_STEPS if count > FEW_STEPS else np.sort(out[:count])
 
 
@@ -176,30 +175,3 @@ def _union(parts: Sequence[Words]) -> Words:
         return MANY_STEPS
     found = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *parts]))
     return found if len(found) <= FEW_STEPS else MANY_STEPS
-
-
-@strict
-def _are_neighbours(places: Any) -> bool:
-    apart = 0
-    for row in range(1, places.shape[0]):
-        apart += places[row] != places[row - 1] + 1
-    return apart == 0
-
-
-@strict
-def _find_steps(numbers: Any, out: Any) -> int:
-    """Fill in the different steps; return how many there are, at most one more than fit in."""
-    count = 0
-    for row in range(numbers.shape[0] - 1):
-        step = np.float64(np.float32(numbers[row + 1] - numbers[row])) + 0.0
-        if np.isnan(step):
-            continue
-        word, place = bits_of(step), 0
-        while place < count and out[place] != word:
-            place += 1
-        if place == out.shape[0]:
-            return place + 1
-        if place == count:
-            out[place] = word
-            count += 1
-    return count

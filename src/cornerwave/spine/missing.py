@@ -14,13 +14,12 @@ machine.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Flags, Floats, Ids, Ints
 from cornerwave.columns import Knots, Schema, interpolate
-from cornerwave.keyed import strict
 from cornerwave.noise import WhiteStreams
 from cornerwave.spine.survey import Survey, Surveyor, quantiles_of
 
@@ -67,7 +66,7 @@ def fill_missing(x: Floats, ids: Ids, schema: Schema, draws: Draws | None, secre
     """Return columns x (N, rows) with draws for the values that are missing in secret."""
     if draws is None:  # no column hides its missing values
         return x
-    columns = [schema.column(name) for name in schema.perturbed]
+    x, columns = np.ascontiguousarray(x), [schema.column(name) for name in schema.perturbed]
     wanted = np.zeros(x.shape, dtype=bool)
     for row, column, values in zip(wanted, columns, x, strict=True):
         if column.hide_missing:
@@ -114,7 +113,7 @@ def _fill(
     seen = np.flatnonzero(~np.isnan(x[:, rows[0]]))
     missing = np.flatnonzero(wanted)
     weights, spread = conditional(covariance, seen, missing)
-    _draw(out, x, z, rows, seen, missing, mean, weights, spread)
+    _core.draw_missing(out, x, z, rows, seen, missing, mean, weights, spread)
     return spread
 
 
@@ -125,64 +124,6 @@ def conditional(covariance: Floats, seen: Ints, wanted: Ints) -> tuple[Floats, F
     """
     weights = np.zeros((len(wanted), len(seen)))
     spread = np.zeros((len(wanted), len(wanted)))
-    _sweep(np.ascontiguousarray(covariance), seen, wanted, weights, spread)
+    matrix = np.ascontiguousarray(covariance)
+    _core.sweep_seen(matrix, seen, wanted, VANISHING, weights, spread)
     return weights, spread
-
-
-@strict
-def _sweep(covariance: Any, seen: Any, wanted: Any, weights: Any, spread: Any) -> None:
-    swept = covariance.copy()
-    used = np.zeros(seen.shape[0], dtype=np.bool_)
-    for place in range(seen.shape[0]):
-        k = seen[place]
-        pivot = swept[k, k]
-        if pivot <= VANISHING * covariance[k, k]:
-            continue
-        used[place] = True
-        for i in range(swept.shape[0]):
-            if i != k:
-                ratio = swept[i, k] / pivot
-                for j in range(swept.shape[0]):
-                    if j != k:
-                        swept[i, j] -= ratio * swept[k, j]
-                swept[i, k] = ratio
-        for j in range(swept.shape[0]):
-            if j != k:
-                swept[k, j] = -swept[k, j] / pivot
-        swept[k, k] = 1.0 / pivot
-    for row in range(wanted.shape[0]):
-        for place in range(seen.shape[0]):
-            if used[place]:
-                weights[row, place] = swept[wanted[row], seen[place]]
-    for row in range(wanted.shape[0]):
-        for column in range(row + 1):
-            rest = swept[wanted[row], wanted[column]]
-            for before in range(column):
-                rest -= spread[row, before] * spread[column, before]
-            if row == column:
-                spread[row, row] = np.sqrt(max(rest, 0.0))
-            elif spread[column, column] > 0:
-                spread[row, column] = rest / spread[column, column]
-
-
-@strict
-def _draw(
-    out: Any,
-    x: Any,
-    z: Any,
-    rows: Any,
-    seen: Any,
-    wanted: Any,
-    mean: Any,
-    weights: Any,
-    spread: Any,
-) -> None:
-    for index in range(rows.shape[0]):
-        row = rows[index]
-        for place in range(wanted.shape[0]):
-            value = mean[wanted[place]]
-            for other in range(seen.shape[0]):
-                value += weights[place, other] * (x[seen[other], row] - mean[seen[other]])
-            for other in range(place + 1):
-                value += spread[place, other] * z[wanted[other], row]
-            out[wanted[place], row] = value

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.columns import (
     CATEGORY,
@@ -42,7 +43,6 @@ from cornerwave.noise import (
     Refresher,
     RefreshRoom,
     add_noise_on_grid,
-    add_on_grid,
     lattice_index,
     lattice_path,
     rows_of_block,
@@ -190,13 +190,15 @@ class Recipe:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
         frozen, secrets = self.frozen, self._noise_secrets
         scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.ids))
-        x = fill_missing(scaled, group.ids, frozen.schema, frozen.draws, secrets.missing)
+        filled = fill_missing(scaled, group.ids, frozen.schema, frozen.draws, secrets.missing)
+        x = np.ascontiguousarray(filled)
         reader = self._readers.pop() if self._readers else self._new_reader()
         copies = {index: self._memory.lend(x.shape) for index in reader.wanted}
         around = len(copies) * x.nbytes > CACHE_BYTES
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
             for index, white in reader.white(group.ids[start : start + self._block_rows]):
-                add_on_grid(x, frozen.factor, white, frozen.grid, copies[index], start, around)
+                copy = copies[index]
+                _core.add_on_grid(x, frozen.factor, white, frozen.grid, copy, start, around)
         self._readers.append(reader)
         if self.past is not None:
             self._carry_over(self.past, group.ids, x, copies)

@@ -6,12 +6,11 @@ the bit, is here: the rows' ids, and the bits that their values are recognised b
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cornerwave import sizes
+from cornerwave import _core, sizes
 from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.columns import (
     MISSING_BITS,
@@ -24,7 +23,7 @@ from cornerwave.columns import (
     one_chunk,
     value_type,
 )
-from cornerwave.keyed import BlockFunction, Secrets, room_for, strict
+from cornerwave.keyed import BlockFunction, Secrets, room_for
 from cornerwave.noise import position_ids
 from cornerwave.sources import Source
 
@@ -174,26 +173,12 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
 
 LENGTH = 20
 """Characters of a pseudonym, of 5 bits each."""
-_ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", dtype=np.uint8)
-_U = np.uint64
 
 
 def pseudonyms(ids: Ids, secret: bytes) -> pa.Array:
     """Return the pseudonyms of rows as a column of text."""
     blocks = BlockFunction(secret)(ids, room_for(len(ids))).reshape(-1, 2)
     letters = np.empty((len(ids), LENGTH), dtype=np.uint8)
-    _spell(blocks.byteswap(), _ALPHABET, letters)
+    _core.spell_pseudonyms(blocks, letters)
     ends = np.arange(0, LENGTH * len(ids) + 1, LENGTH, dtype=np.int32)
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(ends), pa.py_buffer(letters))
-
-
-@strict
-def _spell(blocks: Any, alphabet: Any, out: Any) -> None:
-    """Write the first 100 bits of blocks, two words each with the first bit on top."""
-    for row in range(out.shape[0]):
-        first = blocks[row, 0]  # 12 characters are bits 0 to 59, the other 8 from bit 60 on
-        then = (first << _U(60)) | (blocks[row, 1] >> _U(4))
-        for place in range(12):
-            out[row, place] = alphabet[(first >> (_U(59) - _U(5) * _U(place))) & _U(31)]
-        for place in range(8):
-            out[row, 12 + place] = alphabet[(then >> (_U(59) - _U(5) * _U(place))) & _U(31)]

@@ -1,0 +1,42 @@
+"""Memory that is used again: the first touch of fresh pages costs as much as a normal."""
+
+import weakref
+from collections import deque
+
+import numpy as np
+
+from cornerwave.arrays import Floats
+
+CACHE_BYTES = 1 << 25
+"""Copies that take more than this together have left the cache before anybody reads them."""
+
+
+class Memory:
+    """Lends arrays of floats, and takes each back when nobody looks at it any more.
+
+    >>> memory = Memory()
+    >>> memory.lend((2, 3)).shape
+    (2, 3)
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[Floats] = deque()
+
+    def lend(self, shape: tuple[int, int]) -> Floats:
+        """Return an array with whatever it holds; views of it keep it from coming back."""
+        try:
+            own = self._free.popleft()
+        except IndexError:
+            own = np.empty(shape)
+        if own.shape != shape:  # the last group of a table is smaller
+            own = np.empty(shape)
+        loan = _Loan(own)
+        weakref.finalize(loan, self._free.append, own).atexit = False
+        return np.asarray(loan)
+
+
+class _Loan:
+    """What a lent array and all of its views hold on to."""
+
+    def __init__(self, own: Floats) -> None:
+        self.__array_interface__ = own.__array_interface__
