@@ -8,7 +8,7 @@ PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 
 # Tests and commands start many processes: all of them read what the first has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup system check test test-slow test-spark bench bench-service demo serve reproduce clean
+.PHONY: help setup system check test test-slow test-spark bench bench-service demo serve reproduce wheel clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,17 @@ setup: $(READY)  ## make the virtual environment with everything pinned
 
 $(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --editable '.[dev]' --editable reproduction
+	$(PIP) install --quiet scikit-build-core nanobind ninja
+	$(BUILD) --editable '.[dev]'
+	$(PIP) install --quiet --editable reproduction
+	touch $@ $(CORE)
+
+# The compiled core, again only if one of its sources changed, and of these only what changed: the
+# build stays in build/. Warnings are errors here, not for users with another compiler.
+BUILD := $(PIP) install --quiet --no-build-isolation --config-settings=cmake.define.CORNERWAVE_WERROR=ON
+CORE := $(VENV)/.core
+$(CORE): $(READY) $(wildcard src/cornerwave/_core/*.cpp src/cornerwave/_core/*.hpp) src/cornerwave/_core/CMakeLists.txt
+	$(BUILD) --no-deps --editable .
 	touch $@
 
 # Recipients' own clients, apart from our packages: they want older ones.
@@ -49,33 +59,33 @@ system:  ## install what the tests need of Debian's packages, where it is missin
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -q default-jre-headless; }; \
 	else echo "Java is missing, so the tests of a Spark cluster are skipped: apt-get install default-jre-headless"; fi
 
-check: $(READY)  ## lint, formatting and types
+check: $(CORE)  ## lint, formatting, types, and the compiled core without warnings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(READY) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test but the slow ones
+test: $(CORE) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test but the slow ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -q
 
-test-slow: $(READY) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test, the slow ones too
+test-slow: $(CORE) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test, the slow ones too
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -q -m 'slow or not slow' --ignore $(CLUSTER)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -m slow $(CLUSTER)
 
 # A process of its own: once it has had a session of Spark Connect, it gets no other kind.
 CLUSTER := tests/engines/test_spark_cluster.py
-test-spark: $(READY) system  ## the tests on a real Spark cluster alone (minutes)
+test-spark: $(CORE) system  ## the tests on a real Spark cluster alone (minutes)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -m slow $(CLUSTER)
 
-bench: $(READY)  ## speed and memory, as ratios measured in one run
+bench: $(CORE)  ## speed and memory, as ratios measured in one run
 	$(BIN)/python benchmarks/run.py
 
-bench-service: $(READY)  ## the service under load, on loopback (minutes)
+bench-service: $(CORE)  ## the service under load, on loopback (minutes)
 	$(BIN)/python benchmarks/service.py
 
-demo: $(READY)  ## three levels, a fourth on demand, and what a coalition gains
+demo: $(CORE)  ## three levels, a fourth on demand, and what a coalition gains
 	$(BIN)/cornerwave demo
 
-serve: $(READY)  ## the service on the demo's table, with two recipients and their profile files
+serve: $(CORE)  ## the service on the demo's table, with two recipients and their profile files
 	@test -d served || $(BIN)/cornerwave demo --keep served >/dev/null
 	@for who in partner:0.5 university:0.6; do name=$${who%:*}; test -e served/$$name.share || { \
 	  $(BIN)/cornerwave recipient add $$name --vault served/.cornerwave && \
@@ -84,8 +94,14 @@ serve: $(READY)  ## the service on the demo's table, with two recipients and the
 	@echo "As a recipient: .venv/bin/cornerwave fetch served/partner.share --out copy.parquet"
 	$(BIN)/cornerwave serve --vault served/.cornerwave
 
-reproduce: $(READY)  ## the paper's evaluation again, into reproduced/ (minutes)
+reproduce: $(CORE)  ## the paper's evaluation again, into reproduced/ (minutes)
 	$(BIN)/cornerwave reproduce all --out reproduced --seed 1
 
+wheel: $(READY)  ## a wheel in dist/ that needs no compiler; for other Linux systems, too, where auditwheel can be had
+	rm -rf dist
+	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
+	$(PIP) install --quiet auditwheel
+	$(BIN)/python -m auditwheel show dist/*.whl
+
 clean:  ## remove what was made here
-	rm -rf $(VENV) $(CLIENT) $(SAIL) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist $(VENV) $(CLIENT) $(SAIL) .pytest_cache .mypy_cache .ruff_cache

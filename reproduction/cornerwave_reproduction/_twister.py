@@ -167,7 +167,7 @@ def _tempering() -> NDArray[np.uint32]:
 def _twist(state: Words, k: int) -> Words:
     """Replace word k of a state whose bits are packed sums: far ^ (following >> 1) ^ matrix."""
     current, following, far = state[k], state[(k + 1) % WORDS], state[(k + SHIFT) % WORDS]
-    fresh = far.copy()
+    fresh: Words = far.copy()
     fresh[:30] ^= following[1:31]
     fresh[30] ^= current[31]  # the highest bit of all is the current word's
     fresh[[bit for bit in range(32) if _MATRIX >> bit & 1]] ^= following[0]

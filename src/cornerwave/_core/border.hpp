@@ -48,6 +48,11 @@ inline void require(bool fits, const char *otherwise) {
   if (!fits) throw std::invalid_argument(otherwise);
 }
 
+// Throw ValueError unless a part that begins at `start` lies within the whole.
+inline void require_part(i64 start, i64 size, i64 whole, const char *otherwise) {
+  require(0 <= start && size <= whole && start <= whole - size, otherwise); // sums may overflow
+}
+
 // Throw ValueError unless all of some numbers are places among `count`, from `least` on.
 template <class T> void require_places(const Vector<const T> &places, i64 count, i64 least = 0) {
   const T *__restrict place = places.data();

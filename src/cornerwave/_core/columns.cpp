@@ -127,8 +127,8 @@ static void fill_rank_scores(const Vector<const double> &x, const Vector<const d
     else if (value >= high_end)
       place = end;
     else
-      place = begin + spanned - 1.0 + (value - knot[low]) / (knot[low + 1] - knot[low]);
-    place = std::min(std::max(place, 0.0), end);
+      place = begin + spanned - 1.0 + (value - knot[low]) / (knot[std::min(low + 1, last)] - knot[low]);
+    place = place > 0.0 ? std::min(place, end) : 0.0; // NaN is 0, too
     const i64 below = std::min(static_cast<i64>(place), size_of(scores) - 2);
     out.data()[i] =
         score[below] + (place - static_cast<double>(below)) * (score[below + 1] - score[below]);

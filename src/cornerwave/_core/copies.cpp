@@ -242,9 +242,8 @@ static void add_on_grid(const Matrix<const double> &x, const Matrix<const double
   const Rows<const double> values(x), lower(factor), u(white);
   const Rows<double> copy(out);
   require_shapes(factor, grid, u.count);
-  require(values.count == u.count && copy.count == u.count && start >= 0 &&
-              start + u.size <= values.size && start + u.size <= copy.size,
-          "the block lies within the table");
+  require(values.count == u.count && copy.count == u.count, "all have the same columns");
+  require_part(start, u.size, std::min(values.size, copy.size), "the block lies within the table");
   // what leaves the cache at once is made beside it, one tile after another in one place
   std::vector<double> beside(around ? u.count * TILE_ROWS : 0);
   for (i64 first = 0; first < u.size; first += TILE_ROWS) {
@@ -268,8 +267,8 @@ static void add_between(const Matrix<const double> &x, double weight_below,
   require_shapes(factor, grid, columns);
   for (const Rows<const double> &each : {low, high, Rows<const double>(made)})
     require(each.count == columns && each.size == size, "all blocks have one shape");
-  require(copy.count == columns && start >= 0 && start + size <= copy.size,
-          "the block lies within the copy");
+  require(copy.count == columns, "all have the same columns");
+  require_part(start, size, copy.size, "the block lies within the copy");
   require(size_of(words) >= words_of(columns, size) && size_of(masks) >= words_of(columns, size),
           "there are two words and masks for each row and pair of columns");
   std::vector<double> fresh(columns * TILE_ROWS);

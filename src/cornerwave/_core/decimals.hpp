@@ -64,7 +64,7 @@ inline Decimal shortest(u64 bits, const Rows<const u64> &powers) {
 
 // How many digits a number has: its bits times log10(2) = 1233 / 4096, or one more.
 inline i64 count_digits(u64 number) {
-  const i64 size = static_cast<i64>(bits_of(static_cast<double>(number)) >> 52) - 1022;
+  const i64 size = static_cast<i64>(bits_of(static_cast<double>(number | 1)) >> 52) - 1022;
   const i64 count = (size * 1233) >> 12;
   return count + (number >= TENS[count]);
 }

@@ -171,7 +171,7 @@ static void fill_row_blocks(const Matrix<const u64> &ids, const Matrix<const u64
   require(ids.shape(1) == 2 && blocks.shape(1) == 2 && keys.size == 2, "ids have two words each");
   require(keys.count == values.count && values.size == size_of(ids),
           "each value has a key, and each row an id");
-  require(start >= 0 && start + count <= size_of(ids), "the block lies within the table");
+  require_part(start, count, size_of(ids), "the block lies within the table");
   u64 low[STRIP], high[STRIP];
   for (i64 first = 0; first < count; first += STRIP) {
     const i64 rows = std::min(STRIP, count - first);

@@ -60,8 +60,8 @@ static void fill_cell_hashes(const Cube<const double> &stacked, i64 here, i64 be
                              const Vector<u64> &out, const Vector<i64> &counts) {
   const i64 groups = size_of(stacked, 0), parts = size_of(stacked, 1), run = size_of(stacked, 2);
   const i64 columns = size_of(cell);
-  require(here >= 0 && before >= 0 && std::max(here, before) + columns <= parts,
-          "the noise lies within the parts");
+  require_part(here, columns, parts, "the noise lies within the parts");
+  require_part(before, columns, parts, "the noise before lies within the parts");
   require(size_of(still) == columns && size_of(out) == groups * run && size_of(counts) == 2,
           "each column has a count, and each row a hash");
   std::vector<double> cells(columns * run), signs(run);

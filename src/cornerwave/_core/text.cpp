@@ -45,7 +45,7 @@ static void fill_digits(const double *values, i64 rows, const Rows<const u64> &p
       continue;
     }
     const Decimal found = shortest(bits, powers);
-    const i64 count = count_digits(found.digits);
+    const i64 count = std::min<i64>(count_digits(found.digits), 17);
     const u64 digits = found.digits * TENS[17 - count], first = digits / TENS[16];
     const u64 rest = digits - first * TENS[16], middle = rest / TENS[8];
     upper[row] = middle, lower[row] = rest - middle * TENS[8];
