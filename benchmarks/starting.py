@@ -76,7 +76,7 @@ def _prepare(folder: Path) -> None:
 def _empty(folder: Path) -> dict[str, str]:
     """Return settings by which all that is cached goes to a new, empty folder."""
     cache = folder / f"cache{next(NUMBERS)}"
-    return {"PYTHONPYCACHEPREFIX": str(cache / "bytecode"), "NUMBA_CACHE_DIR": str(cache / "numba")}
+    return {"PYTHONPYCACHEPREFIX": str(cache / "bytecode")}
 
 
 def _eight(folder: Path) -> float:

@@ -408,8 +408,6 @@ def _configured(builder: Any, master: str | None) -> Any:
     # what Spark keeps on disks for a while, cells among it, is encrypted
     builder = builder.config("spark.io.encryption.enabled", "true")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if cache := os.environ.get("NUMBA_CACHE_DIR"):
-        builder = builder.config("spark.executorEnv.NUMBA_CACHE_DIR", cache)
     return builder.master(master) if master else builder
 
 

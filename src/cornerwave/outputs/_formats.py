@@ -16,6 +16,7 @@ import pyarrow.ipc as paipc
 import pyarrow.parquet as papq
 
 from cornerwave.columns import plain_type
+from cornerwave.outputs._csv_text import csv_header, csv_text
 
 # --------------------------------------------------------------------------------------------------
 # A Parquet file put together from row groups that were encoded side by side.
@@ -274,14 +275,9 @@ class _Lines:
     def __init__(self, file: BinaryIO, schema: pa.Schema, format_: str) -> None:
         self._file = file
         self._packed: Callable[[Any], Any] = _gzipped if format_ == "csv.gz" else memoryview
-        # not on import: it takes Numba, and most commands need none
-        from cornerwave.outputs._csv_text import csv_header
-
         self._file.write(self._packed(csv_header(schema.names)))
 
     def encode(self, group: pa.Table) -> Any:
-        from cornerwave.outputs._csv_text import csv_text
-
         return self._packed(csv_text(group))
 
     def append(self, encoded: Any) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from cornerwave.choices import COMMAS, POINT, UTF_8, ReadingSettings, date_pattern
 from cornerwave.errors import SourceError
+from cornerwave.sources._csv_numbers import WHOLE, plain_numbers
 from cornerwave.sources._spelled_cells import (
     as_numbers,
     count_matching,
@@ -233,9 +234,6 @@ def _with_numbers(
         for each in _NUMBERS
         if given.decimal in (None, each.decimal) and given.thousands in (None, each.thousands)
     ] or [replace(given, decimal=given.decimal or POINT, thousands=given.thousands or "")]
-    # not on import: it takes Numba, and most commands need none
-    from cornerwave.sources._csv_numbers import WHOLE, plain_numbers
-
     telling = {name: text for name, text in texts.items() if plain_numbers(text)[0] != WHOLE}
     found = {each: _number_columns(telling, each) for each in allowed}
     # a column that is a number anyway stays one

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.choices import ReadingSettings
+from cornerwave.sources._csv_numbers import DECIMAL, OTHER, plain_numbers
 from cornerwave.sources._spelled_cells import (
     as_dates,
     as_numbers,
@@ -120,9 +121,6 @@ class TypeGuess:
         if self._is_text:
             self._mark(text)
             return False
-        # not on import: it takes Numba, and most commands need none
-        from cornerwave.sources._csv_numbers import DECIMAL, OTHER, plain_numbers
-
         kind, count = plain_numbers(text)
         if self._tries_dates_first or (kind == DECIMAL and self._reading.spells_numbers):
             kind = OTHER
