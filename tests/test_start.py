@@ -49,7 +49,8 @@ MAY_LOAD = {
         "narwhals",
         f"{FILES} inspection outlook audit attack miner privacy reuse spine",
     ),
-    "audit": ("rich", f"{OWNER} documents audit attack"),
+    # its own estimators take SciPy, which loads what names encodings where that is installed
+    "audit": ("rich scipy charset_normalizer", f"{OWNER} documents audit attack"),
     "fetch": ("", f"{FILES} miner"),
 }
 ARGUMENTS = {
