@@ -24,8 +24,7 @@ PARTS = 255
 MOST_KEPT, LEAST_KEPT, KEPT_CELLS = 1 << 15, 1 << 13, 1 << 21
 """Rows that are kept: fewer of a wide table."""
 MORE = 1.1
-"""So many times as many rows as when it was last measured what they reveal are measured again:
-measuring takes seconds, and a tenth more rows averages away a tenth more noise at most."""
+"""So many times as many rows as when it was last measured what they reveal are measured again."""
 _BYTE, _SHORT = 1 << 8, 1 << 16
 
 

@@ -14,8 +14,7 @@ category add up to 1."""
 ROWS_TO_TRUST = 100
 """With fewer rows than this for each coordinate, what columns reveal of each other is tested."""
 CHANCE = 4.0
-"""Standard deviations above its mean, up to which a chi-square counts as chance: some thousand
-pairs of columns are tested, and a pair that is let through only raises the noise."""
+"""Standard deviations above its mean, up to which a chi-square counts as chance."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from cornerwave.arrays import Floats, Ints
 Kind = Literal["column", "gaps", "part", "together"]
 """A whole column, where it has gaps, a part of one or a difference of two, several at once."""
 MOST_KNOTS = 16
-"""Where a smooth function of one number may bend: more knots than that follow single rows in the
-few thousand rows of a fit."""
+"""Where a smooth function of one number may bend."""
 MOST_VALUES = 64
 """Values of one column that have a coefficient each. Rarer ones are compared by groups (`_anova`),
 and by the means of their rows."""

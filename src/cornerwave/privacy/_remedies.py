@@ -16,8 +16,7 @@ MOST_REMEDIES = 3
 HALF = THOUSANDTHS // 2
 """Privacy 0.5, in thousandths: what a remedy saves is stated as the noise that this takes."""
 TRIAL_ROWS = 1 << 12
-"""Rows on which remedies are tried: a share is known to 2 hundredths then, at a tenth of the
-time."""
+"""Rows on which remedies are tried."""
 MUCH_REVEALED = 0.2
 """Remedies are tried for columns of which F reveals more than this."""
 BANDS = (3, 5, 10)

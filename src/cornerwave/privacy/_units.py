@@ -48,7 +48,7 @@ ALPHA = 1e-6
 BOUND = 0.9
 """Refused is what leaves less than this share of the promise hidden."""
 LEAST_EVIDENCE = 100
-"""A table of fewer rows is not evidence: 15 groups of a few rows each need about so many."""
+"""A table of fewer rows is not evidence."""
 LEAST_UNITS = 15
 """Fewer values than this are kinds of rows,"""
 KINDS = 0.75
