@@ -110,10 +110,10 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
                 kept=known.kept.of(block.start, block.raw),
                 order=known.order.of(block.start, source),
             )
-        sums, steps, start = found.sums, found.steps, block.start
+        sums, steps, start = found.sums, known.steps.bounds(), block.start
         # complete rows alone reach the sums of products and the steps
         for stacked, own in self.layout.deals(scaled):
-            sums, steps = sums + own, steps + known.steps.of(stacked, start)
+            sums, steps = sums + own, steps + steps.of(stacked, start)
             start += own.rows
         return replace(found, sums=sums, steps=steps)
 

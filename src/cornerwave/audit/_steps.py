@@ -163,6 +163,16 @@ class StepsSeen:
             sketches=tuple(map(add, self.sketches, other.sketches)),
         )
 
+    def bounds(self) -> "StepsSeen":
+        """Return what no rows show beside these: only what is nearer than they are matters."""
+        return replace(
+            self.expected.nothing(),
+            near=tuple(
+                tuple(replace(own, distances=(), parts=()) for own in step) for step in self.near
+            ),
+            sketches=tuple(replace(own, values=(), counts=()) for own in self.sketches),
+        )
+
     def of(self, stacked: Floats, start: int) -> "StepsSeen":
         """Return what complete rows (groups, P+1, run), 0 last for padding, show beside these."""
         expected, (groups, _, run) = self.expected, stacked.shape
