@@ -4,7 +4,6 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,14 +15,17 @@ from argon2 import PasswordHasher
 from fastapi import FastAPI
 
 from cornerwave.access import Sharing
-from cornerwave.server import _sign_in, application, first_link
+from cornerwave.server import SignIn, application, first_link
 from cornerwave.vault import Dataset, Vault
 from tests.console.client import TestClient
+from tests.server.conftest import Clock
 
 PASSWORD = "a password for tests"
 LOCAL = "http://127.0.0.1:8000"
 FROM_HERE = {"sec-fetch-site": "same-origin"}
 ROWS = 400
+QUICK = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+"""Hashes passwords of tests with little work; one test looks at the real parameters."""
 
 
 def table(seed: int = 0) -> pa.Table:
@@ -49,6 +51,7 @@ class World:
     people: Dataset
     tables: Path
     app: FastAPI
+    clock: Clock
 
     def browser(self, base_url: str = LOCAL, peer: str = "127.0.0.1") -> TestClient:
         """Return a client that nobody has signed in with, at the address of a peer."""
@@ -59,13 +62,6 @@ class World:
             follow_redirects=False,
             client=(peer, 50_000),
         )
-
-
-@pytest.fixture(autouse=True)
-def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hash passwords of tests with little work; one test looks at the real parameters."""
-    quick = partial(PasswordHasher, time_cost=1, memory_cost=64, parallelism=1)
-    monkeypatch.setattr(_sign_in, "PasswordHasher", quick)
 
 
 @pytest.fixture(scope="session")
@@ -86,10 +82,11 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def world(tmp_path: Path, registered: Path) -> Iterator[World]:
     shutil.copytree(registered, tmp_path, dirs_exist_ok=True)
     vault = Vault.open(tmp_path / "vault")
-    app = application(vault, cache_bytes=10**8, allowed=[tmp_path / "tables"])
-    sharing = Sharing(vault)
-    yield World(vault, sharing, vault.dataset("people"), tmp_path / "tables", app)
-    app.state.service.log.close()
+    clock, tables = Clock(), tmp_path / "tables"
+    app = application(vault, cache_bytes=10**8, allowed=[tables], clock=clock)
+    app.state.sign_in = SignIn(vault, clock=clock, hasher=QUICK)
+    yield World(vault, Sharing(vault), vault.dataset("people"), tables, app, clock)
+    app.state.service.close()
 
 
 def sign_in(world: World, browser: TestClient) -> TestClient:

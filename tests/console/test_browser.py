@@ -1,20 +1,18 @@
 """The console in a real browser: Debian's Chromium, driven by Playwright."""
 
 import re
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from cornerwave.server import first_link
 from tests.console.conftest import PASSWORD, World, table
 from tests.console.test_console_pages import pages_of, released
+from tests.server.conftest import serving
 
 CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = pytest.mark.skipif(
@@ -37,16 +35,8 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture
 def address(world: World) -> Iterator[str]:
     """The address of a server for the world."""
-    config = uvicorn.Config(world.app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
+    with serving(world.app, lifespan="off") as url:
+        yield url
 
 
 @pytest.fixture

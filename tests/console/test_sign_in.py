@@ -8,12 +8,10 @@ import pytest
 from argon2 import PasswordHasher, Type
 
 from cornerwave.errors import AccessDenied
-from cornerwave.ledger import now
-from cornerwave.server import _sign_in, first_link
-from cornerwave.server._sign_in import LINK_HOURS, MOST_TRIES, SESSION_HOURS, SignIn
+from cornerwave.server import SignIn, first_link
 from cornerwave.vault import Vault
 from tests.console.client import TestClient
-from tests.console.conftest import LOCAL, PASSWORD, World, sign_in
+from tests.console.conftest import LOCAL, PASSWORD, QUICK, World, sign_in
 
 
 def secret_of(link):
@@ -47,12 +45,12 @@ def test_a_false_link_opens_nothing(world: World):
         assert set_password(world.browser(), false).status_code == 403
 
 
-def test_a_link_ends_with_the_next_one_and_with_time(world: World, monkeypatch):
+def test_a_link_ends_with_the_next_one_and_with_time(world: World):
     old, new = (secret_of(first_link(world.vault, LOCAL)) for _ in range(2))
     assert set_password(world.browser(), old).status_code == 403
-    monkeypatch.setattr(_sign_in, "now", lambda: now() + timedelta(hours=LINK_HOURS, minutes=1))
+    world.clock.ahead = timedelta(hours=24, minutes=1)
     assert set_password(world.browser(), new).status_code == 403
-    monkeypatch.undo()
+    world.clock.ahead = timedelta(hours=23)
     assert set_password(world.browser(), new).status_code == 303
 
 
@@ -128,20 +126,19 @@ def test_too_many_wrong_passwords_have_to_wait(world: World, owner: TestClient):
     stranger = world.browser()
     tries = [
         stranger.post("/console/sign-in", data={"password": "wrong"}).status_code
-        for _ in range(MOST_TRIES + 2)
+        for _ in range(8 + 2)
     ]
-    assert tries == [403] * MOST_TRIES + [429] * 2
+    assert tries == [403] * 8 + [429] * 2
     right = stranger.post("/console/sign-in", data={"password": PASSWORD})
     assert right.status_code == 429
     assert int(right.headers["retry-after"]) > 0
     assert owner.get("/console").status_code == 200  # who is in stays in
 
 
-def test_a_session_ends_with_time(world: World, owner: TestClient, monkeypatch):
-    later = now() + timedelta(hours=SESSION_HOURS, minutes=-1)
-    monkeypatch.setattr(_sign_in, "now", lambda: later)
+def test_a_session_ends_with_time(world: World, owner: TestClient):
+    world.clock.ahead = timedelta(hours=11, minutes=59)
     assert owner.get("/console").status_code == 200
-    monkeypatch.setattr(_sign_in, "now", lambda: later + timedelta(minutes=2))
+    world.clock.ahead = timedelta(hours=12, minutes=1)
     assert owner.get("/console").status_code == 303
 
 
@@ -246,7 +243,10 @@ def test_signing_in_leads_nowhere_else(world: World, owner: TestClient):
 def test_sign_in_is_kept_in_either_database(ledger_place, tmp_path):
     ledger = ledger_place if isinstance(ledger_place, str) else None
     vault = Vault.create(tmp_path / "other vault", ledger=ledger)
-    one, other = SignIn(vault), SignIn(vault)  # as two processes of a service
+    one, other = (
+        SignIn(vault, hasher=QUICK),
+        SignIn(vault, hasher=QUICK),
+    )  # as two processes of a service
     one.use_link(secret_of(first_link(vault, LOCAL)), PASSWORD)
     session = one.begin(other.check(PASSWORD))
     assert other.is_live(session)

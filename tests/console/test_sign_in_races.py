@@ -2,23 +2,27 @@
 
 import multiprocessing
 import threading
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
-from argon2 import PasswordHasher
 
 from cornerwave.errors import AccessDenied, TooManyRequests
-from cornerwave.server import _sign_in
-from cornerwave.server._sign_in import MOST_TRIES, SignIn
+from cornerwave.server import Limits, SignIn
 from cornerwave.vault import Vault
-from tests.console.conftest import FROM_HERE, PASSWORD, World, sign_in
-from tests.server.conftest import serve
+from tests.console.conftest import FROM_HERE, PASSWORD, QUICK, World, sign_in
+from tests.server.conftest import Clock, serving
+from tests.waiting import SECONDS
 
 MANY = 24
-SECONDS = 60
-"""Longer than anything here takes: a test that hangs ends."""
+MOST_TRIES = Limits().wrong_passwords
+
+
+def signing_in(vault: Vault, **more: object) -> SignIn:
+    """How the owner signs in, as a process of the service has it."""
+    return SignIn(vault, hasher=QUICK, **more)
 
 
 class Meeting:
@@ -64,7 +68,7 @@ def vault(ledger_place, tmp_path):
 
 
 def test_of_many_who_use_the_link_at_once_one_sets_the_password(vault, monkeypatch):
-    link, all_have_looked, true = SignIn(vault).new_link(), Meeting(6), SignIn.is_link
+    link, all_have_looked, true = signing_in(vault).new_link(), Meeting(6), SignIn.is_link
 
     def is_link(self, text):
         found = true(self, text)
@@ -73,18 +77,18 @@ def test_of_many_who_use_the_link_at_once_one_sets_the_password(vault, monkeypat
 
     monkeypatch.setattr(SignIn, "is_link", is_link)
     passwords = [f"the password of thread {number}" for number in range(6)]
-    found = all_at_once(lambda number: SignIn(vault).use_link(link, passwords[number]), 6)
+    found = all_at_once(lambda number: signing_in(vault).use_link(link, passwords[number]), 6)
     accepted = [number for number, each in enumerate(found) if not isinstance(each, Exception)]
     assert len(accepted) == 1
     assert all(isinstance(each, AccessDenied) for n, each in enumerate(found) if n not in accepted)
-    SignIn(vault).check(passwords[accepted[0]])
+    signing_in(vault).check(passwords[accepted[0]])
     for number in set(range(6)) - set(accepted):
         with pytest.raises(AccessDenied):
-            SignIn(vault).check(passwords[number])
+            signing_in(vault).check(passwords[number])
 
 
 def test_of_many_who_change_the_password_at_once_one_does(vault, monkeypatch):
-    first = SignIn(vault)
+    first = signing_in(vault)
     first.use_link(first.new_link(), PASSWORD)
     all_have_checked, true = Meeting(4), SignIn.check
 
@@ -100,17 +104,17 @@ def test_of_many_who_change_the_password_at_once_one_does(vault, monkeypatch):
 
 
 def test_no_session_begins_by_a_password_that_was_changed_meanwhile(vault):
-    signing_in = SignIn(vault)
-    old = signing_in.use_link(signing_in.new_link(), PASSWORD)
-    new = signing_in.change(PASSWORD, "a newer password")
+    own = signing_in(vault)
+    old = own.use_link(own.new_link(), PASSWORD)
+    new = own.change(PASSWORD, "a newer password")
     with pytest.raises(AccessDenied, match="changed just now"):
-        signing_in.begin(old)
-    assert signing_in.is_live(signing_in.begin(new))
+        own.begin(old)
+    assert own.is_live(own.begin(new))
 
 
 def test_no_more_wrong_passwords_are_tried_at_once_than_may_be(vault, monkeypatch):
     """Each process has its own object: what it counts has to be in the database."""
-    SignIn(vault).use_link(SignIn(vault).new_link(), PASSWORD)
+    signing_in(vault).use_link(signing_in(vault).new_link(), PASSWORD)
     everybody = Meeting(MANY)
 
     def check(self, _password):
@@ -120,10 +124,10 @@ def test_no_more_wrong_passwords_are_tried_at_once_than_may_be(vault, monkeypatc
     monkeypatch.setattr(SignIn, "check", check)
 
     def one(_number):
-        signing_in = SignIn(vault)
+        own = signing_in(vault)
         try:
-            with signing_in.counted("192.0.2.1"):
-                signing_in.check("wrong")
+            with own.counted("192.0.2.1"):
+                own.check("wrong")
         except TooManyRequests:
             everybody.leave()
             raise
@@ -142,7 +146,6 @@ def test_no_more_wrong_passwords_reach_one_service_at_once(world: World, monkeyp
         return true(self, password)
 
     monkeypatch.setattr(SignIn, "check", check)
-    server, thread, url = serve(world.app)
 
     def post(_number):
         fields = {"password": "wrong"}
@@ -152,49 +155,45 @@ def test_no_more_wrong_passwords_reach_one_service_at_once(world: World, monkeyp
             everybody.leave()
         return status
 
-    try:
+    with serving(world.app, lifespan="off") as url:
         found = all_at_once(post, MANY)
-    finally:
-        server.should_exit = True
-        thread.join()
     assert (found.count(403), found.count(429)) == (MOST_TRIES, MANY - MOST_TRIES)
 
 
-def test_only_wrong_passwords_stay_counted(vault, monkeypatch):
-    signing_in = SignIn(vault)
-    signing_in.use_link(signing_in.new_link(), PASSWORD)
+def test_only_wrong_passwords_stay_counted(vault):
+    clock = Clock()
+    own = signing_in(vault, clock=clock)
+    own.use_link(own.new_link(), PASSWORD)
     for _ in range(MOST_TRIES + 1):
-        with signing_in.counted("192.0.2.1"):
-            signing_in.check(PASSWORD)
+        with own.counted("192.0.2.1"):
+            own.check(PASSWORD)
     for _ in range(MOST_TRIES):
-        with pytest.raises(AccessDenied), signing_in.counted("192.0.2.1"):
-            signing_in.check("wrong")
-    with pytest.raises(TooManyRequests), signing_in.counted("192.0.2.1"):
+        with pytest.raises(AccessDenied), own.counted("192.0.2.1"):
+            own.check("wrong")
+    with pytest.raises(TooManyRequests), own.counted("192.0.2.1"):
         pytest.fail("not even looked at")
-    with signing_in.counted("192.0.2.2"):  # somebody else
-        signing_in.check(PASSWORD)
+    with own.counted("192.0.2.2"):  # somebody else
+        own.check(PASSWORD)
     assert "192.0.2" not in str(vault.records.find("try"))
-    later = _sign_in.now() + _sign_in.timedelta(seconds=_sign_in.TRY_SECONDS + 1)
-    monkeypatch.setattr(_sign_in, "now", lambda: later)
-    with signing_in.counted("192.0.2.1"):
-        signing_in.check(PASSWORD)
+    clock.ahead = timedelta(minutes=5, seconds=1)
+    with own.counted("192.0.2.1"):
+        own.check(PASSWORD)
     assert vault.records.find("try") == []  # those of long ago are forgotten
 
 
 def try_some(folder: Path, link: str, number: int, barrier, results) -> None:
-    _sign_in.PasswordHasher = partial(PasswordHasher, time_cost=1, memory_cost=64, parallelism=1)
-    signing_in = SignIn(Vault.open(folder))
+    own = signing_in(Vault.open(folder))
     barrier.wait()
     try:
-        signing_in.use_link(link, f"the password of process {number}")
+        own.use_link(link, f"the password of process {number}")
         results.put("link")
     except AccessDenied:
         pass
     barrier.wait()
     for _ in range(5):
         try:
-            with signing_in.counted("192.0.2.1"):
-                signing_in.check("wrong")
+            with own.counted("192.0.2.1"):
+                own.check("wrong")
         except (AccessDenied, TooManyRequests) as error:
             results.put(type(error).__name__)
 
@@ -202,9 +201,9 @@ def try_some(folder: Path, link: str, number: int, barrier, results) -> None:
 @pytest.mark.slow
 def test_processes_share_the_link_and_the_count(vault):
     context, processes = multiprocessing.get_context("forkserver"), 4
-    context.set_forkserver_preload(["cornerwave.server._sign_in"])
+    context.set_forkserver_preload(["cornerwave.server"])
     barrier, results = context.Barrier(processes), context.Queue()
-    link = SignIn(vault).new_link()
+    link = signing_in(vault).new_link()
     children = [
         context.Process(target=try_some, args=(vault.path, link, number, barrier, results))
         for number in range(processes)

@@ -3,10 +3,12 @@
 import json
 import shutil
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -16,11 +18,23 @@ import pytest
 import uvicorn
 
 from cornerwave.access import Sharing
-from cornerwave.server import application, settings
+from cornerwave.ledger import now
+from cornerwave.server import Limits, application, settings
 from cornerwave.vault import Vault
 from tests.conftest import new_place
+from tests.waiting import until
 
 ROWS = 3000
+
+
+class Clock:
+    """The time, and how much a test has put it forward."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return now() + self.ahead
 
 
 def odd_table(seed: int = 0) -> pa.Table:
@@ -45,9 +59,10 @@ class Served:
 
     url: str
     sharing: Sharing
-    app: object
+    app: Any
     folder: Path
     tokens: dict[str, str]
+    clock: Clock
 
     def client(self, who: str | None = None) -> httpx.Client:
         """A client of a recipient, or of nobody."""
@@ -57,22 +72,49 @@ class Served:
     def profile(self, who: str) -> Path:
         """A profile file of a recipient."""
         path = self.folder / f"{who}.share"
-        said = {"shareCredentialsVersion": 1, "endpoint": f"{self.url}/delta-sharing/"}
-        path.write_text(json.dumps({**said, "bearerToken": self.tokens[who]}))
+        fields = {"shareCredentialsVersion": 1, "endpoint": f"{self.url}/delta-sharing/"}
+        path.write_text(json.dumps({**fields, "bearerToken": self.tokens[who]}))
         return path
 
+    @property
+    def cached(self) -> list[Path]:
+        """The files in the cache."""
+        folder = self.folder / "vault" / "cache"
+        return [path for path in folder.iterdir() if path.is_file() and path.suffix != ".lock"]
 
-def serve(app: object, **more: object) -> tuple[uvicorn.Server, threading.Thread, str]:
-    """Run an application in a thread, on a free port, with the service's own settings."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, **{**settings(), **more})
-    server = uvicorn.Server(config)
+    def logged(self, is_there: Callable[[list[Any]], bool] = bool) -> list[Any]:
+        """The access log, the newest line first, as soon as it holds what a test waits for."""
+        return until(self.sharing.accesses, is_there)
+
+
+class Announced(uvicorn.Server):
+    """A server that sets an event when it listens, or has failed to."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listens = threading.Event()
+
+    async def startup(self, sockets: Any = None) -> None:
+        try:
+            await super().startup(sockets)
+        finally:
+            self.listens.set()
+
+
+@contextmanager
+def serving(app: Any, limits: Limits | None = None, **more: Any) -> Iterator[str]:
+    """Run an application in a thread, with the service's own settings; yield its address."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, **{**settings(limits), **more})
+    server = Announced(config)
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
+    assert server.listens.wait(60)
     port = server.servers[0].sockets[0].getsockname()[1]
-    scheme = "https" if "ssl_certfile" in more else "http"
-    return server, thread, f"{scheme}://127.0.0.1:{port}"
+    try:
+        yield f"{'https' if 'ssl_certfile' in more else 'http'}://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
@@ -114,9 +156,15 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
 
 @pytest.fixture
 def served(
-    ledger_place: Path | str, tmp_path: Path, furnished: tuple[Path, dict[str, str]]
+    request: pytest.FixtureRequest,
+    ledger_place: Path | str,
+    tmp_path: Path,
+    furnished: tuple[Path, dict[str, str]],
 ) -> Iterator[Served]:
     """A service with `wages` granted to ann and bob, `odd table` to ann, and one for anybody."""
+    marker = request.node.get_closest_marker("service")
+    chosen = {"cache_bytes": 10**8, **(marker.kwargs if marker else {})}
+    cache_bytes, limits, clock = chosen.pop("cache_bytes"), Limits(**chosen), Clock()
     if "://" in str(ledger_place):
         tokens = furnish(tmp_path, str(ledger_place))
     else:
@@ -124,9 +172,7 @@ def served(
         tokens = dict(furnished[1])
     vault = Vault.open(tmp_path / "vault")
     for name, file in NAMES.items():
-        vault._ledger.move(vault.dataset(name).id, str(tmp_path / file))
-    app = application(vault, cache_bytes=10**8)
-    server, thread, url = serve(app)
-    yield Served(url, Sharing(vault), app, tmp_path, tokens)
-    server.should_exit = True
-    thread.join()
+        vault.dataset(name, source=tmp_path / file).remember_source()
+    app = application(vault, cache_bytes=cache_bytes, limits=limits, clock=clock)
+    with serving(app, limits) as url:
+        yield Served(url, Sharing(vault), app, tmp_path, tokens, clock)

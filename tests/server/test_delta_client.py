@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.server.certificates import certified
-from tests.server.conftest import serve
+from tests.server.conftest import serving
 
 CLIENT = Path(__file__).parents[2] / ".client" / "bin" / "python"
 pytestmark = pytest.mark.skipif(not CLIENT.exists(), reason="`make test` makes the client's place")
@@ -55,10 +55,8 @@ def secure(served):
     """The same service over https, and the certificate of its authority."""
     authority, certificate, key = certified(served.folder)
     more = {"ssl_certfile": certificate, "ssl_keyfile": key, "lifespan": "off"}
-    server, thread, url = serve(served.app, **more)
-    yield replace(served, url=url, folder=served.folder / "vault"), authority
-    server.should_exit = True
-    thread.join()
+    with serving(served.app, **more) as url:
+        yield replace(served, url=url, folder=served.folder / "vault"), authority
 
 
 def test_every_copy_is_listed_and_loaded_in_both_formats_over_http_and_https(served, secure):

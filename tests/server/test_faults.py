@@ -1,7 +1,5 @@
 """Faults on purpose: what fails gives a clear status, and never a partial or wrong copy."""
 
-import asyncio
-import hashlib
 import json
 import resource
 import shutil
@@ -16,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cornerwave.access import _permissions
-from cornerwave.ledger import now
-from cornerwave.server import _cache as _access_log
-from cornerwave.server import _replies, _service
-from cornerwave.server._cache import Abandoned, CopyCache
-from cornerwave.vault import Release
+from cornerwave.access import Sharing
+from cornerwave.errors import VaultError
+from cornerwave.server import Limits, application
+from cornerwave.vault import Dataset, Release, Vault
+from tests.server.conftest import serving
+from tests.waiting import SECONDS, until
 
 COPY = "/v1/datasets/wages/copy"
 QUERY = "/delta-sharing/shares/cornerwave/schemas/copies/tables/odd_table/query"
@@ -73,29 +71,25 @@ def test_the_cache_may_be_deleted_while_the_service_runs(served, monkeypatch):
         assert ann.get(COPY).status_code == 503
 
 
+@pytest.mark.service(health_seconds=0.2)
 def test_health_is_answered_while_the_ledger_is_locked(served, monkeypatch):
     if not (served.folder / "vault" / "ledger.db").exists():
         pytest.skip("a lock on the file of SQLite")
-    monkeypatch.setattr(_service, "HEALTH_SECONDS", 0.2)
-    vault, asked = served.sharing.vault, []
-    true = type(vault).states
-    monkeypatch.setattr(
-        type(vault), "states", lambda self, ids: asked.append(ids) or true(self, ids)
-    )
+    asked, true = [], Vault.states
+    monkeypatch.setattr(Vault, "states", lambda self, ids: asked.append(ids) or true(self, ids))
     place = served.folder / "vault" / "ledger.db"
     with closing(sqlite3.connect(place, timeout=60)) as other, served.client() as client:
         client.timeout = 20
-        assert client.get("/healthz").status_code == 200
+        until(lambda: client.get("/healthz").status_code, lambda status: status == 200)
         served.sharing.add("somebody new")  # what was read before is no longer current
         other.execute("BEGIN EXCLUSIVE")
         asked.clear()
         for _ in range(3):
             got = client.get("/healthz")
             assert (got.status_code, got.headers["retry-after"]) == (503, "5")
-        assert len(asked) == 2  # once without waiting, and once in a thread: for all who ask
+        assert len(asked) == 1  # for all who ask
         other.rollback()
-        monkeypatch.setattr(_service, "HEALTH_SECONDS", 20)
-        assert client.get("/healthz").status_code == 200
+        until(lambda: client.get("/healthz").status_code, lambda status: status == 200)
 
 
 # --- while a copy is made -------------------------------------------------------------------
@@ -126,14 +120,10 @@ def test_nothing_leaves_if_permission_ends_while_the_copy_is_made(served, monkey
 
 
 def test_first_delta_queries_at_once_convert_once(served, monkeypatch):
-    true, calls = _service.write_offered, []
-
-    def write(*given):
-        calls.append(given)
-        true(*given)
-
-    monkeypatch.setattr(_service, "write_offered", write)
+    calls, true = [], pq.ParquetWriter
     with served.client("ann") as ann:
+        ann.get("/v1/datasets/odd table/copy")  # as it is
+        monkeypatch.setattr(pq, "ParquetWriter", lambda *g, **m: calls.append(g) or true(*g, **m))
         texts = all_at_once(lambda: ann.post(QUERY).text, 8)
     assert len(calls) == 1
     sizes = {json.loads(text.splitlines()[-1])["file"]["size"] for text in texts}
@@ -141,47 +131,55 @@ def test_first_delta_queries_at_once_convert_once(served, monkeypatch):
     assert sizes == {offered.stat().st_size}
 
 
-def test_a_client_that_goes_away_ends_the_making(tmp_path):
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_client_that_goes_away_ends_the_making(served, monkeypatch, others):
     """One that stays, or comes meanwhile, gets its copy."""
-    cache, path = CopyCache(tmp_path, 10**6), tmp_path / "key.csv"
-    seen = []
+    began, ended, true = threading.Event(), [], Release.make
 
-    def make(part, watch):
-        seen.append("began")
-        for _ in range(200):
-            time.sleep(0.005)
-            watch(1)
-        part.write_bytes(b"whole")
+    def make(release, path, *, progress):
+        began.set()
+        deadline = time.monotonic() + (SECONDS if not others else 1.0)
+        try:
+            while time.monotonic() < deadline:
+                progress(1)  # raises when nobody waits any more
+            true(release, path, progress=progress)
+        finally:
+            ended.append(path.exists())
 
-    async def one_leaves(others):
-        waiting = [asyncio.create_task(cache.file(path, make)) for _ in range(1 + others)]
-        await asyncio.sleep(0.1)
-        waiting[0].cancel()
-        return await asyncio.gather(*waiting, *cache._making.values(), return_exceptions=True)
+    monkeypatch.setattr(Release, "make", make)
+    with served.client("ann") as goes, served.client("ann") as stays:
+        goes.timeout = httpx.Timeout(SECONDS, read=0.5)
+        got = []
+        staying = threading.Thread(target=lambda: got.append(stays.get(COPY).status_code))
+        if others:
+            staying.start()
+            assert began.wait(SECONDS)
+        with pytest.raises(httpx.ReadTimeout):
+            goes.get(COPY)
+        assert until(lambda: ended) == [bool(others)]
+        if others:
+            staying.join()
+            assert got == [200]
+        else:
+            assert served.cached == []
+            assert not list((served.folder / "vault" / "cache").glob("work/*/*"))
+        monkeypatch.setattr(Release, "make", true)
+        assert stays.get(COPY).status_code == 200
 
-    gone = asyncio.run(one_leaves(others=0))
-    assert isinstance(gone[-1], Abandoned)
-    assert (cache.made, path.exists(), seen) == (0, False, ["began"])
-    assert not list(tmp_path.glob("work/*/*"))
-    stays = asyncio.run(one_leaves(others=1))
-    assert stays[1] == path
-    assert (cache.made, path.read_bytes()) == (1, b"whole")
 
-
-def test_a_cache_that_made_and_forgot_many_copies_keeps_few_files(tmp_path):
+def test_a_cache_that_made_and_forgot_many_copies_keeps_few_files(served, monkeypatch):
     """Locks cannot be removed while others may wait for them, so there is a bounded number."""
-    cache = CopyCache(tmp_path, 10**4)
-
-    async def make_all():
-        for number in range(600):
-            name = hashlib.sha256(str(number).encode()).hexdigest()[:40]
-            await cache.file(tmp_path / f"{name}.csv", lambda path, _: path.write_bytes(b"x" * 100))
-        cache._forget()
-
-    asyncio.run(make_all())
-    assert cache.made == 600
-    assert len(list(tmp_path.glob("*.csv"))) == 100
-    assert 200 < len(list(tmp_path.glob("*.lock"))) <= 256
+    monkeypatch.setattr(Release, "make", lambda _self, path, **_: path.write_bytes(b"x" * 100))
+    vault = served.sharing.vault
+    app = application(vault, cache_bytes=2000, limits=Limits(chunk_bytes=1000))
+    carried = {"Authorization": f"Bearer {served.tokens['ann']}"}
+    with serving(app) as url, httpx.Client(base_url=url, headers=carried, timeout=60) as ann:
+        for thousandth in range(1, 301):
+            served.sharing.grant("wages", "ann", privacy=thousandth / 1000)
+            assert ann.get(COPY).status_code == 200
+        until(lambda: len(served.cached), lambda count: count <= 20)
+    locks = list((served.folder / "vault" / "cache").glob("*.lock"))
+    assert 100 < len(locks) <= 256
 
 
 def test_a_source_that_changes_between_two_requests(served):
@@ -232,65 +230,66 @@ def test_a_lost_database_is_temporary(served):
         assert ann.get(COPY).status_code == 200
 
 
-def test_what_is_written_together_is_written_in_few_groups_and_fails_together():
-    groups = []
+def test_holdings_of_many_are_written_in_few_groups_and_fail_together(served, monkeypatch):
+    groups, failing, checked = [], threading.Event(), threading.Semaphore(0)
+    true, check = Dataset.hold, Sharing.permitted_by
+    with served.client("ann") as ann:
+        assert ann.get(COPY).status_code == 200  # it is made
 
-    def write(items):
-        groups.append(items)
-        time.sleep(0.02)
-        if "false" in items:
-            raise ValueError("not written")
+        def hold(dataset, lines):
+            if not groups:
+                for _ in range(20):  # until all of them have come
+                    assert checked.acquire(timeout=SECONDS)
+            groups.append(lines)
+            if failing.is_set():
+                raise VaultError("not written")
+            true(dataset, lines)
 
-    async def written():
-        grouped = _access_log.Grouped(write)
-        await asyncio.gather(*(grouped.write("true") for _ in range(20)))
-        assert sum(map(len, groups)) == 20
-        assert len(groups) < 10
-        with pytest.raises(ValueError, match="not written"):
-            await grouped.write("false")
-        first, second = (asyncio.create_task(grouped.write(word)) for word in ("true", "gone"))
-        await asyncio.sleep(0)
-        second.cancel()  # a client goes away while its line waits
-        await first
-        await grouped.write("true")  # and goes on
-        grouped.close()
+        def permitted_by(*given):
+            checked.release()
+            return check(*given)
 
-    asyncio.run(written())
+        monkeypatch.setattr(Dataset, "hold", hold)
+        monkeypatch.setattr(Sharing, "permitted_by", permitted_by)
+        for status in (503, 200):
+            groups.clear()
+            failing.set() if status == 503 else failing.clear()
+            found = all_at_once(lambda: ann.get(COPY).status_code, 20)
+            assert found == [status] * 20
+            assert sum(map(len, groups)) == 20
+            assert len(groups) < 10
+            while checked.acquire(blocking=False):
+                pass
 
 
 @pytest.mark.parametrize("path", ["/v1/datasets/a%00b", "/%ff%fe", "/v1/%f0%9f%98%80%0a%1b[2J"])
 def test_no_address_keeps_the_access_log_from_being_written(served, path):
     with served.client() as nobody:
         assert nobody.get(path).status_code == 404
-    deadline = time.monotonic() + 20
-    while not (lines := served.sharing.accesses(1)):
-        assert time.monotonic() < deadline
-        served.app.state.service.log.flush()
-    assert lines[0].outcome == "404"
-    assert lines[0].what.isprintable()
+    [line] = served.logged()
+    assert line.outcome == "404"
+    assert line.what.isprintable()
 
 
 # --- while a copy is sent -------------------------------------------------------------------
 
 
+@pytest.mark.service(chunk_bytes=1000, check_seconds=-1)  # each piece that is sent is checked
 @pytest.mark.parametrize("ends", ["grant", "token", "clock", "nothing"])
 def test_a_download_is_cut_off_when_its_permission_ends(served, monkeypatch, ends):
-    monkeypatch.setattr(_replies.CopyResponse, "chunk_size", 1000)
-    monkeypatch.setattr(_replies, "CHECK_SECONDS", -1)
-    service, checks = served.app.state.service, []
-    true = service.check_again
+    checks, true = [], Sharing.permitted_by
 
-    def check(what):
-        checks.append(what)
+    def check(sharing, *given):
+        checks.append(given)
         if len(checks) == 5 and ends == "grant":
             served.sharing.revoke("wages", "ann")
         if len(checks) == 5 and ends == "token":
             served.sharing.end_token("ann", served.sharing.tokens("ann")[0].id)
         if len(checks) == 5 and ends == "clock":
-            monkeypatch.setattr(_permissions, "now", lambda: now() + timedelta(days=2))
-        true(what)
+            served.clock.ahead = timedelta(days=2)
+        return true(sharing, *given)
 
-    monkeypatch.setattr(service, "check_again", check)
+    monkeypatch.setattr(Sharing, "permitted_by", check)
     with served.client("ann") as ann:
         if ends == "nothing":
             assert ann.get(COPY).status_code == 200
@@ -300,27 +299,20 @@ def test_a_download_is_cut_off_when_its_permission_ends(served, monkeypatch, end
         assert len(checks) == 5
         assert ann.get(COPY).status_code in (401, 404)
     assert holders(served) == ["ann"]  # the first bytes have left
-    monkeypatch.undo()
-    ends_at = time.monotonic() + 20
-    while "cut off" not in {line.outcome for line in served.sharing.accesses()}:
-        assert time.monotonic() < ends_at
-        service.log.flush()
-    assert not service.cache._used.total()
+    served.logged(lambda lines: "cut off" in {line.outcome for line in lines})
 
 
-def test_a_clock_that_jumps_opens_nothing_and_ends_what_has_ended(served, monkeypatch):
+def test_a_clock_that_jumps_opens_nothing_and_ends_what_has_ended(served):
+    false = {"Authorization": "Bearer cw_x"}
     with served.client("ann") as ann, served.client() as guesser:
         for ahead, status in ((0, 200), (2, 401), (-2, 200), (0, 200)):
-            monkeypatch.setattr(
-                _permissions, "now", lambda days=ahead: now() + timedelta(days=days)
-            )
+            served.clock.ahead = timedelta(days=ahead)
             assert ann.get(COPY).status_code == status, ahead
         # how often somebody guesses is counted by a clock that does not jump
-        false = {"Authorization": "Bearer cw_x"}
-        found = [guesser.get("/v1/datasets", headers=false).status_code for _ in range(25)]
-        true = time.time
-        monkeypatch.setattr(time, "time", lambda: true() + 3600)
-        assert found[-1] == 429
+        for _ in range(25):
+            last = guesser.get("/v1/datasets", headers=false).status_code
+        assert last == 429
+        served.clock.ahead = timedelta(hours=1)
         assert guesser.get("/v1/datasets", headers=false).status_code == 429
 
 
@@ -347,7 +339,7 @@ def test_names_that_become_the_same_for_delta_sharing(served):
         assert eve.get(f"{schema}/a_b/metadata").status_code == 404  # neither of the two
 
 
-def test_a_fault_in_a_route_is_told_without_its_words(served, capfd):
+def test_a_fault_in_a_route_is_reported_without_its_words(served, capfd):
     def broken() -> None:
         raise ValueError("SECRET-0001")
 

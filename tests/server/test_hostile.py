@@ -4,17 +4,16 @@ import random
 import re
 import socket
 import string
-import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
 
-from cornerwave.server import _app
-from cornerwave.server import _app as _limits
-from tests.server.conftest import serve
+from cornerwave.server import Limits
+from tests.server.conftest import serving
 from tests.server.test_access_matrix import TABLE, routes_of
+from tests.waiting import until
 
 COPY = "/v1/datasets/wages/copy"
 ASKED = {"dataset": "wages", "privacy": 0.7}
@@ -76,16 +75,16 @@ def until_closed(opened):
         content += more
 
 
+@pytest.mark.service(head_seconds=0.3)
 @pytest.mark.parametrize("sent", [b"", b"GET /heal", b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-a: "])
-def test_a_head_that_never_ends_ends_the_connection(served, monkeypatch, sent):
-    monkeypatch.setattr(_limits, "HEAD_SECONDS", 0.3)
+def test_a_head_that_never_ends_ends_the_connection(served, sent):
     with connection(served) as slow:
         slow.sendall(sent)
         assert until_closed(slow) == b""
 
 
-def test_a_second_head_that_never_ends(served, monkeypatch):
-    monkeypatch.setattr(_limits, "HEAD_SECONDS", 0.3)
+@pytest.mark.service(head_seconds=0.3)
+def test_a_second_head_that_never_ends(served):
     with connection(served) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         assert b" 200 " in slow.recv(1 << 16)
@@ -105,59 +104,48 @@ def test_many_requests_before_the_first_answer(served):
     with connection(served) as one:
         one.sendall(5 * asked + asked.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
         assert until_closed(one).count(b" 200 ") == 6
-    if hasattr(_limits.Protocol, "on_headers_complete"):  # h11 reads one after the other
-        with connection(served) as one:
-            one.sendall(1000 * asked)
-            assert until_closed(one).count(b" 200 ") <= _limits.MOST_WAITING + 1
+    pytest.importorskip("httptools")  # h11 reads one after the other
+    with connection(served) as one:
+        one.sendall(1000 * asked)
+        assert until_closed(one).count(b" 200 ") <= Limits().pipelined + 1
 
 
-def test_a_body_that_does_not_come(served, monkeypatch):
-    monkeypatch.setattr(_app, "BODY_SECONDS", 0.3)
+@pytest.mark.service(body_seconds=0.3)
+def test_a_body_that_does_not_come(served):
     head = f"POST /v1/requests HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {served.tokens['ann']}"
     with connection(served) as slow:
         slow.sendall(f"{head}\r\ncontent-length: 100\r\nconnection: close\r\n\r\n{{".encode())
         assert b" 408 " in until_closed(slow)
 
 
-def test_a_client_that_does_not_read_loses_its_connection(served, monkeypatch):
-    monkeypatch.setattr(_limits, "STALL_SECONDS", 0.3)
+@pytest.mark.service(stall_seconds=0.3)
+def test_a_client_that_does_not_read_loses_its_connection(served):
     size = 30_000_000
     with served.client("ann") as ann:
         ann.get(COPY)
-    [cached] = (served.folder / "vault" / "cache").glob("*.parquet")
+    [cached] = served.cached
     cached.write_bytes(bytes(size))  # as if it were a large copy
     asked = (
         f"GET {COPY} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {served.tokens['ann']}\r\n\r\n"
     )
     with connection(served) as idle:
         idle.sendall(asked.encode())
-        used, ends = served.app.state.service.cache._used, time.monotonic() + 20
-        while not used.total() and time.monotonic() < ends:
-            time.sleep(0.01)
-        while used.total() and time.monotonic() < ends:
-            time.sleep(0.05)
-        assert not used.total()
+        # the access log has both answers when both have ended
+        served.logged(lambda lines: [line.what for line in lines].count(f"GET {COPY}") == 2)
         assert len(until_closed(idle)) < size
     with served.client("ann") as ann:  # the control: one that reads gets all of it
         assert len(ann.get(COPY).content) == size
 
 
 def test_too_many_connections_are_refused_and_do_no_harm(served):
-    server, thread, url = serve(served.app, limit_concurrency=20, lifespan="off")
-    parts = urlsplit(url)
-    try:
+    with serving(served.app, limit_concurrency=20, lifespan="off") as url:
+        parts = urlsplit(url)
         address = (parts.hostname, parts.port)
         idle = [socket.create_connection(address) for _ in range(25)]
-        deadline = time.monotonic() + 20
-        while httpx.get(f"{url}/healthz").status_code != 503:
-            assert time.monotonic() < deadline
+        until(lambda: httpx.get(f"{url}/healthz").status_code, lambda status: status == 503)
         for each in idle:
             each.close()
-        while httpx.get(f"{url}/healthz").status_code != 200:
-            assert time.monotonic() < deadline
-    finally:
-        server.should_exit = True
-        thread.join()
+        until(lambda: httpx.get(f"{url}/healthz").status_code, lambda status: status == 200)
 
 
 # --- nonsense -------------------------------------------------------------------------------
@@ -246,8 +234,6 @@ def fuzzed(served, capfd, seeds):
     """Send nonsense as everybody; return the statuses."""
     app, found = served.app, set()
     signing_in = app.state.sign_in
-    app.state.failures.add = lambda _address: None
-    signing_in.counted = lambda _address: nullcontext()
     password = signing_in.use_link(signing_in.new_link(), "a password for tests")
     session = signing_in.begin(password)
     everybody = {
@@ -270,19 +256,25 @@ def fuzzed(served, capfd, seeds):
                 assert got.status_code in ALLOWED, what
                 is_file = got.headers.get("content-type") == "application/octet-stream"
                 assert is_file or not any(each in got.text for each in paths), what
-    app.state.service.log.flush()
-    said = "".join(capfd.readouterr()) + repr(served.sharing.accesses())
-    assert "internal fault" not in said, said[-3000:]
-    assert not any(each in said for each in paths)
-    assert not any(text in said for text in (session, served.tokens["ann"].split("_")[2]))
+        client.get("/the-end")
+    lines = served.logged(lambda lines: "GET /the-end" in [line.what for line in lines[:1]])
+    printed = "".join(capfd.readouterr()) + repr(lines)
+    assert "internal fault" not in printed, printed[-3000:]
+    assert not any(each in printed for each in paths)
+    assert not any(text in printed for text in (session, served.tokens["ann"].split("_")[2]))
     return found
 
 
+NO_WAITING = pytest.mark.service(false_tokens=10**6, wrong_passwords=10**6)
+
+
+@NO_WAITING
 def test_nonsense_on_every_route_is_refused_in_words(served, capfd):
     found = fuzzed(served, capfd, range(120))
     assert {200, 400, 401, 403, 404, 405} <= found  # it gets everywhere
 
 
+@NO_WAITING
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 4000, 1000))
 def test_much_nonsense(served, capfd, first):

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import httpx
@@ -20,30 +19,30 @@ from cornerwave.errors import VaultError
 from cornerwave.server import application
 from cornerwave.vault import Vault
 from tests import postgresql
-from tests.server.conftest import serve
+from tests.server.conftest import serving
+from tests.waiting import until
 
 COPY = "/v1/datasets/wages/copy"
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
 import uvicorn
-from cornerwave.vault import Vault
-from cornerwave.server import _replies, application, settings
+from cornerwave.access import Sharing
+from cornerwave.vault import Dataset, Vault
+from cornerwave.server import Limits, application, settings
 from cornerwave.outputs import CopyFile
-from cornerwave.ledger import Ledger
 
 folder, where, when = sys.argv[1:]
-_replies.CopyResponse.chunk_size = 1000
+limits = Limits(chunk_bytes=1000, check_seconds=-1)  # so that each piece that is sent is checked
 seams = {
     "making": (CopyFile, "append"),
     "finished": (CopyFile, "publish"),
     "caching": (Path, "replace"),
-    "recording": (Ledger, "hold"),
-    "sending": (_replies.Service, "check_again"),
+    "recording": (Dataset, "hold"),
+    "sending": (Sharing, "permitted_by"),
 }
 holder, name = seams[where]
 true, calls = getattr(holder, name), []
-_replies.CHECK_SECONDS = -1  # so that each piece that is sent is checked
 
 def deadly(*given, **more):
     calls.append(name)
@@ -56,7 +55,7 @@ def deadly(*given, **more):
     return done
 
 setattr(holder, name, deadly)
-app = application(Vault.open(folder), cache_bytes=10**8)
+app = application(Vault.open(folder), cache_bytes=10**8, limits=limits)
 config = uvicorn.Config(app, host="127.0.0.1", port=0, **settings())
 
 class Server(uvicorn.Server):
@@ -113,12 +112,8 @@ def test_a_killed_service_leaves_nothing_wrong_and_the_next_one_goes_on(
             httpx.get(f"http://127.0.0.1:{port}{COPY}", headers=carried, timeout=60)
         assert process.wait() == -signal.SIGKILL
     assert [each.recipient for each in vault.dataset("wages").holdings] == ["ann"] * held
-    server, thread, url = serve(application(vault, cache_bytes=10**8))
-    try:
+    with serving(application(vault, cache_bytes=10**8)) as url:
         got = httpx.get(f"{url}{COPY}", headers=carried, timeout=60)
-    finally:
-        server.should_exit = True
-        thread.join()
     [(release, format_)] = vault.dataset("wages").again("ann")
     assert got.content == release.write(tmp_path / f"direct.{format_}").read_bytes()
     left = [path for path in (vault.path / "cache").rglob("*") if path.is_file()]
@@ -162,16 +157,15 @@ def _grant_for_ever(sharing, names, done):
 
 
 def _start_again(folder: Path) -> None:
+    until(lambda: _starts(folder))  # the killed server's children take a moment to go
+
+
+def _starts(folder: Path) -> bool:
     data = folder / "data"
-    for _ in range(100):  # the killed server's children take a moment to go
-        (data / "postmaster.pid").unlink(missing_ok=True)
-        options = f"-c unix_socket_directories={folder} -c listen_addresses="
-        try:
-            postgresql._call(
-                "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start"
-            )
-        except subprocess.CalledProcessError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("PostgreSQL does not start again")
+    (data / "postmaster.pid").unlink(missing_ok=True)
+    options = f"-c unix_socket_directories={folder} -c listen_addresses="
+    try:
+        postgresql._call("pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
+    except subprocess.CalledProcessError:
+        return False
+    return True

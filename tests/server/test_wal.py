@@ -11,8 +11,8 @@ from datetime import timedelta
 
 import pytest
 
-from cornerwave.access import Sharing, _permissions
-from cornerwave.ledger import _sqlite, now
+from cornerwave.access import Sharing
+from cornerwave.ledger import _sqlite
 from cornerwave.vault import Vault
 
 COPY = "/v1/datasets/wages/copy"
@@ -73,11 +73,11 @@ def test_what_another_process_ends_ends_at_once(served, ledger, how):
         assert ann.get(COPY).status_code in (401, 404)
 
 
-def test_time_ends_a_token(served, ledger, monkeypatch):
+def test_time_ends_a_token(served, ledger):
     turn(ledger, "wal")
     with served.client("ann") as ann:
         assert [ann.get(COPY).status_code for _ in range(2)] == [200] * 2
-        monkeypatch.setattr(_permissions, "now", lambda: now() + timedelta(days=2))
+        served.clock.ahead = timedelta(days=2)
         assert ann.get(COPY).status_code == 401
 
 

@@ -19,6 +19,9 @@ ANYBODY = "anybody"
 """A grant to this name is the dataset's public level: anybody may fetch it, without a token."""
 ANYBODY_KNOWN = "anybody with a token"
 """A grant to this name is for anybody with a token."""
+RESERVED = (ANYBODY, ANYBODY_KNOWN, "owner", "the owner")
+"""Names that no recipient can have; the last two are the owner's in the access log and ledger."""
+LIVE, EXPIRED, ENDED = "live", "expired", "ended"
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,15 @@ class Grant:
     @classmethod
     def of(cls, record: Record) -> "Grant":
         """Read a grant as it is kept."""
-        said = record.content
+        kept = record.content
         return cls(
             id=record.id,
-            dataset=said["dataset"],
+            dataset=kept["dataset"],
             recipient=record.of,
-            spec=CopySpec.of_json(said),
+            spec=CopySpec.of_json(kept),
             at=record.at,
-            until=said["until"],
-            revoked=said["revoked"],
+            until=kept["until"],
+            revoked=kept["revoked"],
         )
 
     def record(self) -> Record:
@@ -57,13 +60,20 @@ class Grant:
         }
         return Record("grant", self.id, self.recipient, self.at, content)
 
-    def is_live(self, at: datetime) -> bool:
-        """Return whether it permits anything at this time."""
-        return self.revoked is None and (self.until is None or at < time_of(self.until))
+    def state(self, at: datetime) -> str:
+        """Return LIVE if it permits something at this time, else ENDED or EXPIRED."""
+        return state_of(self.revoked, self.until, at)
 
     def release_of(self, dataset: Dataset) -> Release:
         """Return the copy that it permits, held by nobody yet."""
         return dataset.granted(self.recipient, self.spec)
+
+
+def state_of(revoked: str | None, until: str | None, at: datetime) -> str:
+    """Return the state of a permission at a time."""
+    if revoked is not None:
+        return ENDED
+    return LIVE if until is None or at < time_of(until) else EXPIRED
 
 
 def written(at: datetime) -> str:
@@ -76,7 +86,9 @@ def time_of(text: str | datetime) -> datetime:
     try:
         at = text if isinstance(text, datetime) else datetime.fromisoformat(text)
     except ValueError:
-        raise VaultError(f"{text!r} is no date; write 2027-01-31 or 2027-01-31T12:00") from None
+        raise VaultError(
+            f"{text!r} is not a valid date; write 2027-01-31 or 2027-01-31T12:00"
+        ) from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
@@ -85,12 +97,10 @@ def time_of(text: str | datetime) -> datetime:
 #
 #     cw_ID_SECRET_CHECKSUM        12, 64 and 8 hexadecimal digits
 #
-# The secret has 256 random bits, of which only an HMAC is kept. The checksum tells a token that
-# was cut off from a false one, before any secret is compared.
+# The secret has 256 random bits, of which only an HMAC is kept. The checksum recognises a token
+# that was cut off before any secret is compared.
 
 
-OWNER = "the owner"
-"""A token of this name is for the owner's own work over REST, and fetches nothing."""
 PREFIX = "cw"
 SHARING_PATH = "/delta-sharing"
 """Where the service speaks the Delta Sharing protocol."""
@@ -114,12 +124,17 @@ class Token:
     @classmethod
     def of(cls, record: Record) -> "Token":
         """Read a token as it is kept."""
-        said = record.content
-        return cls(record.id, record.of, record.at, said["expires"], said["revoked"])
+        kept = record.content
+        return cls(record.id, record.of, record.at, kept["expires"], kept["revoked"])
 
-    def is_live(self, at: datetime) -> bool:
-        """Return whether it opens anything at this time."""
-        return self.revoked is None and at < time_of(self.expires)
+    def state(self, at: datetime) -> str:
+        """Return LIVE if it opens anything at this time, else ENDED or EXPIRED."""
+        return state_of(self.revoked, self.expires, at)
+
+    @property
+    def holder(self) -> str:
+        """What the access log calls who sends it."""
+        return f"{self.recipient} ({self.id})"
 
 
 def mac_of(key: bytes, id: str, secret: bytes) -> str:
@@ -151,17 +166,17 @@ def token_parts(text: str) -> tuple[str, bytes]:
 
 def profile_text(url: str, token: str, expires: str) -> str:
     """Return a profile file, as clients of Delta Sharing read it."""
-    said = {
+    fields = {
         "shareCredentialsVersion": 1,
         "endpoint": f"{url.rstrip('/')}{SHARING_PATH}/",
         "bearerToken": token,
         "expirationTime": expires,
     }
-    return json.dumps(said, indent=2) + "\n"
+    return json.dumps(fields, indent=2) + "\n"
 
 
 # --------------------------------------------------------------------------------------------------
-# Requests: what a recipient asks for, and what each coalition could recover if he got it.
+# Requests: what a recipient asks for, and what each coalition could recover if they got it.
 #
 # A coalition leaves hidden what its least noisy copy leaves (Theorem 4), so a new copy at level v
 # changes something only for coalitions with its recipient in which nobody holds less noise than v.
@@ -177,8 +192,8 @@ MOST_OPEN = 20
 class Request:
     """A recipient asks for a dataset, or for a better level of it, and why.
 
-    `name` and `privacy` are as he wrote them. `dataset` is an id, or '' if there was none of that
-    name: he is not told whether there is.
+    `name` and `privacy` are as they wrote them. `dataset` is an id, or '' if there was none of that
+    name: recipients do not learn whether there is.
     """
 
     id: str
@@ -223,10 +238,22 @@ class Foreseen:
         return self.after < self.before
 
 
-def foreseen(dataset: Dataset, recipient: str, level: Level) -> Iterator[Foreseen]:
-    """Yield him alone, him with each holder, and all of them together if there are several.
+@dataclass(frozen=True)
+class Waiting:
+    """A request, and what coalitions leave hidden then, or why it cannot be approved.
 
-    Whoever holds no copy leaves everything hidden.
+    A request that was answered has neither.
+    """
+
+    asked: Request
+    coalitions: tuple[Foreseen, ...] = ()
+    refusal: str = ""
+
+
+def foreseen(dataset: Dataset, recipient: str, level: Level) -> Iterator[Foreseen]:
+    """Yield the recipient alone, with each holder, and all together if there are several.
+
+    Without a copy everything is hidden.
     """
     least: dict[str, Level] = {}
     for held in dataset.holdings:  # least noise first

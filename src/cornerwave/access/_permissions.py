@@ -2,9 +2,10 @@
 
 import hmac
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from cornerwave.access._grants import (
@@ -12,16 +13,18 @@ from cornerwave.access._grants import (
     ANYBODY_KNOWN,
     APPROVED,
     DECLINED,
+    LIVE,
     LIVE_TOKENS,
     MOST_DAYS,
     MOST_OPEN,
     OPEN,
-    OWNER,
+    RESERVED,
     SECRET_BYTES,
     Foreseen,
     Grant,
     Request,
     Token,
+    Waiting,
     foreseen,
     mac_of,
     short,
@@ -52,8 +55,9 @@ _ID_BYTES = 6
 class Sharing:
     """Who may have what of a vault."""
 
-    def __init__(self, vault: Vault) -> None:
-        self.vault = vault
+    def __init__(self, vault: Vault, *, clock: Callable[[], datetime] = now) -> None:
+        """`clock` gives the time by which grants and tokens end."""
+        self.vault, self.clock = vault, clock
         self._records = vault.records
         self._secret = vault.secret("tokens")
 
@@ -62,16 +66,16 @@ class Sharing:
     def add(self, name: str, *, note: str = "") -> None:
         """Add a recipient. Raises VaultError if the name is taken or easily confused."""
         check_name(name, what="a recipient's name")
-        if name.casefold() in (ANYBODY, ANYBODY_KNOWN, OWNER):
-            raise VaultError(f"{name!r} has a meaning of its own; choose another name")
+        if name.casefold() in RESERVED:
+            raise VaultError(f"{name!r} is a reserved name; choose another one")
         known = {each.id.casefold(): each for each in self._records.find("recipient")}
         if there := known.get(name.casefold()):
             if there.id == name and not there.content["removed"]:
-                raise VaultError(f"there is a recipient {name!r} already")
+                raise VaultError(f"recipient {name!r} exists already")
             if there.id != name:
                 raise VaultError(f"{name!r} is easily confused with {there.id!r}")
         self._records.put(
-            Record("recipient", name, "", written(now()), {"note": note, "removed": None})
+            Record("recipient", name, "", written(self.clock()), {"note": note, "removed": None})
         )
 
     def recipients(self) -> list[str]:
@@ -79,15 +83,16 @@ class Sharing:
         return [each.id for each in self._records.find("recipient") if not each.content["removed"]]
 
     def remove(self, name: str) -> None:
-        """Remove a recipient: grants and tokens end; what the ledger says stays."""
+        """Remove a recipient: grants and tokens end; the ledger keeps what they hold."""
         self._check_recipient(name)
-        at = written(now())
+        at = written(self.clock())
         with self._records.together() as records:
-            [own] = records.find("recipient", id=name)
-            records.put(replace(own, content={**own.content, "removed": at}))
+            [kept] = records.find("recipient", id=name)
+            records.put(replace(kept, content={**kept.content, "removed": at}))
             for kind in ("grant", "token"):
                 for each in records.find(kind, of=name):
-                    records.put(replace(each, content={**each.content, "revoked": at}))
+                    if each.content["revoked"] is None:  # else it keeps the time when it ended
+                        _end(records, each, at)
 
     # --- grants ---------------------------------------------------------------------------
 
@@ -107,7 +112,7 @@ class Sharing:
 
         With `against` "bayes" the level of a privacy is chosen as by `Dataset.release`.
 
-        It replaces what he was granted of this dataset before. ANYBODY makes a public level.
+        It replaces what they were granted of this dataset before. ANYBODY makes a public level.
         """
         finish = Finish(frozenset(names_of(round)), clip or {})
         asked = asked_for(privacy=privacy, noise=noise, against=against)
@@ -125,23 +130,23 @@ class Sharing:
         if recipient not in (ANYBODY, ANYBODY_KNOWN):
             self._check_recipient(recipient)
         ends = None if until is None else written(time_of(until))
-        if ends is not None and time_of(ends) <= now():
-            raise LevelError("a grant ends in the future; this time has passed")
-        own = self.vault.dataset(dataset)
-        return Grant(_id(), own.id, recipient, CopySpec(own.level_of(asked)), "", ends)
+        if ends is not None and time_of(ends) <= self.clock():
+            raise LevelError("a grant must end in the future; this time has passed")
+        found = self.vault.dataset(dataset)
+        return Grant(_id(), found.id, recipient, CopySpec(found.level_of(asked)), "", ends)
 
     def _put_grant(self, records: Records, made: Grant) -> Grant:
         """Write a grant in place of what the recipient had of the dataset."""
-        self._end(records, made.dataset, made.recipient)
-        made = replace(made, at=written(now()))
+        self._end_grants(records, made.dataset, made.recipient)
+        made = replace(made, at=written(self.clock()))
         records.put(made.record())
         return made
 
     def revoke(self, dataset: str, recipient: str) -> None:
         """End what a recipient may fetch of a dataset, at once. Raises NoSuchRecipient."""
-        own = self.vault.dataset(dataset)
+        id = self.vault.dataset(dataset).id
         with self._records.together() as records:
-            if not self._end(records, own.id, recipient):
+            if not self._end_grants(records, id, recipient):
                 raise NoSuchRecipient(f"{recipient!r} may fetch nothing of {dataset!r}")
 
     def grants(self, *, dataset: str | None = None, recipient: str | None = None) -> list[Grant]:
@@ -149,20 +154,16 @@ class Sharing:
         found = map(Grant.of, self._records.find("grant", of=recipient))
         return [each for each in found if dataset in (None, each.dataset)]
 
-    def permitted(self, recipient: str | None, dataset: str) -> Grant | None:
-        """Return what somebody may fetch of a dataset, given by its id: the least noisy level.
+    def permitted(self, recipient: str | None) -> dict[str, Grant]:
+        """Return what somebody may fetch of each dataset, by its id: the least noisy level.
 
         `recipient` is None for those without a token, who may have what is public. What is
         granted to anybody is held by those who fetch it.
         """
-        return self.all_permitted(recipient).get(dataset)
-
-    def all_permitted(self, recipient: str | None) -> dict[str, Grant]:
-        """Return what somebody may fetch of each dataset, by its id."""
         names = [ANYBODY] if recipient is None else [recipient, ANYBODY_KNOWN, ANYBODY]
-        at = now()
+        at = self.clock()
         found = map(Grant.of, self._records.find("grant", of=names))
-        live = [each for each in found if each.is_live(at)]
+        live = [each for each in found if each.state(at) == LIVE]
         best: dict[str, Grant] = {}
         for each in sorted(live, key=lambda each: each.spec.level, reverse=True):
             best[each.dataset] = replace(each, recipient=recipient or ANYBODY)
@@ -170,49 +171,49 @@ class Sharing:
 
     def permitted_by(self, grant: str, recipient: str, token: str) -> Grant | None:
         """Return a grant if it still permits something to a recipient with this token."""
-        found = [Grant.of(each) for each in self._records.find("grant", id=grant)]
-        if not found or not found[0].is_live(now()):
+        at = self.clock()
+        grants = [Grant.of(each) for each in self._records.find("grant", id=grant)]
+        tokens = [Token.of(each) for each in self._records.find("token", id=token)] if token else []
+        if not grants or (token and not tokens):
             return None
-        if token:
-            known = [Token.of(each) for each in self._records.find("token", id=token)]
-            if not known or not known[0].is_live(now()):
-                return None
-        return replace(found[0], recipient=recipient)
+        states = {each.state(at) for each in grants} | {each.state(at) for each in tokens}
+        if states != {LIVE}:
+            return None
+        return replace(grants[0], recipient=recipient)
 
-    def _end(self, records: Records, dataset: str, recipient: str) -> bool:
+    def _end_grants(self, records: Records, dataset: str, recipient: str) -> bool:
+        """End the grants of a dataset to a recipient; return whether there were any."""
         live = [
             each
             for each in records.find("grant", of=recipient)
             if each.content["dataset"] == dataset and each.content["revoked"] is None
         ]
         for each in live:
-            records.put(replace(each, content={**each.content, "revoked": written(now())}))
+            _end(records, each, written(self.clock()))
         return bool(live)
 
     # --- tokens ---------------------------------------------------------------------------
 
     def new_token(self, recipient: str, *, days: float) -> str:
-        """Return a new token for a recipient, or for the OWNER, which is never shown again.
+        """Return a new token for a recipient, which is never shown again.
 
         Of more than LIVE_TOKENS live ones the oldest ends. Raises VaultError for a term that
         is not between 0 and MOST_DAYS days.
         """
-        if recipient != OWNER:
-            self._check_recipient(recipient)
+        self._check_recipient(recipient)
         if not 0 < days <= MOST_DAYS:
             raise VaultError(f"a token lasts more than 0 and at most {MOST_DAYS} days")
-        id, secret, at = _id(), secrets.token_bytes(SECRET_BYTES), now()
+        id, secret, at = _id(), secrets.token_bytes(SECRET_BYTES), self.clock()
         content = {
             "mac": mac_of(self._secret, id, secret),
             "expires": written(at + timedelta(days=days)),
             "revoked": None,
         }
         with self._records.together() as records:
-            live = [
-                each for each in records.find("token", of=recipient) if Token.of(each).is_live(at)
-            ]
+            known = records.find("token", of=recipient)
+            live = [each for each in known if Token.of(each).state(at) == LIVE]
             for old in live[: len(live) - LIVE_TOKENS + 1]:
-                records.put(replace(old, content={**old.content, "revoked": written(at)}))
+                _end(records, old, written(at))
             records.put(Record("token", id, recipient, written(at), content))
         return token_text(id, secret)
 
@@ -226,12 +227,11 @@ class Sharing:
             found = [each for each in records.find("token", id=token) if each.of == recipient]
             if not found:
                 raise VaultError(f"{recipient!r} has no such token")
-            ended = {**found[0].content, "revoked": written(now())}
-            records.put(replace(found[0], content=ended))
+            _end(records, found[0], written(self.clock()))
 
     def last_used(self, token: Token) -> str | None:
         """Return when a token was used last."""
-        return self._records.last_access(f"{token.recipient} ({token.id})")
+        return self._records.last_access(token.holder)
 
     def bearer(self, text: str) -> Token:
         """Return the live token that a text is. Raises AccessDenied, and says no more."""
@@ -239,7 +239,7 @@ class Sharing:
         known = self._records.find("token", id=id) if id else []
         mac = known[0].content["mac"] if known else "-"
         fits = hmac.compare_digest(mac, mac_of(self._secret, id, secret))
-        if not known or not fits or not Token.of(known[0]).is_live(now()):
+        if not known or not fits or Token.of(known[0]).state(self.clock()) != LIVE:
             raise AccessDenied("this token is unknown, has expired or was revoked")
         return Token.of(known[0])
 
@@ -254,11 +254,11 @@ class Sharing:
         share, name = Privacy(privacy).share, short(dataset)
         # by the heads, which take as long whether it is there or not; the vault's own has no name
         id = self.vault.heads().get(dataset, "").partition(":")[0] if dataset else ""
-        made = Request(_id(), id, name, recipient, share, short(reason), written(now()))
+        made = Request(_id(), id, name, recipient, share, short(reason), written(self.clock()))
         with self._records.together() as records:
-            own = map(Request.of, records.find("request", of=recipient))
-            if sum(each.state == OPEN for each in own) >= MOST_OPEN:
-                raise TooManyRequests(f"{MOST_OPEN} of your requests wait for an answer")
+            earlier = map(Request.of, records.find("request", of=recipient))
+            if sum(each.state == OPEN for each in earlier) >= MOST_OPEN:
+                raise TooManyRequests(f"{MOST_OPEN} of your requests wait for an answer already")
             records.put(made.record())
         return made
 
@@ -291,9 +291,9 @@ class Sharing:
         `request` is its id. Rounding, clipping and the end of what the recipient was granted
         before stay, unless there is another end. Raises VaultError if it was answered already.
         """
-        own = self.open_request(request)
-        done = replace(own, state=DECLINED if decline else APPROVED, answer=short(words))
-        grant = None if decline else self._approval(own, privacy, until)
+        asked = self.open_request(request)
+        done = replace(asked, state=DECLINED if decline else APPROVED, answer=short(words))
+        grant = None if decline else self._approval(asked, privacy, until)
         with self._records.together() as records:
             _open_request(records, request)  # somebody else may have answered meanwhile
             if grant is not None:
@@ -301,11 +301,13 @@ class Sharing:
             records.put(done.record())
         return done
 
-    def _approval(self, own: Request, privacy: float | None, until: str | datetime | None) -> Grant:
-        asked = Privacy(own.privacy if privacy is None else privacy)
-        made = self._new_grant(self.requested(own).name, own.recipient, asked, until)
-        for old in self.grants(dataset=own.dataset, recipient=own.recipient):
-            if old.is_live(now()):
+    def _approval(
+        self, asked: Request, privacy: float | None, until: str | datetime | None
+    ) -> Grant:
+        share = Privacy(asked.privacy if privacy is None else privacy)
+        made = self._new_grant(self.requested(asked).name, asked.recipient, share, until)
+        for old in self.grants(dataset=asked.dataset, recipient=asked.recipient):
+            if old.state(self.clock()) == LIVE:
                 spec = replace(made.spec, finish=old.spec.finish)
                 made = replace(made, spec=spec, until=made.until or old.until)
         return made
@@ -317,18 +319,43 @@ class Sharing:
     def requested(self, request: Request) -> Dataset:
         """Return the dataset that a request is for. Raises NoSuchDataset."""
         if not request.dataset:
-            raise NoSuchDataset(f"there was no dataset {request.name!r} when it was asked for")
-        return self.vault.dataset(self.name_of(request.dataset))
+            raise NoSuchDataset(f"there was no dataset {request.name!r} when they asked for it")
+        found = self.vault.states([request.dataset])
+        if not found:
+            raise NoSuchDataset(f"dataset {request.name!r} is not registered any more")
+        return self.vault.dataset(found[request.dataset].name)
 
     def foreseen(self, request: Request, *, privacy: float | None = None) -> list[Foreseen]:
         """Return what stays hidden from coalitions now, and if a request were approved.
 
-        First the recipient alone, then he with each holder, then all. Raises LevelError for a
-        privacy that no copy reaches.
+        First the recipient alone, then with each holder, then all together. Raises LevelError for
+        a privacy that no copy reaches.
         """
         dataset = self.requested(request)
         level = dataset.level_of(Privacy(request.privacy if privacy is None else privacy))
         return list(foreseen(dataset, request.recipient, level))
+
+    def waiting(
+        self,
+        *,
+        dataset: str | None = None,
+        answered: bool = False,
+        privacy: float | None = None,
+    ) -> list[Waiting]:
+        """Return open requests with what approving them would change; `answered` ones too if asked.
+
+        `dataset` is an id. With `privacy`, what approving them at that privacy would change.
+        """
+        found = self.requests(dataset=dataset, state=None if answered else OPEN)
+        return [self._waiting(each, privacy) for each in found]
+
+    def _waiting(self, asked: Request, privacy: float | None) -> Waiting:
+        if asked.state != OPEN:
+            return Waiting(asked)
+        try:
+            return Waiting(asked, tuple(self.foreseen(asked, privacy=privacy)))
+        except (LevelError, NoSuchDataset) as error:
+            return Waiting(asked, refusal=str(error))
 
     # --- the rest -------------------------------------------------------------------------
 
@@ -336,16 +363,12 @@ class Sharing:
         """Append to the access log."""
         self._records.log(lines)
 
-    def accesses(self, most: int | None = None) -> list[Access]:
-        """Return the access log, the newest first."""
-        return self._records.accesses(most=most)
-
-    def name_of(self, dataset: str) -> str:
-        """Return the name of a dataset, given by its id. Raises NoSuchDataset."""
-        found = self.vault.states([dataset])
-        if not found:
-            raise NoSuchDataset("there is no such dataset any more")
-        return found[dataset].name
+    def accesses(self, most: int | None = None, *, who: str = "") -> list[Access]:
+        """Return the access log, the newest first; `who` is a part of a name, in any case."""
+        if not who:
+            return self._records.accesses(most=most)
+        found = (e for e in self._records.accesses() if who.casefold() in e.who.casefold())
+        return list(islice(found, most))
 
     def _check_recipient(self, name: str) -> None:
         known = self.recipients()
@@ -359,6 +382,11 @@ class Sharing:
 
 def _id() -> str:
     return secrets.token_hex(_ID_BYTES)
+
+
+def _end(records: Records, kept: Record, at: str) -> None:
+    """Write that a grant or a token has ended."""
+    records.put(replace(kept, content={**kept.content, "revoked": at}))
 
 
 def _open_request(records: Records, request: str) -> Request:

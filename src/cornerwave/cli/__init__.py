@@ -4,7 +4,7 @@
     _editions.py   append, update; schema, rename, close, unregister
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
-    _sharing.py    recipient, grant, revoke, token, serve, fetch, request
+    _sharing.py    recipient, grant, revoke, token, log, serve, fetch, request
     _answering.py  requests
     _adversary.py  audit, attack
     _researcher.py demo, reproduce
@@ -38,7 +38,7 @@ from cornerwave.cli._owner import init, inspect, register
 from cornerwave.cli._questions import coalition, ledger, levels, report
 from cornerwave.cli._researcher import demo, reproduce
 from cornerwave.cli._screen import say, show_warning, tell_places
-from cornerwave.cli._sharing import fetch, grant, recipient_app, request, revoke, serve, token
+from cornerwave.cli._sharing import fetch, grant, log, recipient_app, request, revoke, serve, token
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault
 from cornerwave.version import __version__
 
@@ -134,7 +134,7 @@ _LONG = {
 }
 _OWNER = (init, inspect, register, append, update, schema, rename, unregister, close)
 _COPIES = (release, again, levels, ledger, coalition, report)
-_SERVICE = (grant, revoke, token, requests, serve, fetch, request)
+_SERVICE = (grant, revoke, token, requests, log, serve, fetch, request)
 for _command in (*_OWNER, *_COPIES, *_SERVICE, audit, attack, demo, reproduce):
     _made = expanded(_command)
     app.command()(_started(_long(_made) if _command in _LONG else _made))

@@ -9,10 +9,10 @@ import typer
 from cornerwave.cli._options import JsonOption, VaultOption
 from cornerwave.cli._screen import print_json, print_table, say, tell
 from cornerwave.cli._sharing import open_sharing
-from cornerwave.errors import LevelError, NoSuchDataset, VaultError
+from cornerwave.errors import VaultError
 
 if TYPE_CHECKING:
-    from cornerwave.access import Foreseen, Request, Sharing
+    from cornerwave.access import Foreseen, Sharing, Waiting
 
 
 def requests(
@@ -42,15 +42,14 @@ def requests(
         _answer(sharing, approve, decline, privacy=privacy, until=until, words=words)
         return
     id = None if name is None else sharing.vault.dataset(name).id
-    asked = [r for r in sharing.requests(dataset=id) if all_ or r.state == "open"]
-    found = [(each, *_foreseen(sharing, each, privacy)) for each in asked]
+    found = sharing.waiting(dataset=id, answered=all_, privacy=privacy)
     if as_json:
-        print_json([_json(*each) for each in found])
+        print_json([_json(each) for each in found])
         return
     if not found:
         say("Nobody has asked for anything." if all_ else "No request waits for an answer.")
     for each in found:
-        _show(*each)
+        _show(each)
 
 
 def _check_answer(
@@ -83,34 +82,23 @@ def _answer(
     say(f"{asked.recipient} may fetch {asked.name} at privacy {level:g}")
 
 
-def _foreseen(
-    sharing: "Sharing", asked: "Request", privacy: float | None
-) -> tuple[Sequence["Foreseen"], str]:
-    """Return what coalitions could recover if a request were approved, or why it cannot be."""
-    if asked.state != "open":
-        return (), ""
-    try:
-        return sharing.foreseen(asked, privacy=privacy), ""
-    except (LevelError, NoSuchDataset) as error:
-        return (), str(error)
+def _json(waiting: "Waiting") -> dict[str, Any]:
+    coalitions = [asdict(each) for each in waiting.coalitions]
+    return {**asdict(waiting.asked), "coalitions": coalitions, "refusal": waiting.refusal or None}
 
 
-def _json(asked: "Request", then: Sequence["Foreseen"], refusal: str) -> dict[str, Any]:
-    coalitions = [asdict(each) for each in then]
-    return {**asdict(asked), "coalitions": coalitions, "refusal": refusal or None}
-
-
-def _show(asked: "Request", then: Sequence["Foreseen"], refusal: str) -> None:
+def _show(waiting: "Waiting") -> None:
+    asked = waiting.asked
     reason = f": {asked.reason}" if asked.reason else ""
     tell(
         f"{asked.id}  {asked.recipient} asks for {asked.name} at privacy {asked.privacy:g}{reason}"
     )
     if asked.state != "open":
         tell(f"  {asked.state}{': ' if asked.answer else ''}{asked.answer}")
-    elif refusal:
-        tell(f"  cannot be approved as it is: {refusal}")
+    elif waiting.refusal:
+        tell(f"  cannot be approved as it is: {waiting.refusal}")
     else:
-        _show_coalitions(then)
+        _show_coalitions(waiting.coalitions)
 
 
 def _show_coalitions(then: Sequence["Foreseen"]) -> None:

@@ -1,9 +1,10 @@
-"""The service: who may have what (recipient, grant, revoke, token), serve, fetch and request."""
+"""The service: who may have what (recipient, grant, revoke, token, log), serve, fetch, request."""
 
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +27,7 @@ recipient_app = typer.Typer(
     help="Add, list, show and remove recipients.", no_args_is_help=True, rich_markup_mode=None
 )
 DatasetName = Annotated[str, typer.Argument(help="The dataset.")]
+OneRecipient = Annotated[str, typer.Argument(help="The recipient.")]
 RecipientName = Annotated[
     str, typer.Argument(help="The recipient; 'anybody' makes a level public.")
 ]
@@ -40,8 +42,8 @@ def open_sharing(vault: Path | None) -> "Sharing":
 
 @recipient_app.command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="The recipient.")],
-    note: Annotated[str, typer.Option(metavar="TEXT", help="Whom to ask there, and why.")] = "",
+    name: OneRecipient,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Contact and purpose.")] = "",
     vault: VaultOption = None,
 ) -> None:
     """Add a recipient."""
@@ -52,15 +54,12 @@ def add(
 @recipient_app.command("list")
 def list_(as_json: JsonOption = False, vault: VaultOption = None) -> None:
     """List recipients and what they may fetch."""
-    from cornerwave.ledger import now
-
     sharing = open_sharing(vault)
-    names = {each.id: each.name for each in sharing.vault.datasets()}
     found = {
         name: [
-            {"dataset": names[g.dataset], "noise": g.spec.level.noise, "until": g.until}
-            for g in sharing.grants(recipient=name)
-            if g.is_live(now())
+            {key: grant[key] for key in ("dataset", "privacy", "noise", "until")}
+            for grant in _grants(sharing, name)
+            if grant["state"] == "live"
         ]
         for name in sharing.recipients()
     }
@@ -68,40 +67,26 @@ def list_(as_json: JsonOption = False, vault: VaultOption = None) -> None:
         print_json(found)
         return
     rows = [
-        (name, ", ".join(f"{g['dataset']} (noise {g['noise']:.4g})" for g in grants) or "nothing")
+        (name, ", ".join(f"{g['dataset']} ({_level(g)})" for g in grants) or "nothing")
         for name, grants in found.items()
     ]
     print_table("Recipients", ("recipient", "may fetch"), rows)
 
 
 @recipient_app.command("show")
-def show(
-    name: Annotated[str, typer.Argument(help="The recipient.")],
-    as_json: JsonOption = False,
-    vault: VaultOption = None,
-) -> None:
+def show(name: OneRecipient, as_json: JsonOption = False, vault: VaultOption = None) -> None:
     """Show a recipient's grants and tokens, ended ones too."""
     sharing = open_sharing(vault)
-    names = {each.id: each.name for each in sharing.vault.datasets()}
-    grants = [
-        {
-            "dataset": names[g.dataset],
-            "noise": g.spec.level.noise,
-            "since": g.at,
-            "until": g.until,
-            "revoked": g.revoked,
-        }
-        for g in sharing.grants(recipient=name)
-    ]
+    grants = _grants(sharing, name)
     tokens = [
         {
-            "id": t.id,
-            "since": t.at,
-            "expires": t.expires,
-            "revoked": t.revoked,
-            "last_used": sharing.last_used(t),
+            "id": each.id,
+            "state": each.state(sharing.clock()),
+            "since": each.at,
+            "expires": each.expires,
+            "last_used": sharing.last_used(each),
         }
-        for t in sharing.tokens(name)
+        for each in sharing.tokens(name)
     ]
     if as_json:
         print_json({"recipient": name, "grants": grants, "tokens": tokens})
@@ -109,18 +94,40 @@ def show(
     for title, rows in (("Grants", grants), ("Tokens", tokens)):
         if rows:
             cells = [tuple(str(value or "") for value in row.values()) for row in rows]
-            print_table(f"{title} of {name}", tuple(rows[0]), cells)
+            header = tuple(key.replace("_", " ") for key in rows[0])
+            print_table(f"{title} of {name}", header, cells)
         else:
             typer.echo(f"{name} has no {title.lower()}")
 
 
+def _grants(sharing: "Sharing", recipient: str) -> list[dict[str, Any]]:
+    """Return a recipient's grants as they are printed; of an unregistered dataset, by its id."""
+    known = {each.id: each for each in sharing.vault.datasets()}
+    return [
+        {
+            "dataset": known[each.dataset].name if each.dataset in known else each.dataset,
+            "privacy": known[each.dataset].privacy_of(each.spec.level)
+            if each.dataset in known
+            else None,
+            "noise": each.spec.level.noise,
+            "state": each.state(sharing.clock()),
+            "since": each.at,
+            "until": each.until,
+            "revoked": each.revoked,
+        }
+        for each in sharing.grants(recipient=recipient)
+    ]
+
+
+def _level(grant: dict[str, Any]) -> str:
+    return "unregistered" if grant["privacy"] is None else f"privacy {grant['privacy']:g}"
+
+
 @recipient_app.command("remove")
-def remove(
-    name: Annotated[str, typer.Argument(help="The recipient.")], vault: VaultOption = None
-) -> None:
+def remove(name: OneRecipient, vault: VaultOption = None) -> None:
     """Remove a recipient: grants and tokens end, the ledger keeps what they hold."""
     open_sharing(vault).remove(name)
-    say(f"Removed {name}. The ledger keeps its record of the copies that {name} holds.")
+    say(f"Removed {name}. The ledger keeps which copies {name} holds.")
 
 
 def grant(
@@ -130,10 +137,10 @@ def grant(
         float | None, typer.Option(metavar="P", help="Share of variance to hide.")
     ] = None,
     noise: Annotated[
-        float | None, typer.Option(metavar="V", help="Noise instead of privacy.")
+        float | None, typer.Option(metavar="V", help="Noise variance, instead of a privacy.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="DATE", help="The last moment, such as 2027-01-31.")
+        str | None, typer.Option(metavar="DATE", help="When it ends, such as 2027-01-31.")
     ] = None,
     round_: RoundOption = None,
     clip: ClipOption = None,
@@ -160,41 +167,56 @@ def grant(
 def revoke(name: DatasetName, recipient: RecipientName, vault: VaultOption = None) -> None:
     """End what a recipient may fetch of a dataset, at once."""
     open_sharing(vault).revoke(name, recipient)
-    say(f"{recipient} may fetch nothing of {name} any more; copies that were fetched stay known")
+    say(f"{recipient} may not fetch {name} any more; the ledger keeps what was fetched")
 
 
 def token(
-    recipient: Annotated[
-        str | None, typer.Argument(help="The recipient.", show_default=False)
-    ] = None,
-    owner: Annotated[
-        bool, typer.Option("--owner", help="For your own work over REST, not for a recipient.")
-    ] = False,
+    recipient: OneRecipient,
     days: Annotated[float, typer.Option(metavar="N", help="How many days it lasts.")] = 90,
     url: Annotated[
-        str, typer.Option(metavar="URL", help="Where the service is.")
+        str, typer.Option(metavar="URL", help="Address of the service, for the profile file.")
     ] = "http://127.0.0.1:8050",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.share", help="Write a profile file.")
     ] = None,
+    end: Annotated[
+        str | None, typer.Option(metavar="ID", help="End the token with this id instead.")
+    ] = None,
     vault: VaultOption = None,
 ) -> None:
-    """Make a token for a recipient, or for yourself, which is shown once."""
-    from cornerwave.access import OWNER
-
-    if owner == (recipient is not None):
-        raise VaultError("name a recipient, or say --owner for a token of your own")
+    """Make a token for a recipient, which is shown once, or end one."""
     sharing = open_sharing(vault)
-    recipient = recipient or OWNER
+    if end is not None:
+        sharing.end_token(recipient, end)
+        say(f"Ended token {end} of {recipient}")
+        return
     if out is not None and out.exists():
         raise OutputError(f"{out} exists already; choose another name")
     text = sharing.new_token(recipient, days=days)
     if out is None:
         typer.echo(text)
         return
-    expires = sharing.tokens(recipient)[-1].expires
-    write_profile(out, url, text, expires)
+    write_profile(out, url, text, sharing.bearer(text).expires)
     say(f"Wrote {out}: give it to {recipient} over a safe channel; it lasts {days:g} days")
+
+
+def log(
+    who: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only lines of those whose name contains this.")
+    ] = "",
+    most: Annotated[
+        int, typer.Option("--lines", min=1, metavar="N", help="How many lines, the newest first.")
+    ] = 100,
+    as_json: JsonOption = False,
+    vault: VaultOption = None,
+) -> None:
+    """Show the service's access log."""
+    lines = open_sharing(vault).accesses(most, who=who)
+    if as_json:
+        print_json([asdict(line) for line in lines])
+        return
+    rows = [(line.at[:19], line.who, line.what, line.outcome, f"{line.bytes:,}") for line in lines]
+    print_table("Access log", ("when (UTC)", "who", "what", "outcome", "bytes"), rows)
 
 
 def write_profile(path: Path, url: str, token: str, expires: str) -> None:
@@ -214,10 +236,10 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port.")] = 8050,
     url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="How recipients reach it, behind a proxy."),
+        typer.Option(metavar="URL", help="Public address, if it is behind a proxy."),
     ] = None,
     cache: Annotated[
-        str, typer.Option(metavar="SIZE", help="Room for copies that were made.")
+        str, typer.Option(metavar="SIZE", help="Disk space for cached copies.")
     ] = "10GB",
     certificate: Annotated[
         Path | None, typer.Option(metavar="FILE.pem", help="A certificate, to serve https.")
@@ -228,12 +250,12 @@ def serve(
     allow: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="DIR", help="Tables in it may be registered in the console (repeatable)."
+            metavar="DIR", help="Folder whose tables may be registered in the console (repeatable)."
         ),
     ] = None,
     new_password: Annotated[
         bool,
-        typer.Option("--new-password", help="Print a link to set the console's password anew."),
+        typer.Option("--new-password", help="Print a link to set a new password for the console."),
     ] = False,
     vault: VaultOption = None,
 ) -> None:
@@ -251,7 +273,7 @@ def serve(
     scheme = "https" if certificate else "http"
     say(f"Serving {opened.path} on {url or f'{scheme}://{host}:{port}'}")
     if host not in ("127.0.0.1", "::1", "localhost") and not certificate and not url:
-        say("warning: without a certificate, tokens and copies travel in the open")
+        say("warning: without a certificate, tokens and copies are sent unencrypted")
     local = f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104
     say(f"The owner's console: {url or local}/console")
     if link := first_link(opened, url or local, again=new_password):
@@ -274,7 +296,7 @@ def size_of(text: str) -> int:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
     if not found:
-        raise VaultError(f"{text!r} is no size; write 500MB or 10GB")
+        raise VaultError(f"{text!r} is not a valid size; write 500MB or 10GB")
     return int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
 
 
@@ -289,7 +311,7 @@ def fetch(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Fetch your copy from a service; run it again to go on where it ended."""
+    """Fetch your copy from a service; run it again to resume an interrupted download."""
     from cornerwave.miner import Profile
     from cornerwave.miner import fetch as download
 
@@ -322,14 +344,14 @@ def request(
     """Ask the owner for another level of a dataset; without one, list what you asked for."""
     from cornerwave.miner import Profile
 
-    own = Profile.read(profile)
+    mine = Profile.read(profile)
     if dataset is None or privacy is None:
         if dataset is not None or privacy is not None:
             raise VaultError("name a dataset and a privacy with --privacy, or neither")
         rows = [
-            (each.dataset, f"{each.privacy:g}", each.state, each.answer) for each in own.asked()
+            (each.dataset, f"{each.privacy:g}", each.state, each.answer) for each in mine.asked()
         ]
         print_table("You asked for", ("dataset", "privacy", "state", "answer"), rows)
         return
-    own.ask(dataset, privacy=privacy, reason=reason)
+    mine.ask(dataset, privacy=privacy, reason=reason)
     say(f"Asked for {dataset} at privacy {privacy:g}. The owner decides; see: request {profile}")

@@ -13,7 +13,6 @@ subclass of `Database`, with the type that its tables have for bytes.
 """
 
 from cornerwave.ledger._chains import Entry, Holding
-from cornerwave.ledger._database import WouldWait
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._ledger import Ledger, State, closed_message
 from cornerwave.ledger._postgresql import check_address
@@ -32,7 +31,6 @@ __all__ = [
     "Records",
     "SeenKeys",
     "State",
-    "WouldWait",
     "check_address",
     "closed_message",
     "now",

@@ -29,10 +29,6 @@ Schema = frozenset[tuple[str, str, str]]
 """Everything in a database that could change what our statements do: what, table, detail."""
 
 
-class WouldWait(Exception):
-    """Something has to be read or written, which may take a while."""
-
-
 class Database(ABC):
     """One database with a ledger in it."""
 
@@ -49,23 +45,9 @@ class Database(ABC):
         self._spare: deque[Connection] = deque()
         self._readers = threading.BoundedSemaphore(_MOST_READERS)
         weakref.finalize(self, _close_all, self._spare)
-        self._lock, self._hurry = threading.Lock(), threading.local()
+        self._lock = threading.Lock()
         self._version: Any = None
         self._known: dict[Any, Sequence[Any]] = {}
-
-    @contextmanager
-    def without_waiting(self) -> Iterator[None]:
-        """Raise WouldWait in this thread for all that cannot be answered from memory."""
-        self._hurry.on = True
-        try:
-            yield
-        finally:
-            self._hurry.on = False
-
-    def may_wait(self) -> None:
-        """Raise WouldWait within `without_waiting`."""
-        if getattr(self._hurry, "on", False):
-            raise WouldWait
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Read in one snapshot."""
@@ -91,7 +73,6 @@ class Database(ABC):
     def _transaction(
         self, check: Callable[[Connection], None], *, write: bool
     ) -> Iterator[Connection]:
-        self.may_wait()
         with self._translating(), closing(self.connect()) as connection:
             self.begin(connection, write=write)
             check(connection)
@@ -125,10 +106,10 @@ class Database(ABC):
                 elif key in self._known:
                     return self._known[key]
                 known = self._known
-            self.may_wait()
             with self.reader() as connection:
                 rows = [read(row) for row in connection.select(table, *among(wanted))]
-            known[key] = rows  # read after the version, so at least as new
+            with self._lock:
+                known[key] = rows  # read after the version, so at least as new
             return rows
 
     def version(self) -> Any:

@@ -13,7 +13,7 @@ costs one line; only what reads a whole chain checks the whole of it.
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -291,10 +291,6 @@ class Ledger:
             vault = chains.vault()
             entries = [chains.entry(c) for c in chains.datasets(vault)]
         return sorted(entries, key=lambda entry: entry.name)
-
-    def without_waiting(self) -> AbstractContextManager[None]:
-        """Raise WouldWait in this thread for all that the database has to be asked for."""
-        return self._database.without_waiting()
 
     def states(self, datasets: Collection[str]) -> dict[str, "State"]:
         """Return what the ledger states of some datasets, by id, from sealed rows alone.

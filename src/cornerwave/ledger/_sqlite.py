@@ -115,7 +115,6 @@ class SQLite(Database):
             return None
         if now in (self._sure, self._noted):
             return self._sure
-        self.may_wait()
         with self._confirming:
             return self._confirmed()
 

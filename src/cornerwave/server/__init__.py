@@ -1,16 +1,17 @@
 """The service: recipients fetch what they were granted, with the clients they have.
 
     application     an ASGI application for a vault
-    settings        how uvicorn runs it
-    first_link      where its owner sets the password of the console
+    settings        how uvicorn runs it; Limits: what a client may do
+    first_link      where its owner sets the password of the console; SignIn: password and sessions
 
     _service        who is asking, what is permitted, and the copies; signed addresses of files
-    _cache          copies that were made, in a bounded folder; the access log
+    _cache          files that were made, in one bounded folder
+    _access_log     who did what; lines that many requests write in one transaction
     _downloads      plain HTTP
-    _administration the owner's work over REST
     _delta_sharing  the Delta Sharing protocol; _delta_types its types
     _replies        files with ranges, and errors in words
-    _app            all of it as one application, with limits for each client, and /docs
+    _limits         sizes and times that every client has to keep
+    _app            all of it as one application, and /docs
 
 The console, for the owner in a browser:
 
@@ -22,14 +23,21 @@ The console, for the owner in a browser:
     _registering    a table from an allowed folder, column by column
     _explorer       what coalitions recover; which privacy to pick
 
+Everything that an owner does about access is a method of `cornerwave.access.Sharing`, which the
+console and the command line call. The service has no other interface for owners: a token that
+grants would be a second password, sent with every request and kept in files.
+
 Bytes leave only after the fingerprint passed, the ledger line is written, and the grant was
 checked for this very request.
 """
 
-from cornerwave.server._app import application, settings
-from cornerwave.server._sign_in import first_link
+from cornerwave.server._app import application
+from cornerwave.server._limits import Limits, settings
+from cornerwave.server._sign_in import SignIn, first_link
 
 __all__ = [
+    "Limits",
+    "SignIn",
     "application",
     "first_link",
     "settings",

@@ -3,21 +3,19 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
+from anyio.to_thread import run_sync as in_thread
+from fastapi import Depends
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from cornerwave.access import ANYBODY, ANYBODY_KNOWN, OPEN, Foreseen, Grant, Sharing
-from cornerwave.access import Request as Asked
-from cornerwave.documents import body
-from cornerwave.errors import CornerwaveError, LedgerDamaged, LevelError, NoSuchDataset
+from cornerwave.access import ANYBODY, ANYBODY_KNOWN, LIVE, OPEN, Grant
+from cornerwave.errors import CornerwaveError, LedgerDamaged, LevelError
 from cornerwave.ledger import Access, now
-from cornerwave.levels import Level
+from cornerwave.levels import LINEAR, Level
 from cornerwave.outlook import explained
-from cornerwave.report import report_document
 from cornerwave.server._page import (
     PREFIX,
     Fields,
@@ -33,8 +31,8 @@ from cornerwave.server._replies import service_of
 from cornerwave.vault import Dataset
 
 pages = router(signed_in)
-MOST_DOWNLOADS, SEARCHED = 20, 5000
-"""So many downloads of a dataset are shown, from so many lines of the access log."""
+MOST_DOWNLOADS, SEARCHED_FOR_DOWNLOADS = 20, 5000
+"""Downloads of a dataset that are shown, and lines of the access log that are searched for them."""
 ROLES = {
     "perturbed": "noise",
     "category": "category",
@@ -54,27 +52,26 @@ class Rung:
     granted: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """An open request, and what coalitions leave hidden then, or why it cannot be approved."""
+def dataset_of(request: Request, id: str) -> Dataset:
+    """Return a dataset by its id. Raises NoSuchDataset."""
+    return service_of(request).dataset(id)
 
-    asked: Asked
-    coalitions: tuple[Foreseen, ...] = ()
-    refusal: str = ""
+
+ThisDataset = Annotated[Dataset, Depends(dataset_of)]
 
 
 @pages.get("")
 def datasets(request: Request) -> Response:
     """List the datasets."""
     service = service_of(request)
-    found = [service.dataset(each.name) for each in service.vault.datasets()]
+    found = service.vault.datasets()
     waiting = service.sharing.requests(state=OPEN)
     count = Counter(each.dataset for each in waiting)
     return page(
         request,
         "datasets.html",
         cards=[(each, ladder(request, each), count[each.id]) for each in found],
-        elsewhere=[each for each in waiting if each.dataset not in {own.id for own in found}],
+        elsewhere=[each for each in waiting if each.dataset not in {one.id for one in found}],
         allowed=bool(request.app.state.allowed),
     )
 
@@ -86,9 +83,9 @@ def with_slash() -> Response:
 
 
 @pages.get("/datasets/{id}")
-def dataset(request: Request, id: str, privacy: str = "") -> Response:
+def dataset(request: Request, found: ThisDataset, privacy: str = "") -> Response:
     """Show a dataset."""
-    return _dataset(request, dataset_of(request, id), privacy=privacy)
+    return _dataset(request, found, privacy=privacy)
 
 
 def _dataset(
@@ -105,46 +102,47 @@ def _dataset(
         roles=ROLES,
         ladder=ladder(request, found),
         holdings=found.holdings,
-        grants=[(each, state_of(each)) for each in reversed(sharing.grants(dataset=found.id))],
+        grants=[
+            (each, each.state(sharing.clock()))
+            for each in reversed(sharing.grants(dataset=found.id))
+        ],
         recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
-        requests=[_waiting(sharing, e) for e in sharing.requests(dataset=found.id, state=OPEN)],
+        requests=sharing.waiting(dataset=found.id),
         answered=[e for e in reversed(sharing.requests(dataset=found.id)) if e.state != OPEN],
-        downloads=downloads(sharing.accesses(SEARCHED), found.name),
+        downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), found.name),
         sentences=list(explained(found.frozen)),
         privacy=privacy,
     )
 
 
 @pages.post("/datasets/{id}/grant")
-def grant(request: Request, id: str, ticked: Ticked) -> Response:
+def grant(request: Request, found: ThisDataset, ticked: Ticked) -> Response:
     """Permit a recipient a level."""
-    found = dataset_of(request, id)
-    said = {name: values[-1] for name, values in ticked.items()}
+    fields = {name: values[-1] for name, values in ticked.items()}
     try:
         service_of(request).sharing.grant(
             found.name,
-            said.get("recipient", ""),
-            privacy=_share(said.get("privacy", "")),
-            until=said.get("until") or None,
+            fields.get("recipient", ""),
+            privacy=_share(fields.get("privacy", "")),
+            until=fields.get("until") or None,
             round=ticked.get("round", ()),
+            against=fields.get("against", LINEAR),
         )
     except CornerwaveError as error:
-        return _dataset(request, found, privacy=said.get("privacy", ""), error=error)
-    return go(f"/datasets/{id}")
+        return _dataset(request, found, privacy=fields.get("privacy", ""), error=error)
+    return go(f"/datasets/{found.id}")
 
 
 @pages.post("/datasets/{id}/revoke")
-def revoke(request: Request, id: str, fields: Fields) -> Response:
+def revoke(request: Request, found: ThisDataset, fields: Fields) -> Response:
     """End what a recipient may fetch."""
-    found = dataset_of(request, id)
     service_of(request).sharing.revoke(found.name, fields.get("recipient", ""))
-    return go(f"/datasets/{id}")
+    return go(f"/datasets/{found.id}")
 
 
 @pages.post("/datasets/{id}/answer")
-def answer(request: Request, id: str, fields: Fields) -> Response:
+def answer(request: Request, found: ThisDataset, fields: Fields) -> Response:
     """Approve a request, perhaps at another level, or decline it."""
-    found = dataset_of(request, id)
     declined = fields.get("act") != "approve"
     text = fields.get("privacy", "")
     try:
@@ -158,12 +156,12 @@ def answer(request: Request, id: str, fields: Fields) -> Response:
         )
     except CornerwaveError as error:
         return _dataset(request, found, error=error)
-    return go(f"/datasets/{id}")
+    return go(f"/datasets/{found.id}")
 
 
 @pages.post("/decline")
 def decline(request: Request, fields: Fields) -> Response:
-    """Decline a request for a dataset that is not there."""
+    """Decline a request for a dataset that does not exist."""
     service_of(request).sharing.answer(
         fields.get("request", ""), decline=True, words=fields.get("words", "")
     )
@@ -171,17 +169,13 @@ def decline(request: Request, fields: Fields) -> Response:
 
 
 @pages.get("/datasets/{id}/report")
-def report(request: Request, id: str) -> Response:
+async def report(request: Request, found: ThisDataset) -> Response:
     """Show the owner's report."""
-    found = dataset_of(request, id)
-    shown = _report(found, len(found.holdings)) if found.holdings else None
+    held, shown = await in_thread(lambda: found.holdings), None
+    if held:
+        text = await service_of(request).report(found)
+        shown = Markup(text)  # noqa: S704 (the page kit escapes its texts)
     return page(request, "report.html", dataset=found, body=shown)
-
-
-@lru_cache(8)
-def _report(found: Dataset, _holdings: int) -> Markup:
-    """Return the report; it is the same until somebody else holds a copy."""
-    return Markup(body(report_document(found)))  # noqa: S704 (the page kit escapes its texts)
 
 
 # --- the ledger ---------------------------------------------------------------------------
@@ -205,8 +199,8 @@ def check_heads(request: Request, fields: Fields) -> Response:
             vault.check_since({names.get(head.rsplit(":", 2)[0], "?"): head})
     except CornerwaveError as error:
         return _ledger(request, heads=fields.get("heads", ""), error=str(error))
-    said = f"{len(lines)} of {len(lines)} heads are still in the ledger" if lines else ""
-    return _ledger(request, heads=fields.get("heads", ""), said=said)
+    result = f"{len(lines)} of {len(lines)} heads are still in the ledger" if lines else ""
+    return _ledger(request, heads=fields.get("heads", ""), result=result)
 
 
 @pages.get("/ledger/heads.txt")
@@ -220,7 +214,7 @@ def heads(request: Request) -> Response:
     )
 
 
-def _ledger(request: Request, *, heads: str = "", said: str = "", error: str = "") -> Response:
+def _ledger(request: Request, *, heads: str = "", result: str = "", error: str = "") -> Response:
     """Show the ledger; reading a chain checks each of its lines."""
     vault, chains, damaged = service_of(request).vault, [], ""
     try:
@@ -238,7 +232,7 @@ def _ledger(request: Request, *, heads: str = "", said: str = "", error: str = "
         lines=lines,
         damaged=damaged,
         heads=heads,
-        said=said,
+        result=result,
         error=error,
         at=now().isoformat(),
     )
@@ -249,21 +243,13 @@ def _beginning(head: str) -> str:
     return f"{head.rsplit(':', 2)[0]}:0:"
 
 
-# --- what several pages say ---------------------------------------------------------------
-
-
-def dataset_of(request: Request, id: str) -> Dataset:
-    """Return a dataset by its id. Raises NoSuchDataset."""
-    service = service_of(request)
-    for each in service.vault.datasets():
-        if each.id == id:
-            return service.dataset(each.name)
-    raise NoSuchDataset("there is no such dataset")
+# --- what several pages show --------------------------------------------------------------
 
 
 def live_grants(request: Request, found: Dataset) -> list[Grant]:
     """Return what may be fetched of a dataset now."""
-    return [g for g in service_of(request).sharing.grants(dataset=found.id) if g.is_live(now())]
+    sharing = service_of(request).sharing
+    return [g for g in sharing.grants(dataset=found.id) if g.state(sharing.clock()) == LIVE]
 
 
 def ladder(request: Request, found: Dataset) -> list[Rung]:
@@ -281,22 +267,7 @@ def ladder(request: Request, found: Dataset) -> list[Rung]:
     ]
 
 
-def state_of(grant: Grant) -> str:
-    """Return the state of a grant in a word."""
-    if grant.revoked:
-        return "ended"
-    return "live" if grant.is_live(now()) else "expired"
-
-
-def _waiting(sharing: Sharing, asked: Asked) -> Waiting:
-    """Return an open request with what approving it would change."""
-    try:
-        return Waiting(asked, tuple(sharing.foreseen(asked)))
-    except LevelError as error:
-        return Waiting(asked, refusal=words_of(error))
-
-
-def downloads(log: Iterable[Access], name: str) -> list[Any]:
+def _downloads(log: Iterable[Access], name: str) -> list[Any]:
     """Return the downloads of a dataset, the newest first."""
     wanted = f"copy of {name} as "
     return [line for line in log if line.what.startswith(wanted)][:MOST_DOWNLOADS]
@@ -306,4 +277,4 @@ def _share(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise LevelError("privacy is a number between 0 and 1, such as 0.5") from None
+        raise LevelError("privacy must be a number between 0 and 1, such as 0.5") from None

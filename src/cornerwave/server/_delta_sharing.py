@@ -7,18 +7,17 @@ addresses of files.
 
 import base64
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import SHARING_PATH, Token
 from cornerwave.errors import LevelError, NoSuchDataset
-from cornerwave.server._replies import bearer, send_copy, service_of
-from cornerwave.server._service import DELTA, LIFETIME, Facts, Permitted, table_names
+from cornerwave.server._replies import base_url, bearer, send_copy, service_of
+from cornerwave.server._service import DELTA, Facts, Permitted, table_names
 
 SHARE, SCHEMA = "cornerwave", "copies"
 MOST_RESULTS = 500
@@ -29,135 +28,140 @@ MaxResults = Annotated[int | None, Query(alias="maxResults", ge=0)]
 PageToken = Annotated[str | None, Query(alias="pageToken", max_length=200)]
 
 
+def checked(request: Request, share: str = SHARE, schema: str = SCHEMA) -> Token:
+    """Return whose request it is. Raises AccessDenied; NoSuchDataset for another share."""
+    token = bearer(request)
+    if (share, schema) != (SHARE, SCHEMA):
+        raise NoSuchDataset("there is no such share or schema")
+    return token
+
+
+def permitted(request: Request, share: str, schema: str, table: str) -> Permitted:
+    """Return the copy that a table is. Raises NoSuchDataset if it may not be read."""
+    token = checked(request, share, schema)
+    what = table_names(service_of(request).offered(token)).get(table)
+    if what is None:
+        raise NoSuchDataset("there is no such table, or you may not read it")
+    return what
+
+
+ThisTable = Annotated[Permitted, Depends(permitted)]
+
+
 @router.get("/shares", response_model=None)
-async def shares(request: Request, most: MaxResults = None, page: PageToken = None) -> Response:
+def shares(request: Request, most: MaxResults = None, page: PageToken = None) -> Response:
     """List shares: there is one."""
-    await _checked(request)
+    checked(request)
     return _page([{"name": SHARE, "id": SHARE}], most, page)
 
 
 @router.get("/shares/{share}", response_model=None)
-async def share(request: Request, share: str) -> Response:
+def share(request: Request, share: str) -> Response:
     """Describe the share."""
-    await _checked(request, share)
+    checked(request, share)
     return JSONResponse({"share": {"name": SHARE, "id": SHARE}})
 
 
 @router.get("/shares/{share}/schemas", response_model=None)
-async def schemas(
+def schemas(
     request: Request, share: str, most: MaxResults = None, page: PageToken = None
 ) -> Response:
     """List schemas: there is one."""
-    await _checked(request, share)
+    checked(request, share)
     return _page([{"name": SCHEMA, "share": SHARE}], most, page)
 
 
 @router.get("/shares/{share}/schemas/{schema}/tables", response_model=None)
-async def tables(
+def tables(
     request: Request, share: str, schema: str, most: MaxResults = None, page: PageToken = None
 ) -> Response:
     """List tables: a copy of each dataset that you may fetch."""
-    return _page(await _tables(request, await _checked(request, share, schema)), most, page)
+    return _page(_tables(request, checked(request, share, schema)), most, page)
 
 
 @router.get("/shares/{share}/all-tables", response_model=None)
-async def all_tables(
+def all_tables(
     request: Request, share: str, most: MaxResults = None, page: PageToken = None
 ) -> Response:
     """List the tables of all schemas."""
-    return _page(await _tables(request, await _checked(request, share)), most, page)
+    return _page(_tables(request, checked(request, share)), most, page)
 
 
 @router.get("/shares/{share}/schemas/{schema}/tables/{table}/version", response_model=None)
 @router.head("/shares/{share}/schemas/{schema}/tables/{table}", include_in_schema=False)
-async def version(request: Request, share: str, schema: str, table: str) -> Response:
-    """Say the version of a table: one for each edition."""
-    what = await _found(request, share, schema, table)
+def version(request: Request, what: ThisTable) -> Response:
+    """Return the version of a table: one for each edition."""
     _check_version(what, request.query_params)
     return Response(headers=_versioned(what))
 
 
 @router.get("/shares/{share}/schemas/{schema}/tables/{table}/metadata", response_model=None)
-async def metadata(request: Request, share: str, schema: str, table: str) -> Response:
+async def metadata(request: Request, what: ThisTable) -> Response:
     """Describe a table: its columns and types."""
-    what = await _found(request, share, schema, table)
     _check_version(what, request.query_params)
     facts = await service_of(request).facts(what)
     return _lines(request, what, _head(what, facts, delta=_wants_delta(request)))
 
 
 @router.post("/shares/{share}/schemas/{schema}/tables/{table}/query", response_model=None)
-async def query(request: Request, share: str, schema: str, table: str) -> Response:
-    """Give the signed address of a table's file; hints are for larger tables than a file."""
-    what = await _found(request, share, schema, table)
+async def query(request: Request, table: str, what: ThisTable) -> Response:
+    """Return the signed address of a table's file; hints are for larger tables than a file."""
     _check_version(what, await _asked(request))
     service, delta = service_of(request), _wants_delta(request)
-    async with service.copy(what, DELTA):  # a copy that cannot be made is refused here already
-        facts = await service.facts(what)
-    lines, size, id = _head(what, facts, delta=delta), facts.size, what.key(DELTA)
+    facts = await service.facts(what)  # a copy that cannot be made is refused here already
     address = _address(request, service.ticket(what, DELTA), f"{table}.parquet")
-    stats = json.dumps({"numRecords": facts.rows})
-    if delta:
-        add = {
-            "path": address,
-            "partitionValues": {},
-            "size": size,
-            "modificationTime": 0,
-            "dataChange": True,
-            "stats": stats,
-        }
-        file = {"id": id, "size": size, "deltaSingleAction": {"add": add}}
-    else:
-        file = {"id": id, "url": address, "partitionValues": {}, "size": size, "stats": stats}
-    ends = {"expirationTimestamp": _ends()}
-    return _lines(request, what, [*lines, {"file": {**file, **ends}}])
+    file = {
+        "id": what.key(DELTA),
+        "size": facts.size,
+        **(_delta_file if delta else _parquet_file)(address, facts),
+        "expirationTimestamp": int(service.signer.ends() * 1000),
+    }
+    return _lines(request, what, [*_head(what, facts, delta=delta), {"file": file}])
+
+
+def _parquet_file(address: str, facts: Facts) -> dict[str, Any]:
+    return {"url": address, "partitionValues": {}, "stats": _stats(facts)}
+
+
+def _delta_file(address: str, facts: Facts) -> dict[str, Any]:
+    add = {
+        "path": address,
+        "partitionValues": {},
+        "size": facts.size,
+        "modificationTime": 0,
+        "dataChange": True,
+        "stats": _stats(facts),
+    }
+    return {"deltaSingleAction": {"add": add}}
+
+
+def _stats(facts: Facts) -> str:
+    return json.dumps({"numRecords": facts.rows})
+
+
+def redeemed(request: Request, sp: Annotated[str, Query(max_length=2000)]) -> tuple[Permitted, str]:
+    """Return what a signed address permits now."""
+    what, format_ = service_of(request).redeem(sp)
+    request.state.who = what.who
+    return what, format_
 
 
 @router.get("/files/{name}", response_model=None)
 @router.head("/files/{name}", response_model=None, include_in_schema=False)
-async def file(request: Request, name: str, sp: Annotated[str, Query(max_length=2000)]) -> Response:
-    """Send a file by its signed address; the grant is checked again for this very request."""
-    service = service_of(request)
-    what, format_ = await service.soon(lambda: service.redeem(sp))
-    request.state.who = what.who
-    return await send_copy(request, what, format_, what.dataset.name)
-
-
-def _ends() -> int:
-    return int((time.time() + LIFETIME) * 1000)
+async def file(
+    request: Request, name: str, found: Annotated[tuple[Permitted, str], Depends(redeemed)]
+) -> Response:
+    """Send a file by its signed address; the grant is checked again for this request."""
+    return await send_copy(request, *found)
 
 
 def _address(request: Request, ticket: str, name: str) -> str:
-    base = request.app.state.public_url or str(request.base_url).rstrip("/")
-    return f"{base}{SHARING_PATH}/files/{name}?sp={ticket}"
+    return f"{base_url(request)}{SHARING_PATH}/files/{name}?sp={ticket}"
 
 
-async def _checked(request: Request, share: str = SHARE, schema: str = SCHEMA) -> Token:
-    """Return whose request it is. Raises AccessDenied; NoSuchDataset for another share."""
-    token = await service_of(request).soon(lambda: bearer(request))
-    assert token is not None
-    if (share, schema) != (SHARE, SCHEMA):
-        raise NoSuchDataset("there is no such share or schema")
-    return token
-
-
-async def _offered(request: Request, token: Token) -> dict[str, Permitted]:
-    service = service_of(request)
-    return await service.soon(lambda: table_names(service.offered(token)))
-
-
-async def _found(request: Request, share: str, schema: str, table: str) -> Permitted:
-    token = await _checked(request, share, schema)
-    what = (await _offered(request, token)).get(table)
-    if what is None:
-        raise NoSuchDataset("there is no such table, or you may not read it")
-    request.state.who = what.who
-    return what
-
-
-async def _tables(request: Request, token: Token) -> list[dict[str, str]]:
+def _tables(request: Request, token: Token) -> list[dict[str, str]]:
     of = {"schema": SCHEMA, "share": SHARE, "shareId": SHARE}
-    offered = await _offered(request, token)
+    offered = table_names(service_of(request).offered(token))
     return [{"name": name, **of, "id": each.dataset.id} for name, each in offered.items()]
 
 
@@ -193,22 +197,21 @@ def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[dict[str, Any]]
         protocol = {"deltaProtocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
         described = {**about, "schemaString": schema, "configuration": {}, "createdTime": 0}
         files = {"version": _version(what), "size": facts.size, "numFiles": 1}
-        told = {**files, "deltaMetadata": described}
-        return [{"protocol": protocol}, {"metaData": told}]
+        return [{"protocol": protocol}, {"metaData": {**files, "deltaMetadata": described}}]
     described = {**about, "schemaString": schema, "configuration": {}}
     described["version"] = _version(what)
     return [{"protocol": {"minReaderVersion": 1}}, {"metaData": described}]
 
 
 async def _asked(request: Request) -> Mapping[str, Any]:
-    """Return what the body of a query says."""
+    """Return the body of a query."""
     try:
-        said = json.loads(await request.body() or b"{}")
+        asked = json.loads(await request.body() or b"{}")
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
-        raise LevelError("the body of a query is an object of JSON")
-    return said
+        asked = None
+    if not isinstance(asked, dict):
+        raise LevelError("the body of a query must be a JSON object")
+    return asked
 
 
 def _check_version(what: Permitted, asked: Mapping[str, Any]) -> None:

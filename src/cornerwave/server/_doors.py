@@ -61,8 +61,8 @@ def set_password(request: Request, fields: Fields) -> Response:
         _check_twice(fields)
         password = sign_in_of(request).use_link(link, fields.get("password", ""))
     except VaultError as error:
-        said = {"link": link, "least": LEAST_LETTERS, "error": str(error)}
-        return page(request, "welcome.html", status=400, **said)
+        shown = {"link": link, "least": LEAST_LETTERS, "error": str(error)}
+        return page(request, "welcome.html", status=400, **shown)
     return _let_in(request, PREFIX, password)
 
 
@@ -70,19 +70,19 @@ def set_password(request: Request, fields: Fields) -> Response:
 def ask_password(request: Request, next: str = PREFIX) -> Response:
     """Ask for the password."""
     known = sign_in_of(request).has_password
-    return page(request, "sign_in.html", next=_own(next), known=known, error="")
+    return page(request, "sign_in.html", next=_within(next), known=known, error="")
 
 
 @outside.post("/sign-in")
 def sign_in(request: Request, fields: Fields) -> Response:
     """Begin a session for who knows the password."""
-    signing_in, target = sign_in_of(request), _own(fields.get("next", ""))
+    signing_in, target = sign_in_of(request), _within(fields.get("next", ""))
     try:
         with signing_in.counted(address_of(request)):
             password = signing_in.check(fields.get("password", ""))
     except AccessDenied as error:
-        said = {"next": target, "known": True, "error": str(error)}
-        return page(request, "sign_in.html", status=403, **said)
+        shown = {"next": target, "known": True, "error": str(error)}
+        return page(request, "sign_in.html", status=403, **shown)
     return _let_in(request, target, password)
 
 
@@ -113,8 +113,8 @@ def change_password(request: Request, fields: Fields) -> Response:
     except TooManyRequests:
         raise
     except (AccessDenied, VaultError) as error:
-        said = {"least": LEAST_LETTERS, "error": str(error)}
-        return page(request, "password.html", status=400, **said)
+        shown = {"least": LEAST_LETTERS, "error": str(error)}
+        return page(request, "password.html", status=400, **shown)
     return _let_in(request, PREFIX, password)
 
 
@@ -137,10 +137,10 @@ def _let_in(request: Request, target: str, password: Record) -> Response:
     return answer
 
 
-def _own(target: str) -> str:
+def _within(target: str) -> str:
     """Return a path of the console, whatever was asked for.
 
-    >>> _own("/console/log"), _own("//elsewhere"), _own("/console/../v1")
+    >>> _within("/console/log"), _within("//elsewhere"), _within("/console/../v1")
     ('/console/log', '/console', '/console')
     """
     plain = target.isprintable() and not any(part in target for part in ("..", "\\", "//"))

@@ -2,28 +2,34 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Depends, Query
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import MOST_WORDS
 from cornerwave.access import Request as Asked
-from cornerwave.server._replies import bearer, send_copy, service_of
+from cornerwave.server._replies import bearer, bearer_if_any, send_copy, service_of
 from cornerwave.server._service import Permitted
 
 router = APIRouter(prefix="/v1", tags=["downloads"])
 Format = Literal["parquet", "arrow", "csv", "csv.gz"]
 
 
+def permitted(request: Request, name: str) -> Permitted:
+    """Return what the sender of a request may fetch of a dataset."""
+    what = service_of(request).permitted(name, bearer_if_any(request))
+    request.state.who = what.who
+    return what
+
+
+ThisCopy = Annotated[Permitted, Depends(permitted)]
+
+
 @router.get("/datasets", response_model=None)
-async def datasets(request: Request) -> Response:
+def datasets(request: Request) -> Response:
     """List what you may fetch; without a token, what is public."""
-    service = service_of(request)
-    return JSONResponse(
-        await service.soon(
-            lambda: [_described(e) for e in service.offered(bearer(request, required=False))]
-        )
-    )
+    offered = service_of(request).offered(bearer_if_any(request))
+    return JSONResponse([_described(each) for each in offered])
 
 
 # A name may have slashes, so that it is a path, and what follows it comes first.
@@ -32,32 +38,22 @@ async def datasets(request: Request) -> Response:
 @router.get("/datasets/{name:path}/copy", response_model=None)
 @router.head("/datasets/{name:path}/copy", response_model=None, include_in_schema=False)
 async def copy(
-    request: Request, name: str, format: Annotated[Format, Query()] = "parquet"
+    request: Request, what: ThisCopy, format: Annotated[Format, Query()] = "parquet"
 ) -> Response:
     """Download your copy. Ranges, resuming and `If-None-Match` work; its ETag never changes."""
-    what = await service_of(request).soon(lambda: _permitted(request, name))
-    request.state.who = what.who
-    return await send_copy(request, what, format, name)
+    return await send_copy(request, what, format)
 
 
 @router.get("/datasets/{name:path}", response_model=None)
-async def dataset(request: Request, name: str) -> Response:
-    """Say what you may fetch of a dataset."""
-    return JSONResponse(
-        await service_of(request).soon(lambda: _described(_permitted(request, name)))
-    )
-
-
-def _permitted(request: Request, name: str) -> Permitted:
-    return service_of(request).permitted(name, bearer(request, required=False))
+def dataset(what: ThisCopy) -> Response:
+    """Describe what you may fetch of a dataset."""
+    return JSONResponse(_described(what))
 
 
 @router.get("/requests")
 def requests(request: Request) -> list[dict[str, Any]]:
     """List what you have asked for."""
-    token = bearer(request)
-    assert token is not None
-    asked = service_of(request).sharing.requests(recipient=token.recipient)
+    asked = service_of(request).sharing.requests(recipient=bearer(request).recipient)
     return [_request(each) for each in asked]
 
 
@@ -70,19 +66,18 @@ def ask(
 ) -> dict[str, Any]:
     """Ask the owner for a dataset, or for a better level of it.
 
-    The answer is the same whether there is such a dataset or not.
+    The answer is the same whether the dataset exists or not.
     """
-    token = bearer(request)
-    assert token is not None
+    recipient = bearer(request).recipient
     sharing = service_of(request).sharing
-    return _request(sharing.ask(token.recipient, dataset, privacy=privacy, reason=reason))
+    return _request(sharing.ask(recipient, dataset, privacy=privacy, reason=reason))
 
 
 def _described(what: Permitted) -> dict[str, Any]:
     frozen, release = what.dataset.frozen, what.release
     return {
         "name": what.dataset.name,
-        "privacy": what.privacy,
+        "privacy": release.privacy,
         "noise": release.level.noise,
         "rows": release.rows.rows,
         "edition": release.rows.edition,

@@ -7,7 +7,6 @@ drawn from its distribution too). With one path they have the least noisy copy a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -27,15 +26,14 @@ from cornerwave.privacy import (
     coalition_verdict,
     independent_level,
 )
-from cornerwave.report import ColumnSketch
 from cornerwave.server._console import dataset_of, live_grants
 from cornerwave.server._page import page, router, signed_in
+from cornerwave.server._replies import service_of
 from cornerwave.vault import Dataset
 
 pages = router(signed_in)
 GUESSED = 8
 """So many members, those with the least noise, are counted for guesses from independent copies."""
-SKETCHES = 8
 LOWEST, FIRST = 0.05, 0.5
 """Where the slider begins, and where it is at first."""
 
@@ -159,7 +157,7 @@ def slider(request: Request, id: str, p: float = FIRST) -> Response:
         sentences=list(explained(dataset.frozen)),
         lowest=min(LOWEST, highest),
         highest=highest,
-        **_outlook(dataset, min(p, highest)),
+        **_outlook(request, dataset, min(p, highest)),
     )
 
 
@@ -168,17 +166,17 @@ def slid(request: Request, id: str, p: float = FIRST) -> Response:
     """Return the part of the page that changes with the slider."""
     request.state.quiet = True
     dataset = dataset_of(request, id)
-    return page(request, "outlook.html", dataset=dataset, **_outlook(dataset, p))
+    return page(request, "outlook.html", dataset=dataset, **_outlook(request, dataset, p))
 
 
-def _outlook(dataset: Dataset, privacy: float) -> dict[str, Any]:
+def _outlook(request: Request, dataset: Dataset, privacy: float) -> dict[str, Any]:
     asked = min(max(privacy, 0.001), 0.999) if privacy == privacy else FIRST
     found = outlook_of(dataset.frozen, asked)
     drawings: Mapping[str, doc.Histograms] = {}
     missing = ""
     if found is not None:
         try:
-            drawings = _sketch(dataset).drawings(found.level)
+            drawings = service_of(request).sketch(dataset).drawings(found.level)
         except SourceError:
             missing = "The table is no longer at its place, so its columns cannot be drawn."
     return {
@@ -202,9 +200,3 @@ def _meaning(found: Outlook, name: str) -> str:
         right, blind = found.right[name], found.blind[name]
         return f"guessed right {right:.0%} of the time; {blind:.0%} without a copy"
     return "perturbed on another scale"
-
-
-@lru_cache(SKETCHES)
-def _sketch(dataset: Dataset) -> ColumnSketch:
-    """Return the sketch of a dataset, which is one object as long as the service lives."""
-    return ColumnSketch.of(dataset)

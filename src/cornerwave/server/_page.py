@@ -1,7 +1,7 @@
 """The console's pages: templates, errors in words, and who may see them.
 
 A page is for the owner alone and is never kept by a browser. Forms are taken from the console's
-own pages only: a browser says where a request comes from (Sec-Fetch-Site, or Origin).
+own pages only: browsers send where a request comes from (Sec-Fetch-Site, or Origin).
 """
 
 import hashlib
@@ -30,8 +30,8 @@ from cornerwave.errors import (
     NoSuchRecipient,
     TooManyRequests,
 )
-from cornerwave.server._replies import fault
-from cornerwave.server._sign_in import TRY_SECONDS, SignIn
+from cornerwave.server._replies import fault, service_of
+from cornerwave.server._sign_in import SignIn
 from cornerwave.version import __version__
 
 PREFIX = "/console"
@@ -39,7 +39,7 @@ SECURE_COOKIE, LOCAL_COOKIE = "__Host-cornerwave", "cornerwave"
 """The session over https, and over http on this machine alone."""
 MOST_FIELDS = 20_000
 _PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-"""Headers by which proxies say that they pass on what somebody else asks."""
+"""Headers that proxies add to what they pass on."""
 
 _STATIC = files(__package__) / "static"
 STATIC: Mapping[str, tuple[bytes, str]] = {
@@ -119,8 +119,8 @@ def same_origin(request: Request) -> None:
     site = request.headers.get("sec-fetch-site")
     if site is None:
         public = _place(request.app.state.public_url or "")
-        own = {request.headers.get("host", ""), public} - {""}
-        fits = _place(request.headers.get("origin", "")) in own
+        here = {request.headers.get("host", ""), public} - {""}
+        fits = _place(request.headers.get("origin", "")) in here
     else:
         fits = site == "same-origin"
     if not fits:
@@ -128,7 +128,7 @@ def same_origin(request: Request) -> None:
 
 
 def _place(address: str) -> str:
-    """Return host and port of an address, '' if it is none.
+    """Return host and port of an address, '' if it is not valid.
 
     >>> _place("https://data.example.org:8443"), _place("http://[")
     ('data.example.org:8443', '')
@@ -176,10 +176,10 @@ Ticked = Annotated[dict[str, list[str]], Depends(_ticked)]
 # --- pages --------------------------------------------------------------------------------
 
 
-def page(request: Request, template: str, *, status: int = 200, **said: Any) -> Response:
+def page(request: Request, template: str, *, status: int = 200, **shown: Any) -> Response:
     """Return a page."""
     text = _templates.get_template(template).render(
-        here=request.url.path, signed=getattr(request.state, "who", "") == "owner", **said
+        here=request.url.path, signed=getattr(request.state, "who", "") == "owner", **shown
     )
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
 
@@ -207,13 +207,13 @@ class ConsoleRoute(APIRoute):
                 words = _WORDS.get(error.status_code, error.detail)
                 return problem_page(request, error.status_code, words, error.headers)
             except TooManyRequests as error:
-                wait = {"Retry-After": str(int(TRY_SECONDS))}
-                return problem_page(request, 429, str(error), wait)
+                wait = service_of(request).limits.wrong_password_seconds
+                return problem_page(request, 429, str(error), {"Retry-After": str(int(wait))})
             except CornerwaveError as error:
                 return problem_page(request, status_of(error), words_of(error))
             except Exception as error:
                 fault(request, error)
-                return problem_page(request, 503, "the service has a fault; see its own output")
+                return problem_page(request, 503, "the service has a fault; its output shows where")
 
         return answered
 
@@ -229,7 +229,7 @@ def status_of(error: CornerwaveError) -> int:
 
 
 def words_of(error: CornerwaveError) -> str:
-    """Return a refusal in words, with what the fields that help are called on the pages."""
+    """Return a refusal in words, with the names of the fields of the pages that help."""
     fields = [name for choice in error.use if (name := _field_of(choice))]
     return f"{error} ({', '.join(fields)})" if fields else str(error)
 
@@ -252,7 +252,7 @@ def _field_of(name: str) -> str:
 def problem_page(
     request: Request, status: int, words: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a page that says what is wrong."""
+    """Return a page that explains what is wrong."""
     answer = page(request, "problem.html", status=status, words=words)
     answer.headers.update(headers or {})
     return answer

@@ -8,18 +8,17 @@ from collections.abc import Iterator
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from cornerwave.access import MOST_DAYS, Sharing, Token, profile_text
+from cornerwave.access import LIVE, MOST_DAYS, MOST_WORDS, Sharing, profile_text
 from cornerwave.errors import CornerwaveError, NoSuchRecipient, VaultError
 from cornerwave.ledger import Access, Holding, now
-from cornerwave.server._console import state_of
 from cornerwave.server._page import Fields, go, page, router, signed_in, status_of, words_of
-from cornerwave.server._replies import service_of
+from cornerwave.server._replies import base_url, service_of
 
 pages = router(signed_in)
 DAYS = 90
-SHOWN = 300
-"""Lines of the access log on a page."""
-SEARCHED = 20_000
+"""How long a token lasts if nothing else is chosen."""
+SHOWN, SEARCHED = 300, 20_000
+"""Lines of the access log on a page, and lines that are searched for them."""
 
 
 @pages.get("/recipients")
@@ -30,17 +29,17 @@ def recipients(request: Request) -> Response:
 
 def _recipients(request: Request, error: CornerwaveError | None = None) -> Response:
     sharing = service_of(request).sharing
-    rows = []
+    rows, at = [], sharing.clock()
     for name in sharing.recipients():
-        live = [each for each in sharing.tokens(name) if each.is_live(now())]
-        grants = [each for each in sharing.grants(recipient=name) if each.is_live(now())]
-        used = max((sharing.last_used(each) or "" for each in sharing.tokens(name)), default="")
+        tokens = sharing.tokens(name)
+        live = [each for each in tokens if each.state(at) == LIVE]
+        grants = [each for each in sharing.grants(recipient=name) if each.state(at) == LIVE]
+        used = max((sharing.last_used(each) or "" for each in tokens), default="")
         rows.append((name, grants, live, used))
-    status = status_of(error) if error else 200
     return page(
         request,
         "recipients.html",
-        status=status,
+        status=status_of(error) if error else 200,
         rows=rows,
         error=words_of(error) if error else "",
     )
@@ -51,7 +50,7 @@ def add(request: Request, fields: Fields) -> Response:
     """Add a recipient."""
     name = fields.get("name", "").strip()
     try:
-        service_of(request).sharing.add(name, note=fields.get("note", "")[:500])
+        service_of(request).sharing.add(name, note=fields.get("note", "")[:MOST_WORDS])
     except CornerwaveError as error:
         return _recipients(request, error)
     return go("/recipient", name=name)
@@ -65,11 +64,11 @@ def recipient(request: Request, name: str = "") -> Response:
 
 def _recipient(request: Request, name: str, error: CornerwaveError | None = None) -> Response:
     sharing = _known(request, name)
-    vault = service_of(request).vault
-    names = {each.id: each.name for each in vault.datasets()}
+    datasets, at = sharing.vault.datasets(), sharing.clock()
+    names = {each.id: each.name for each in datasets}
     held: list[tuple[str, str, Holding, float]] = [
         (each.name, each.id, line, each.privacy_of(line.spec.level))
-        for each in vault.datasets()
+        for each in datasets
         for line in each.holdings
         if line.recipient == name
     ]
@@ -80,12 +79,13 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
         error=words_of(error) if error else "",
         name=name,
         grants=[
-            (each, names.get(each.dataset, ""), state_of(each))
+            (each, names.get(each.dataset, ""), each.state(at))
             for each in reversed(sharing.grants(recipient=name))
         ],
         held=held,
         tokens=[
-            (each, _state(each), sharing.last_used(each)) for each in reversed(sharing.tokens(name))
+            (each, each.state(at), sharing.last_used(each))
+            for each in reversed(sharing.tokens(name))
         ],
         days=DAYS,
         most_days=MOST_DAYS,
@@ -94,7 +94,7 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
 
 @pages.post("/recipient/remove")
 def remove(request: Request, fields: Fields) -> Response:
-    """Remove a recipient: grants and tokens end, what he holds stays in the ledger."""
+    """Remove a recipient: grants and tokens end, the ledger keeps what they hold."""
     service_of(request).sharing.remove(fields.get("name", ""))
     return go("/recipients")
 
@@ -110,11 +110,9 @@ def new_token(request: Request, fields: Fields) -> Response:
         raise
     except VaultError as error:
         return _recipient(request, name, error)
-    found = service_of(request).sharing.bearer(token)
-    profile = _profile(request, token, found.expires)
-    return page(
-        request, "token.html", name=name, token=token, profile=profile, expires=found.expires
-    )
+    expires = service_of(request).sharing.bearer(token).expires
+    profile = profile_text(base_url(request), token, expires)
+    return page(request, "token.html", name=name, token=token, profile=profile, expires=expires)
 
 
 @pages.post("/recipient/token/end")
@@ -135,14 +133,8 @@ def profile(request: Request, fields: Fields) -> Response:
         "Content-Disposition": f'attachment; filename="{name}.share"',
         "Cache-Control": "no-store",
     }
-    content = _profile(request, text, token.expires)
+    content = profile_text(base_url(request), text, token.expires)
     return Response(content, media_type="application/json", headers=headers)
-
-
-def _profile(request: Request, token: str, expires: str) -> str:
-    """Return a profile file as clients of Delta Sharing read it."""
-    base = request.app.state.public_url or str(request.base_url)
-    return profile_text(base, token, expires)
 
 
 def _known(request: Request, name: str) -> Sharing:
@@ -153,12 +145,6 @@ def _known(request: Request, name: str) -> Sharing:
     return sharing
 
 
-def _state(token: Token) -> str:
-    if token.revoked:
-        return "ended"
-    return "live" if token.is_live(now()) else "expired"
-
-
 # --- the access log -----------------------------------------------------------------------
 
 
@@ -167,11 +153,8 @@ def log(request: Request, who: str = "", console: str = "") -> Response:
     """Show the access log, the newest lines first."""
     service = service_of(request)
     service.log.flush()
-    found = [
-        line
-        for line in service.sharing.accesses(SEARCHED)
-        if (console or not _is_console(line)) and who.casefold() in line.who.casefold()
-    ]
+    lines = service.sharing.accesses(SEARCHED, who=who)
+    found = [line for line in lines if console or " /console" not in line.what]
     return page(request, "log.html", lines=found[:SHOWN], who=who, console=bool(console))
 
 
@@ -202,7 +185,3 @@ def _csv(lines: list[Access]) -> Iterator[str]:
         text.seek(0)
         text.truncate()
     yield text.getvalue()
-
-
-def _is_console(line: Access) -> bool:
-    return " /console" in line.what

@@ -1,7 +1,7 @@
 """What every route shares: who is asking, files with ranges, and errors in words.
 
 Recipients get a status, a code and a sentence that says nothing about the table, the server
-or its folders; the owner finds the rest in the server's own output.
+or its folders; the owner finds the rest in the server's output.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from cornerwave.access import OWNER, Token
+from cornerwave.access import Token
 from cornerwave.errors import (
     AccessDenied,
     LevelError,
@@ -32,13 +32,12 @@ from cornerwave.errors import (
     TooManyRequests,
     VaultError,
 )
-from cornerwave.server._service import Permitted, Service, called
+from cornerwave.server._limits import Limits
+from cornerwave.server._service import DELTA, Permitted, Service
 
 RETRY_SECONDS = 5
-CHECK_SECONDS = 1.0
-"""How often a permission is looked at again while a copy is being sent."""
-MOST_FAILURES, FAILURE_SECONDS = 20, 60.0
-"""So many false tokens from one address in so many seconds, then it has to wait."""
+MOST_ADDRESSES = 10_000
+"""Addresses whose false tokens are counted; beyond it, counting begins again."""
 
 _STATUS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (AccessDenied, 401, "UNAUTHENTICATED", ""),
@@ -49,7 +48,7 @@ _STATUS: tuple[tuple[type[Exception], int, str, str], ...] = (
         SourceError,
         409,
         "SOURCE_CHANGED",
-        "the table is not the one that was registered; ask its owner",
+        "the table is not the one that was registered; contact its owner",
     ),
     (OutputError, 503, "TEMPORARILY_UNAVAILABLE", "the copy cannot be made now; try again later"),
     (TooManyRequests, 429, "TOO_MANY_REQUESTS", ""),
@@ -63,38 +62,35 @@ def service_of(request: Request) -> Service:
     return service
 
 
+def base_url(request: Request) -> str:
+    """Return the address of the service, as recipients reach it."""
+    public: str | None = request.app.state.public_url
+    return public or str(request.base_url).rstrip("/")
+
+
 class Failures:
     """False tokens by address, in this process: who sends too many has to wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self._most, self._seconds = limits.false_tokens, limits.false_token_seconds
         self._lock = threading.Lock()
         self._times: dict[str, deque[float]] = {}
 
     def add(self, address: str) -> None:
         """Count a failure. Raises HTTPException, and counts none, after too many."""
         with self._lock:
-            if len(self._times) > 10_000:
+            if len(self._times) > MOST_ADDRESSES:
                 self._times.clear()
             times, at = self._times.setdefault(address, deque()), time.monotonic()
-            while times and times[0] < at - FAILURE_SECONDS:
+            while times and times[0] < at - self._seconds:
                 times.popleft()
-            if len(times) >= MOST_FAILURES:
-                raise HTTPException(429, headers={"Retry-After": str(int(FAILURE_SECONDS))})
+            if len(times) >= self._most:
+                raise HTTPException(429, headers={"Retry-After": str(int(self._seconds))})
             times.append(at)
 
 
-def bearer(request: Request, *, required: bool = True) -> Token | None:
-    """Return the recipient's token that a request carries. Raises AccessDenied for a false one."""
-    if not required and "authorization" not in request.headers:
-        return None
-    token = any_bearer(request)
-    if token.recipient == OWNER:
-        raise AccessDenied("this is a token of the owner, which fetches nothing")
-    return token
-
-
-def any_bearer(request: Request) -> Token:
-    """Return the token that a request carries, the owner's too."""
+def bearer(request: Request) -> Token:
+    """Return the token that a request carries. Raises AccessDenied for a false one, or none."""
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     try:
         if scheme.lower() != "bearer":
@@ -104,11 +100,16 @@ def any_bearer(request: Request) -> Token:
         failures: Failures = request.app.state.failures
         failures.add(request.client.host if request.client else "")
         raise
-    request.state.who = called(token)
+    request.state.who = token.holder
     return token
 
 
-async def send_copy(request: Request, what: Permitted, format_: str, name: str) -> Response:
+def bearer_if_any(request: Request) -> Token | None:
+    """Return the token that a request carries, None without one. Raises AccessDenied."""
+    return bearer(request) if "authorization" in request.headers else None
+
+
+async def send_copy(request: Request, what: Permitted, format_: str) -> Response:
     """Answer with a copy: whole, in part, or with 304 if the client has it."""
     service, etag = service_of(request), what.etag(format_)
     if _has(request, etag):
@@ -117,20 +118,11 @@ async def send_copy(request: Request, what: Permitted, format_: str, name: str) 
     try:
         path = await _while_wanted(request, stack.enter_async_context(service.copy(what, format_)))
         if request.method != "HEAD":
-            await service.hold(what, format_)
-            await service.log.add_now(what.who, f"copy of {name} as {format_}", "begun")
+            await service.record(what, format_)
     except BaseException:
         await stack.aclose()
         raise
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache", "Accept-Ranges": "bytes"}
-    sending = CopyResponse(
-        path,
-        headers=headers,
-        filename=f"{name.replace('/', '_')}.{'parquet' if format_ == 'delta' else format_}",
-        media_type="application/octet-stream",
-    )
-    sending.used, sending.check = stack, lambda: service.check_again(what)
-    return sending
+    return CopyResponse(service, what, format_, path, stack)
 
 
 def _has(request: Request, etag: str) -> bool:
@@ -142,9 +134,23 @@ def _has(request: Request, etag: str) -> bool:
 class CopyResponse(FileResponse):
     """A copy on its way: kept while it is sent, and ended when its permission ends."""
 
-    chunk_size = 256 * 1024
-    used: AsyncExitStack
-    check: Callable[[], None]
+    def __init__(
+        self, service: Service, what: Permitted, format_: str, path: Path, used: AsyncExitStack
+    ) -> None:
+        """`used` is closed when the file has been sent."""
+        ending = "parquet" if format_ == DELTA else format_
+        super().__init__(
+            path,
+            headers={
+                "ETag": what.etag(format_),
+                "Cache-Control": "private, no-cache",
+                "Accept-Ranges": "bytes",
+            },
+            filename=f"{what.dataset.name.replace('/', '_')}.{ending}",
+            media_type="application/octet-stream",
+        )
+        self.chunk_size = service.limits.chunk_bytes
+        self._service, self._what, self._used = service, what, used
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the file; a permission that ends meanwhile cuts the answer off."""
@@ -152,8 +158,8 @@ class CopyResponse(FileResponse):
 
         async def permitted(message: Message) -> None:
             nonlocal checked
-            if time.monotonic() > checked + CHECK_SECONDS:
-                await anyio.to_thread.run_sync(self.check)
+            if time.monotonic() > checked + self._service.limits.check_seconds:
+                await anyio.to_thread.run_sync(self._service.check_again, self._what)
                 checked = time.monotonic()
             await send(message)
 
@@ -161,7 +167,7 @@ class CopyResponse(FileResponse):
             await super().__call__(scope, receive, permitted)
         finally:
             with anyio.CancelScope(shield=True):
-                await self.used.aclose()
+                await self._used.aclose()
 
 
 async def _while_wanted(request: Request, work: Any) -> Path:
@@ -190,11 +196,11 @@ def refused(_request: Request, error: Exception) -> Response:
 
 
 def fault(_request: Request, error: Exception) -> Response:
-    """Return the answer to what should not happen: its place goes to the owner, no value."""
+    """Return the answer to what should not happen: its place goes to stderr, but no value."""
     print(f"cornerwave: internal fault ({type(error).__name__})", file=sys.stderr)
     for frame in traceback.extract_tb(error.__traceback__):
         print(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}", file=sys.stderr)
-    return problem(503, "INTERNAL", "the service has a fault; its owner was told")
+    return problem(503, "INTERNAL", "the service has a fault, which was reported to its owner")
 
 
 def http_problem(_request: Request, error: Exception) -> Response:

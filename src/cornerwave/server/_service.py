@@ -6,29 +6,35 @@ import hashlib
 import hmac
 import json
 import re
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import anyio.to_thread
+import pyarrow as pa
 import pyarrow.parquet as pq
+from anyio.to_thread import run_sync as in_thread
 
 from cornerwave.access import Grant, Sharing, Token
+from cornerwave.documents import body
 from cornerwave.errors import AccessDenied, NoSuchDataset, VaultError
-from cornerwave.ledger import State, WouldWait
-from cornerwave.server._cache import AccessLog, CopyCache, Grouped, key_of
+from cornerwave.ledger import Access, State, now
+from cornerwave.report import ColumnSketch, report_document
+from cornerwave.server._access_log import AccessLog, Grouped, line_of
+from cornerwave.server._cache import Cache, name_of
 from cornerwave.server._delta_types import is_offered, schema_string, write_offered
+from cornerwave.server._limits import Limits
 from cornerwave.spec import CopySpec
 from cornerwave.vault import Dataset, Release, Vault
+from cornerwave.version import __version__
 
 # --------------------------------------------------------------------------------------------------
 # Addresses of files that need no header: signed, short-lived, and bound to a grant.
 #
-#     payload.signature      payload: grant, recipient, format, expiry
+#     payload.signature      payload: dataset, grant, recipient, format, token, expiry
 #
 # The grant is looked up again for every request, so that a revoked one opens nothing.
 
@@ -51,25 +57,28 @@ class Ticket:
 class Signer:
     """Signs tickets, and reads those that it signed."""
 
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+    def __init__(self, secret: bytes, clock: Callable[[], datetime]) -> None:
+        self._secret, self._clock = secret, clock
 
-    def sign(self, ticket: Ticket, *, at: float | None = None) -> str:
+    def ends(self) -> float:
+        """Return when a ticket that is signed now ends, in seconds of the epoch."""
+        return self._clock().timestamp() + LIFETIME
+
+    def sign(self, ticket: Ticket) -> str:
         """Return a ticket as a text that ends after LIFETIME."""
-        ends = (time.time() if at is None else at) + LIFETIME
-        said = [ticket.dataset, ticket.grant, ticket.recipient, ticket.format, ticket.token, ends]
-        payload = _encoded(json.dumps(said, separators=(",", ":")).encode())
+        parts = [ticket.dataset, ticket.grant, ticket.recipient, ticket.format, ticket.token]
+        payload = _encoded(json.dumps([*parts, self.ends()], separators=(",", ":")).encode())
         return f"{payload}.{self._mac(payload)}"
 
     def read(self, text: str) -> Ticket:
         """Return the ticket of a text. Raises AccessDenied if it is false or has ended."""
         payload, _, mac = text.partition(".")
         if not hmac.compare_digest(mac.encode(), self._mac(payload).encode()):
-            raise AccessDenied("this address is not valid; ask for the table again")
-        *said, ends = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        if time.time() > ends:
-            raise AccessDenied("this address has expired; ask for the table again")
-        return Ticket(*said)
+            raise AccessDenied("this address is not valid; query the table again")
+        *parts, ends = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        if self._clock().timestamp() > ends:
+            raise AccessDenied("this address has expired; query the table again")
+        return Ticket(*parts)
 
     def _mac(self, payload: str) -> str:
         return _encoded(hmac.new(self._secret, payload.encode(), hashlib.sha256).digest())
@@ -79,52 +88,46 @@ def _encoded(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
+# --------------------------------------------------------------------------------------------------
+# What is permitted, and what is sent of it.
+
+
 CACHE = "cache"
 DELTA = "delta"
 """The format of a copy for clients of Delta Sharing."""
-MOST_PERMITS = 10_000
-HEALTH_SECONDS = 2.0
-"""A ledger that has not answered by then is not well, and whoever asks for that hears it."""
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Permitted:
-    """A dataset and what somebody may fetch of it; `who` is how the access log calls him."""
+    """The copy that somebody may fetch, by a grant and with a token, which is '' for anybody."""
 
-    dataset: Dataset
+    release: Release
     grant: Grant
-    who: str
-    token: str = ""
+    token: str
 
-    @cached_property
-    def release(self) -> Release:
-        """The copy that is permitted."""
-        return self.grant.release_of(self.dataset)
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset, as the ledger had it when this was permitted."""
+        return self.release.dataset
 
-    @cached_property
-    def privacy(self) -> float:
-        """The share of the variance of every column that the copy hides."""
-        return self.release.privacy
-
-    @cached_property
-    def _keys(self) -> dict[str, str]:
-        return {}
+    @property
+    def who(self) -> str:
+        """What the access log calls the recipient."""
+        return f"{self.grant.recipient} ({self.token})" if self.token else self.grant.recipient
 
     def key(self, format_: str) -> str:
-        """The name of the copy's bytes."""
-        if format_ not in self._keys:
-            self._keys[format_] = key_of(self.release, format_)
-        return self._keys[format_]
+        """The name of the copy's bytes: of dataset and CopySpec, with edition and format."""
+        spec = self.release.written_as(format_).to_json()
+        return name_of(self.dataset.id, spec, pa.__version__)
 
     def etag(self, format_: str) -> str:
-        """The same name for clients: a copy has one for ever."""
+        """The same name for clients: a copy's ETag never changes."""
         return f'"{self.key(format_)}"'
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What clients of Delta Sharing are told of a copy, which never changes."""
+    """What clients of Delta Sharing learn about a copy, which never changes."""
 
     schema: str
     rows: int
@@ -133,87 +136,138 @@ class Facts:
     @classmethod
     def of(cls, path: Path) -> "Facts":
         """Read them in the copy's file."""
-        told = pq.read_metadata(path)
-        return cls(schema_string(told.schema.to_arrow_schema()), told.num_rows, path.stat().st_size)
+        found = pq.read_metadata(path)
+        schema = schema_string(found.schema.to_arrow_schema())
+        return cls(schema, found.num_rows, path.stat().st_size)
+
+
+class Datasets:
+    """Each dataset as it was read last; it is read again when the ledger has something new of it.
+
+    What is returned is never changed, only replaced. A dataset's state, which is read for every
+    request, is what decides, so that nothing here can be outdated.
+    """
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault, self._lock, self._sketching = vault, threading.Lock(), threading.Lock()
+        self._known: dict[str, tuple[State, Dataset]] = {}
+        self._sketched: tuple[Dataset, ColumnSketch] | None = None
+
+    def at(self, id: str, state: State) -> Dataset:
+        """Return a dataset at a state, or a newer one. Raises NoSuchDataset."""
+        with self._lock:
+            then, known = self._known.get(id, (None, None))
+            if known is not None and then == state:
+                return known
+            found = self._vault.dataset(state.name)  # read after its state, so at least as new
+            if found.id != id:
+                raise NoSuchDataset("this dataset was renamed just now; ask again")
+            if known is not None and known.is_same(found):
+                found = known  # only holdings are new: what is frozen need not be parsed again
+            _ = found.frozen  # parsed here, before other threads have it
+            self._known[id] = state, found
+            return found
+
+    def sketch(self, dataset: Dataset) -> ColumnSketch:
+        """Return what the slider draws; the last one is kept, since a slider moves often."""
+        with self._sketching:  # the table is read, which may take long
+            if self._sketched is None or self._sketched[0] is not dataset:
+                self._sketched = dataset, ColumnSketch.of(dataset)
+            return self._sketched[1]
 
 
 class Service:
     """A vault, served."""
 
-    def __init__(self, vault: Vault, *, cache_bytes: int) -> None:
-        self.vault, self.sharing = vault, Sharing(vault)
-        self.cache = CopyCache(vault.path / CACHE, cache_bytes)
-        self.signer = Signer(vault.secret("addresses"))
+    def __init__(
+        self,
+        vault: Vault,
+        *,
+        cache_bytes: int,
+        limits: Limits,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
+        self.vault, self.limits, self.sharing = vault, limits, Sharing(vault, clock=clock)
+        self.cache = Cache(vault.path / CACHE, cache_bytes)
+        self.signer = Signer(vault.secret("addresses"), clock)
         self.log = AccessLog(self.sharing)
-        self._datasets: dict[str, Dataset] = {}
-        self._read: dict[str, tuple[State, Dataset]] = {}
-        self._permits: dict[tuple[str, str], Permitted] = {}
-        self._facts: dict[str, Facts] = {}
-        self._holding: dict[str, Grouped[tuple[str, CopySpec]]] = {}
-        self._held: set[tuple[str, str]] = set()
+        self._datasets = Datasets(vault)
+        self._departures = Grouped(self._record, key=lambda each: each[0].dataset.id)
         self._checking: asyncio.Task[Any] | None = None
 
-    async def soon(self, work: Callable[[], Result]) -> Result:
-        """Return the result of some work: at once if the ledger said all of it, else in a thread.
-
-        What is done at once takes less time than handing it over would. The work may be done
-        twice, the first time in part.
-        """
-        try:
-            with self.vault.without_waiting():
-                return work()
-        except WouldWait:
-            return await _in_thread(work)
-
     async def check_ledger(self) -> None:
-        """Raise VaultError unless the ledger can be read, or it takes longer than HEALTH_SECONDS.
+        """Raise VaultError unless the ledger can be read within `health_seconds`.
 
         Anybody may ask, as often as they like: there is never more than one who waits for it.
         """
         if self._checking is None or self._checking.done():
-            self._checking = asyncio.create_task(self.soon(lambda: self.vault.states(())))
-            self._checking.add_done_callback(_looked_at)
+            self._checking = asyncio.create_task(in_thread(self.vault.states, ()))
+            self._checking.add_done_callback(_retrieve)
         try:
-            await asyncio.wait_for(asyncio.shield(self._checking), HEALTH_SECONDS)
+            await asyncio.wait_for(asyncio.shield(self._checking), self.limits.health_seconds)
         except TimeoutError:
             raise VaultError("the ledger is busy or away: it has not answered in time") from None
 
     def close(self) -> None:
         """Write what is left to write."""
+        self._departures.close()
         self.log.close()
-        for grouped in self._holding.values():
-            grouped.close()
 
-    def dataset(self, name: str) -> Dataset:
-        """Return a dataset; what is frozen is read once."""
-        return self._known(self.vault.dataset(name))
+    # --- what is there, and who may have it -----------------------------------------------
 
-    def _known(self, found: Dataset) -> Dataset:
-        """Return the same dataset as before, unless it was renamed, moved or closed since."""
-        known = self._datasets.get(found.id)
-        if known is None or not known.is_same(found):
-            known = self._datasets[found.id] = found
-        return known
+    def dataset(self, id: str) -> Dataset:
+        """Return a dataset by its id. Raises NoSuchDataset."""
+        state = self.vault.states([id]).get(id)
+        if state is None:
+            raise NoSuchDataset("there is no such dataset")
+        return self._datasets.at(id, state)
 
-    def dataset_at(self, id: str, state: State) -> Dataset:
-        """Return a dataset; the ledger is read again only if it says something new of it."""
-        then, found = self._read.get(id, (None, None))
-        if found is None or then != state:
-            found = self.dataset(state.name)  # read after its state, so at least as new
-            if found.id != id:
-                raise NoSuchDataset("this dataset was renamed just now; ask again")
-            self._read[id] = state, found
-        return found
+    def sketch(self, dataset: Dataset) -> ColumnSketch:
+        """Return what the slider draws. Raises SourceError if the table is not there."""
+        return self._datasets.sketch(dataset)
 
     def offered(self, token: Token | None) -> list[Permitted]:
         """Return everything that somebody may fetch, by name."""
-        grants = self.sharing.all_permitted(token.recipient if token else None)
+        return [self._permitted(*each, token) for each in self._granted(token)]
+
+    def permitted(self, name: str, token: Token | None) -> Permitted:
+        """Return what somebody may fetch of a dataset. Raises NoSuchDataset.
+
+        A dataset that is not granted looks like one that does not exist.
+        """
+        for state, grant in self._granted(token):
+            if state.name == name:
+                return self._permitted(state, grant, token)
+        raise NoSuchDataset("there is no such dataset, or you may not fetch it")
+
+    def _granted(self, token: Token | None) -> Iterator[tuple[State, Grant]]:
+        """Yield the open datasets that somebody was granted, by name."""
+        grants = self.sharing.permitted(token.recipient if token else None)
         states = self.vault.states(grants)
-        return [
-            self._permitted(self.dataset_at(id, state), grants[id], token.id if token else "")
-            for id, state in sorted(states.items(), key=lambda each: each[1].name)
-            if not state.closed
-        ]
+        for id, state in sorted(states.items(), key=lambda each: each[1].name):
+            if not state.closed:
+                yield state, grants[id]
+
+    def _permitted(self, state: State, grant: Grant, token: Token | None) -> Permitted:
+        dataset = self._datasets.at(grant.dataset, state)
+        return Permitted(grant.release_of(dataset), grant, token.id if token else "")
+
+    def ticket(self, what: Permitted, format_: str) -> str:
+        """Return a signed text by which a file can be fetched without a header."""
+        grant = what.grant
+        return self.signer.sign(
+            Ticket(grant.dataset, grant.id, grant.recipient, format_, what.token)
+        )
+
+    def redeem(self, text: str) -> tuple[Permitted, str]:
+        """Return what a signed text permits now, and the format. Raises AccessDenied."""
+        ticket = self.signer.read(text)
+        live = self.sharing.permitted_by(ticket.grant, ticket.recipient, ticket.token)
+        state = self.vault.states([ticket.dataset]).get(ticket.dataset)
+        if live is None or live.dataset != ticket.dataset or state is None or state.closed:
+            raise AccessDenied("what this address permitted has ended")
+        dataset = self._datasets.at(live.dataset, state)
+        return Permitted(live.release_of(dataset), live, ticket.token), ticket.format
 
     def check_again(self, what: Permitted) -> None:
         """Raise AccessDenied if what was permitted has ended: making a copy may take long."""
@@ -221,85 +275,56 @@ class Service:
         if self.sharing.permitted_by(grant.id, grant.recipient, what.token) is None:
             raise AccessDenied("what you were granted has ended")
 
-    def permitted(self, name: str, token: Token | None) -> Permitted:
-        """Return what somebody may fetch of a dataset. Raises NoSuchDataset.
-
-        A dataset that is not granted looks like one that is not there.
-        """
-        for each in self.offered(token):
-            if each.dataset.name == name:
-                return each
-        raise NoSuchDataset("there is no such dataset, or you may not fetch it")
-
-    def ticket(self, what: Permitted, format_: str) -> str:
-        """Return a signed text by which a file can be fetched without a header."""
-        grant = what.grant
-        return self.signer.sign(
-            Ticket(what.dataset.id, grant.id, grant.recipient, format_, what.token)
-        )
-
-    def redeem(self, text: str) -> tuple[Permitted, str]:
-        """Return what a signed text permits now. Raises AccessDenied."""
-        ticket = self.signer.read(text)
-        live = self.sharing.permitted_by(ticket.grant, ticket.recipient, ticket.token)
-        state = self.vault.states([ticket.dataset]).get(ticket.dataset)
-        if live is None or live.dataset != ticket.dataset or state is None or state.closed:
-            raise AccessDenied("what this address permitted has ended")
-        dataset = self.dataset_at(live.dataset, state)
-        return self._permitted(dataset, live, ticket.token), ticket.format
-
-    def _permitted(self, dataset: Dataset, grant: Grant, token: str) -> Permitted:
-        """Return a permission; the same object as before, if it is, knows its copy already."""
-        who = f"{grant.recipient} ({token})" if token else grant.recipient
-        made = Permitted(dataset, grant, who, token)
-        known = self._permits.get((grant.id, who))
-        if known == made:
-            return known
-        if len(self._permits) > MOST_PERMITS:
-            self._permits.clear()
-        self._permits[grant.id, who] = made
-        return made
+    # --- what is made and sent ------------------------------------------------------------
 
     @asynccontextmanager
     async def copy(self, what: Permitted, format_: str) -> AsyncIterator[Path]:
         """Yield the file of a copy; nothing has left yet, and nothing is recorded."""
-        if format_ != DELTA:
-            async with self.cache.copy(what.release, format_) as path:
+        kind = "parquet" if format_ == DELTA else format_
+        async with self.cache.file(
+            f"{what.key(kind)}.{kind}",
+            lambda part, watch: what.release.make(part, progress=watch),
+        ) as path:
+            if format_ != DELTA or await in_thread(is_offered, path):
                 yield path
-            return
-        async with self.cache.copy(what.release, "parquet") as path:
-            if await _in_thread(lambda: is_offered(path)):
-                yield path
-            else:  # its name begins alike, so that it stays as long as the copy is used
-                name = path.name.replace(".parquet", ".delta.parquet")
-                yield await self.cache.file(
-                    path.with_name(name), lambda part, watch: write_offered(path, part, watch)
-                )
+                return
+            async with self.cache.file(
+                f"{what.key(DELTA)}.delta.parquet",
+                lambda part, watch: write_offered(path, part, watch),
+            ) as converted:
+                yield converted
 
     async def facts(self, what: Permitted) -> Facts:
-        """Return what is told of a copy; it is made if nobody has asked before."""
-        key = what.key(DELTA)
-        if key not in self._facts:
-            async with self.copy(what, DELTA) as path:
-                self._facts[key] = await _in_thread(lambda: Facts.of(path))
-        return self._facts[key]
+        """Return what clients of Delta Sharing learn about a copy, which is made if necessary."""
+        async with self.copy(what, DELTA) as path:
+            return await in_thread(Facts.of, path)
 
-    async def hold(self, what: Permitted, format_: str) -> None:
-        """Record that the recipient holds a copy from now on: before its first byte leaves."""
-        await self.soon(lambda: self.check_again(what))
-        recorded = "parquet" if format_ == DELTA else format_
-        known = (what.grant.recipient, what.key(recorded))
-        if known not in self._held:
-            line = what.grant.recipient, what.release.written_as(recorded)
-            if what.dataset.id not in self._holding:
-                self._holding[what.dataset.id] = Grouped(what.dataset.hold)
-            await self._holding[what.dataset.id].write(line)
-            self._held.add(known)
+    async def report(self, dataset: Dataset) -> str:
+        """Return a dataset's report as HTML; it is the same until its chain has a new line."""
+        states = await in_thread(self.vault.states, [dataset.id])
+        name = name_of("report", dataset.id, states[dataset.id].head, __version__)
+        async with self.cache.file(
+            f"{name}.html",
+            lambda part, _: part.write_text(body(report_document(dataset)), "utf-8"),
+        ) as path:
+            return await in_thread(path.read_text, "utf-8")
 
+    async def record(self, what: Permitted, format_: str) -> None:
+        """Record that the recipient holds a copy from now on: before its first byte leaves.
 
-def called(token: Token | None) -> str:
-    """Return how the access log calls somebody."""
-    return "anybody" if token is None else f"{token.recipient} ({token.id})"
+        The ledger does not write a holding twice, so that every download can ask for it.
+        """
+        await in_thread(self.check_again, what)
+        spec = what.release.written_as("parquet" if format_ == DELTA else format_)
+        words = f"copy of {what.dataset.name} as {format_}"
+        line = line_of(self.sharing.clock(), what.who, words, "begun")
+        await self._departures.write((what, spec, line))
+
+    def _record(self, departures: Sequence[tuple[Permitted, CopySpec, Access]]) -> None:
+        """Write holdings of one dataset, then their lines in the access log."""
+        dataset = departures[0][0].dataset
+        dataset.hold([(what.grant.recipient, spec) for what, spec, _ in departures])
+        self.sharing.log([line for _, _, line in departures])
 
 
 def table_names(offered: Sequence[Permitted]) -> dict[str, Permitted]:
@@ -323,11 +348,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _looked_at(task: "asyncio.Task[Any]") -> None:
+def _retrieve(task: "asyncio.Task[Any]") -> None:
     """Take the failure of a task that perhaps nobody waits for any more."""
     if not task.cancelled():
         task.exception()
-
-
-async def _in_thread(work: Callable[[], Result]) -> Result:
-    return await anyio.to_thread.run_sync(work)

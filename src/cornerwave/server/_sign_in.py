@@ -1,12 +1,12 @@
-"""How the owner signs in: a password that only he has set, and sessions in cookies.
+"""How the owner signs in: a password that only they have set, and sessions in cookies.
 
     first_link      where to set the password, once; None if it is set
     SignIn          the password, the link, the sessions and the wrong tries of a vault
 
 There is no default password. Of it an argon2id hash is kept, of the link and of each session an
-HMAC, as sealed rows beside the ledger: every process of a service knows them. Whatever depends on
-such a row looks at it again in the transaction that acts on it, so that of many who come at once
-one uses the link, and no more try passwords than may.
+HMAC, as sealed rows beside the ledger: every process of a service knows them. What depends on such
+a row reads it again in the transaction that acts on it, so that of many who come at once one uses
+the link, and no more try passwords than may.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import hmac
 import secrets
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
@@ -24,19 +24,18 @@ from argon2.exceptions import VerifyMismatchError
 
 from cornerwave.errors import AccessDenied, TooManyRequests, VaultError
 from cornerwave.ledger import Record, Records, now
+from cornerwave.server._limits import Limits
 from cornerwave.vault import Vault
 
 LEAST_LETTERS, MOST_LETTERS = 12, 256
 SESSION_HOURS, LINK_HOURS = 12, 24
-MOST_TRIES, TRY_SECONDS = 8, 300.0
-"""So many false passwords from one address in so many seconds, then it has to wait."""
 WELCOME = "/console/welcome"
 OWNER, PASSWORD, LINK, SESSION, TRY = "owner", "password", "link", "session", "try"
-USED = "this link was used or has ended; start the service again for a new one"
+USED = "this link was used or has expired; start the service again for a new one"
 
 
 def first_link(vault: Vault, base_url: str, *, again: bool = False) -> str | None:
-    """Return an address at which the owner sets his password, once, within LINK_HOURS.
+    """Return an address at which the owner sets their password, once, within LINK_HOURS.
 
     None if it is set, unless `again`: then the link replaces a password that was lost.
     """
@@ -49,10 +48,19 @@ def first_link(vault: Vault, base_url: str, *, again: bool = False) -> str | Non
 class SignIn:
     """The password, the one-time link, the sessions and the wrong tries of a vault."""
 
-    def __init__(self, vault: Vault) -> None:
+    def __init__(
+        self,
+        vault: Vault,
+        *,
+        limits: Limits | None = None,
+        clock: Callable[[], datetime] = now,
+        hasher: PasswordHasher | None = None,
+    ) -> None:
+        """`clock` gives the time by which links, sessions and tries end."""
         self._records = vault.records
         self._secret = vault.secret("sign in")
-        self._hasher = PasswordHasher()
+        self._limits, self._clock = limits or Limits(), clock
+        self._hasher = hasher or PasswordHasher()  # argon2id with 64 MiB, as RFC 9106 recommends
         self._one_at_a_time = threading.Lock()  # each hash takes 64 MiB
 
     @property
@@ -62,9 +70,9 @@ class SignIn:
 
     def new_link(self) -> str:
         """Return the secret of a new link; an older one ends."""
-        text, until = _random(), _said(now() + timedelta(hours=LINK_HOURS))
+        text, until = _random(), _written(self._clock() + timedelta(hours=LINK_HOURS))
         content = {"mac": self._mac(LINK, text), "until": until}
-        self._records.put(Record(OWNER, LINK, "", _said(now()), content))
+        self._records.put(Record(OWNER, LINK, "", _written(self._clock()), content))
         return text
 
     def is_link(self, text: str) -> bool:
@@ -76,7 +84,7 @@ class SignIn:
         return bool(
             found
             and hmac.compare_digest(found[0].content["mac"], self._mac(LINK, text))
-            and now() < datetime.fromisoformat(found[0].content["until"])
+            and self._clock() < datetime.fromisoformat(found[0].content["until"])
         )
 
     def use_link(self, text: str, password: str) -> Record:
@@ -104,22 +112,22 @@ class SignIn:
         plain = _checked(password)
         with self._one_at_a_time:
             hashed = self._hasher.hash(plain)
-        return Record(OWNER, PASSWORD, "", _said(now()), {"hash": hashed})
+        return Record(OWNER, PASSWORD, "", _written(self._clock()), {"hash": hashed})
 
     @contextmanager
     def counted(self, address: str) -> Iterator[None]:
         """Count a try from an address before it is made; only a wrong password stays counted.
 
-        Raises TooManyRequests after MOST_TRIES in TRY_SECONDS, whichever process counted them.
+        Raises TooManyRequests after too many in too short a time, whichever process counted them.
         """
-        own = Record(TRY, _random(), self._mac(TRY, address), _said(now()), {})
-        _check_tries(self._records, own.of)  # who is to wait takes no lock
+        made = Record(TRY, _random(), self._mac(TRY, address), _written(self._clock()), {})
+        self._check_tries(self._records, made.of)  # who has to wait takes no lock
         with self._records.together() as records:
             for each in records.find(TRY):
-                if not _is_recent(each):
+                if not self._is_recent(each):
                     records.remove(TRY, each.id)
-            _check_tries(records, own.of)
-            records.put(own)
+            self._check_tries(records, made.of)
+            records.put(made)
         wrong = False
         try:
             yield
@@ -128,7 +136,15 @@ class SignIn:
             raise
         finally:
             if not wrong:
-                self._records.remove(TRY, own.id)
+                self._records.remove(TRY, made.id)
+
+    def _check_tries(self, records: Records, of: str) -> None:
+        if sum(map(self._is_recent, records.find(TRY, of=of))) >= self._limits.wrong_passwords:
+            raise TooManyRequests("too many wrong passwords; wait some minutes")
+
+    def _is_recent(self, tried: Record) -> bool:
+        seconds = timedelta(seconds=self._limits.wrong_password_seconds)
+        return self._clock() < datetime.fromisoformat(tried.at) + seconds
 
     def check(self, password: str) -> Record:
         """Raise AccessDenied unless this is the password; return the row that it was kept in."""
@@ -147,29 +163,38 @@ class SignIn:
 
         Sessions that have ended are forgotten. Raises AccessDenied if there is a newer password.
         """
-        text, until = _random(), _said(now() + timedelta(hours=SESSION_HOURS))
+        text, until = _random(), _written(self._clock() + timedelta(hours=SESSION_HOURS))
         with self._records.together() as records:
             _check_current(records, password)
             for each in records.find(SESSION):
-                if not _is_live(each):
+                if not self._lasts(each):
                     records.remove(SESSION, each.id)
             records.put(
-                Record(SESSION, self._mac(SESSION, text), OWNER, _said(now()), {"until": until})
+                Record(
+                    SESSION,
+                    self._mac(SESSION, text),
+                    OWNER,
+                    _written(self._clock()),
+                    {"until": until},
+                )
             )
         return text
 
     def is_live(self, session: str) -> bool:
         """Return whether a session has begun and not ended."""
         found = self._records.find(SESSION, id=self._mac(SESSION, session)) if session else []
-        return bool(found) and _is_live(found[0])
+        return bool(found) and self._lasts(found[0])
+
+    def _lasts(self, session: Record) -> bool:
+        return self._clock() < datetime.fromisoformat(session.content["until"])
 
     def end(self, session: str) -> None:
         """End a session."""
         self._records.remove(SESSION, self._mac(SESSION, session))
 
     def _mac(self, purpose: str, text: str) -> str:
-        said = f"{purpose}/{text}".encode(errors="replace")
-        return hmac.new(self._secret, said, hashlib.sha256).hexdigest()
+        message = f"{purpose}/{text}".encode(errors="replace")
+        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
 
 
 def _set(records: Records, new: Record) -> None:
@@ -184,20 +209,12 @@ def _check_current(records: Records, password: Record) -> None:
         raise AccessDenied("the password was changed just now; sign in with the new one")
 
 
-def _check_tries(records: Records, of: str) -> None:
-    if sum(map(_is_recent, records.find(TRY, of=of))) >= MOST_TRIES:
-        raise TooManyRequests("too many wrong passwords; wait some minutes")
-
-
-def _is_recent(tried: Record) -> bool:
-    return now() < datetime.fromisoformat(tried.at) + timedelta(seconds=TRY_SECONDS)
-
-
 def _checked(password: str) -> str:
     """Return a password that may be used. Raises VaultError."""
     if not LEAST_LETTERS <= len(password) <= MOST_LETTERS or len(set(password)) < 5:
         raise VaultError(
-            f"a password has {LEAST_LETTERS} to {MOST_LETTERS} characters, 5 of them different"
+            f"a password has {LEAST_LETTERS} to {MOST_LETTERS} characters, at least 5 of them "
+            "different"
         )
     return _plain(password)
 
@@ -207,13 +224,9 @@ def _plain(password: str) -> str:
     return unicodedata.normalize("NFC", password)
 
 
-def _is_live(session: Record) -> bool:
-    return now() < datetime.fromisoformat(session.content["until"])
-
-
 def _random() -> str:
     return secrets.token_urlsafe(32)
 
 
-def _said(at: datetime) -> str:
+def _written(at: datetime) -> str:
     return at.isoformat(timespec="seconds")

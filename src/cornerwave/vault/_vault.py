@@ -8,7 +8,7 @@ people.release(to="partner", privacy=0.3).write("partner.parquet")
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -279,10 +279,6 @@ class Vault:
     def states(self, datasets: Collection[str]) -> dict[str, State]:
         """Return what the ledger states of some datasets, by id: quick, for a service."""
         return self._ledger.states(datasets)
-
-    def without_waiting(self) -> AbstractContextManager[None]:
-        """Raise WouldWait in this thread for all that the ledger has to be asked for."""
-        return self._ledger.without_waiting()
 
     def _dataset(self, entry: Entry, source: Any = None) -> Dataset:
         return Dataset(entry, self._ledger, self._key, self.path, source)
