@@ -19,7 +19,7 @@ def test_a_small_table_is_registered_if_the_owner_ticks_it(world: World, owner: 
     fields = form_of(page.text)
     refused = owner.post("/console/register/columns", data=fields)
     assert refused.status_code == 400
-    assert "the table has 63 rows, and needs at least 100" in text_of(refused)
+    assert "The table has 63 rows, and needs at least 100" in text_of(refused)
     assert "(few rows: accept)" in text_of(refused)
     done = owner.post("/console/register/columns", data={**fields, "few_rows": "on"})
     assert done.status_code == 200

@@ -234,7 +234,7 @@ class Sharing:
         return self._records.last_access(token.holder)
 
     def bearer(self, text: str) -> Token:
-        """Return the live token that a text is. Raises AccessDenied, and says no more."""
+        """Return the live token that a text is. Raises AccessDenied, without a reason."""
         id, secret = token_parts(text)
         known = self._records.find("token", id=id) if id else []
         mac = known[0].content["mac"] if known else "-"

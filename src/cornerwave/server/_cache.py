@@ -104,14 +104,16 @@ class Cache:
     async def _make_once(self, path: Path, make: Make) -> None:
         """Make a file, or wait for those who make it already."""
         making = self._making.get(path.name)
-        if making is None:
+        # One that is done is forgotten a moment later; to wait for it would not wait at all.
+        if making is None or making.task.done():
             making = self._making[path.name] = _Making()
             making.task = asyncio.create_task(self._make(path, make, making.watch))
             making.task.add_done_callback(partial(self._ended, path.name))
         await making.wait()
 
     def _ended(self, name: str, task: "asyncio.Task[None]") -> None:
-        del self._making[name]
+        if name in self._making and self._making[name].task is task:
+            del self._making[name]
         self._settled = False
         if not task.cancelled():
             task.exception()  # if nobody waits any more, nobody else asks for it

@@ -104,12 +104,14 @@ async def metadata(request: Request, what: ThisTable) -> Response:
 
 
 @router.post("/shares/{share}/schemas/{schema}/tables/{table}/query", response_model=None)
-async def query(request: Request, table: str, what: ThisTable) -> Response:
+async def query(request: Request, what: ThisTable) -> Response:
     """Return the signed address of a table's file; hints are for larger tables than a file."""
     _check_version(what, await _asked(request))
     service, delta = service_of(request), _wants_delta(request)
     facts = await service.facts(what)  # a copy that cannot be made is refused here already
-    address = _address(request, service.ticket(what, DELTA), f"{table}.parquet")
+    address = _address(
+        request, service.ticket(what, DELTA), f"{request.path_params['table']}.parquet"
+    )
     file = {
         "id": what.key(DELTA),
         "size": facts.size,

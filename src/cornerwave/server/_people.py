@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from cornerwave.access import LIVE, MOST_DAYS, MOST_WORDS, Sharing, profile_text
 from cornerwave.errors import CornerwaveError, NoSuchRecipient, VaultError
-from cornerwave.ledger import Access, Holding, now
+from cornerwave.ledger import Access, now
 from cornerwave.server._page import Fields, go, page, router, signed_in, status_of, words_of
 from cornerwave.server._replies import base_url, service_of
 
@@ -65,13 +65,7 @@ def recipient(request: Request, name: str = "") -> Response:
 def _recipient(request: Request, name: str, error: CornerwaveError | None = None) -> Response:
     sharing = _known(request, name)
     datasets, at = sharing.vault.datasets(), sharing.clock()
-    names = {each.id: each.name for each in datasets}
-    held: list[tuple[str, str, Holding, float]] = [
-        (each.name, each.id, line, each.privacy_of(line.spec.level))
-        for each in datasets
-        for line in each.holdings
-        if line.recipient == name
-    ]
+    by_id = {each.id: each for each in datasets}
     return page(
         request,
         "recipient.html",
@@ -79,10 +73,12 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
         error=words_of(error) if error else "",
         name=name,
         grants=[
-            (each, names.get(each.dataset, ""), each.state(at))
+            (each, by_id.get(each.dataset), each.state(at))
             for each in reversed(sharing.grants(recipient=name))
         ],
-        held=held,
+        held=[
+            (each, line) for each in datasets for line in each.holdings if line.recipient == name
+        ],
         tokens=[
             (each, each.state(at), sharing.last_used(each))
             for each in reversed(sharing.tokens(name))

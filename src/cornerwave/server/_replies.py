@@ -1,6 +1,6 @@
 """What every route shares: who is asking, files with ranges, and errors in words.
 
-Recipients get a status, a code and a sentence that says nothing about the table, the server
+Recipients get a status, a code and a sentence that reveals nothing about the table, the server
 or its folders; the owner finds the rest in the server's output.
 """
 
@@ -126,7 +126,7 @@ async def send_copy(request: Request, what: Permitted, format_: str) -> Response
 
 
 def _has(request: Request, etag: str) -> bool:
-    """Return whether a client has the copy already, as it says in If-None-Match."""
+    """Return whether a client has the copy already, as it states in If-None-Match."""
     known = request.headers.get("if-none-match", "").split(",")
     return any(each.strip().removeprefix("W/") == etag for each in known)
 
