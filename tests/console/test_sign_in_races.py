@@ -10,14 +10,14 @@ import httpx
 import pytest
 
 from cornerwave.errors import AccessDenied, TooManyRequests
-from cornerwave.server import Limits, SignIn
+from cornerwave.server import ClientLimits, SignIn
 from cornerwave.vault import Vault
 from tests.console.conftest import FROM_HERE, PASSWORD, QUICK, World, sign_in
 from tests.server.conftest import Clock, serving
 from tests.waiting import SECONDS
 
 MANY = 24
-MOST_TRIES = Limits().wrong_passwords
+MOST_TRIES = ClientLimits().wrong_passwords
 
 
 def signing_in(vault: Vault, **more: object) -> SignIn:

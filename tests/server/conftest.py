@@ -19,7 +19,7 @@ import uvicorn
 
 from cornerwave.access import Sharing
 from cornerwave.ledger import now
-from cornerwave.server import Limits, application, settings
+from cornerwave.server import ClientLimits, application, settings
 from cornerwave.vault import Vault
 from tests.conftest import new_place
 from tests.waiting import until
@@ -102,7 +102,7 @@ class Announced(uvicorn.Server):
 
 
 @contextmanager
-def serving(app: Any, limits: Limits | None = None, **more: Any) -> Iterator[str]:
+def serving(app: Any, limits: ClientLimits | None = None, **more: Any) -> Iterator[str]:
     """Run an application in a thread, with the service's own settings; yield its address."""
     config = uvicorn.Config(app, host="127.0.0.1", port=0, **{**settings(limits), **more})
     server = Announced(config)
@@ -164,7 +164,7 @@ def served(
     """A service with `wages` granted to ann and bob, `odd table` to ann, and one for anybody."""
     marker = request.node.get_closest_marker("service")
     chosen = {"cache_bytes": 10**8, **(marker.kwargs if marker else {})}
-    cache_bytes, limits, clock = chosen.pop("cache_bytes"), Limits(**chosen), Clock()
+    cache_bytes, limits, clock = chosen.pop("cache_bytes"), ClientLimits(**chosen), Clock()
     if "://" in str(ledger_place):
         tokens = furnish(tmp_path, str(ledger_place))
     else:

@@ -16,7 +16,7 @@ import pytest
 
 from cornerwave.access import Sharing
 from cornerwave.errors import VaultError
-from cornerwave.server import Limits, application
+from cornerwave.server import ClientLimits, application
 from cornerwave.vault import Dataset, Release, Vault
 from tests.server.conftest import serving
 from tests.waiting import SECONDS, until
@@ -171,7 +171,7 @@ def test_a_cache_that_made_and_forgot_many_copies_keeps_few_files(served, monkey
     """Locks cannot be removed while others may wait for them, so there is a bounded number."""
     monkeypatch.setattr(Release, "make", lambda _self, path, **_: path.write_bytes(b"x" * 100))
     vault = served.sharing.vault
-    app = application(vault, cache_bytes=2000, limits=Limits(chunk_bytes=1000))
+    app = application(vault, cache_bytes=2000, limits=ClientLimits(chunk_bytes=1000))
     carried = {"Authorization": f"Bearer {served.tokens['ann']}"}
     with serving(app) as url, httpx.Client(base_url=url, headers=carried, timeout=60) as ann:
         for thousandth in range(1, 301):

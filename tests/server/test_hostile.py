@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from cornerwave.server import Limits
+from cornerwave.server import ClientLimits
 from tests.server.conftest import serving
 from tests.server.test_access_matrix import TABLE, routes_of
 from tests.waiting import until
@@ -107,7 +107,7 @@ def test_many_requests_before_the_first_answer(served):
     pytest.importorskip("httptools")  # h11 reads one after the other
     with connection(served) as one:
         one.sendall(1000 * asked)
-        assert until_closed(one).count(b" 200 ") <= Limits().pipelined + 1
+        assert until_closed(one).count(b" 200 ") <= ClientLimits().pipelined + 1
 
 
 @pytest.mark.service(body_seconds=0.3)

@@ -29,11 +29,11 @@ from pathlib import Path
 import uvicorn
 from cornerwave.access import Sharing
 from cornerwave.vault import Dataset, Vault
-from cornerwave.server import Limits, application, settings
+from cornerwave.server import ClientLimits, application, settings
 from cornerwave.outputs import CopyFile
 
 folder, where, when = sys.argv[1:]
-limits = Limits(chunk_bytes=1000, check_seconds=-1)  # so that each piece that is sent is checked
+limits = ClientLimits(chunk_bytes=1000, check_seconds=-1)  # each piece that is sent is checked
 seams = {
     "making": (CopyFile, "append"),
     "finished": (CopyFile, "publish"),

@@ -1,7 +1,7 @@
 """The service: recipients fetch what they were granted, with the clients they have.
 
     application     an ASGI application for a vault
-    settings        how uvicorn runs it; Limits: what a client may do
+    settings        how uvicorn runs it; ClientLimits: what a client may do
     first_link      where its owner sets the password of the console; SignIn: password and sessions
 
     _service        who is asking, what is permitted, and the copies; signed addresses of files
@@ -32,11 +32,11 @@ checked for this very request.
 """
 
 from cornerwave.server._app import application
-from cornerwave.server._limits import Limits, settings
+from cornerwave.server._limits import ClientLimits, settings
 from cornerwave.server._sign_in import SignIn, first_link
 
 __all__ = [
-    "Limits",
+    "ClientLimits",
     "SignIn",
     "application",
     "first_link",

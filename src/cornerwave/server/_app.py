@@ -25,7 +25,7 @@ from cornerwave.server import (
     _people,
     _registering,
 )
-from cornerwave.server._limits import Body, Limits, refusal
+from cornerwave.server._limits import Body, ClientLimits, refusal
 from cornerwave.server._page import page
 from cornerwave.server._replies import Failures, base_url, fault, http_problem, invalid, refused
 from cornerwave.server._service import Service
@@ -127,7 +127,7 @@ def application(
     cache_bytes: int,
     public_url: str | None = None,
     allowed: Iterable[Path] = (),
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
     clock: Callable[[], datetime] = now,
 ) -> FastAPI:
     """Return the service of a vault as an ASGI application.
@@ -135,7 +135,7 @@ def application(
     `allowed` are the folders that tables may be registered from in the console, `clock` gives the
     time by which grants, tokens, addresses and sessions end.
     """
-    limits = limits or Limits()
+    limits = limits or ClientLimits()
     service = Service(vault, cache_bytes=cache_bytes, limits=limits, clock=clock)
 
     @asynccontextmanager

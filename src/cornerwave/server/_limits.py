@@ -1,6 +1,6 @@
 """How much of the service one client may take: sizes of requests, and time to send and to read.
 
-Limits      every limit, in one place
+ClientLimits      every limit, in one place
 settings    how uvicorn is run: everywhere the same
 Guarded     closes connections whose client neither asks nor reads
 Body        a request's body: not too much, and not too slowly
@@ -27,7 +27,7 @@ _SPARE_FILES = 200
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClientLimits:
     """What a client may do, and how often the service looks; times are in seconds."""
 
     address_bytes: int = 8 * 1024
@@ -56,9 +56,9 @@ class Limits:
     wrong_password_seconds: float = 300.0
 
 
-def settings(limits: Limits | None = None) -> dict[str, Any]:
+def settings(limits: ClientLimits | None = None) -> dict[str, Any]:
     """Return how uvicorn is run; as many files may be open as the system allows."""
-    limits = limits or Limits()
+    limits = limits or ClientLimits()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, 2 * limits.connections + _SPARE_FILES)
     if soft < wanted:
@@ -75,7 +75,7 @@ def settings(limits: Limits | None = None) -> dict[str, Any]:
     }
 
 
-def refusal(scope: Scope, limits: Limits) -> int:
+def refusal(scope: Scope, limits: ClientLimits) -> int:
     """Return the status for a request whose head is too large or announces too much, else 0."""
     address = len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"])
     if address > limits.address_bytes:
@@ -90,7 +90,7 @@ def refusal(scope: Scope, limits: Limits) -> int:
 class Guarded(Protocol):
     """A connection that ends if its client does not ask, or does not read, in good time."""
 
-    def __init__(self, *given: Any, limits: Limits, **named: Any) -> None:
+    def __init__(self, *given: Any, limits: ClientLimits, **named: Any) -> None:
         super().__init__(*given, **named)
         self._limits = limits
         self._alarms: dict[str, asyncio.TimerHandle] = {}
@@ -162,7 +162,7 @@ class Guarded(Protocol):
 class Body:
     """Receives a request's body: not too much, and not too slowly."""
 
-    def __init__(self, receive: Receive, limits: Limits) -> None:
+    def __init__(self, receive: Receive, limits: ClientLimits) -> None:
         self._receive, self._limits = receive, limits
         self._until = asyncio.get_running_loop().time() + limits.body_seconds
         self._bytes, self._ended = 0, False

@@ -32,7 +32,7 @@ from cornerwave.errors import (
     TooManyRequests,
     VaultError,
 )
-from cornerwave.server._limits import Limits
+from cornerwave.server._limits import ClientLimits
 from cornerwave.server._service import DELTA, Permitted, Service
 
 RETRY_SECONDS = 5
@@ -71,7 +71,7 @@ def base_url(request: Request) -> str:
 class Failures:
     """False tokens by address, in this process: who sends too many has to wait."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ClientLimits) -> None:
         self._most, self._seconds = limits.false_tokens, limits.false_token_seconds
         self._lock = threading.Lock()
         self._times: dict[str, deque[float]] = {}
@@ -172,14 +172,22 @@ class CopyResponse(FileResponse):
 
 async def _while_wanted(request: Request, work: Any) -> Path:
     """Return the result of some work, or give it up when the client has gone."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        await asyncio.wait({task}, timeout=0.25)
-        if not task.done() and await request.is_disconnected():
-            task.cancel()
-            raise HTTPException(499)
-    path: Path = task.result()
-    return path
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise gone.exception() or HTTPException(499)
+        path: Path = task.result()
+        return path
+    finally:  # what is done is not cancelled by this
+        task.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    """Return when the client has closed its connection; a body, which nobody reads, is skipped."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def refused(_request: Request, error: Exception) -> Response:

@@ -26,7 +26,7 @@ from cornerwave.report import ColumnSketch, report_document
 from cornerwave.server._access_log import AccessLog, Grouped, line_of
 from cornerwave.server._cache import Cache, name_of
 from cornerwave.server._delta_types import is_offered, schema_string, write_offered
-from cornerwave.server._limits import Limits
+from cornerwave.server._limits import ClientLimits
 from cornerwave.spec import CopySpec
 from cornerwave.vault import Dataset, Release, Vault
 from cornerwave.version import __version__
@@ -184,7 +184,7 @@ class Service:
         vault: Vault,
         *,
         cache_bytes: int,
-        limits: Limits,
+        limits: ClientLimits,
         clock: Callable[[], datetime] = now,
     ) -> None:
         self.vault, self.limits, self.sharing = vault, limits, Sharing(vault, clock=clock)

@@ -24,7 +24,7 @@ from argon2.exceptions import VerifyMismatchError
 
 from cornerwave.errors import AccessDenied, TooManyRequests, VaultError
 from cornerwave.ledger import Record, Records, now
-from cornerwave.server._limits import Limits
+from cornerwave.server._limits import ClientLimits
 from cornerwave.vault import Vault
 
 LEAST_LETTERS, MOST_LETTERS = 12, 256
@@ -52,14 +52,14 @@ class SignIn:
         self,
         vault: Vault,
         *,
-        limits: Limits | None = None,
+        limits: ClientLimits | None = None,
         clock: Callable[[], datetime] = now,
         hasher: PasswordHasher | None = None,
     ) -> None:
         """`clock` gives the time by which links, sessions and tries end."""
         self._records = vault.records
         self._secret = vault.secret("sign in")
-        self._limits, self._clock = limits or Limits(), clock
+        self._limits, self._clock = limits or ClientLimits(), clock
         self._hasher = hasher or PasswordHasher()  # argon2id with 64 MiB, as RFC 9106 recommends
         self._one_at_a_time = threading.Lock()  # each hash takes 64 MiB
 
