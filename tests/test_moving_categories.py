@@ -212,9 +212,9 @@ def test_what_an_advancing_category_reveals_of_a_number_is_not_bounded_either(va
     together = dataset.coalition(["r0", "r1"])
     assert (together.joint_privacy, together.independent_privacy, together.gain) == (None,) * 3
     assert (together.best_privacy, together.unbounded) == (0.5, ["grade"])
-    shown = _together(dataset, {held.recipient: held.spec.level for held in dataset.holdings})
-    assert "not bounded: grade changed between the editions held" in shown
-    assert shown.count("not bounded, as far as grade reveals it") >= 2  # x and w
+    explored = _together(dataset, {held.recipient: held.spec.level for held in dataset.holdings})
+    assert "not bounded: grade changed between the editions held" in explored
+    assert explored.count("not bounded, as far as grade reveals it") >= 2  # x and w
 
 
 def _left_by_fit(truth, seen):
