@@ -1,5 +1,6 @@
 """Docs that cannot rot: every command, option and setting stands there, and the blocks run."""
 
+import importlib
 import os
 import re
 import shutil
@@ -134,3 +135,27 @@ def test_make_help_lists_every_target() -> None:
     [phony] = re.findall(r"^\.PHONY: (.*)$", makefile, re.M)
     for target in phony.split():
         assert re.search(rf"^{target}:.*## ", makefile, re.M), f"make {target} has no help"
+
+
+def public_names() -> set[tuple[str, str]]:
+    """The names that docs/python.md promises to keep."""
+    rows = re.findall(r"^\| `(cornerwave[\w.]*)` \| (.*?) \|", python_page(), re.M)
+    return {(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def python_page() -> str:
+    return (ROOT / "docs" / "python.md").read_text()
+
+
+def test_public_names_exist_and_are_few() -> None:
+    names = public_names()
+    assert 50 < len(names) <= 150
+    for module, name in names:
+        assert hasattr(importlib.import_module(module), name), (module, name)
+
+
+def test_docs_use_public_names_alone() -> None:
+    pages = "\n".join(page.read_text() for page in [*ROOT.glob("docs/*.md"), ROOT / "README.md"])
+    used = re.findall(r"^from (cornerwave[\w.]*) import (.+)$", pages, re.M)
+    assert used
+    assert {(room, name) for room, names in used for name in names.split(", ")} <= public_names()

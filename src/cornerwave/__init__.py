@@ -1,13 +1,14 @@
 """Cornerwave: one table, many recipients, and no gain from collusion.
 
-    source ──read──> rows ──check──> the registered table?  no: nothing is written
-                      │
-        key ── white noise ── path (ledger's levels) ── noise shaped like K
-                      │
-                      └──perturb──> copy on a grid ──write──> file, whole or not at all
+    register   source ── rows ── survey (parts add up) ── freeze ── ledger: a dataset
+    release    source ── rows ── recipe (pure) ── copies ── registered table? ── ledger ── files
 
-For the owner: `Vault`, `Dataset`, `Release`, `Level`. For researchers: `parallel`,
-`sequential`, `on_demand` and `corner_wave`, over arrays.
+    copy at noise v:   Y(v) = X + W(v),   Cov(W(u), W(v)) = min(u, v) K
+                       numbers by a path of keyed noise, categories by keyed refresh events
+
+For owners: `Vault`, `Dataset`, `Release`, `Level`. For recipients: `cornerwave.miner`. For
+auditors: `cornerwave.audit`. For researchers: `parallel`, `sequential`, `on_demand` and
+`corner_wave`, over arrays.
 """
 
 from typing import TYPE_CHECKING, Any
