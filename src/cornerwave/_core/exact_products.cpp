@@ -68,8 +68,11 @@ void add_products(const double *tile, std::int64_t stride, const std::int64_t *s
       for (std::int64_t j = near; j <= std::min(i, near + NEAR - SIDE); j += SIDE) {
         multiply(a, block_at(j), rows, found);
         for (int p = 0; p < SIDE && i + p < count; p++)
-          for (int q = 0; q < SIDE && j + q <= i + p; q++)
-            total[some[i + p] * width + some[j + q]] += found[p][q];
+          for (int q = 0; q < SIDE && j + q <= i + p; q++) {
+            std::int64_t &sum = total[some[i + p] * width + some[j + q]];
+            sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) +
+                                            static_cast<std::uint64_t>(found[p][q]));
+          }
       }
     }
 }

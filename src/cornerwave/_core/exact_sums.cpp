@@ -79,9 +79,9 @@ static void add_digit_products(const Matrix<const double> &columns, const Vector
     add_products(tile.data(), most, some.data(), count, padded, zeros.data(), total.data(), size);
     for (i64 place : some) {
       const double *__restrict digits = &tile[place * most];
-      i64 sum = 0;
-      for (i64 row = 0; row < rows; row++) sum += static_cast<i64>(digits[row]);
-      sums.data()[place] += sum;
+      u64 sum = static_cast<u64>(sums.data()[place]); // unsigned: nothing sound overflows
+      for (i64 row = 0; row < rows; row++) sum += static_cast<u64>(static_cast<i64>(digits[row]));
+      sums.data()[place] = static_cast<i64>(sum);
     }
   }
 }
