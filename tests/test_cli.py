@@ -44,6 +44,7 @@ COMMANDS = [
     "grant",
     "revoke",
     "token",
+    "log",
     "serve",
     "fetch",
     "request",

@@ -211,12 +211,12 @@ class TestCommands:
             assert done.err.count("\n") == 1
             assert "Köln" not in done.err
 
-    def test_a_schema_file_says_everything(self, run, tmp_path):
+    def test_a_schema_file_states_all_choices(self, run, tmp_path):
         german(tmp_path / "g.csv")
         assert run("init").code == 0
         (tmp_path / "s.toml").write_text('[reading]\ndecimal = ","\n')
         done = run("register", "g", "g.csv", "--schema", "s.toml", "--decimal", ".")
-        assert (done.code, "a schema file says everything" in done.err) == (2, True)
+        assert (done.code, "a schema file states all choices" in done.err) == (2, True)
         for text in ("reading = 1", "[reading]\nx = 1", "[reading]\ndecimal = 1"):
             (tmp_path / "s.toml").write_text(text)
             done = run("register", "g", "g.csv", "--schema", "s.toml")

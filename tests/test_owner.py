@@ -640,7 +640,7 @@ class TestNoCellIsShown:
 
     SEAMS = (
         "cornerwave.spine.rows.fill_floats",
-        "cornerwave.spine.recipe.add_on_grid",
+        "cornerwave.spine.recipe.Recipe.perturbed",
         "cornerwave.spine.recipe.Recipe._copy",
         "cornerwave.spine.rows.Encoded.fill_bits",
         "cornerwave.outputs.CopyFile.encode",

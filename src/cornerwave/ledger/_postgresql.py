@@ -91,14 +91,18 @@ class PostgreSQL(Database):
             ) from None
         super().__init__(_shown(settings))
         self._psycopg = psycopg
-        self._settings: dict[str, Any] = {"connect_timeout": _SECONDS, **settings}
         self.failures = psycopg.Error
+        try:
+            # As one text: a setting of the address is never an argument of psycopg.
+            self._where = psycopg.conninfo.make_conninfo(
+                "", **{"connect_timeout": str(_SECONDS), **settings}
+            )
+        except psycopg.ProgrammingError:  # its words may quote the address
+            raise _no_address() from None
 
     def connect(self) -> Connection:
         """Connect; transactions begin and end by statements of ours, as in SQLite."""
-        # As one text: a setting of the address is never an argument of psycopg.
-        where = self._psycopg.conninfo.make_conninfo("", **self._settings)
-        return Connection(self._psycopg.connect(where, autocommit=True), "%s")
+        return Connection(self._psycopg.connect(self._where, autocommit=True), "%s")
 
     def is_usable(self, connection: Connection) -> bool:
         """Ask the server: it may have been restarted, or have closed an idle connection."""
@@ -167,23 +171,27 @@ class PostgreSQL(Database):
 
 
 def check_address(address: str) -> None:
-    """Raise VaultError unless this is the address of a PostgreSQL database."""
-    _settings(address)
+    """Raise VaultError unless this is the address of a PostgreSQL database, with known options."""
+    PostgreSQL(address)
 
 
 def _settings(address: str) -> dict[str, str]:
     """Return what an address states, by libpq's names. Raises VaultError."""
     parts = _ADDRESS.fullmatch(address)
     if parts is None:
-        raise VaultError(
-            "this is not the address of a PostgreSQL database; write "
-            f"{SCHEME}USER:PASSWORD@HOST:PORT/DATABASE (@ in a password is %40)"
-        )
+        raise _no_address()
     stated = {name: unquote(value) for name, value in parts.groupdict().items() if value}
     stated.pop("more", None)
     if "host" in stated:
         stated["host"] = stated["host"].strip("[]")  # of an IPv6 address
     return dict(parse_qsl(parts["more"] or "")) | stated
+
+
+def _no_address() -> VaultError:
+    return VaultError(
+        "this is not the address of a PostgreSQL database; write "
+        f"{SCHEME}USER:PASSWORD@HOST:PORT/DATABASE (@ in a password is %40)"
+    )
 
 
 def _shown(settings: dict[str, str]) -> str:
