@@ -335,6 +335,9 @@ def damaged(array: np.ndarray) -> Iterator[tuple[bool, Any]]:
     yield False, array[:-1].copy()
     yield False, np.concatenate([array, array])
     yield False, np.zeros_like(array)
+    if array.dtype.kind in "iu":
+        yield False, np.full_like(array, np.iinfo(array.dtype).max)
+        yield False, np.full_like(array, np.iinfo(array.dtype).min)
     if array.dtype != bool:
         yield False, ~array if array.dtype.kind in "iu" else array * np.nan
 

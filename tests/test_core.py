@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cornerwave._core as core
+from cornerwave.outputs._csv_text import _powers
 from tests import kernels
 from tests.processor import INSTRUCTIONS
 
@@ -53,6 +54,72 @@ def test_what_is_filled_in_must_be_writable():
     words = np.ones(20, dtype=np.uint64)
     with pytest.raises(TypeError, match="incompatible function arguments"):
         core.fill_normals(words, words, out)
+
+
+def unaligned(array):
+    """The same array, but for one byte in memory."""
+    memory = np.zeros(array.nbytes + 128, dtype=np.uint8)
+    begin = -memory.ctypes.data % 64 + 1
+    moved = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    moved[...] = array
+    return moved
+
+
+def test_what_is_filled_in_must_be_aligned():
+    x, out = np.zeros((1, 64)), unaligned(np.zeros((1, 64)))
+    with pytest.raises(ValueError, match="aligned"):
+        core.add_on_grid(x, np.eye(1), x, np.ones(1), out, 0, True)
+
+
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
+def test_what_is_read_may_lie_anywhere(instructions):
+    """As in Arrow's tables that came over a network."""
+    module = module_of(instructions)
+    for name in kernels.CALLS:
+        aligned, moved = kernels.arguments(name), kernels.arguments(name)
+        returned = getattr(module, name)(*aligned)
+        for place, argument in enumerate(moved):
+            if isinstance(argument, np.ndarray) and argument.tobytes() == aligned[place].tobytes():
+                moved[place] = unaligned(argument)
+        assert getattr(module, name)(*moved) == returned
+        for one, two in zip(aligned, moved, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
+def test_nothing_is_read_or_written_beside_what_is_empty_or_not_a_number(instructions):
+    module = module_of(instructions)
+    bounds, none = np.zeros((0, 3), dtype=np.int64), np.zeros(0, dtype=np.bool_)
+    content, out = np.zeros(8, dtype=np.uint8), np.zeros(64, dtype=np.uint8)
+    with pytest.raises(ValueError, match="a row has a column"):
+        module.write_csv(none, np.zeros((0, 3)), bounds, bounds, content, _powers(), out)
+    still, counts = np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    hashes = np.zeros(2 * 64, dtype=np.uint64)
+    parts = np.zeros((2, 0, 64))
+    with pytest.raises(ValueError, match="padding"):
+        module.fill_cell_hashes(parts, 0, 0, np.zeros(0), 0, still, hashes, counts)
+    found = np.zeros(3)
+    module.fill_interpolated(np.arange(3.0), np.full(1, np.nan), np.full(1, 7.0), found)
+    assert found.tolist() == [7.0, 7.0, 7.0]
+
+
+def splitmix(before, cell):
+    word = ((before ^ cell) + 0x9E3779B97F4A7C15) % 2**64
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64
+    return word ^ (word >> 31)
+
+
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
+def test_a_step_that_is_not_a_number_has_one_hash_on_every_processor(instructions):
+    stacked = np.ones((1, 3, 4))
+    stacked[0, 1, 2] = np.nan
+    hashes, counts = np.zeros(4, dtype=np.uint64), np.zeros(2, dtype=np.int64)
+    still = np.zeros(2, dtype=np.int64)
+    module = module_of(instructions)
+    module.fill_cell_hashes(stacked, 0, 0, np.ones(2), 2**64 - 1, still, hashes, counts)
+    assert counts.tolist() == [0, 4]
+    assert hashes[2] == splitmix(splitmix(0, 1), -(2**62))
 
 
 def test_a_refusal_shows_no_cell():

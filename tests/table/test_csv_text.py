@@ -60,6 +60,10 @@ def test_a_column_alone(name):
     assert own(pieces) == arrows(pieces)
 
 
+def test_a_table_without_columns_has_no_text():
+    assert bytes(csv_text(pa.table({}))) == b""
+
+
 def test_text_views_are_text():
     texts = pa.array(["x", None, 'y"'])
     assert own(pa.table({"a": texts.cast(pa.string_view())})) == own(pa.table({"a": texts}))
@@ -90,6 +94,12 @@ def test_a_double_has_the_digits_that_python_gives_it(value):
     assert float(text) == value
     assert text.startswith("-") == (np.copysign(1.0, value) < 0)
     assert digits_of(text) == digits_of(repr(value))
+
+
+def test_many_of_the_longest_doubles_fit_in():
+    """A sign, seven places up to the first digit that is not 0, and 17 digits."""
+    longest = "-0.0000012345678901234567"
+    assert texts_of([float(longest)] * 5000) == [longest] * 5000
 
 
 def test_many_doubles_are_what_arrow_writes():

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <type_traits>
 
 namespace cornerwave {
 
@@ -59,8 +60,16 @@ template <class T> void require_places(const Vector<const T> &places, i64 count,
   const i64 size = size_of(places);
   u64 beyond = 0; // without a branch
   for (i64 i = 0; i < size; i++)
-    beyond |= static_cast<u64>(place[i] - least) >= static_cast<u64>(count - least);
+    beyond |= static_cast<u64>(place[i]) - static_cast<u64>(least) >= static_cast<u64>(count - least);
   require(!beyond, "places lie within what they are places of");
+}
+
+// Throw ValueError unless what is filled in lies where its type may lie: stores around the cache
+// need that. What is read may lie anywhere: Arrow does not promise more.
+template <class A> void require_aligned(const A &) {}
+template <class T, class... Rest> void require_aligned(const nb::ndarray<T, Rest...> &array) {
+  require(std::is_const_v<T> || reinterpret_cast<std::uintptr_t>(array.data()) % alignof(T) == 0,
+          "what is filled in is aligned in memory");
 }
 
 // Make a kernel a function of the module: every argument by its name, none converted.
@@ -71,6 +80,7 @@ void bind(nb::module_ &module, const char *name, R (*kernel)(Args...), Names... 
       name,
       [kernel](Args... args) -> R {
         nb::gil_scoped_release unlocked;
+        (require_aligned(args), ...);
         return kernel(args...);
       },
       nb::arg(names).noconvert()...);

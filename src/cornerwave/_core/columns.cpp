@@ -149,7 +149,7 @@ static void fill_interpolated(const Vector<const double> &x, const Vector<const 
       to = here;
     else if (here <= knot[0])
       to = value[0];
-    else if (here >= knot[last])
+    else if (!(here < knot[last])) // a knot may be NaN
       to = value[last];
     else {
       const i64 low = place_of(here, knot, last);

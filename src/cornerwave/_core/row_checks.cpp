@@ -43,7 +43,8 @@ static void hash_cells(const double *cells, i64 columns, i64 run, const double *
   for (i64 column = 0; column < columns; column++) {
     const double *__restrict own = cells + column * run;
     for (i64 row = 0; row < run; row++) {
-      const double whole = std::min(std::max(own[row] * signs[row], -0x1p62), 0x1p62);
+      // in this order NaN is the least: as an integer it would be another on another processor
+      const double whole = std::min(std::max(-0x1p62, own[row] * signs[row]), 0x1p62);
       u64 word = (found[row] ^ static_cast<u64>(static_cast<i64>(whole))) + 0x9E3779B97F4A7C15;
       word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9;
       word = (word ^ (word >> 27)) * 0x94D049BB133111EB;
@@ -60,6 +61,7 @@ static void fill_cell_hashes(const Cube<const double> &stacked, i64 here, i64 be
                              const Vector<u64> &out, const Vector<i64> &counts) {
   const i64 groups = size_of(stacked, 0), parts = size_of(stacked, 1), run = size_of(stacked, 2);
   const i64 columns = size_of(cell);
+  require(parts > 0, "the last part states what is padding");
   require_part(here, columns, parts, "the noise lies within the parts");
   require_part(before, columns, parts, "the noise before lies within the parts");
   require(size_of(still) == columns && size_of(out) == groups * run && size_of(counts) == 2,

@@ -19,7 +19,7 @@ namespace cornerwave {
 // ------------------------------------------------------------------------------------------------
 // Rows as CSV. A tile of numbers goes through one step after the other: digits, letters, text.
 
-constexpr i64 LONGEST = 24; // letters of -2.2250738585072014e-308
+constexpr i64 LONGEST = 25; // letters of -0.0000012345678901234567
 constexpr i64 SPARE = 32;   // bytes after its end that writing a cell may touch
 constexpr i64 CSV_TILE = 1024;
 
@@ -120,6 +120,7 @@ static i64 write_csv(const Vector<const bool> &doubles, const Matrix<const doubl
   const Rows<const u64> tens(powers);
   const i64 columns = size_of(doubles), rows = numbers.size, letters = size_of(content) - 8;
   const bool *is_number = doubles.data();
+  require(columns > 0 || rows == 0, "a row has a column");
   require(numbers.count == std::count(is_number, is_number + columns, true) &&
               begins.count == columns - numbers.count && closes.count == begins.count &&
               begins.size == rows && closes.size == rows,

@@ -16,8 +16,8 @@ from cornerwave import _core
 from cornerwave.arrays import Ints, Words
 from cornerwave.columns import is_text, one_chunk
 
-LONGEST, SPARE = 24, 32
-"""Letters of the longest double, -2.2250738585072014e-308, and bytes that writing it may touch."""
+LONGEST, SPARE = 25, 32
+"""Letters of the longest double, -0.0000012345678901234567, and bytes that writing it may touch."""
 
 
 @cache
