@@ -68,25 +68,25 @@ class Sharing:
         check_name(name, what="a recipient's name")
         if name.casefold() in RESERVED:
             raise VaultError(f"{name!r} is a reserved name; choose another one")
-        known = {each.id.casefold(): each for each in self._records.find("recipient")}
-        if there := known.get(name.casefold()):
-            if there.id == name and not there.content["removed"]:
-                raise VaultError(f"recipient {name!r} exists already")
-            if there.id != name:
-                raise VaultError(f"{name!r} is easily confused with {there.id!r}")
-        self._records.put(
-            Record("recipient", name, "", written(self.clock()), {"note": note, "removed": None})
-        )
+        made = Record("recipient", name, "", written(self.clock()), {"note": note, "removed": None})
+        with self._records.together() as records:
+            known = {each.id.casefold(): each for each in records.find("recipient")}
+            if there := known.get(name.casefold()):
+                if there.id == name and not there.content["removed"]:
+                    raise VaultError(f"recipient {name!r} exists already")
+                if there.id != name:
+                    raise VaultError(f"{name!r} is easily confused with {there.id!r}")
+            records.put(made)
 
     def recipients(self) -> list[str]:
         """Return the names of all recipients."""
-        return [each.id for each in self._records.find("recipient") if not each.content["removed"]]
+        return _recipients(self._records)
 
     def remove(self, name: str) -> None:
         """Remove a recipient: grants and tokens end; the ledger keeps what they hold."""
-        self._check_recipient(name)
         at = written(self.clock())
         with self._records.together() as records:
+            _check_recipient(records, name)
             [kept] = records.find("recipient", id=name)
             records.put(replace(kept, content={**kept.content, "removed": at}))
             for kind in ("grant", "token"):
@@ -128,7 +128,7 @@ class Sharing:
     ) -> Grant:
         """Return a grant that is not written yet. Raises NoSuchRecipient, LevelError."""
         if recipient not in (ANYBODY, ANYBODY_KNOWN):
-            self._check_recipient(recipient)
+            _check_recipient(self._records, recipient)
         ends = None if until is None else written(time_of(until))
         if ends is not None and time_of(ends) <= self.clock():
             raise LevelError("a grant must end in the future; this time has passed")
@@ -137,6 +137,8 @@ class Sharing:
 
     def _put_grant(self, records: Records, made: Grant) -> Grant:
         """Write a grant in place of what the recipient had of the dataset."""
+        if made.recipient not in (ANYBODY, ANYBODY_KNOWN):
+            _check_recipient(records, made.recipient)  # they may have been removed meanwhile
         self._end_grants(records, made.dataset, made.recipient)
         made = replace(made, at=written(self.clock()))
         records.put(made.record())
@@ -200,7 +202,6 @@ class Sharing:
         Of more than LIVE_TOKENS live ones the oldest ends. Raises VaultError for a term that
         is not between 0 and MOST_DAYS days.
         """
-        self._check_recipient(recipient)
         if not 0 < days <= MOST_DAYS:
             raise VaultError(f"a token lasts more than 0 and at most {MOST_DAYS} days")
         id, secret, at = _id(), secrets.token_bytes(SECRET_BYTES), self.clock()
@@ -210,6 +211,7 @@ class Sharing:
             "revoked": None,
         }
         with self._records.together() as records:
+            _check_recipient(records, recipient)
             known = records.find("token", of=recipient)
             live = [each for each in known if Token.of(each).state(at) == LIVE]
             for old in live[: len(live) - LIVE_TOKENS + 1]:
@@ -250,12 +252,12 @@ class Sharing:
 
         Raises TooManyRequests if as many as MOST_OPEN wait for an answer.
         """
-        self._check_recipient(recipient)
         share, name = Privacy(privacy).share, short(dataset)
         # by the heads, which take as long whether it is there or not; the vault's own has no name
         id = self.vault.heads().get(dataset, "").partition(":")[0] if dataset else ""
         made = Request(_id(), id, name, recipient, share, short(reason), written(self.clock()))
         with self._records.together() as records:
+            _check_recipient(records, recipient)
             earlier = map(Request.of, records.find("request", of=recipient))
             if sum(each.state == OPEN for each in earlier) >= MOST_OPEN:
                 raise TooManyRequests(f"{MOST_OPEN} of your requests wait for an answer already")
@@ -370,14 +372,19 @@ class Sharing:
         found = (e for e in self._records.accesses() if who.casefold() in e.who.casefold())
         return list(islice(found, most))
 
-    def _check_recipient(self, name: str) -> None:
-        known = self.recipients()
-        if name not in known:
-            have = f"there are {', '.join(known)}" if known else "add one first"
-            raise NoSuchRecipient(
-                f"there is no recipient {name!r}; {have}{nearest(name, known)}",
-                use=() if known else ("recipient",),
-            )
+
+def _recipients(records: Records) -> list[str]:
+    return [each.id for each in records.find("recipient") if not each.content["removed"]]
+
+
+def _check_recipient(records: Records, name: str) -> None:
+    known = _recipients(records)
+    if name not in known:
+        have = f"there are {', '.join(known)}" if known else "add one first"
+        raise NoSuchRecipient(
+            f"there is no recipient {name!r}; {have}{nearest(name, known)}",
+            use=() if known else ("recipient",),
+        )
 
 
 def _id() -> str:

@@ -95,8 +95,12 @@ class Chains:
         rows = self.connection.select(CHAIN, where, id)
         return Chain.of_row(self._key, rows[0]) if rows else None
 
-    def datasets(self, vault: Chain) -> list[Chain]:
-        """Return the chains of all datasets: those that the vault's chain lists, no others."""
+    def datasets(self, vault: Chain, *, lock: bool = False) -> list[Chain]:
+        """Return the chains of all datasets: those that the vault's chain lists, no others.
+
+        A writer whose next statements read lines of them locks them: each of its statements sees
+        what was committed before, and a line after the end that a row states looks like damage.
+        """
         names: dict[str, str] = {}
         for line in self.lines(vault):
             stated = json.loads(vault.read(line))
@@ -104,7 +108,8 @@ class Chains:
                 del names[stated["id"]]
             else:
                 names[stated["id"]] = stated["name"]
-        every = [Chain.of_row(self._key, row) for row in self.connection.select(CHAIN)]
+        where = f"TRUE {self._database.locking if lock else ''}"
+        every = [Chain.of_row(self._key, row) for row in self.connection.select(CHAIN, where)]
         chains = {chain.id: chain for chain in every if chain.id != VAULT_CHAIN}
         if {chain.id: chain.name for chain in chains.values()} != names:
             raise vault.damaged("the datasets are not those that were registered")

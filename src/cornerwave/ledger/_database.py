@@ -135,7 +135,7 @@ class Database(ABC):
         while self._spare:
             with suppress(IndexError):  # another thread took the last one
                 connection = self._spare.pop()
-                if self.is_usable(connection):
+                if not connection.is_inherited and self.is_usable(connection):
                     return connection
                 connection.close()
         return None

@@ -138,7 +138,7 @@ class Ledger:
         with self._writing() as chains:
             # Registrations wait here for each other: names and marks are compared with all.
             vault = chains.vault(lock=True)
-            if there := self._there(chains, vault, entry):
+            if there := self._there(chains, vault, entry, lock=True):
                 return there
             at = _now()
             chain = Chain(self._key, entry.id, entry.name)
@@ -155,15 +155,15 @@ class Ledger:
     def rehearse(self, entry: Entry) -> Entry:
         """Do what `register` does, but record nothing."""
         with self._reading() as chains:
-            return self._there(chains, chains.vault(), entry) or entry
+            return self._there(chains, chains.vault(), entry, lock=False) or entry
 
-    def _there(self, chains: Chains, vault: Chain, entry: Entry) -> Entry | None:
+    def _there(self, chains: Chains, vault: Chain, entry: Entry, *, lock: bool) -> Entry | None:
         """Return the entry that the ledger has already. Raises AlreadyRegistered."""
         if not entry.name or entry.id in ("", VAULT_CHAIN):
             raise VaultError(
                 "a dataset needs a name and an id, and the id cannot be that of the vault's chain"
             )
-        known = chains.datasets(vault)
+        known = chains.datasets(vault, lock=lock)
         entries = [chains.entry(chain) for chain in known]
         for there in entries:
             if (there.id, there.name) == (entry.id, entry.name):
@@ -201,7 +201,7 @@ class Ledger:
                 raise late(chain)
             if is_new:
                 check_rows_new(of_batch, chains.marks(chain, there))
-            for other in chains.datasets(vault):
+            for other in chains.datasets(vault, lock=True):
                 known = chains.entry(other)
                 if other.id not in (chain.id, *there.unrelated) and chain.id not in known.unrelated:
                     check_new(of_batch, chains.marks(other, known), other.name)

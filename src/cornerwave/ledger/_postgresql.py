@@ -13,9 +13,10 @@ from cornerwave.ledger._tables import RECORD, TABLES, Connection
 SCHEME = "postgresql://"
 _SECONDS = 10  # to connect
 _LOCK = 0x636F726E  # any constant: creators of ledgers wait for each other
-# The host may not contain @: part of a password with an @ in it would be shown as the host.
+# The host may not contain @: part of a password with an @ in it would be shown as the host. Nor may
+# a password contain both / and ?: it would begin with the database, and end within an option.
 _ADDRESS = re.compile(
-    rf"{SCHEME}(?:(?P<user>[^:/@]*)(?::(?P<password>[^@]*))?@)?"
+    rf"{SCHEME}(?:(?P<user>[^:/@]*)(?::(?P<password>[^@/]*|[^@?]*))?@)?"
     r"(?P<host>\[[^]/@]+\]|[^]\[:/@?]*)(?::(?P<port>\d+))?/(?P<dbname>[^/@?]+)(?:\?(?P<more>.*))?"
 )
 
@@ -63,6 +64,8 @@ _MEANINGS = {
     "3D": "there is no such database",
     "42501": "this user has no permission",
     "25006": "the database is read-only",
+    "25P03": "the server ended a transaction that took too long; try again",
+    "25P04": "the server ended a transaction that took too long; try again",
     "53100": "the disk is full",
     "53": "the server is short of connections or memory; try again",
     "55P03": "it is busy; try again",

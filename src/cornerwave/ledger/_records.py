@@ -56,8 +56,7 @@ class Records:
 
         Nobody else writes meanwhile, in this or another process: what was read stays true.
         """
-        with self._database.writing() as connection:
-            self._database.exclude_others(connection)
+        with self._writing() as connection:
             yield Records(self._database, self._key, connection)
 
     def find(
@@ -112,8 +111,14 @@ class Records:
     def _reading(self) -> AbstractContextManager[Connection]:
         return nullcontext(self._open) if self._open else self._database.reading()
 
-    def _writing(self) -> AbstractContextManager[Connection]:
-        return nullcontext(self._open) if self._open else self._database.writing()
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        if self._open:
+            yield self._open
+            return
+        with self._database.writing() as connection:
+            self._database.exclude_others(connection)
+            yield connection
 
     def _checked(self, row: Row) -> Record:
         *stated, seal = row

@@ -45,7 +45,8 @@ class _Header:
 
     def __init__(self, descriptor: int, file: tuple[int, int]) -> None:
         self._descriptor, self.file = descriptor, file
-        weakref.finalize(self, os.close, descriptor)
+        # Not at the end of the process: a thread may still be writing then, and needs its locks.
+        weakref.finalize(self, os.close, descriptor).atexit = False
 
     @classmethod
     def of(cls, path: Path) -> "_Header | None":
@@ -69,7 +70,10 @@ class _Header:
         In WAL mode, to which anybody who can write the file may turn it, commits go to another
         file. Turning is a commit too, so of both that are read at once neither is outdated.
         """
-        header = os.pread(self._descriptor, _COUNT.stop, 0)
+        try:
+            header = os.pread(self._descriptor, _COUNT.stop, 0)
+        except OSError:  # the read that follows reports what is wrong
+            return None
         if header[_MODES] != _WITH_JOURNAL:
             return None
         return int.from_bytes(header[_COUNT], "big")
@@ -90,6 +94,7 @@ class SQLite(Database):
 
     def connect(self) -> Connection:
         """Open the file; any thread may use the connection, one at a time."""
+        file = _file_at(self._path)  # before: one that replaces it now is opened again later
         opened = sqlite3.connect(
             f"file:{quote(str(self._path))}?mode=rw",  # a missing ledger is not made by opening it
             uri=True,
@@ -97,7 +102,7 @@ class SQLite(Database):
             isolation_level=None,  # transactions begin and end by statements of ours
             check_same_thread=False,
         )
-        return Connection(opened, file=_file_at(self._path))
+        return Connection(opened, file=file)
 
     def is_usable(self, connection: Connection) -> bool:
         """Compare files: one that was replaced, as by a backup, still has its rows."""
@@ -106,7 +111,7 @@ class SQLite(Database):
     def version(self) -> Any:
         """Return which file it is, and its count of commits, in its header.
 
-        A count that was confirmed once, by a reader that waited for any writer, shows by itself
+        A count that was confirmed once, by a reader while nobody committed, shows by itself
         that nothing was committed since: this takes no lock, and does not wait. Without a count
         nothing is known, so that every answer is read from the file.
         """
@@ -121,10 +126,12 @@ class SQLite(Database):
     def _confirmed(self) -> Any:
         try:
             with self.reader() as connection:
+                connection.run("PRAGMA busy_timeout = 0")  # one at a time comes here: none waits
                 connection.run("BEGIN")
                 connection.run("PRAGMA data_version")  # from here on nobody else can commit
                 self._sure = self._count()
                 connection.commit()
+                connection.run(f"PRAGMA busy_timeout = {_database.WAIT_SECONDS * 1000:.0f}")
         except sqlite3.Error:  # the read that follows reports what is wrong
             self._sure = None
         return self._sure

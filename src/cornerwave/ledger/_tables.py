@@ -11,6 +11,7 @@ Statements are written in the SQL that SQLite and PostgreSQL share. Values never
 each is a `?` there.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,6 +96,12 @@ class Connection:
 
     def __init__(self, driver: Any, mark: str = "?", file: Any = None) -> None:
         self.driver, self.file, self._mark = driver, file, mark
+        self._process = os.getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether a process that forked this one has opened it, and still uses it."""
+        return self._process != os.getpid()
 
     def run(self, statement: str, *values: Any) -> list[Row]:
         """Run a statement and return its rows, if it has any."""
@@ -122,7 +129,8 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection; what was not committed is undone."""
-        self.driver.close()
+        if not self.is_inherited:  # else the server would end it for the other process too
+            self.driver.close()
 
 
 def create_tables(connection: Connection, binary: str = "BLOB") -> None:
