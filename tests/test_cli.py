@@ -539,7 +539,7 @@ BAD_TABLES = {
         ("--keep", "x"),
         "no column to perturb",
     ),
-    "telling column": (
+    "revealing column": (
         csv_of({"x": range(30), "n": [f"48213x{i}" for i in range(30)]}),
         (),
         "(--drop, --key, --min-count, --categorical)",

@@ -7,7 +7,7 @@ import pytest
 
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import Inspection, draft, inspect
-from cornerwave.inspection._telling import Telling
+from cornerwave.inspection._disclosure import Disclosure
 from cornerwave.sources import open_source, open_to_inspect
 from tests.tables import STRANGE_NAMES
 
@@ -24,7 +24,7 @@ def look(columns):
 
 
 def drafted(reports):
-    return draft(Inspection(tuple(reports), Telling()))
+    return draft(Inspection(tuple(reports), Disclosure()))
 
 
 def warnings_of(values, **others):
@@ -128,7 +128,7 @@ def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms
 
 
 @pytest.mark.parametrize(
-    ("values", "telling"),
+    ("values", "disclosure"),
     [
         ([f"p{i}" for i in range(10)] + ["a"] * 10, True),
         ([f"p{i}" for i in range(9)] + ["a"] * 11, False),
@@ -136,11 +136,11 @@ def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms
         ([f"p{i}" for i in range(19)], False),
     ],
 )
-def test_inspect_and_register_agree_on_what_tells_people_apart(vault, values, telling):
+def test_inspect_and_register_agree_on_what_tells_people_apart(vault, values, disclosure):
     table = pa.table({"c": values, "n": np.arange(len(values)) * 1.0})
     [report, _] = inspect(open_source(table)).columns
-    assert report.do == ("decide" if telling else "category")
-    if not telling:
+    assert report.do == ("decide" if disclosure else "category")
+    if not disclosure:
         vault.register("t", table, few_rows=True, keep_order=True)
         return
     assert "identifies people" in report.warnings[0]
@@ -238,15 +238,15 @@ def towns(rows=4000, seed=0):
 
 def test_the_draft_joins_categories_that_name_each_other_and_no_others():
     found = inspect(open_source(towns()))
-    assert found.telling.together == (("city", "region"),)
+    assert found.disclosure.together == (("city", "region"),)
     content = tomllib.loads(draft(found))
     assert content["together"] == [["city", "region"]]
-    told = "\n".join(found.telling.sentences)
+    told = "\n".join(found.disclosure.sentences)
     assert "refreshed together (city and region): privacy 0.5 takes noise" in told
     for part in ("job reveals", "of wage", "without job it would take 1"):
         assert part in told
     assert "flag" not in told
-    apart = inspect(open_source(towns().drop_columns(["region", "wage"]))).telling
+    apart = inspect(open_source(towns().drop_columns(["region", "wage"]))).disclosure
     assert (apart.sentences, apart.together) == ((), ())
 
 
@@ -255,9 +255,9 @@ def test_no_group_is_drafted_that_singles_rows_out():
     moved = table.column("region").to_pylist()
     moved[0] = "region 0" if moved[0] != "region 0" else "region 1"  # one combination of its own
     place = table.schema.get_field_index("region")
-    assert inspect(open_source(table)).telling.together == (("city", "region"),)
+    assert inspect(open_source(table)).disclosure.together == (("city", "region"),)
     alone = table.set_column(place, "region", pa.array(moved))
-    assert inspect(open_source(alone)).telling.together == ()
+    assert inspect(open_source(alone)).disclosure.together == ()
 
 
 @pytest.mark.slow
@@ -269,7 +269,9 @@ def test_what_a_draft_says_of_a_sample_is_what_registration_finds(tmp_path):
     found = inspect(open_source(table))
     (tmp_path / "draft.toml").write_text(draft(found))
     dataset = Vault.create(tmp_path / "vault").register("t", table, schema=tmp_path / "draft.toml")
-    said = [line for line in found.telling.sentences if not line.startswith("refreshed together")]
+    said = [
+        line for line in found.disclosure.sentences if not line.startswith("refreshed together")
+    ]
     ours = "\n".join(said).split()
     registered = "\n".join(explained(dataset.frozen)).split()
     assert len(ours) == len(registered)
@@ -282,7 +284,7 @@ def test_what_a_draft_says_of_a_sample_is_what_registration_finds(tmp_path):
 
 def test_a_draft_that_would_be_refused_says_so():
     table = pa.table({"x": [1.0, *[None] * 30], "y": rng.normal(size=31)})
-    [sentence] = inspect(open_source(table)).telling.sentences
+    [sentence] = inspect(open_source(table)).disclosure.sentences
     assert "would be refused: 'x'" in sentence
 
 
@@ -313,9 +315,9 @@ def test_gaps_that_tell_too_much_are_drafted_as_hidden():
     answers = {
         f"w{last}": pa.array(rng.normal(size=rows), mask=week < last) for last in range(4, 52, 4)
     }
-    telling = {"week": pa.array(week), **answers}
+    disclosure = {"week": pa.array(week), **answers}
     random = {name: pa.array(rng.normal(size=rows), mask=rng.random(rows) < 0.3) for name in "ab"}
-    for table, hidden in ((telling, True), (random, False)):
+    for table, hidden in ((disclosure, True), (random, False)):
         text = draft(inspect(open_source(pa.table(table))))
         assert ("gaps are drafted as hidden" in text) == hidden
         decided = tomllib.loads(text)["column"]

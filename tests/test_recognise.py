@@ -222,11 +222,13 @@ def test_wildcards_of_a_draft_do_not_take_each_others_columns():
 def test_a_draft_says_what_copies_will_look_like():
     wage = chance().normal(3000, 1000, ROWS)
     table = pa.table({"wage": wage, "age": chance(1).integers(18, 90, ROWS), "c": picked(words(4))})
-    looks = inspect(open_source(table)).telling.looks
+    looks = inspect(open_source(table)).disclosure.looks
     within = 1.645 * wage.std() * np.sqrt(0.5)
     told = float(looks["wage"].rpartition("±")[2].replace(",", ""))
     assert told == pytest.approx(within, rel=0.05)
-    assert looks["age"].startswith("whole numbers with noise; at privacy 0.5 a value can be told")
+    assert looks["age"].startswith(
+        "whole numbers with noise; at privacy 0.5 a value can be estimated"
+    )
     assert "about 29% of the cells are redrawn" in looks["c"]
 
 

@@ -162,7 +162,7 @@ LINEAR, BAYES = ADVERSARIES = ("linear", "bayes")
 class Privacy:
     """A share of the variance of every column that a whole copy must hide.
 
-    Which level that takes depends on the table: columns that tell about each other need more
+    Which level that takes depends on the table: columns that reveal each other need more
     noise than v = p/(1-p). `against` says from whom: LINEAR, the best linear estimate, which is
     what a copy promises; or BAYES, also an adversary who knows how rows are distributed, as
     measured at registration.

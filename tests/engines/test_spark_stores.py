@@ -135,7 +135,7 @@ def test_a_store_that_fails_halfway_shows_nothing(spark, dataset, bucket, monkey
     ("place", "why"),
     [
         ("gs://bucket/copy", "a cluster writes to s3://"),
-        ("postgresql://ada@localhost/db#copy", "is no directory"),
+        ("postgresql://ada@localhost/db#copy", "is not a directory"),
         ("s3://no-such-bucket-4711/copy", "it is not there"),
     ],
 )

@@ -249,7 +249,7 @@ def test_ambiguous_dates_stay_text_with_a_note(tmp_path, cells):
     path = write(tmp_path, "d,n\n" + "".join(f"{cell},1\n" for cell in cells))
     source = open_source(path)
     assert source.schema.field("d").type == pa.string()
-    assert "day and month cannot be told apart" in source.notes["d"]
+    assert "day and month cannot be distinguished" in source.notes["d"]
     sign = cells[0][-5]
     read = values(path, date_format=f"%d{sign}%m{sign}%Y")["d"]
     assert read == [dt.date(2020, 2, 1), dt.date(2020, 4, 3)]
@@ -263,7 +263,7 @@ def test_a_column_that_tells_day_and_month_tells_them_for_the_others(tmp_path):
     both = write(tmp_path, "d,e,f\n01/02/2020,31/12/2020,12/31/2020\n")
     source = open_source(both)
     assert source.reading.date_format == ()
-    assert "cannot be told apart" in source.notes["d"]
+    assert "cannot be distinguished" in source.notes["d"]
 
 
 @pytest.mark.parametrize("cell", ["31.02.2020", "32.01.2020", "1.13.2020", "31.12.2020 x", "31.12"])

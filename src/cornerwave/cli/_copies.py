@@ -183,7 +183,7 @@ def _described(made: "Release", asked: "Level | Privacy") -> str:
         if asked.share != alone:
             text += f" (privacy rounded up from {asked.share:g})"
         if made.level.privacy > alone:
-            text += f"; for columns that tell nothing of each other, {alone / (1 - alone):.4g}"
+            text += f"; for columns that reveal nothing of each other, {alone / (1 - alone):.4g}"
     elif asked != made.level:
         text += f" (noise rounded up from {asked.noise:g})"
     return text

@@ -7,7 +7,7 @@ Names and counts are shown, never a value.
 
     _columns    what each column is, and what to watch for
     _recognise  what must not leave by default, and numbers that are codes; _words: by name
-    _telling    which columns tell which, and what copies will look like
+    _disclosure    which columns reveal which, and what copies will look like
     _draft      the text; columns that name people, firms, places; risks, each with a number
 """
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from cornerwave import sizes
 from cornerwave.columns import SAFE_ROWS
 from cornerwave.inspection._columns import ColumnReport, Columns
+from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
 from cornerwave.inspection._draft import how_read, left_to_owner, risks, said_of, units_in, written
-from cornerwave.inspection._telling import SampledRows, Telling, telling
 from cornerwave.privacy import Unit
 from cornerwave.sources import Progress, Source, silent
 
@@ -32,10 +32,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found in each column, what columns tell of each other, and what to beware of."""
+    """What was found in each column, what columns reveal of each other, and what to beware of."""
 
     columns: tuple[ColumnReport, ...]
-    telling: Telling
+    disclosure: Disclosure
     warnings: tuple[str, ...] = ()
     units: tuple[Unit, ...] = ()
     asks: frozenset[str] = frozenset()
@@ -53,11 +53,11 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
     units = units_in(sample.rows, seen.rows, {each.name: each.do for each in columns})
     columns = tuple(left_to_owner(columns, units))
     proposed = {each.name: each.do for each in columns}
-    found = telling(sample.rows, source.schema, proposed)
+    found = disclosure(sample.rows, source.schema, proposed)
     warnings = (*said_of(units), *risks(sample.rows, seen.rows, proposed, found.frozen))
     asks = {
-        "shuffle": any(report.told for report in columns),
-        "keep_order": any(report.told for report in columns),
+        "shuffle": any(report.by_order for report in columns),
+        "keep_order": any(report.by_order for report in columns),
         "independent_rows": bool(units),
         "few_rows": seen.rows < SAFE_ROWS,
     }
@@ -67,4 +67,4 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
 
 def draft(found: Inspection) -> str:
     """Return a schema file that states what would happen, for the owner to edit."""
-    return written(found.columns, found.telling, found.warnings, found.asks)
+    return written(found.columns, found.disclosure, found.warnings, found.asks)

@@ -52,8 +52,8 @@ LONG_TAIL = 3.0
 class ColumnReport:
     """What was found in a column; `do` is what a draft proposes.
 
-    `distinct` is the number of distinct values, an estimate unless `exact`; `told` is the
-    share of its variance that a row's neighbours in the file tell; `from_zero` is true of a
+    `distinct` is the number of distinct values, an estimate unless `exact`; `by_order` is the
+    share of its variance that a row's neighbours in the file reveal; `from_zero` is true of a
     number to be perturbed of which no sampled value is negative. `marks` stand for missing values
     in this column, if it has its own, in `marked` cells if they were found; `code` is a number
     that may, and the sampled cells that hold it.
@@ -66,7 +66,7 @@ class ColumnReport:
     exact: bool
     missing: float
     warnings: tuple[str, ...]
-    told: float = 0.0
+    by_order: float = 0.0
     from_zero: bool = False
     marks: tuple[str, ...] | None = None
     marked: int = 0
@@ -146,7 +146,9 @@ class Columns:
         collinear = {self._numbers[i] for i in factor(self._moments.covariance).dependent}
         skewness = dict(zip(self._numbers, self._cubes.skewness, strict=True))
         long_tailed = {name for name, size in skewness.items() if size > LONG_TAIL}
-        told = self._told({n for n, r in known.items() if r is not None and r.do == "decide"})
+        by_order = self._by_order(
+            {n for n, r in known.items() if r is not None and r.do == "decide"}
+        )
         for part in self._schema:
             found = self._distinct[part.name]
             present = self.rows - self._missing[part.name]
@@ -160,7 +162,7 @@ class Columns:
                 warnings.append(
                     "long-tailed: noise does not hide extreme records; see transform (log1p, rank)"
                 )
-            if part.name in told:
+            if part.name in by_order:
                 warnings.append("revealed by the order of the rows: see order")
             undecided = _undecided(part.type, found, present)
             proposal = "category" if is_category(part.type) else "perturb"
@@ -177,7 +179,7 @@ class Columns:
                 exact=found.exact,
                 missing=self._missing[part.name] / max(self.rows, 1),
                 warnings=(*reasons, *warnings),
-                told=told.get(part.name, 0.0),
+                by_order=by_order.get(part.name, 0.0),
                 from_zero=do == "perturb" and _from_zero(rows.column(part.name)),
                 marks=self._marks.get(part.name),
                 marked=self._marked_cells(part.name),
@@ -198,8 +200,8 @@ class Columns:
         distinct = min(self._distinct[name].number, present)
         return recognise(Seen.of(name, rows, distinct=distinct, present=present))
 
-    def _told(self, left_out: set[str]) -> dict[str, float]:
-        """Return what neighbours tell of the columns that would be perturbed or refreshed."""
+    def _by_order(self, left_out: set[str]) -> dict[str, float]:
+        """Return what neighbours reveal of the columns that would be perturbed or refreshed."""
         numbers = [name for name in self._numbers if name not in {*self._refused, *left_out}]
         categories = [
             name
@@ -227,8 +229,8 @@ class Columns:
                     f'there is no value, add missing = ["{mark}"]'
                 )
         category = is_category(part.type)
-        told = recognised is not None and IDENTIFIER in recognised.reason
-        if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not told:
+        is_known = recognised is not None and IDENTIFIER in recognised.reason
+        if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not is_known:
             yield from _nearly_unique(found, present)
         if found.number == 1:
             yield "constant: noise cannot hide it"
@@ -241,8 +243,9 @@ def _zero_heavy(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
     plain = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
     if plain and found.number > FEW_CODES and (share := zeros(cells)) > ZERO_HEAVY:
         yield (
-            f"{share:.0%} of the values are 0: a recipient who knows that tells zeros from large "
-            "values, and recovers more than the privacy says; see transform (log1p, rank)"
+            f"{share:.0%} of the values are 0: a recipient who knows that can distinguish zeros "
+            "from large values, and recovers more than the privacy states; see transform "
+            "(log1p, rank)"
         )
 
 

@@ -28,7 +28,7 @@ from cornerwave.choices import (
 from cornerwave.columns import LEAST_ROWS, SAFE_ROWS, Column, Schema, listed, to_floats
 from cornerwave.errors import ColumnError
 from cornerwave.inspection._columns import ColumnReport
-from cornerwave.inspection._telling import KNOWN, Telling
+from cornerwave.inspection._disclosure import KNOWN, Disclosure
 from cornerwave.outlook import see
 from cornerwave.privacy import WAYS_OUT, Unit, UnitColumns, find_units
 from cornerwave.sources import Source, open_source
@@ -40,7 +40,10 @@ MOST_NOTES = 8
 
 
 def written(
-    columns: Sequence[ColumnReport], telling: Telling, risks: Sequence[str], asks: Collection[str]
+    columns: Sequence[ColumnReport],
+    disclosure: Disclosure,
+    risks: Sequence[str],
+    asks: Collection[str],
 ) -> str:
     """Return the text of the draft; `asks` are the choices that registration asks for."""
     undecided = sum(report.do == DECIDE for report in columns)
@@ -48,11 +51,11 @@ def written(
         "# Edit this schema file, then register the table with it.",
         *([_to_decide(undecided)] if undecided else ()),
         _line("min_count", 0),
-        _line("together", telling.together),
+        _line("together", disclosure.together),
         *_asked(asks),
-        *(f"# {toml_comment(line)}" for line in telling.sentences),
+        *(f"# {toml_comment(line)}" for line in disclosure.sentences),
         *(f"# warning: {toml_comment(line)}" for line in risks),
-        *(line for same in alike(columns) for line in _entry(same, telling)),
+        *(line for same in alike(columns) for line in _entry(same, disclosure)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -112,8 +115,8 @@ def _stem(name: str) -> str:
     return found[1] if found else ""
 
 
-def _entry(same: Sequence[ColumnReport], telling: Telling) -> Iterator[str]:
-    looks, hides = telling.looks, any(each.name in telling.hide_missing for each in same)
+def _entry(same: Sequence[ColumnReport], disclosure: Disclosure) -> Iterator[str]:
+    looks, hides = disclosure.looks, any(each.name in disclosure.hide_missing for each in same)
     first, several = same[0], len(same) > 1
     name = f"{_stem(first.name)}*" if several else first.name
     yield ""
@@ -212,7 +215,7 @@ GAP_CELLS = 1 << 19
 ROWS_TO_JUDGE = 30
 """Gaps, and values beside them, are judged if there are at least so many."""
 SHIFT, CHANCE = 0.2, 4.0
-"""Gaps that shift a column by more than this, and by more than CHANCE standard errors, tell."""
+"""Gaps that shift a column by more than this, and more than CHANCE standard errors, reveal it."""
 HALF = 500
 LARGEST = 1e140
 """Larger values cannot be squared."""

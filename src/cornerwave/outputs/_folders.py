@@ -45,7 +45,9 @@ def folder_at(
 ) -> "Folder":
     """Return a copy that machines of a cluster write to a place."""
     if isinstance(place, DatabaseAddress):
-        raise OutputError(f"{place} is no directory: a cluster writes into a folder, or to s3://")
+        raise OutputError(
+            f"{place} is not a directory: a cluster writes into a folder, or to s3://"
+        )
     kind = CopyFolder if isinstance(place, Path) else StoredFolder
     return kind(place, schema, metadata, force=force)
 

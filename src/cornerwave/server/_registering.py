@@ -95,9 +95,9 @@ def _form(
             for i, (report, part) in enumerate(zip(found.columns, source.schema, strict=True))
         ],
         controls=list(table_controls(known, asks)),
-        telling=found.telling,
+        disclosure=found.disclosure,
         warnings=found.warnings,
-        groups=[json.dumps(names) for names in found.telling.together],
+        groups=[json.dumps(names) for names in found.disclosure.together],
         hash=_hash(source.schema.names),
         known=known,
         words=WORDS,

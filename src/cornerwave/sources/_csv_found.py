@@ -275,7 +275,7 @@ def _date_formats(texts: Mapping[str, pa.Array], notes: dict[str, str]) -> Itera
     for name, fitting in unsure.items():
         if sum(each in sure and each not in clashing for each in fitting) != 1:
             notes[name] = (
-                "dates whose day and month cannot be told apart: name their format "
+                "dates whose day and month cannot be distinguished: name their format "
                 "(date_format), or they stay text"
             )
     yield from (each for each in sure if each not in clashing)

@@ -186,7 +186,7 @@ class Dataset:
         so that copies of both editions hide the values and the change. Visible is which rows
         came, went and changed.
 
-        A category draws anew for each new value. If old values tell the new ones in many rows (a
+        A category draws anew for each new value. If old values predict the new ones in many rows (a
         grade, an age band), copies of several editions uncover it, and Drifted is raised, unless
         `advancing` names the column: then nothing bounds what they reveal of it together.
         """

@@ -181,9 +181,9 @@ def _check_first(rows: FirstRows, schema: Schema) -> None:
     categories = [name for names in schema.categories for name in names]
     for revealed in rows.revealed(schema.perturbed, categories):
         raise ColumnError(
-            "new rows stand in the order of rows that are there, so that copies of all editions "
-            f"show which belong together: {revealed}. If they are new values of these rows, update "
-            "the table instead of appending them; else put them into a random order"
+            "new rows come in the order of rows that are in the table already, so that copies of "
+            f"all editions show which belong together: {revealed}. If they are new values of these "
+            "rows, update the table instead of appending them; else put them into a random order"
         )
 
 

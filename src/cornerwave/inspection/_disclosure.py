@@ -1,4 +1,4 @@
-"""Which columns tell which, as registration would find: from a trial on a sample of the rows."""
+"""Which columns reveal which, measured as at registration, in a trial on sampled rows."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,11 +67,11 @@ class SampledRows:
 
 
 @dataclass(frozen=True)
-class Telling:
+class Disclosure:
     """What a trial registration showed.
 
-    `sentences` say what columns tell of each other, `together` are the categories to refresh
-    as one, `hide_missing` the columns whose gaps tell too much to be shown; `looks` says what a
+    `sentences` state what columns reveal of each other, `together` are the categories to refresh
+    as one, `hide_missing` the columns whose gaps reveal too much to be shown; `looks` says what a
     column's copies will look like; `frozen` is what was fixed.
     """
 
@@ -82,17 +82,17 @@ class Telling:
     frozen: Frozen | None = field(default=None, repr=False, compare=False)
 
 
-def telling(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Telling:
+def disclosure(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Disclosure:
     """Register some rows for trial, with what a draft proposes for each column."""
     if not any(do in ("perturb", "category") for do in proposed.values()):
-        return Telling()
+        return Disclosure()
     try:
         apart = _Trial.of(_fewer(rows), types, proposed)
         joined = apart.with_close_ones_together()
         shown = joined.with_gaps_hidden().on(rows)
     except SourceError as error:
-        return Telling((f"registering this draft would be refused: {error}",))
-    return Telling(
+        return Disclosure((f"registering this draft would be refused: {error}",))
+    return Disclosure(
         (*_saved(apart, joined), *_hiding(joined, shown), *explained(shown.frozen)),
         shown.together,
         shown.choices.hide_missing,
@@ -126,7 +126,7 @@ def _looks(frozen: Frozen) -> Iterator[tuple[str, str]]:
         if name in at.within:
             yield (
                 name,
-                f"{kind} with noise; at privacy {at.privacy:g} a value can be told to within "
+                f"{kind} with noise; at privacy {at.privacy:g} a value can be estimated to within "
                 f"{at.in_words(name)}",
             )
     redrawn = 1 - retention(at.level.noise)
