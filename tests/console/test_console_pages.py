@@ -1,17 +1,22 @@
 """The console's pages: what they show, what their forms do, and what no page may show."""
 
+import asyncio
 import csv
+import errno
 import io
 import json
+import os
 import re
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cornerwave.ledger import Records
 from cornerwave.outlook import outlook_of
 from cornerwave.privacy import Coalition
 from tests.console.client import TestClient
@@ -296,6 +301,47 @@ def test_the_access_log_is_shown_filtered_and_exported(world: World, owner: Test
     assert int(whole[0][4]) == len(got.content)
     assert token not in str(lines)
     assert "copy of people as csv" in text_of(owner.get(f"/console/datasets/{world.people.id}"))
+
+
+def test_searching_the_access_log_reads_a_bounded_part_of_it(
+    world: World, owner: TestClient, monkeypatch
+):
+    true, asked = Records.accesses, []
+
+    def accesses(records, *, who=None, most=None):
+        asked.append(most)
+        return true(records, who=who, most=most)
+
+    monkeypatch.setattr(Records, "accesses", accesses)
+    assert owner.get("/console/log?who=partner").status_code == 200
+    assert asked
+    assert None not in asked
+
+
+def test_a_report_is_kept_under_the_head_that_it_is_of(world: World, owner: TestClient):
+    released(world)
+    service = world.app.state.service
+    earlier = service.dataset(world.people.id)
+    world.people.rename("persons")
+    asyncio.run(service.report(earlier))
+    shown = text_of(owner.get(f"/console/datasets/{world.people.id}/report"))
+    assert "copies of persons" in shown
+    assert "copies of people" not in shown
+
+
+def test_a_report_that_cannot_be_kept_is_refused_in_words(
+    world: World, owner: TestClient, monkeypatch
+):
+    released(world)
+    address, true = f"/console/datasets/{world.people.id}/report", Path.write_text
+
+    def full(path, *given, **named):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert "No space left on device" in text_of(owner.get(address))
+    monkeypatch.setattr(Path, "write_text", true)
+    assert owner.get(address).status_code == 200  # the control
 
 
 def test_no_cell_of_the_exported_log_is_a_formula(world: World, owner: TestClient):

@@ -1,6 +1,7 @@
 """Who gets in where: one table over every route; a route that is not in it fails."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -167,3 +168,13 @@ def test_who_guesses_tokens_has_to_wait(served):
         assert last == 429
         # a true token is not refused for what others try from the same address
         assert ann.get("/v1/datasets").status_code == 200
+
+
+def test_a_token_of_the_owner_that_an_earlier_version_made_opens_nothing(served):
+    served.sharing.grant("wages", "anybody with a token", privacy=0.9)
+    records = served.sharing.vault.records
+    with served.client("eve") as eve:
+        assert eve.get("/v1/datasets/wages").status_code == 200  # the control
+        [token] = records.find("token", of="eve")
+        records.put(replace(token, of="the owner"))
+        assert eve.get("/v1/datasets/wages").status_code == 401

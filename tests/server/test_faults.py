@@ -68,7 +68,26 @@ def test_the_cache_may_be_deleted_while_the_service_runs(served, monkeypatch):
         assert (again.status_code, again.content, len(made)) == (200, first.content, 2)
         shutil.rmtree(cache)
         cache.write_text("in its place")  # the control: a cache that cannot be
-        assert ann.get(COPY).status_code == 503
+        got = ann.get(COPY)
+        assert (got.status_code, got.json()["errorCode"]) == (503, "TEMPORARILY_UNAVAILABLE")
+
+
+@pytest.mark.service(cache_bytes=1)
+def test_a_copy_on_its_way_is_not_removed_by_another_process(served, monkeypatch):
+    vault, true, begun = Vault.open(served.folder / "vault"), Dataset.hold, []
+    with serving(application(vault, cache_bytes=1)) as beside, served.client("ann") as ann:
+
+        def hold(dataset, lines):
+            begun.append(lines)
+            if len(begun) == 1:  # the copy is made, and nothing of it has left
+                got = httpx.get(f"{beside}{COPY}?format=csv", headers=ann.headers, timeout=60)
+                assert got.status_code == 200
+            true(dataset, lines)
+
+        monkeypatch.setattr(Dataset, "hold", hold)
+        assert ann.get(COPY).status_code == 200
+        assert len(begun) == 2
+    assert until(lambda: served.cached, lambda files: len(files) <= 1) is not None
 
 
 @pytest.mark.service(health_seconds=0.2)
@@ -95,8 +114,14 @@ def test_health_is_answered_while_the_ledger_is_locked(served, monkeypatch):
 # --- while a copy is made -------------------------------------------------------------------
 
 
+METADATA = "/delta-sharing/shares/cornerwave/schemas/copies/tables/wages/metadata"
+
+
 @pytest.mark.parametrize("ends", ["grant", "token", "nothing"])
-def test_nothing_leaves_if_permission_ends_while_the_copy_is_made(served, monkeypatch, ends):
+@pytest.mark.parametrize(("method", "address"), [("GET", COPY), ("HEAD", COPY), ("GET", METADATA)])
+def test_nothing_leaves_if_permission_ends_while_the_copy_is_made(
+    served, monkeypatch, method, address, ends
+):
     true = Release.make
 
     def make(release, path, **more):
@@ -109,13 +134,13 @@ def test_nothing_leaves_if_permission_ends_while_the_copy_is_made(served, monkey
 
     monkeypatch.setattr(Release, "make", make)
     with served.client("ann") as ann:
-        got = ann.get(COPY)
+        got = ann.request(method, address)
     if ends == "nothing":  # the control: the same way lets a copy out
         assert got.status_code == 200
-        assert holders(served) == ["ann"]
+        assert holders(served) == (["ann"] if (method, address) == ("GET", COPY) else [])
     else:
         assert got.status_code == 401
-        assert got.json()["errorCode"] == "UNAUTHENTICATED"
+        assert method == "HEAD" or got.json()["errorCode"] == "UNAUTHENTICATED"
         assert holders(served) == []
 
 

@@ -243,6 +243,8 @@ class Sharing:
         fits = hmac.compare_digest(mac, mac_of(self._secret, id, secret))
         if not known or not fits or Token.of(known[0]).state(self.clock()) != LIVE:
             raise AccessDenied("this token is unknown, has expired or was revoked")
+        if known[0].of in RESERVED:  # earlier versions had tokens of the owner, who fetches nothing
+            raise AccessDenied("this token is unknown, has expired or was revoked")
         return Token.of(known[0])
 
     # --- requests -------------------------------------------------------------------------

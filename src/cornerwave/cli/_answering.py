@@ -20,13 +20,16 @@ def requests(
     approve: Annotated[
         str | None, typer.Option(metavar="ID", help="Approve the request with this id.")
     ] = None,
-    decline: Annotated[str | None, typer.Option(metavar="ID", help="Or decline it.")] = None,
+    decline: Annotated[
+        str | None, typer.Option(metavar="ID", help="Decline the request with this id.")
+    ] = None,
     privacy: Annotated[
         float | None,
         typer.Option(metavar="P", help="Show or approve another privacy than was asked for."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="DATE", help="With --approve: the last moment.")
+        str | None,
+        typer.Option(metavar="DATE", help="With --approve: when it ends, such as 2027-01-31."),
     ] = None,
     words: Annotated[
         str, typer.Option(metavar="TEXT", help="What the recipient reads with the answer.")

@@ -164,7 +164,13 @@ def grant(
     say(f"{recipient} may fetch {name} at privacy {hides:g}{ends}")
 
 
-def revoke(name: DatasetName, recipient: RecipientName, vault: VaultOption = None) -> None:
+def revoke(
+    name: DatasetName,
+    recipient: Annotated[
+        str, typer.Argument(help="The recipient; 'anybody' ends the public level.")
+    ],
+    vault: VaultOption = None,
+) -> None:
     """End what a recipient may fetch of a dataset, at once."""
     open_sharing(vault).revoke(name, recipient)
     say(f"{recipient} may not fetch {name} any more; the ledger keeps what was fetched")

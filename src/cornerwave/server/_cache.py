@@ -4,8 +4,9 @@ A copy is a pure function of its source, the key and its CopySpec, so the name o
 of dataset and spec, which has the edition and the format in it (`name_of`). A report is a function
 of its dataset's chain, so its name has the head of the chain in it. A file is made once for all
 requests that wait for it, also across processes, and appears whole after its source passed the
-fingerprint. Any file may be removed at any time; it is made again. What a killed process leaves
-lies in a folder apart, which the next one removes.
+fingerprint. No process removes a file that another one uses. The owner may remove any file at any
+time; it is made again. What a killed process leaves lies in a folder apart, which the next one
+removes.
 """
 
 import asyncio
@@ -16,14 +17,14 @@ import os
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 
-from cornerwave.errors import OutputError
+from cornerwave.errors import CornerwaveError, OutputError
 from cornerwave.ledger import remove_leftovers, work_folder
 
 MAKERS = 2
@@ -91,12 +92,15 @@ class Cache:
         path = self._folder / name
         self._used[name] += 1
         try:
-            while not path.exists():
+            while (in_use := _lock(path, fcntl.LOCK_SH)) is None:
                 with suppress(Abandoned):  # by those who waited before
                     await self._make_once(path, make)
-            with suppress(OSError):
-                os.utime(path)
-            yield path
+            try:
+                with suppress(OSError):
+                    os.utime(path)
+                yield path
+            finally:
+                os.close(in_use)
         finally:
             self._used[name] -= 1
             self._forget()
@@ -139,8 +143,7 @@ class Cache:
         total = sum(size for _, size, _ in kept)
         self._used = +self._used  # without those that nobody uses
         for _, size, path in kept:
-            if total > self._limit and not self._used[path.name]:
-                path.unlink(missing_ok=True)
+            if total > self._limit and not self._used[path.name] and _remove(path):
                 total -= size
         self._settled = total <= self._limit
 
@@ -151,19 +154,55 @@ def name_of(*made_of: Any) -> str:
 
 
 def _make_in(folder: Path, path: Path, make: Make, watch: Watch) -> None:
-    """Make a file and move it to its place. Raises Abandoned if the cache was deleted."""
+    """Make a file and move it to its place.
+
+    Raises Abandoned if the cache was deleted, OutputError if it cannot be written.
+    """
     try:
         make(folder / path.name, watch)
         (folder / path.name).replace(path)
-    except OSError:  # an OutputError among them
-        if folder.exists() and path.parent.exists():
+    except OSError as error:  # an OutputError among them
+        if not (folder.exists() and path.parent.exists()):
+            raise Abandoned from None
+        if isinstance(error, CornerwaveError):
             raise
-        raise Abandoned from None
+        raise OutputError(f"the cache cannot be written: {error.strerror}") from None
+
+
+def _lock(path: Path, how: int) -> int | None:
+    """Return a descriptor that locks a file until it is closed, so that no process removes it.
+
+    None if the file is missing, or locked by others. Raises OutputError.
+    """
+    with ExitStack() as closing:
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            closing.callback(os.close, file)
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+            is_there = os.path.samestat(os.fstat(file), path.stat())
+        except (FileNotFoundError, NotADirectoryError, BlockingIOError):
+            return None
+        except OSError as error:
+            raise OutputError(f"the cache cannot be read: {error.strerror}") from None
+        if is_there:  # else it was removed before it was locked
+            closing.pop_all()
+        return file if is_there else None
+
+
+def _remove(path: Path) -> bool:
+    """Remove a file unless another process uses it; return whether it is gone."""
+    with suppress(OSError):
+        if (file := _lock(path, fcntl.LOCK_EX)) is not None:
+            try:
+                path.unlink(missing_ok=True)
+            finally:
+                os.close(file)
+    return not path.exists()
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
     """Yield when each file was used last, and its size; nothing if the folder was deleted."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # or something else has taken its place
         for path in folder.iterdir():
             with suppress(FileNotFoundError):
                 if path.suffix != ".lock" and path.is_file():

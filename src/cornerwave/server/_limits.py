@@ -60,7 +60,7 @@ def settings(limits: ClientLimits | None = None) -> dict[str, Any]:
     """Return how uvicorn is run; as many files may be open as the system allows."""
     limits = limits or ClientLimits()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, 2 * limits.connections + _SPARE_FILES)
+    wanted = min(hard, 3 * limits.connections + _SPARE_FILES)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return {
@@ -70,8 +70,8 @@ def settings(limits: ClientLimits | None = None) -> dict[str, Any]:
         "log_level": "error",  # its warnings are about clients, and there can be many
         "server_header": False,
         "timeout_keep_alive": 30,
-        # each connection may have a file of the cache open
-        "limit_concurrency": (max(soft, wanted) - _SPARE_FILES) // 2,
+        # each connection may send a file of the cache, and lock it
+        "limit_concurrency": (max(soft, wanted) - _SPARE_FILES) // 3,
     }
 
 

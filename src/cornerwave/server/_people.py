@@ -149,8 +149,11 @@ def log(request: Request, who: str = "", console: str = "") -> Response:
     """Show the access log, the newest lines first."""
     service = service_of(request)
     service.log.flush()
-    lines = service.sharing.accesses(SEARCHED, who=who)
-    found = [line for line in lines if console or " /console" not in line.what]
+    found = [
+        line
+        for line in service.sharing.accesses(SEARCHED)
+        if (console or " /console" not in line.what) and who.casefold() in line.who.casefold()
+    ]
     return page(request, "log.html", lines=found[:SHOWN], who=who, console=bool(console))
 
 

@@ -117,7 +117,9 @@ async def send_copy(request: Request, what: Permitted, format_: str) -> Response
     stack = AsyncExitStack()
     try:
         path = await _while_wanted(request, stack.enter_async_context(service.copy(what, format_)))
-        if request.method != "HEAD":
+        if request.method == "HEAD":
+            await anyio.to_thread.run_sync(service.check_again, what)
+        else:
             await service.record(what, format_)
     except BaseException:
         await stack.aclose()

@@ -217,10 +217,14 @@ class Service:
 
     def dataset(self, id: str) -> Dataset:
         """Return a dataset by its id. Raises NoSuchDataset."""
+        return self._at_head(id)[1]
+
+    def _at_head(self, id: str) -> tuple[str, Dataset]:
+        """Return the head of a dataset's chain, and the dataset, which is at least as new."""
         state = self.vault.states([id]).get(id)
         if state is None:
             raise NoSuchDataset("there is no such dataset")
-        return self._datasets.at(id, state)
+        return state.head, self._datasets.at(id, state)
 
     def sketch(self, dataset: Dataset) -> ColumnSketch:
         """Return what the slider draws. Raises SourceError if the table is not there."""
@@ -297,15 +301,16 @@ class Service:
     async def facts(self, what: Permitted) -> Facts:
         """Return what clients of Delta Sharing learn about a copy, which is made if necessary."""
         async with self.copy(what, DELTA) as path:
+            await in_thread(self.check_again, what)
             return await in_thread(Facts.of, path)
 
     async def report(self, dataset: Dataset) -> str:
         """Return a dataset's report as HTML; it is the same until its chain has a new line."""
-        states = await in_thread(self.vault.states, [dataset.id])
-        name = name_of("report", dataset.id, states[dataset.id].head, __version__)
+        head, current = await in_thread(self._at_head, dataset.id)
+        name = name_of("report", dataset.id, head, __version__)
         async with self.cache.file(
             f"{name}.html",
-            lambda part, _: part.write_text(body(report_document(dataset)), "utf-8"),
+            lambda part, _: part.write_text(body(report_document(current)), "utf-8"),
         ) as path:
             return await in_thread(path.read_text, "utf-8")
 
