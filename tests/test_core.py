@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -155,6 +156,16 @@ def test_a_missing_core_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "cornerwave._core._portable", None)
     with pytest.raises(ImportError, match="install the package again"):
         core._chosen()
+
+
+def test_only_an_editable_installation_builds_within_the_sources():
+    """So that pip installs from sources that it may only read."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    build = settings["tool"]["scikit-build"]
+    assert "build-dir" not in build
+    assert [each["if"] for each in build["overrides"] if "build-dir" in each] == [
+        {"state": "editable"}
+    ]
 
 
 def test_a_missing_compiler_says_what_to_install(tmp_path):

@@ -72,6 +72,11 @@ template <class T, class... Rest> void require_aligned(const nb::ndarray<T, Rest
           "what is filled in is aligned in memory");
 }
 
+// Add to a count that came from outside: one that was unsound wraps around.
+inline void add_to(i64 &count, i64 more) {
+  count = static_cast<i64>(static_cast<u64>(count) + static_cast<u64>(more));
+}
+
 // Make a kernel a function of the module: every argument by its name, none converted.
 template <class R, class... Args, class... Names>
 void bind(nb::module_ &module, const char *name, R (*kernel)(Args...), Names... names) {

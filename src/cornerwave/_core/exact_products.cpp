@@ -23,10 +23,10 @@ static inline Lane load(const double *from) { return *reinterpret_cast<const Lan
 
 static inline std::int64_t sum_of(Lane lane) {
 #if defined(__AVX512F__)
-  typedef std::int64_t Places __attribute__((vector_size(64)));
-  lane += __builtin_shuffle(lane, Places{4, 5, 6, 7, 0, 1, 2, 3});
-  lane += __builtin_shuffle(lane, Places{2, 3, 0, 1, 6, 7, 4, 5});
-  return static_cast<std::int64_t>(lane[0] + lane[1]);
+  typedef double Half __attribute__((vector_size(32))); // by halves, in words that Clang knows, too
+  const Half sums = Half{lane[0], lane[1], lane[2], lane[3]} +
+                    Half{lane[4], lane[5], lane[6], lane[7]};
+  return static_cast<std::int64_t>((sums[0] + sums[2]) + (sums[1] + sums[3]));
 #else
   double sum = 0.0;
   for (int i = 0; i < WIDTH; i++) sum += lane[i];

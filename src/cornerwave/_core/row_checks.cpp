@@ -32,7 +32,7 @@ static void fill_cells(const double *rows, i64 run, i64 here, i64 before,
       signs[row] = signs[row] == 0 ? sign : signs[row];
       zeros += own[row] == 0;
     }
-    still[column] += zeros;
+    add_to(still[column], zeros);
   }
 }
 
@@ -81,7 +81,7 @@ static void fill_cell_hashes(const Cube<const double> &stacked, i64 here, i64 be
     for (i64 row = 0; row < run; row++)
       if (found[row] <= last && signs[row] != 0) out.data()[kept++] = found[row];
   }
-  for (i64 column = 0; column < columns; column++) still.data()[column] -= padding;
+  for (i64 column = 0; column < columns; column++) add_to(still.data()[column], -padding);
   counts.data()[0] = bare - padding;
   counts.data()[1] = kept;
 }

@@ -104,7 +104,7 @@ struct Slots {
         keys[slot] = word, values[slot] = numbers[row];
         used++;
       }
-      counts[slot]++;
+      add_to(counts[slot], 1);
     }
     return rows;
   }
@@ -201,7 +201,7 @@ static i64 merge_sketches(const Vector<const u64> &a, const Vector<const i64> &m
       hashes.data()[size] = word, counts.data()[size] = 0, numbers.data()[size] = number;
       size++;
     }
-    counts.data()[size - 1] += count;
+    add_to(counts.data()[size - 1], count);
   }
   return size;
 }

@@ -178,6 +178,8 @@ def _hash_some(values: pa.Array, secret: bytes, out: Words) -> None:
             return
     texts = values.cast(pa.large_string()) if not _is_bytes(values.type) else values
     texts = texts.cast(pa.large_binary())
+    if not len(texts):  # may have no offsets at all
+        return
     _, offsets, data = texts.buffers()
     starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     content = np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
