@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from cornerwave.errors import LedgerDamaged, VaultError
 from cornerwave.ledger import Key, Ledger, Record
 from cornerwave.ledger._chains import Chains
 from cornerwave.ledger._postgresql import PostgreSQL
+from cornerwave.ledger._sqlite import SQLite
 from cornerwave.ledger._tables import Connection
 from tests.vault.outside import connect, entry, used
 
@@ -158,6 +161,28 @@ def test_a_header_that_cannot_be_read_is_no_obstacle(tmp_path, monkeypatch):
     assert ledger.states([PEOPLE]) != before
 
 
+def test_a_schema_that_is_not_text_is_damage(tmp_path):
+    place = tmp_path / "ledger.db"
+    key = used(place)
+    content = place.read_bytes()
+    assert b"PRIMARY KEY" in content
+    place.write_bytes(content.replace(b"PRIMARY KEY", b"PRIMARY \xffEY"))
+    with pytest.raises(LedgerDamaged, match="empty or damaged"):
+        Ledger.open(place, key)
+
+
+def test_a_directory_that_cannot_be_read_is_said(tmp_path, monkeypatch):
+    database = SQLite(tmp_path / "ledger.db")
+    error = SimpleNamespace(sqlite_errorcode=sqlite3.SQLITE_CANTOPEN)
+    assert "missing" in str(database.translated(error))
+
+    def forbidden(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", forbidden)
+    assert "check its permissions" in str(database.translated(error))
+
+
 def test_those_who_wait_for_a_locked_file_wait_at_the_same_time(tmp_path, monkeypatch):
     place = tmp_path / "ledger.db"
     key = used(place)
@@ -197,3 +222,30 @@ def test_a_transaction_that_the_server_ends_is_not_damage(postgresql_server):
 )
 def test_no_part_of_a_password_is_shown(address, shown):
     assert PostgreSQL(address).place == shown
+
+
+def test_a_host_that_cannot_be_looked_up_is_named():
+    with pytest.raises(VaultError, match=r"no connection to the ledger .*//me@a\.\.b/db"):
+        Ledger.open("postgresql://me:s3cret@a..b/db", Key.generate())
+
+
+def test_an_address_that_is_not_valid_unicode_is_refused():
+    with pytest.raises(VaultError, match="not the address"):
+        PostgreSQL("postgresql://me:s3cret\udcff@host/db")
+
+
+def test_those_who_read_do_not_wait_for_ever(postgresql_server, monkeypatch):
+    place = postgresql_server.fresh()
+    key = used(place)
+    monkeypatch.setattr("cornerwave.ledger._database.WAIT_SECONDS", 0.2)
+    ledger, other = Ledger.open(place, key), connect(place)
+    other.execute("BEGIN")
+    other.execute("LOCK TABLE cornerwave_chain")
+    end = threading.Timer(10, other.close)  # else a test that fails would not end
+    end.start()
+    for read in (ledger.datasets, lambda: ledger.states([PEOPLE])):
+        with pytest.raises(VaultError, match="busy; try again"):
+            read()
+    end.cancel()
+    other.close()
+    assert ledger.states([PEOPLE])

@@ -86,6 +86,8 @@ class Database(ABC):
         except self.failures as error:
             # Not chained: the database's message may quote values, SQL or the address.
             raise self.translated(error) from None
+        except UnicodeDecodeError:  # SQLite quotes what it cannot read of a damaged file
+            raise self.damaged() from None
         except UnicodeError:
             raise VaultError("the ledger cannot hold text that is not valid Unicode") from None
 

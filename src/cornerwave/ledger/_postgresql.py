@@ -100,12 +100,18 @@ class PostgreSQL(Database):
             self._where = psycopg.conninfo.make_conninfo(
                 "", **{"connect_timeout": str(_SECONDS), **settings}
             )
-        except psycopg.ProgrammingError:  # its words may quote the address
+        except (psycopg.ProgrammingError, UnicodeError):  # its words may quote the address
             raise _no_address() from None
 
     def connect(self) -> Connection:
         """Connect; transactions begin and end by statements of ours, as in SQLite."""
-        return Connection(self._psycopg.connect(self._where, autocommit=True), "%s")
+        try:
+            connection = Connection(self._psycopg.connect(self._where, autocommit=True), "%s")
+        except UnicodeError:  # no name of a host is like this, such as one with two dots
+            raise self._psycopg.OperationalError from None
+        # For those who only read too: a table that is restored is locked against them.
+        connection.run(f"SET lock_timeout = '{_database.WAIT_SECONDS}s'")
+        return connection
 
     def is_usable(self, connection: Connection) -> bool:
         """Ask the server: it may have been restarted, or have closed an idle connection."""
@@ -131,7 +137,6 @@ class PostgreSQL(Database):
         """Begin: to write, each statement sees what is committed; to read, all see the same."""
         if write:
             connection.run("BEGIN ISOLATION LEVEL READ COMMITTED")
-            connection.run(f"SET LOCAL lock_timeout = '{_database.WAIT_SECONDS}s'")
         else:
             connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 

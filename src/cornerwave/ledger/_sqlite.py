@@ -208,7 +208,7 @@ class SQLite(Database):
     def translated(self, error: Any) -> VaultError:
         """Return our error for an error code of SQLite."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bits are details
-        if code == sqlite3.SQLITE_CANTOPEN and not self._path.exists():
+        if code == sqlite3.SQLITE_CANTOPEN and _is_missing(self._path):
             return self.damaged("the file is missing")
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
             return VaultError(
@@ -240,6 +240,13 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return there.st_dev, there.st_ino
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        return not path.exists()
+    except OSError:  # its directory cannot be read
+        return False
 
 
 def _schema_of(connection: Connection) -> Schema:
