@@ -354,7 +354,8 @@ def check_rows(rows: int, schema: Schema) -> None:
         )
     warnings.warn(
         f"the table has {rows:,} rows, fewer than {SAFE_ROWS}: what is promised holds on average "
-        "over rows, and an audit of so few sees only large faults; few_rows accepts that",
+        "over rows, and an audit of so few sees only large faults. Accept that with --few-rows, in "
+        "Python few_rows=True",
         CornerwaveWarning,
         stacklevel=4,
     )
