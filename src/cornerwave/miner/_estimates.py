@@ -79,8 +79,8 @@ class Estimates:
             if label not in known:
                 raise ColumnError(
                     f"no label {label!r} among {len(known)}; see .labels. A column that the copy's "
-                    "metadata does not describe, such as a computed one, is not estimated: its noise "
-                    "is unknown. Estimate the columns that it is computed from"
+                    "metadata does not describe, such as a computed one, is not estimated: its "
+                    "noise is unknown. Estimate the columns that it is computed from"
                 )
         place = tuple(known.index(label) for label, known in zip(wanted, self.labels, strict=True))
         return Estimate(float(self.value[place]), float(self.standard_error[place]))
