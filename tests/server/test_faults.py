@@ -72,6 +72,22 @@ def test_the_cache_may_be_deleted_while_the_service_runs(served, monkeypatch):
         assert (got.status_code, got.json()["errorCode"]) == (503, "TEMPORARILY_UNAVAILABLE")
 
 
+def test_the_cache_may_be_deleted_while_a_holding_is_recorded(served, monkeypatch):
+    cache, true, begun = served.folder / "vault" / "cache", Dataset.hold, []
+
+    def hold(dataset, lines):
+        true(dataset, lines)
+        begun.append(lines)
+        if len(begun) == 1:
+            shutil.rmtree(cache)
+
+    monkeypatch.setattr(Dataset, "hold", hold)
+    with served.client("ann") as ann:
+        first, again = ann.get(COPY), ann.get(COPY)
+    assert (first.status_code, first.content) == (200, again.content)
+    assert holders(served) == ["ann"]
+
+
 @pytest.mark.service(cache_bytes=1)
 def test_a_copy_on_its_way_is_not_removed_by_another_process(served, monkeypatch):
     vault, true, begun = Vault.open(served.folder / "vault"), Dataset.hold, []

@@ -121,6 +121,8 @@ async def send_copy(request: Request, what: Permitted, format_: str) -> Response
             await anyio.to_thread.run_sync(service.check_again, what)
         else:
             await service.record(what, format_)
+            if not path.exists():  # the owner has deleted the cache meanwhile
+                path = await stack.enter_async_context(service.copy(what, format_))
     except BaseException:
         await stack.aclose()
         raise
