@@ -249,3 +249,14 @@ def test_those_who_read_do_not_wait_for_ever(postgresql_server, monkeypatch):
     end.cancel()
     other.close()
     assert ledger.states([PEOPLE])
+
+
+@pytest.mark.parametrize(("stated", "used_by_writers"), [("off", "on"), ("remote_apply",) * 2])
+def test_a_server_that_may_lose_commits_keeps_ours(postgresql_server, stated, used_by_writers):
+    place = postgresql_server.fresh()
+    key = used(place)
+    database = Ledger.open(place + f"%20-csynchronous_commit%3D{stated}", key)._database
+    with database.reading() as connection:  # the control
+        assert connection.run("SHOW synchronous_commit") == [(stated,)]
+    with database.writing() as connection:
+        assert connection.run("SHOW synchronous_commit") == [(used_by_writers,)]

@@ -20,6 +20,12 @@ _ADDRESS = re.compile(
     r"(?P<host>\[[^]/@]+\]|[^]\[:/@?]*)(?::(?P<port>\d+))?/(?P<dbname>[^/@?]+)(?:\?(?P<more>.*))?"
 )
 
+# A server may be set to lose its last commits in a crash: copies that they record would have left.
+_DURABLE = (
+    "SELECT set_config('synchronous_commit', 'on', TRUE) "
+    "WHERE current_setting('synchronous_commit') = 'off'"
+)
+
 # Everything that could change what our statements do, as (what, table, detail).
 _MADE = """
 WITH ours AS (
@@ -137,6 +143,7 @@ class PostgreSQL(Database):
         """Begin: to write, each statement sees what is committed; to read, all see the same."""
         if write:
             connection.run("BEGIN ISOLATION LEVEL READ COMMITTED")
+            connection.run(_DURABLE)
         else:
             connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
