@@ -354,8 +354,8 @@ def check_rows(rows: int, schema: Schema) -> None:
         )
     warnings.warn(
         f"the table has {rows:,} rows, fewer than {SAFE_ROWS}: what is promised holds on average "
-        "over rows, and an audit of so few sees only large faults. Accept that with --few-rows, in "
-        "Python few_rows=True",
+        "over rows, and an audit of so few sees only large faults. The choice "
+        "few-rows accepts that",
         CornerwaveWarning,
         stacklevel=4,
     )
