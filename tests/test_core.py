@@ -1,7 +1,9 @@
 """The compiled core: the same bits for every instruction set, and nothing gets past its border."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -180,6 +182,24 @@ def test_a_missing_compiler_says_what_to_install(tmp_path):
     assert run.returncode != 0
     assert "no C++ compiler was found" in " ".join(run.stderr.split())
     assert "apt-get install g++" in run.stderr
+
+
+def test_flags_of_the_environment_change_no_bit(tmp_path):
+    """Nothing is reordered where everything else is compiled with -ffast-math."""
+    pytest.importorskip("nanobind")
+    if not (shutil.which("cmake") and shutil.which("ninja")):
+        pytest.skip("cmake and ninja are not installed")
+    configure = ["cmake", "-S", str(SOURCES), "-B", str(tmp_path), "-G", "Ninja"]
+    settings = [f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    environment = os.environ | {"CXXFLAGS": "-ffast-math"}
+    subprocess.run([*configure, *settings], env=environment, check=True, capture_output=True)
+    commands = json.loads((tmp_path / "compile_commands.json").read_text(encoding="utf-8"))
+    own = [each["command"] for each in commands if Path(each["file"]).parent == SOURCES]
+    assert own
+    assert all(-1 < line.find("-ffast-math") < line.find("-fno-fast-math") for line in own)
+    links = re.findall(r"LINK_FLAGS = .*", (tmp_path / "build.ninja").read_text(encoding="utf-8"))
+    assert links
+    assert all("-fno-fast-math" in line for line in links)
 
 
 @pytest.mark.slow
