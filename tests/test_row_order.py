@@ -198,8 +198,8 @@ def test_a_released_column_that_gives_the_order_back_is_named(vault, by_wage):
 def test_a_draft_says_what_the_order_tells(by_wage):
     found = inspect(open_source(by_wage))
     reports = {report.name: report for report in found.columns}
-    assert reports["wage"].told > 0.5
-    assert reports["city"].told == 0.0
+    assert reports["wage"].by_order > 0.5
+    assert reports["city"].by_order == 0.0
     assert 'order = "shuffle"' in draft(found)
     mixed = by_wage.take(np.random.default_rng(5).permutation(ROWS))
     assert "order =" not in draft(inspect(open_source(mixed)))
