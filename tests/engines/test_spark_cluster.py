@@ -15,9 +15,11 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.columns import Finish
+from cornerwave.engines import SamplePass
 from cornerwave.engines import spark as engine
 from cornerwave.errors import ClusterError, ColumnError, SourceChanged, SourceError
 from cornerwave.spec import CopySpec
+from cornerwave.spine.survey import Sampler
 from cornerwave.vault import Vault, write_all_spark
 from tests import sail, spark_cluster
 from tests.engines import through_spark
@@ -284,13 +286,11 @@ def test_no_secret_is_written_anywhere(
     arguments = (cluster, spark, vault, parquet, shared, tmp_path)
     assert released_and_searched(*arguments, lambda: known + travelled.found) == []
     assert len(travelled.found) >= 2
-    table = engine.Cluster(
-        engine.of_frame(spark.read.parquet(str(parquet))),
-        dataset.frozen.schema,
-        dataset.frozen.source_types,
-        dataset.recipe([CopySpec(LEVELS[0][1], Finish())]).row_secrets.reveal(),
-    )
-    job = engine.sent(engine.SampleJob(table.table))
+    secrets = dataset.recipe([CopySpec(LEVELS[0][1], Finish())]).row_secrets
+    schema, types = dataset.frozen.schema, dataset.frozen.source_types
+    frame = engine.of_frame(spark.read.parquet(str(parquet)))
+    table = engine.Cluster(frame, schema, types, secrets)
+    job = engine.sent(engine.PassJob(table.table, SamplePass(Sampler(schema, secrets))))
     table._frame().mapInArrow(engine._task(job), "b long, k int, f binary").explain("extended")
     said = [("explain", capfd.readouterr().out.encode()), *cluster.pages().items()]
     said += [("configuration", repr(spark.sparkContext.getConf().getAll()).encode())]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cornerwave.engines._passes import (
     BatchSurveyor,
+    SamplePass,
     batch_order,
     check_order,
     survey_batch,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchSurveyor",
+    "SamplePass",
     "batch_order",
     "check_order",
     "survey_batch",
