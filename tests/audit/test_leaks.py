@@ -47,7 +47,10 @@ def test_honest_copies_of_any_kind_pass(tmp_path: Path, kind: str) -> None:
     """The control: known copies, so that chance is drawn once and for all."""
     found = audit(*KINDS[kind](tmp_path / "one", 0))
     assert found.sound, findings(found)
-    assert not found.untested
+    if kind == "small":  # 150 rows measure a category too coarsely in many draws: it says so
+        assert all("not measured precisely" in reason for reason in found.untested.values())
+    else:
+        assert not found.untested
 
 
 @pytest.mark.slow
