@@ -36,7 +36,7 @@ from cornerwave.vault import write_all
 from cornerwave.vault import Vault
 from cornerwave.outputs import _outputs as write
 from cornerwave.ledger import Ledger
-from cornerwave.ledger._tables import Connection
+from cornerwave.ledger._database import Connection
 from tests.postgresql import copy_tree
 
 SEAMS = [

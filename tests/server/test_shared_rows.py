@@ -7,7 +7,7 @@ import pytest
 from cornerwave.access import Sharing
 from cornerwave.errors import LedgerDamaged
 from cornerwave.ledger import Access
-from cornerwave.ledger._tables import Connection
+from cornerwave.ledger._database import Connection
 from cornerwave.vault import Vault
 
 COPY = "/v1/datasets/wages/copy"

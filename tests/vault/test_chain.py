@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cornerwave.errors import LedgerDamaged
 from cornerwave.ledger import Key
 from cornerwave.ledger._chain import Chain, Draft, Line
-from cornerwave.ledger._tables import CHAIN
+from cornerwave.ledger._database import CHAIN
 
 KEY = Key(bytes(range(32)))
 TEXTS = st.text(max_size=8)

@@ -14,9 +14,9 @@ import pytest
 from cornerwave.errors import LedgerDamaged, VaultError
 from cornerwave.ledger import Key, Ledger, Record
 from cornerwave.ledger._chains import Chains
+from cornerwave.ledger._database import Connection
 from cornerwave.ledger._postgresql import PostgreSQL
 from cornerwave.ledger._sqlite import SQLite
-from cornerwave.ledger._tables import Connection
 from tests.vault.outside import connect, entry, used
 
 PEOPLE, OTHERS = "a1" * 16, "b2" * 16

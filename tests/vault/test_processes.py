@@ -24,7 +24,7 @@ from cornerwave.reuse import ColumnMarks, TableMarks
 from cornerwave.levels import LATTICE, Level
 from cornerwave.spec import CopySpec
 from cornerwave.ledger import Entry, Key, Ledger
-from cornerwave.ledger._tables import Connection
+from cornerwave.ledger._database import Connection
 
 
 def age(total):

@@ -1,13 +1,10 @@
 """The command line. Each command imports what it needs when it runs.
 
-    _owner.py      init, register, inspect
-    _editions.py   append, update; schema, rename, close, unregister
+    _owner.py      init, inspect, register, append, update, schema, rename, close, unregister
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
-    _sharing.py    recipient, grant, revoke, token, log, serve, fetch, request
-    _answering.py  requests
-    _adversary.py  audit, attack
-    _researcher.py demo, reproduce
+    _sharing.py    recipient, grant, revoke, token, log, requests, serve
+    _others.py     audit, attack; fetch, request; demo, reproduce
     _options.py    shared options
     _screen.py     messages, tables, JSON, progress bars
 
@@ -29,16 +26,23 @@ from typing import Annotated, Any
 import typer
 
 from cornerwave.cli import _screen
-from cornerwave.cli._adversary import attack, audit
-from cornerwave.cli._answering import requests
 from cornerwave.cli._copies import again, release
-from cornerwave.cli._editions import append, close, rename, schema, unregister, update
 from cornerwave.cli._options import expanded
-from cornerwave.cli._owner import init, inspect, register
+from cornerwave.cli._others import attack, audit, demo, fetch, reproduce, request
+from cornerwave.cli._owner import (
+    append,
+    close,
+    init,
+    inspect,
+    register,
+    rename,
+    schema,
+    unregister,
+    update,
+)
 from cornerwave.cli._questions import coalition, ledger, levels, report
-from cornerwave.cli._researcher import demo, reproduce
 from cornerwave.cli._screen import say, show_warning, tell_places
-from cornerwave.cli._sharing import fetch, grant, log, recipient_app, request, revoke, serve, token
+from cornerwave.cli._sharing import grant, log, recipient_app, requests, revoke, serve, token
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault
 from cornerwave.version import __version__
 

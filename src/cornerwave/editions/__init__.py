@@ -4,15 +4,23 @@ Edition 1 is the registered table. Each batch that is appended makes the next ed
 far; so does each new state of the whole table. What registration fixed stays.
 
     Edition, Portion       which rows, and where they lie                               (_edition)
-    hidden_of_changing     what copies of several editions hide of rows that changed    (_changing)
     measure_drift, Drift   how far new rows drifted from the first edition              (_drift)
     Spread                 how their numbers spread, compared with the noise            (_drift)
     AllRows                what columns without noise reveal in rows of all editions    (_all_rows)
-    Moves, check_moves     how well old values of categories predict the new ones       (_moves)
+    hidden_of_changing     what copies of several editions hide of rows that changed    (_changes)
+    Moves, check_moves     how well old values of categories predict the new ones       (_changes)
 """
 
 from cornerwave.editions._all_rows import AllRows, shows_something
-from cornerwave.editions._changing import hidden_after, hidden_of_changing
+from cornerwave.editions._changes import (
+    MOVED,
+    Moves,
+    accepted_moves,
+    check_moves,
+    hidden_after,
+    hidden_of_changing,
+    moved_of,
+)
 from cornerwave.editions._drift import Ranges, Spread, check_all_rows, measure_drift
 from cornerwave.editions._edition import (
     APPENDED,
@@ -29,7 +37,6 @@ from cornerwave.editions._edition import (
     portion,
     updated_edition,
 )
-from cornerwave.editions._moves import MOVED, Moves, accepted_moves, check_moves, moved_of
 
 __all__ = [
     "APPENDED",

@@ -17,7 +17,6 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.columns import listed, one_chunk, to_floats
 from cornerwave.editions._all_rows import AllRows
-from cornerwave.editions._changing import HALF
 from cornerwave.editions._edition import Drift
 from cornerwave.errors import Drifted, SourceError
 from cornerwave.levels import Level, retention
@@ -37,6 +36,8 @@ from cornerwave.spine.survey import Survey, Surveyor
 # eigenvalue of S^-1 K'.
 
 
+HALF = 500
+"""Measured at the level that hides so many thousandths of the first edition."""
 BOUND = 0.05
 """New rows of which copies hide less than the first edition's by more than this are refused."""
 WORST = 4.0

@@ -22,8 +22,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from cornerwave.errors import LedgerDamaged
+from cornerwave.ledger._database import ATTACHMENT, Connection, among
 from cornerwave.ledger._key import Key
-from cornerwave.ledger._tables import ATTACHMENT, Connection, among
 
 
 class Line(NamedTuple):

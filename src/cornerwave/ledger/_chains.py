@@ -8,9 +8,8 @@ from typing import Any
 from cornerwave.columns import listed
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError
 from cornerwave.ledger._chain import Chain, Draft, Line, attached, detach
-from cornerwave.ledger._database import Database
+from cornerwave.ledger._database import CHAIN, LINE, Connection, Database, among
 from cornerwave.ledger._key import Key
-from cornerwave.ledger._tables import CHAIN, LINE, Connection, among
 from cornerwave.reuse import Relation, Repeat, TableMarks, related, repeated
 from cornerwave.spec import CopySpec
 

@@ -47,12 +47,11 @@ from cornerwave.ledger._chains import (
     holdings_in,
     late,
 )
-from cornerwave.ledger._database import LEDGER_FORMAT, Database
+from cornerwave.ledger._database import CHAIN, LEDGER_FORMAT, VAULT, Database
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._postgresql import PostgreSQL
 from cornerwave.ledger._records import Records
 from cornerwave.ledger._sqlite import SQLite
-from cornerwave.ledger._tables import CHAIN, VAULT
 from cornerwave.spec import CopySpec
 
 

@@ -7,8 +7,7 @@ from urllib.parse import parse_qsl, unquote
 
 from cornerwave.errors import ExtraMissing, VaultError, VaultExists
 from cornerwave.ledger import _database
-from cornerwave.ledger._database import Database, Schema
-from cornerwave.ledger._tables import RECORD, TABLES, Connection
+from cornerwave.ledger._database import RECORD, TABLES, Connection, Database, Schema
 
 SCHEME = "postgresql://"
 _SECONDS = 10  # to connect

@@ -16,9 +16,8 @@ from functools import partial
 from typing import Any
 
 from cornerwave.errors import LedgerDamaged
-from cornerwave.ledger._database import Database
+from cornerwave.ledger._database import ACCESS, RECORD, Connection, Database, Row, among
 from cornerwave.ledger._key import Key
-from cornerwave.ledger._tables import ACCESS, RECORD, Connection, Row, among
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from weakref import WeakValueDictionary
 
 from cornerwave.errors import VaultError, VaultExists
 from cornerwave.ledger import _database
-from cornerwave.ledger._database import Database, Schema
-from cornerwave.ledger._tables import Connection, create_tables
+from cornerwave.ledger._database import Connection, Database, Schema, create_tables
 
 _MADE = "SELECT type, tbl_name, name, sql FROM sqlite_master"
 _MODES, _COUNT = slice(18, 20), slice(24, 28)

@@ -16,8 +16,7 @@
 The console, for the owner in a browser:
 
     _sign_in        password, one-time link, sessions
-    _page           templates, errors as pages, who may see them
-    _doors          signing in and out
+    _page           templates, errors as pages, who may see them, signing in and out
     _console        datasets, grants, requests, the ledger
     _people         recipients, tokens, the access log
     _registering    a table from an allowed folder, column by column

@@ -19,14 +19,13 @@ from cornerwave.ledger import now
 from cornerwave.server import (
     _console,
     _delta_sharing,
-    _doors,
     _downloads,
     _explorer,
+    _page,
     _people,
     _registering,
 )
 from cornerwave.server._limits import Body, ClientLimits, refusal
-from cornerwave.server._page import page
 from cornerwave.server._replies import Failures, base_url, fault, http_problem, invalid, refused
 from cornerwave.server._service import Service
 from cornerwave.server._sign_in import SignIn
@@ -59,7 +58,7 @@ def docs(request: Request) -> Response:
     for each in _operations(document):
         groups.setdefault(each.group, []).append(each)
     about = document["info"]
-    return page(request, "docs.html", groups=groups, base=base_url(request), about=about)
+    return _page.page(request, "docs.html", groups=groups, base=base_url(request), about=about)
 
 
 def _operations(document: dict[str, Any]) -> Iterator[Operation]:
@@ -160,7 +159,7 @@ def application(
         app.include_router(part)
     for room in (_console, _people, _registering, _explorer):
         app.include_router(room.pages)
-    for part in (_doors.outside, _doors.inside, _doors.open_to_all, router):
+    for part in (_page.outside, _page.inside, _page.open_to_all, router):
         app.include_router(part)
     app.add_exception_handler(CornerwaveError, refused)
     app.add_exception_handler(RequestValidationError, invalid)

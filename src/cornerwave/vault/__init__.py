@@ -3,7 +3,8 @@
 _vault       open a vault; register a table
 _dataset     a registered table: who holds what, and what may be released next
 _release     a copy: made whole, recorded, then shown
-_parts, _growing, _updating    editions: appended or changed tables
+_parts       where the rows of all editions lie, and their keys
+_editions    the next edition: appended rows, or a changed table
 """
 
 from cornerwave.vault._dataset import Dataset, check_name

@@ -37,10 +37,9 @@ from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen, look
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
-from cornerwave.vault._growing import grow, keep_batch
-from cornerwave.vault._parts import WORK, Parts
+from cornerwave.vault._editions import changes_name, grow, update_table
+from cornerwave.vault._parts import WORK, Parts, keep_batch
 from cornerwave.vault._release import Release, make_all
-from cornerwave.vault._updating import changes_name, update_table
 
 
 class Dataset:

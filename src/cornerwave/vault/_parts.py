@@ -1,5 +1,6 @@
 """Where the rows of an edition lie: the registered table, then what each later edition brought."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -7,14 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as papq
 
 from cornerwave.arrays import Flags, Words
 from cornerwave.columns import is_number
 from cornerwave.editions import UPDATED, Edition, Portion, check_columns
 from cornerwave.engines import opened_frame
 from cornerwave.engines.sorted_keys import sorted_keys
-from cornerwave.errors import ColumnError, LedgerDamaged, SourceChanged, SourceError
+from cornerwave.errors import ColumnError, LedgerDamaged, OutputError, SourceChanged, SourceError
 from cornerwave.ledger import Key, KeyRun, SeenKeys, work_folder
+from cornerwave.outputs import make_directory, sync_directory
 from cornerwave.sources import Place, Source, in_a_row, open_source, place_of, resolved
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.rows import RowSecrets
@@ -139,6 +143,29 @@ def open_again(source: Any, name: str, frozen: Frozen) -> Source:
             "Restore the table"
         )
     return opened
+
+
+def keep_batch(dataset: "Dataset", batch: Any, folder: str | Path | None) -> Any:
+    """Write a batch of a stream to a Parquet file named after its edition, if there is a folder."""
+    if isinstance(batch, pa.RecordBatch):
+        batch = pa.Table.from_batches([batch])
+    if folder is None:
+        return batch
+    path = Path(folder).absolute() / f"{dataset.name}-{len(dataset.editions) + 1:06}.parquet"
+    part = path.with_suffix(".part")
+    try:
+        make_directory(path.parent)
+        source = open_source(batch)
+        with part.open("wb") as file:
+            papq.write_table(pa.Table.from_batches(source.batches(source.schema.names)), file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        sync_directory(path.parent)  # the ledger is about to name it
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk failed"
+        raise OutputError(f"the batch cannot be kept in {folder}: {reason}") from None
+    return path
 
 
 # --------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from cornerwave.sources import Progress, open_source, silent
 from cornerwave.spine.freeze import Frozen, freeze
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.vault._dataset import Dataset, check_name
-from cornerwave.vault._growing import kept_beside
+from cornerwave.vault._editions import kept_beside
 from cornerwave.vault._parts import WORK, KeptKeys
 
 VAULT_NAME = ".cornerwave"

@@ -1,6 +1,12 @@
-"""Which keys a table has ever had: 8 bytes of a keyed hash for each, in files beside the ledger.
+"""Files beside the ledger: private folders for work, and which keys a table has ever had.
 
-    VAULT/keys/<salt>    ascending hashes in blocks; then the first hash and the tag of each block
+    VAULT/work/<random>/    one for each piece of work, locked while its process lives
+
+A killed process cannot clean up. Its lock ends with it, and the next process that opens the
+vault removes every folder that nobody locks.
+
+    VAULT/keys/<salt>    8 bytes of a keyed hash for each key, ascending, in blocks; then the first
+                         hash and the tag of each block
     tag of a block       GMAC under HKDF(vault key, salt), with the block's number as its nonce
     in the chain         salt, number of hashes, and the HMAC of all first hashes and tags
 
@@ -11,11 +17,15 @@ shares a ledger in PostgreSQL: what is missing is made again, and what does not 
 line is never used.
 """
 
+import fcntl
 import os
+import re
 import secrets
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +38,59 @@ from cornerwave.arrays import Flags, Words, places_among
 from cornerwave.errors import LedgerDamaged, VaultError
 from cornerwave.ledger._key import Key
 from cornerwave.noise import available_threads
+
+
+@contextmanager
+def work_folder(home: Path) -> Iterator[Path]:
+    """Give a folder below `home` that only its owner can read; it vanishes at the end."""
+    remove_leftovers(home)
+    try:
+        descriptor, folder = _create_locked(home)
+    except OSError as error:
+        raise VaultError(f"no folder can be made in {home}: {error.strerror}") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+        with suppress(OSError):  # another process may be at work beside
+            home.rmdir()
+
+
+def remove_leftovers(home: Path) -> None:
+    """Remove the folders below `home` whose process is gone."""
+    with suppress(OSError):
+        for folder in home.iterdir():
+            if re.fullmatch("[0-9a-f]{16}", folder.name):
+                _remove_unlocked(folder)
+
+
+def _create_locked(home: Path) -> tuple[int, Path]:
+    while True:
+        folder = home / secrets.token_hex(8)
+        home.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileNotFoundError):  # removed as empty, or as a leftover, before the lock
+            folder.mkdir(mode=0o700)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process lives
+            if folder.exists():
+                return descriptor, folder
+            os.close(descriptor)
+
+
+def _remove_unlocked(folder: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+        finally:
+            os.close(descriptor)
+
+
+# --------------------------------------------------------------------------------------------------
+# The keys that a table has ever had.
+
 
 BLOCK = 1 << 17
 """Hashes in a block: a megabyte."""

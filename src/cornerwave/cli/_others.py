@@ -1,16 +1,16 @@
-"""The adversary's commands: `audit` and `attack`."""
+"""What others than the owner run: auditors and adversaries, recipients, researchers."""
 
 from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cornerwave.cli._options import AlignOption, JsonOption, VaultOption, open_vault
 from cornerwave.cli._screen import print_table, progress, say, show, tell
-from cornerwave.errors import SourceError, spelled
+from cornerwave.errors import ColumnError, ExtraMissing, SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -214,3 +214,132 @@ def _print_recovered(found: "Recovered", method: Method) -> None:
 
 def _share(value: float) -> str:
     return f"{value:.1%}"
+
+
+# --------------------------------------------------------------------------------------------------
+# The recipient: fetch, request.
+
+
+def fetch(
+    profile: Annotated[Path, typer.Argument(help="The profile file that the owner gave you.")],
+    dataset: Annotated[
+        str | None, typer.Argument(help="The dataset; default: the only one.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Output file (.csv, .csv.gz, .parquet, .arrow)."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Fetch your copy from a service; run it again to resume an interrupted download."""
+    from cornerwave.miner import Profile
+    from cornerwave.miner import fetch as download
+
+    if out is None:
+        rows = [
+            (
+                each.name,
+                f"{each.privacy:g}",
+                f"{each.rows:,}",
+                f"{each.edition}",
+                each.until or "",
+            )
+            for each in Profile.read(profile).datasets()
+        ]
+        print_table("You may fetch", ("dataset", "privacy", "rows", "edition", "until"), rows)
+        return
+    with progress("Fetching") as advance:
+        path = download(profile, dataset, out=out, force=force, progress=advance)
+    say(f"Wrote {path}")
+
+
+def request(
+    profile: Annotated[Path, typer.Argument(help="The profile file that the owner gave you.")],
+    dataset: Annotated[str | None, typer.Argument(help="The dataset.")] = None,
+    privacy: Annotated[
+        float | None, typer.Option(metavar="P", help="The privacy that you ask for.")
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, in a sentence.")] = "",
+) -> None:
+    """Ask the owner for another level of a dataset; without one, list what you asked for."""
+    from cornerwave.miner import Profile
+
+    mine = Profile.read(profile)
+    if dataset is None or privacy is None:
+        if dataset is not None or privacy is not None:
+            raise VaultError("name a dataset and a privacy with --privacy, or neither")
+        rows = [
+            (each.dataset, f"{each.privacy:g}", each.state, each.answer) for each in mine.asked()
+        ]
+        print_table("You asked for", ("dataset", "privacy", "state", "answer"), rows)
+        return
+    mine.ask(dataset, privacy=privacy, reason=reason)
+    say(f"Asked for {dataset} at privacy {privacy:g}. The owner decides; see: request {profile}")
+
+
+# --------------------------------------------------------------------------------------------------
+# The researcher: demo, reproduce.
+
+
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Work in this directory and keep all files.")
+    ] = None,
+) -> None:
+    """Release a real table at four levels and measure what colluding brings."""
+    from cornerwave.demo import run
+
+    run(keep)
+
+
+def reproduce(
+    part: Annotated[
+        str,
+        typer.Argument(
+            help="all, table2, fig1, fig2, fig3, fig4, fig5, examples, theorems or beyond."
+        ),
+    ] = "all",
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Output directory: figures, numbers, index.html.")
+    ] = Path("reproduced"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise; for experiments only.")] = 1,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Use your own table (with --columns).")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="The numeric columns of --data to use.")
+    ] = None,
+) -> None:
+    """Repeat the paper's evaluation, with a verdict for each statement."""
+    experiments = _experiments()
+    parts = experiments.chosen(part)
+    setting = _setting(data, columns, seed)
+    with progress("Reproducing", experiments.duration(parts)) as advance:
+        results = experiments.reproduce(parts, setting, out, progress=advance)
+    statements = [statement for result in results.values() for statement in result.statements]
+    for statement in statements:
+        if statement.verdict.value == "does not hold":
+            say(f"does not hold: {statement.claim} ({statement.measured})")
+    say(f"Judged {len(statements)} statements: see {out / 'index.html'}")
+
+
+def _experiments() -> Any:
+    """Return the package of the experiments; raise ExtraMissing without its packages."""
+    try:
+        import cornerwave_reproduction as experiments
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(
+            f"reproduce needs {error.name}, which is not installed: "
+            "pip install 'cornerwave[experiments]'"
+        ) from None
+    return experiments
+
+
+def _setting(data: Path | None, columns: str | None, seed: int) -> Any:
+    from cornerwave_reproduction import Setting, people, table_of
+
+    if (data is None) != (columns is None):
+        raise ColumnError("--data FILE and --columns A,B,... go together; give both or neither")
+    if data is None or columns is None:
+        return Setting(people(), seed)
+    return Setting(table_of(data, columns.split(",")), seed)
