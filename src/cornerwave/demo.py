@@ -2,16 +2,17 @@
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as papq
-from rich.console import Console
-from rich.table import Table
 
+from cornerwave import document as doc
 from cornerwave.algorithms import parallel
 from cornerwave.arrays import Floats
+from cornerwave.documents import print_document
 from cornerwave.levels import Privacy
 from cornerwave.moments import Moments
 from cornerwave.vault import Dataset, Vault, write_all
@@ -22,6 +23,7 @@ THREE = {
     "public": Privacy(0.8),
 }
 FOURTH = ("university", Privacy(0.6))
+EXPLAINED = "Each number is the share of variance that the best linear estimate cannot recover."
 
 
 def people() -> Path:
@@ -31,68 +33,68 @@ def people() -> Path:
 
 
 def run(keep: Path | None = None) -> None:
-    """Run the demo in a temporary folder, or in `keep`."""
+    """Run the demo in a temporary folder, or in `keep`, and print what it shows."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-        _run(keep)
+        print_document(_run(keep))
         return
     with tempfile.TemporaryDirectory() as folder:
-        _run(Path(folder))
+        print_document(_run(Path(folder)))
 
 
-def _run(folder: Path) -> None:
-    console = Console()
+def _run(folder: Path) -> doc.Document:
+    """Register the table, release four copies, and return what they hide."""
     vault = Vault.create(folder / ".cornerwave", exist_ok=True)
     source = folder / "people.parquet"
     shutil.copyfile(people(), source)
     dataset = vault.register("people", source)
-    rows = dataset.frozen.rows
-    console.print(f"Registered a table of {rows:,} people: age and wage.")
     copies = {name: folder / f"{name.replace(' ', '-')}.parquet" for name in (*THREE, FOURTH[0])}
     releases = dataset.release_many(THREE)
     write_all([(release, copies[release.recipient]) for release in releases])
-    console.print(f"Released three copies in one pass: {', '.join(THREE)}.")
     dataset.release(to=FOURTH[0], privacy=FOURTH[1].share).write(copies[FOURTH[0]])
-    console.print(f"Released a fourth copy later, at a level between two of them: {FOURTH[0]}.\n")
-    console.print(_table(dataset, copies))
-    console.print(
-        "\nEach number is the share of variance that the best linear estimate cannot recover. "
-        "Together the four recover no more than the best of them alone. With independent noise "
-        "they would average the noise away."
+    return doc.Document(
+        title="",
+        verdict="Together the four recover no more than the best of them alone. With independent "
+        "noise they would average the noise away.",
+        sections=[
+            doc.Section("What was done", [doc.Bullets([*_done(dataset.frozen.rows)])]),
+            doc.Section("Hidden from", [_table(dataset, copies), doc.Paragraph(EXPLAINED)]),
+        ],
     )
 
 
-def _table(dataset: Dataset, copies: dict[str, Path]) -> Table:
+def _done(rows: int) -> Iterator[str]:
+    yield f"Registered a table of {rows:,} people: age and wage."
+    yield f"Released three copies in one pass: {', '.join(THREE)}."
+    yield f"Released a fourth copy later, at a level between two of them: {FOURTH[0]}."
+
+
+def _table(dataset: Dataset, copies: dict[str, Path]) -> doc.DataTable:
     """Show what stays hidden: by the levels in the ledger, and measured on the files."""
     holdings = dataset.holdings
-    table = Table(title="Hidden from", title_justify="left")
-    for header in ("", "promised", "measured: age", "measured: wage"):
-        table.add_column(header, justify="left" if not header else "right")
     X = _rows(people())
-    ours = [_rows(copies[holding.recipient]) for holding in holdings]
+    read = [_rows(copies[holding.recipient]) for holding in holdings]
     levels = [holding.spec.level for holding in holdings]
-    for holding, copy in zip(holdings, ours, strict=True):
-        table.add_row(
-            holding.recipient,
-            f"{holding.spec.level.privacy:.3f}",
-            *_hidden(X, [copy], np.array([[holding.spec.level.noise]])),
-        )
-    found = dataset.coalition([holding.recipient for holding in holdings])
     noise = np.array([level.noise for level in levels])
-    table.add_section()
-    table.add_row(
-        "all four together",
-        f"{found.joint_privacy:.3f}",
-        *_hidden(X, ours, np.minimum.outer(noise, noise)),
-        style="bold",
-    )
+    together = dataset.coalition([holding.recipient for holding in holdings])
     independent = [parallel(X, noise=[level.noise])[0] for level in levels]
-    table.add_row(
-        "all four, independent noise",
-        f"{found.independent_privacy:.3f}",
-        *_hidden(X, independent, np.diag(noise)),
-    )
-    return table
+    rows = [
+        (holding.recipient, f"{level.privacy:.3f}", *_hidden(X, [copy], np.array([[level.noise]])))
+        for holding, level, copy in zip(holdings, levels, read, strict=True)
+    ]
+    rows += [
+        (
+            "all four together",
+            f"{together.joint_privacy:.3f}",
+            *_hidden(X, read, np.minimum.outer(noise, noise)),
+        ),
+        (
+            "all four, independent noise",
+            f"{together.independent_privacy:.3f}",
+            *_hidden(X, independent, np.diag(noise)),
+        ),
+    ]
+    return doc.DataTable(("recipient", "promised", "measured: age", "measured: wage"), rows)
 
 
 def _hidden(X: Floats, copies: list[Floats], covariance: Floats) -> list[str]:

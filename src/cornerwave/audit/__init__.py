@@ -1,21 +1,22 @@
 """Copies in files, attacked and checked: what recipients can recover, measured.
 
     audit, Audit       read source and copies, accumulate, test, judge        (_audit, the spine)
-    attack_copies      the adversary's view: estimate the original from copies    (_recovery)
+    attack_copies, attack_document    the adversary's view: the original, estimated from copies
+                                                                                  (_recovery)
     audit_document     the audit as a document for a terminal, a page or programs   (_sections)
     verdict, notes, as_json    its words and fields by themselves                   (_verdict)
-    count_exposed, Exposed                 records too extreme for the noise to hide (_exposure)
+    count_exposed, Exposed                 records too extreme for the noise to hide (_numbers)
 
     _alignment, _stated    source and copies row by row, and what copies state
     _chance                what a check is, and the limits that it is compared with
-    _untested              what a verdict does not cover
 
-    numbers:     _numbers                  what passes over all rows keep, which checks look at
+    numbers:     _numbers                  what passes over all rows keep, which checks look at;
+                                           records that noise leaves alone
                  _sums                     sums of products over all rows, grids of rounding
-                 _steps, _repeats          single rows: steps of the path, noise that came twice
+                 _steps                    single rows: steps of the path, noise that came twice
                  _rows                     some rows, completed, and their noise in many directions
                  _number_checks            sums of products, and what stays hidden
-                 _row_checks               sorted rows, and low digits
+                 _row_checks               sorted rows, low digits, and the order of the rows
                  _single_rows              leaks in few rows, noise that came from other rows
                  _coalitions               what coalitions recover, linear or not
                  _apart                    columns clipped or on ranks, each by itself
@@ -33,8 +34,8 @@ The audit imports no key and no ledger: an auditor has neither.
 
 from cornerwave.audit._audit import CATEGORY_CHECKS, MIXED_CHECKS, NUMBER_CHECKS, Audit, audit
 from cornerwave.audit._chance import ALPHA
-from cornerwave.audit._exposure import Exposed, count_exposed
-from cornerwave.audit._recovery import Recovered, attack_copies
+from cornerwave.audit._numbers import Exposed, count_exposed
+from cornerwave.audit._recovery import Recovered, attack_copies, attack_document
 from cornerwave.audit._sections import audit_document
 from cornerwave.audit._verdict import as_json, notes, verdict
 
@@ -48,6 +49,7 @@ __all__ = [
     "Recovered",
     "as_json",
     "attack_copies",
+    "attack_document",
     "audit",
     "audit_document",
     "count_exposed",

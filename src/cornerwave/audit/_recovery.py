@@ -26,13 +26,14 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave import attack
+from cornerwave import document as doc
 from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import Knowledge
 from cornerwave.audit._alignment import Aligned, AlignedRows
 from cornerwave.audit._chance import refuse_overflow
 from cornerwave.audit._guesses import GuessedCells, guess_cells
 from cornerwave.audit._sums import covariance_of, means
-from cornerwave.errors import ColumnError, CornerwaveWarning, LevelError, SourceError
+from cornerwave.errors import ColumnError, CornerwaveWarning, LevelError, SourceError, spelled
 from cornerwave.levels import checked_noise
 from cornerwave.outputs import CopyFile, check_place
 from cornerwave.passes import Bounded, Pass
@@ -367,3 +368,49 @@ def _output(
         yield write
         file.finish()
         file.publish()
+
+
+# --------------------------------------------------------------------------------------------------
+# What was recovered, as a document.
+
+
+def attack_document(found: Recovered, method: str) -> doc.Document:
+    """Return how well each column was estimated or guessed."""
+    copies = doc.count(len(found.copies), "copy", "copies")
+    attacked = f", {found.attacked:,} of them attacked" if 0 < found.attacked < found.rows else ""
+    return doc.Document(
+        title="",
+        verdict=f"Estimated {found.rows:,} rows{attacked}, from {copies} by {method}.",
+        sections=[*_recovered_sections(found)],
+    )
+
+
+def _recovered_sections(found: Recovered) -> Iterator[doc.Section]:
+    weights = [
+        (name, f"{v:.6g}", "–" if weight is None else f"{weight:.4f}")
+        for name, v, weight in zip(found.copies, found.noise, found.weights, strict=True)
+    ]
+    yield doc.Section("Copies", [doc.DataTable(("copy", "noise", "weight"), weights)])
+    if found.together is not None and found.alone is not None:
+        header = ("column", f"{found.best} alone", "all together")
+        errors = [
+            (spelled(name), f"{alone:.4f}", f"{together:.4f}")
+            for name, alone, together in zip(
+                found.columns, found.alone, found.together, strict=True
+            )
+        ]
+        yield doc.Section("Error, share of variance", [doc.DataTable(header, errors)])
+    if found.categories:
+        yield doc.Section("Guesses of categories that are right", [_guessed_table(found)])
+
+
+def _guessed_table(found: Recovered) -> doc.DataTable:
+    """Return how often guesses are right: without a copy, as expected, and as scored by a truth."""
+    scored = found.categories[0].alone is not None
+    header = ("category", "without a copy", "expected")
+    rows = []
+    for guess in found.categories:
+        shares = [guess.blind, guess.expected]
+        shares += [guess.alone or 0.0, guess.together or 0.0] if scored else []
+        rows.append((spelled("+".join(guess.columns)), *(f"{share:.1%}" for share in shares)))
+    return doc.DataTable(header + ((f"{found.best} alone", "all together") if scored else ()), rows)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
 from cornerwave.audit._chance import (
     LEAST_ROWS,
     Check,
@@ -32,9 +33,10 @@ from cornerwave.audit._chance import (
     z_limit,
 )
 from cornerwave.audit._numbers import NumberEvidence
-from cornerwave.audit._repeats import log_odds
 from cornerwave.audit._rows import View
-from cornerwave.audit._steps import step_covariance
+from cornerwave.audit._steps import log_odds, step_covariance
+from cornerwave.columns import KEEP_ORDER
+from cornerwave.privacy import MATTERS, RowOrder
 
 NORMAL_BINS = 64
 TAILS = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3)
@@ -355,3 +357,38 @@ def _decimal_grid(values: Floats, most: float, largest: float) -> float:
         if (np.abs(turns - np.rint(turns)) < ON_DECIMALS).all():
             return step
     return 0.0
+
+
+# --------------------------------------------------------------------------------------------------
+# What the order of the rows reveals: a check of the source, whose order the copies show.
+
+
+def check_order(
+    aligned: Aligned,
+    *,
+    numbers: Sequence[str],
+    categories: Sequence[str],
+    seen: RowOrder | None = None,
+) -> tuple[Check, ...]:
+    """Return a failed check of the copies in the source's order, if that reveals a column.
+
+    It is a note, and no fault, if every such copy states that the owner chose to keep the
+    order. Value and limit are shares of variance. `seen` are the runs of all numbers of the
+    source, if they were looked at already.
+    """
+    shown = tuple(i for i, name in enumerate(aligned.names) if name not in aligned.sorted_copies)
+    if not shown:
+        return ()
+    order, columns = seen, [*numbers, *categories]
+    if order is None or columns != list(aligned.columns):
+        order, start = RowOrder(columns), 0
+        for table in aligned.source.groups(columns, BLOCK_ROWS):
+            order.add(start, table)
+            start += table.num_rows
+    revealed = order.revealed(numbers, categories)
+    if not revealed:
+        return ()
+    chosen = all(aligned.stated.copies[i].order == KEEP_ORDER for i in shown)
+    names = ", ".join(each.column for each in revealed)
+    note = f"the order of the rows reveals {names}: {revealed[0]}"
+    return (Check(shown, revealed[0].share, MATTERS, chosen, note, "order"),)

@@ -17,7 +17,6 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._guesses import Guesses
-from cornerwave.audit._untested import measured
 from cornerwave.audit._verdict import as_json, failed, faults, named, notes, verdict
 from cornerwave.audit._whole import Left
 from cornerwave.document import BAD, GOOD, PLAIN, count
@@ -340,7 +339,7 @@ def _worth_listing(numbers: NumberAudit) -> list[Gain]:
 def _category_sections(audit: Audit, categories: CategoryAudit) -> Iterator[doc.Section]:
     if (guesses := categories.guesses) is None:
         return
-    known = [{left.column: measured(left) for left in own} for own in audit.whole]
+    known = [{left.column: left.is_measured for left in own} for own in audit.whole]
     rows: Rows = [
         (
             shown.name,
@@ -391,7 +390,7 @@ def _whole(audit: Audit) -> doc.Section | None:
     rows: Rows = [
         (name, *(_share(own[name]) if name in own else "" for own in known)) for name in columns
     ]
-    margins = [left.margin for own in audit.whole for left in own if measured(left)]
+    margins = [left.margin for own in audit.whole for left in own if left.is_measured]
     title = "Hidden from the whole copy (stated)"
     title += f", with margins of up to {max(margins):.3f}" if margins else ""
     return doc.Section(
@@ -407,7 +406,7 @@ def _share(left: Left) -> doc.Content:
     >>> _share(Left("wage", 1.02, 0.01, 0.04, None)), _share(Left("wage", 1.4, 2.6, 10.5, 0.5))
     ('1.000', 'not measured (0.500)')
     """
-    hidden = f"{min(left.hidden, 1.0):.3f}" if measured(left) else VAGUE
+    hidden = f"{min(left.hidden, 1.0):.3f}" if left.is_measured else VAGUE
     if left.stated is None:
         return hidden
     if left.short:

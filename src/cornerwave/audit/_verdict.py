@@ -17,7 +17,6 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._fits import FEW_TO_LEARN
-from cornerwave.audit._untested import measured
 from cornerwave.document import count
 
 MUCH = 0.2
@@ -287,7 +286,7 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
                 "attack": left.attack,
                 "reveals": left.reveals,
                 "short": left.short,
-                "measured": measured(left),
+                "measured": left.is_measured,
             }
             for left in audit.whole[i]
         },
@@ -310,7 +309,7 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
     if categories is not None and categories.guesses is not None:
         shares = categories.guesses.singles[i].tolist()
         for shown, share in zip(categories.judged, shares, strict=True):
-            vague = [not measured(left) for left in audit.whole[i] if left.column == shown.name]
+            vague = [not left.is_measured for left in audit.whole[i] if left.column == shown.name]
             about["hidden"][shown.name] = None if any(vague) else share
     return about
 

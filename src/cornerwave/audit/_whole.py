@@ -86,6 +86,17 @@ class Left:
         return (TOLERANCE * (self.stated or 0.0) - self.hidden) / self.margin
 
     @property
+    def is_measured(self) -> bool:
+        """Whether a hidden share, which lies between 0 and 1, is known better than that.
+
+        >>> Left("wage", 0.51, 0.01, 0.04, 0.5).is_measured
+        True
+        >>> Left("wage", 1.4, 2.6, 10.5, 0.5).is_measured
+        False
+        """
+        return self.margin < 1
+
+    @property
     def short(self) -> bool:
         """Whether less is hidden than stated, beyond chance."""
         return self.stated is not None and self.off > 1

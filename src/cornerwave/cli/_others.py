@@ -15,7 +15,6 @@ from cornerwave.errors import ColumnError, ExtraMissing, SourceError, VaultError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cornerwave.audit import Recovered
     from cornerwave.sources import ReadingSettings, Source
     from cornerwave.spec import CopyMetadata
 
@@ -164,6 +163,7 @@ def attack(
 ) -> None:
     """Play the adversary: estimate the original from copies."""
     from cornerwave.audit import attack_copies as run
+    from cornerwave.audit import attack_document
     from cornerwave.sources import open_source
 
     with progress("Attacking") as advance, ExitStack() as closing:
@@ -176,44 +176,9 @@ def attack(
         )
     for line in done:
         say(line)
-    _print_recovered(found, method)
+    show(attack_document(found, method), as_json=False)
     if out is not None:
         say(f"Wrote {out}: estimates of {', '.join(map(spelled, found.columns))}")
-
-
-def _print_recovered(found: "Recovered", method: Method) -> None:
-    """Print how well each column was estimated or guessed."""
-    weights = [
-        (name, f"{v:.6g}", "–" if weight is None else f"{weight:.4f}")
-        for name, v, weight in zip(found.copies, found.noise, found.weights, strict=True)
-    ]
-    title = f"{method.value}, {found.rows:,} rows"
-    if 0 < found.attacked < found.rows:
-        title += f", {found.attacked:,} of them attacked"
-    print_table(title, ("copy", "noise", "weight"), weights)
-    if found.together is not None and found.alone is not None:
-        errors = [
-            (spelled(name), f"{alone:.4f}", f"{together:.4f}")
-            for name, alone, together in zip(
-                found.columns, found.alone, found.together, strict=True
-            )
-        ]
-        title = "Error, share of variance"
-        print_table(title, ("column", f"{found.best} alone", "all together"), errors)
-    if found.categories:
-        guesses = [
-            (spelled("+".join(own.columns)), *map(_share, (own.blind, own.expected)))
-            + (() if own.alone is None else (_share(own.alone), _share(own.together or 0.0)))
-            for own in found.categories
-        ]
-        header: tuple[str, ...] = ("category", "without a copy", "expected")
-        if found.categories[0].alone is not None:
-            header += (f"{found.best} alone", "all together")
-        print_table("Guesses of categories that are right", header, guesses)
-
-
-def _share(value: float) -> str:
-    return f"{value:.1%}"
 
 
 # --------------------------------------------------------------------------------------------------
