@@ -32,8 +32,10 @@ A message says what was given, what is allowed and what to do next. It never quo
 a cell of a table or a byte of a key.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 
 
@@ -157,6 +159,28 @@ class Fault(CornerwaveError, RuntimeError):
 
 class CornerwaveWarning(UserWarning):
     """Something the owner should know and decide about."""
+
+
+_collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
+
+
+def warn(message: str, *, kind: type[Warning] = CornerwaveWarning, stacklevel: int = 2) -> None:
+    """Warn the owner, or the page that collects what its own work warns of."""
+    if (collected := _collected.get()) is not None:
+        collected.append(message)
+    else:
+        warnings.warn(message, kind, stacklevel=stacklevel + 1)
+
+
+@contextmanager
+def collecting_warnings() -> Iterator[list[str]]:
+    """Collect what the code within warns of; work in other threads is not concerned."""
+    collected: list[str] = []
+    token = _collected.set(collected)
+    try:
+        yield collected
+    finally:
+        _collected.reset(token)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from cornerwave.access._grants import (
@@ -81,6 +80,11 @@ class Sharing:
     def recipients(self) -> list[str]:
         """Return the names of all recipients."""
         return _recipients(self._records)
+
+    def check_known(self, name: str) -> None:
+        """Raise NoSuchRecipient unless this is or was a recipient, or means anybody."""
+        if name not in (ANYBODY, ANYBODY_KNOWN) and not self._records.find("recipient", id=name):
+            _check_recipient(self._records, name)
 
     def remove(self, name: str) -> None:
         """Remove a recipient: grants and tokens end; the ledger keeps what they hold."""
@@ -371,8 +375,9 @@ class Sharing:
         """Return the access log, the newest first; `who` is a part of a name, in any case."""
         if not who:
             return self._records.accesses(most=most)
-        found = (e for e in self._records.accesses() if who.casefold() in e.who.casefold())
-        return list(islice(found, most))
+        names = [name for name in self._records.visitors() if who.casefold() in name.casefold()]
+        lines = [line for name in names for line in self._records.accesses(who=name, most=most)]
+        return sorted(lines, key=lambda line: line.at, reverse=True)[:most]
 
 
 def _recipients(records: Records) -> list[str]:

@@ -197,18 +197,23 @@ def choices_of(given: Mapping[str, Any]) -> Choices:
 
 def _parsed(choice: Choice, given: Any) -> Any:
     """Return what an option gives, as Python would give it."""
+    flag = _flag_of(choice)
+    if isinstance(given, int) and not choice.is_flag:
+        choice.check(given, "", flag)
     if not isinstance(given, list):
         return given
     if choice.gives == COLUMN:
-        return one(given, _flag_of(choice))
+        return one(given, flag)
     if choice.gives == TABLE:
         return [text.split(",") for text in given]
     if choice.gives == COLUMNS or "=" not in choice.metavar:
         return given
     if isinstance(choice.kind, Bounds):
         return bounds_of(given)
-    example = f"{_flag_of(choice)} {choice.metavar}"
-    return by_column((pair(text, example) for text in given), _flag_of(choice))
+    values = by_column((pair(text, f"{flag} {choice.metavar}") for text in given), flag)
+    for name, value in values.items():
+        choice.check(value, f"{name!r}: ", flag)
+    return values
 
 
 def reading_of(given: Mapping[str, Any]) -> ReadingSettings:

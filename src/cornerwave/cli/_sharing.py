@@ -78,6 +78,7 @@ def list_(as_json: JsonOption = False, vault: VaultOption = None) -> None:
 def show(name: OneRecipient, as_json: JsonOption = False, vault: VaultOption = None) -> None:
     """Show a recipient's grants and tokens, ended ones too."""
     sharing = open_sharing(vault)
+    sharing.check_known(name)
     grants = _grants(sharing, name)
     tokens = [
         {

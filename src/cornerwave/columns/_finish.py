@@ -7,7 +7,6 @@ Rounding takes the nearest value of the type within the bounds, so that whatever
 beyond becomes the outermost one.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -29,7 +28,7 @@ from cornerwave.columns._types import (
     type_named,
     unit_of,
 )
-from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.errors import ColumnError, warn
 
 if TYPE_CHECKING:
     from cornerwave.columns._scale import Scale
@@ -89,9 +88,8 @@ class Finish:
             self._check_bounds(column)
         doubles = [c.name for c in columns if type_named(c.type) == pa.float64()]
         if idle := [n for n in doubles if n in self.round and n not in self.types]:
-            warnings.warn(
+            warn(
                 f"{listed(idle)}: floats in the source, so rounding does not change them",
-                CornerwaveWarning,
                 stacklevel=3,
             )
 

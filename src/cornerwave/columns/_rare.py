@@ -1,6 +1,5 @@
 """Values that few rows hold: they are pooled, or they identify people."""
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.columns._encoded import Encoded, Tally, hash_texts
 from cornerwave.columns._schema import Schema, listed
-from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.errors import ColumnError, warn
 
 MOST_CATEGORIES = 1 << 16
 IDENTIFYING = 0.5
@@ -76,10 +75,9 @@ def check_identifying(names: tuple[str, ...], found: Tally, schema: Schema) -> N
     alone = sum(count == 1 for value, count in left.items() if None not in value)
     if not identifies(alone, present):
         if len(names) > 1 and alone:
-            warnings.warn(
+            warn(
                 f"{listed(names)} together: {_combinations(alone)}; a minimum count pools "
                 f"{'it' if alone == 1 else 'them'}",
-                CornerwaveWarning,
                 stacklevel=3,
             )
         return

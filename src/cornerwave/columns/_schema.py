@@ -9,7 +9,6 @@ Nothing is released unperturbed unless the owner chose so. A column that can be 
 perturbed nor refreshed and was not named is an error that states what can be done.
 """
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -30,7 +29,7 @@ from cornerwave.choices import (
     Choices,
 )
 from cornerwave.columns._types import is_number, is_text, plain_type, type_named, unit_of
-from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError, nearest
+from cornerwave.errors import ColumnError, SourceError, nearest, warn
 
 LEAST_ROWS, SAFE_ROWS = 100, 500
 """A table of fewer than LEAST_ROWS is refused unless the owner accepts it, and one of fewer than
@@ -334,11 +333,11 @@ def warn_of(notes: Mapping[str, str], schema: Schema, remarks: Sequence[str] = (
     And of what is odd about the whole file.
     """
     for remark in remarks:
-        warnings.warn(remark, CornerwaveWarning, stacklevel=3)
+        warn(remark, stacklevel=3)
     for column in schema.columns:
         if column.role == CATEGORY and not column.declared and column.name in notes:
             text = f"{column.name!r}: {notes[column.name]}"
-            warnings.warn(text, CornerwaveWarning, stacklevel=3)
+            warn(text, stacklevel=3)
 
 
 def check_rows(rows: int, schema: Schema) -> None:
@@ -352,11 +351,10 @@ def check_rows(rows: int, schema: Schema) -> None:
             "copies cannot be audited. Register more rows, or accept that there are few",
             use=("few_rows",),
         )
-    warnings.warn(
+    warn(
         f"the table has {rows:,} rows, fewer than {SAFE_ROWS}: what is promised holds on average "
         "over rows, and an audit of so few sees only large faults. The choice "
         "few-rows accepts that",
-        CornerwaveWarning,
         stacklevel=4,
     )
 

@@ -5,7 +5,6 @@ survey   everything that registration learns; no key twice, what the order of th
          whether rows belong together
 """
 
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import pyarrow as pa
 from cornerwave.arrays import Ids, Ints, Words
 from cornerwave.columns import KEEP_ORDER, SHUFFLE, Scale, Schema, listed
 from cornerwave.editions import Ranges
-from cornerwave.errors import ColumnError, CornerwaveWarning, SourceChanged, SourceError, SourceLost
+from cornerwave.errors import ColumnError, SourceChanged, SourceError, SourceLost, warn
 from cornerwave.passes import Found, Pass, Result_co
 from cornerwave.privacy import WAYS_OUT, RevealedByOrder, RowOrder, find_units
 from cornerwave.sources import Progress, Source, silent
@@ -243,10 +242,9 @@ def check_order(order: RowOrder, schema: Schema, *, is_batch: bool = False) -> N
                 if is_key
                 else "Shuffling does not help against that; drop the column"
             )
-            warnings.warn(
+            warn(
                 f"{name!r} is released unchanged, and rows sorted by it reveal "
                 f"{listed([each.column for each in again])}: {again[0]}. {remedy}",
-                CornerwaveWarning,
                 stacklevel=7,
             )
 

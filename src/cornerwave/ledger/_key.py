@@ -13,19 +13,18 @@ import hashlib
 import hmac
 import os
 import secrets
-import warnings
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cornerwave.errors import (
-    CornerwaveWarning,
     LedgerDamaged,
     UnsafeKey,
     VaultExists,
     VaultMissing,
     WrongKey,
+    warn,
 )
 from cornerwave.keyed import KEY_BYTES, expand
 
@@ -78,9 +77,8 @@ class Key:
         except (ValueError, binascii.Error, UnsafeKey):
             raise WrongKey(f"{path} is not a Cornerwave key file, or it is damaged") from None
         if path.stat().st_mode & 0o077:
-            warnings.warn(
+            warn(
                 f"other users of this machine can read the key file {path}; run chmod 600 on it",
-                CornerwaveWarning,
                 stacklevel=2,
             )
         return key

@@ -111,9 +111,11 @@ class PostgreSQL(Database):
     def connect(self) -> Connection:
         """Connect; transactions begin and end by statements of ours, as in SQLite."""
         try:
-            connection = Connection(self._psycopg.connect(self._where, autocommit=True), "%s")
+            # Not prepared: behind a pooler the next transaction may run on another connection.
+            opened = self._psycopg.connect(self._where, autocommit=True, prepare_threshold=None)
         except UnicodeError:  # no name of a host is like this, such as one with two dots
             raise self._psycopg.OperationalError from None
+        connection = Connection(opened, "%s")
         # For those who only read too: a table that is restored is locked against them.
         connection.run(f"SET lock_timeout = '{_database.WAIT_SECONDS}s'")
         return connection

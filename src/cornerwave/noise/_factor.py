@@ -6,7 +6,6 @@ A constant column has a zero row in L, a column that follows from those before i
 the diagonal. The arithmetic is strict: the noise depends on every bit of L.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from cornerwave import _core
 from cornerwave.arrays import Floats
-from cornerwave.errors import SingularCovariance, SourceError, spelled
+from cornerwave.errors import SingularCovariance, SourceError, spelled, warn
 
 RANK_TOLERANCE = 2.0**-48
 """A column follows from others if less than this share of its variance is its own. Copies lie on
@@ -36,17 +35,17 @@ class Factor:
     def warn(self, columns: list[str]) -> None:
         """Warn by name about columns that are constant or follow from others."""
         if self.constant:
-            warnings.warn(
+            warn(
                 f"{_names(columns, self.constant)}: constant, so noise shaped like the table "
                 "leaves the value as it is; drop the column if nobody should see it",
-                SingularCovariance,
+                kind=SingularCovariance,
                 stacklevel=3,
             )
         if self.dependent:
-            warnings.warn(
+            warn(
                 f"{_names(columns, self.dependent)}: a linear function of the columns before; "
                 "its noise is the same function of theirs",
-                SingularCovariance,
+                kind=SingularCovariance,
                 stacklevel=3,
             )
 

@@ -8,7 +8,6 @@ the schema file as its name, a field about a column the name of the choice and t
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +32,7 @@ from cornerwave.choices import (
     toml_text,
 )
 from cornerwave.columns import is_number, listed
-from cornerwave.errors import CornerwaveError, CornerwaveWarning, SourceError, discreet
+from cornerwave.errors import CornerwaveError, SourceError, collecting_warnings, discreet
 from cornerwave.inspection import ColumnReport, Inspection, inspect
 from cornerwave.kinds import OneOf
 from cornerwave.outlook import explained
@@ -72,14 +71,12 @@ def register(request: Request, ticked: Ticked) -> Response:
         if said.get("columns") != _hash(names):
             raise SourceError("the table has other columns now; choose for each of them again")
         choices = choices_in(names, said, ticked.get("together", []))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", CornerwaveWarning)
+        with collecting_warnings() as notes:
             vault = service_of(request).vault
             name, unrelated = said.get("name", "").strip(), ticked.get("unrelated", [])
             made = vault.register_as(name, source, choices, unrelated=unrelated)
     except CornerwaveError as error:
         return _form(request, path, said, error, ticked.get("unrelated", []))
-    notes = [str(each.message) for each in caught]
     return page(request, "registered.html", dataset=made, notes=notes, said=_said(made))
 
 

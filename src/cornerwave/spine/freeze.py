@@ -8,7 +8,6 @@ table with the same choices is the same dataset, and anything else has independe
 import base64
 import json
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -35,7 +34,7 @@ from cornerwave.columns import (
     step_of,
     wide_type,
 )
-from cornerwave.errors import ColumnError, CornerwaveWarning, SourceError, VaultError
+from cornerwave.errors import ColumnError, SourceError, VaultError, warn
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy
 from cornerwave.moments import Moments
 from cornerwave.noise import COARSEST, NOISE_FORMAT, factor, grid_of, noise_shape
@@ -335,11 +334,10 @@ def _noise_shape(survey: Survey, schema: Schema, shown: NoisyNumbers) -> Floats:
     if (raised > WORTH_SAYING).any():
         pairs = zip(schema.perturbed, raised, strict=True)
         names = [name for name, more in pairs if more > WORTH_SAYING]
-        warnings.warn(
+        warn(
             f"{listed(names)}: missing values leave the covariance of the columns uncertain, or "
             "what stands in for them lies far from the others, so copies have up to "
             f"{raised.max():.0%} more noise there than those of a complete table",
-            CornerwaveWarning,
             stacklevel=3,
         )
     return shape
@@ -381,14 +379,14 @@ def _warn_of(categories: Sequence[Categories], schema: Schema) -> None:
         if len(each.counts) == 1:
             has = "has" if len(each.columns) == 1 else "together have"
             message = f"{listed(each.columns)} {has} a single value, so copies show it unchanged"
-            warnings.warn(message, CornerwaveWarning, stacklevel=4)
+            warn(message, stacklevel=4)
         hidden = len(each.columns) > 1 or schema.column(each.columns[0]).hide_missing
         if each.hides_missing and not hidden:
             message = (
                 f"{listed(each.columns)}: pooled values are released as missing, so cells that "
                 "are missing already are refreshed with them"
             )
-            warnings.warn(message, CornerwaveWarning, stacklevel=4)
+            warn(message, stacklevel=4)
 
 
 # --------------------------------------------------------------------------------------------------

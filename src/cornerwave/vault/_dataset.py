@@ -1,7 +1,6 @@
 """A registered table: who holds which copy of it, and what may be released next."""
 
 import json
-import warnings
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -17,7 +16,6 @@ from cornerwave.columns import Finish, listed
 from cornerwave.editions import REGISTERED, UPDATED, Edition, Portion, hidden_of_changing, portion
 from cornerwave.engines.local import rows_as_copied
 from cornerwave.errors import (
-    CornerwaveWarning,
     DatasetClosed,
     LevelError,
     NoSuchRecipient,
@@ -25,6 +23,7 @@ from cornerwave.errors import (
     discreet,
     nearest,
     spelled,
+    warn,
 )
 from cornerwave.ledger import Entry, Holding, Key, KeyRun, Ledger, closed_message, work_folder
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
@@ -341,11 +340,10 @@ class Dataset:
         for share in sorted({each.share for each in asked if isinstance(each, Privacy)}):
             if near := hidden.near_ceiling(share):
                 most = min(hidden.ceilings[name] for name in near)
-                warnings.warn(
+                warn(
                     f"privacy {share:g} is close to the most that can be hidden of "
                     f"{listed(near)} ({most:.1%} at the least), so it takes noise "
                     f"{self.level_of(Privacy(share)).noise:.3g}; what is kept reveals the rest",
-                    CornerwaveWarning,
                     stacklevel=4,
                 )
 
