@@ -118,6 +118,19 @@ def refused(run, tmp_path, *arguments, says):
     return line
 
 
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (("--as", "age="), "'age': --as must be a text that is not empty"),
+        (("--min-count", "-3"), "--min-count must be a number of rows"),
+        (("--transform", "wage=sqrt"), "'wage': --transform must be one of"),
+    ],
+)
+def test_an_option_is_refused_by_its_name(run, people_csv, tmp_path, option, says):
+    assert run("init").code == 0
+    refused(run, tmp_path, "register", "people", people_csv, *option, says=says)
+
+
 RELEASE = ("release", "people", "--to", "ann", "--privacy", "0.5")
 
 

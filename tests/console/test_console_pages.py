@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,7 +16,9 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from cornerwave.errors import CornerwaveWarning, collecting_warnings, warn
 from cornerwave.ledger import Records
 from cornerwave.outlook import outlook_of
 from cornerwave.privacy import Coalition
@@ -517,6 +520,17 @@ def test_the_warnings_of_registration_are_shown(world: World, owner: TestClient)
     done = owner.post("/console/register/columns", data={**fields, "name": "twins"})
     assert "Please note" in text_of(done)
     assert "twice" in text_of(done).partition("Please note")[2]
+
+
+def test_work_in_other_threads_keeps_its_warnings_while_one_collects():
+    """Those of the one that collects are not shown elsewhere, and it gets no others."""
+    with collecting_warnings() as collected, ThreadPoolExecutor(1) as other:
+        warn("for the page")
+        with pytest.warns(CornerwaveWarning, match="for the terminal"):
+            other.submit(warn, "for the terminal").result()
+    assert collected == ["for the page"]
+    with pytest.warns(CornerwaveWarning, match="later"):
+        warn("later")
 
 
 def test_a_table_that_another_dataset_has_can_be_declared_unrelated(world: World, owner):

@@ -13,7 +13,14 @@ import pytest
 import typer.testing
 
 from cornerwave import cli
-from cornerwave.errors import AccessDenied, LevelError, NoSuchDataset, OutputError, VaultError
+from cornerwave.errors import (
+    AccessDenied,
+    LevelError,
+    NoSuchDataset,
+    NoSuchRecipient,
+    OutputError,
+    VaultError,
+)
 from cornerwave.miner import Copy, fetch, open_copy
 from cornerwave.vault import Release
 from tests.waiting import until
@@ -342,6 +349,9 @@ def test_an_owner_adds_grants_looks_and_ends_with_commands(served):
         assert "copy of wages as parquet" in [line["what"] for line in lines]
         assert "copy of wages" in run("log", "--lines", "5").output
         assert "copy of wages" not in run("log", "--who", "eve").output
+        unknown = run("recipient", "show", "lab/2")
+        assert isinstance(unknown.exception, NoSuchRecipient)
+        assert "did you mean 'lab/1'" in str(unknown.exception)
         run("revoke", "wages", "lab/1")
         assert lab.get(COPY).status_code == 404
         assert "ended" in run("recipient", "show", "lab/1").output

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from cornerwave.columns import Finish
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError, WrongKey
-from cornerwave.ledger import Entry, Holding, Key, Ledger
+from cornerwave.ledger import Access, Entry, Holding, Key, Ledger
 from tests.copies import at
 from tests.vault.outside import TABLES, content, edit, entry, marks_of, rows
 
@@ -346,3 +346,19 @@ class Recording(RuleBasedStateMachine):
 
 TestRecording = Recording.TestCase
 TestRecording.settings = settings(max_examples=8, stateful_step_count=12, deadline=None)
+
+
+class TestAccessLog:
+    def test_it_names_everybody_once_and_each_by_their_newest_lines(self, ledger):
+        names = ["zoë (1)", "ann", "ann (2)", "", "Ann"]
+        at = [f"2030-01-01T00:00:0{second}" for second in range(5)]
+        assert ledger.records.visitors() == []
+        lines = [Access(time, name, "GET /", "200", 0) for time in at for name in names]
+        ledger.records.log(lines)
+        assert sorted(ledger.records.visitors()) == sorted(names)
+        for name in names:
+            newest = [line for line in reversed(lines) if line.who == name]
+            assert ledger.records.accesses(who=name) == newest
+            assert ledger.records.accesses(who=name, most=2) == newest[:2]
+            assert ledger.records.last_access(name) == at[-1]
+        assert ledger.records.accesses(who="an") == []

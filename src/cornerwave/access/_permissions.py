@@ -376,7 +376,7 @@ class Sharing:
         if not who:
             return self._records.accesses(most=most)
         names = [name for name in self._records.visitors() if who.casefold() in name.casefold()]
-        lines = [line for name in names for line in self._records.accesses(who=name, most=most)]
+        lines = (line for name in names for line in self._records.accesses(who=name, most=most))
         return sorted(lines, key=lambda line: line.at, reverse=True)[:most]
 
 

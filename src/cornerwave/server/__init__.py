@@ -4,11 +4,11 @@
     settings        how uvicorn runs it; ClientLimits: what a client may do
     first_link      where its owner sets the password of the console; SignIn: password and sessions
 
-    _service        who is asking, what is permitted, and the copies; signed addresses of files
+    _service        who is asking, what is permitted, and the copies; signed addresses of files;
+                    the access log
     _cache          files that were made, in one bounded folder
-    _access_log     who did what; lines that many requests write in one transaction
     _downloads      plain HTTP
-    _delta_sharing  the Delta Sharing protocol; _delta_types its types
+    _delta_sharing  the Delta Sharing protocol, and copies in its types
     _replies        files with ranges, and errors in words
     _limits         sizes and times that every client has to keep
     _app            all of it as one application, and /docs

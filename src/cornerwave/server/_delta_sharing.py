@@ -7,17 +7,168 @@ addresses of files.
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from anyio.to_thread import run_sync as in_thread
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import SHARING_PATH, Token
-from cornerwave.errors import LevelError, NoSuchDataset
+from cornerwave.errors import LevelError, NoSuchDataset, OutputError
 from cornerwave.server._replies import base_url, bearer, send_copy, service_of
-from cornerwave.server._service import DELTA, Facts, Permitted, table_names
+from cornerwave.server._service import DELTA, Permitted, Service
+
+# --------------------------------------------------------------------------------------------------
+# A copy in types that Delta Lake knows.
+#
+# Delta has no unsigned integers, no time of day, no durations and no nanoseconds: such columns
+# are offered in the next larger type that holds the same values.
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What clients of Delta Sharing learn about a copy, which never changes."""
+
+    schema: str
+    rows: int
+    size: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Facts":
+        """Read them in the copy's file."""
+        found = pq.read_metadata(path)
+        schema = schema_string(found.schema.to_arrow_schema())
+        return cls(schema, found.num_rows, path.stat().st_size)
+
+
+async def _facts(service: Service, what: Permitted) -> Facts:
+    """Return what clients learn about a copy, which is made if necessary."""
+    async with _copy(service, what) as path:
+        await in_thread(service.check_again, what)
+        return await in_thread(Facts.of, path)
+
+
+@asynccontextmanager
+async def _copy(service: Service, what: Permitted) -> AsyncIterator[Path]:
+    """Yield the file of a copy; nothing has left yet, and nothing is recorded."""
+    async with service.copy(what, "parquet") as path:
+        if await in_thread(is_offered, path):
+            yield path
+            return
+        async with service.cache.file(
+            f"{what.key(DELTA)}.delta.parquet",
+            lambda part, watch: write_offered(path, part, watch),
+        ) as converted:
+            yield converted
+
+
+_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
+}
+_INSTEAD = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
+
+
+def offered_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type in which a column is offered to clients of Delta Sharing."""
+    types = pa.types
+    if types.is_dictionary(type_):
+        return offered_type(type_.value_type)
+    if types.is_timestamp(type_):
+        return pa.timestamp("us", "UTC")
+    if types.is_time(type_):
+        return pa.string()
+    if types.is_duration(type_):
+        return pa.int64()
+    if types.is_decimal(type_):
+        return pa.decimal128(min(type_.precision, 38), type_.scale)
+    if types.is_fixed_size_binary(type_):
+        return pa.binary()
+    return _INSTEAD.get(type_, type_)
+
+
+def offered_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a copy's columns in the types in which they are offered."""
+    return pa.schema([part.with_type(offered_type(part.type)) for part in schema])
+
+
+def schema_string(schema: pa.Schema) -> str:
+    """Return the columns as Delta writes them down."""
+    fields = [
+        {"name": part.name, "type": _name(part.type), "nullable": True, "metadata": {}}
+        for part in offered_schema(schema)
+    ]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def _name(type_: pa.DataType) -> str:
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    return _NAMES.get(type_, "string")
+
+
+def is_offered(copy: Path) -> bool:
+    """Return whether a Parquet copy has no other types than those that are offered."""
+    schema = pq.read_schema(copy)
+    return bool(offered_schema(schema).equals(schema))
+
+
+def write_offered(copy: Path, out: Path, progress: Callable[[int], None]) -> None:
+    """Write a Parquet copy in the types in which it is offered, row group by row group."""
+    file = pq.ParquetFile(copy)
+    schema = offered_schema(file.schema_arrow)
+    try:
+        with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group)
+                columns = [_cast(table.column(part.name), part.type) for part in schema]
+                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+                progress(table.num_rows)
+    except OSError as error:
+        raise OutputError(f"a copy cannot be written: {error.strerror}") from None
+
+
+def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_duration(column.type):
+        column = column.cast(pa.duration("us"), safe=False).cast(pa.int64())
+    if pa.types.is_timestamp(type_) and column.type.tz is None:
+        column = pc.assume_timezone(column.cast(pa.timestamp("us"), safe=False), "UTC")
+    return column.cast(type_, safe=False)
+
+
+# --------------------------------------------------------------------------------------------------
+# The protocol.
+
 
 SHARE, SCHEMA = "cornerwave", "copies"
 MOST_RESULTS = 500
@@ -99,7 +250,7 @@ def version(request: Request, what: ThisTable) -> Response:
 async def metadata(request: Request, what: ThisTable) -> Response:
     """Describe a table: its columns and types."""
     _check_version(what, request.query_params)
-    facts = await service_of(request).facts(what)
+    facts = await _facts(service_of(request), what)
     return _lines(request, what, _head(what, facts, delta=_wants_delta(request)))
 
 
@@ -108,10 +259,9 @@ async def query(request: Request, what: ThisTable) -> Response:
     """Return the signed address of a table's file; hints are for larger tables than a file."""
     _check_version(what, await _asked(request))
     service, delta = service_of(request), _wants_delta(request)
-    facts = await service.facts(what)  # a copy that cannot be made is refused here already
-    address = _address(
-        request, service.ticket(what, DELTA), f"{request.path_params['table']}.parquet"
-    )
+    facts = await _facts(service, what)  # a copy that cannot be made is refused here already
+    name = f"{request.path_params['table']}.parquet"
+    address = f"{base_url(request)}{SHARING_PATH}/files/{name}?sp={service.ticket(what)}"
     file = {
         "id": what.key(DELTA),
         "size": facts.size,
@@ -141,24 +291,20 @@ def _stats(facts: Facts) -> str:
     return json.dumps({"numRecords": facts.rows})
 
 
-def redeemed(request: Request, sp: Annotated[str, Query(max_length=2000)]) -> tuple[Permitted, str]:
+def redeemed(request: Request, sp: Annotated[str, Query(max_length=2000)]) -> Permitted:
     """Return what a signed address permits now."""
-    what, format_ = service_of(request).redeem(sp)
+    what = service_of(request).redeem(sp)
     request.state.who = what.who
-    return what, format_
+    return what
 
 
 @router.get("/files/{name}", response_model=None)
 @router.head("/files/{name}", response_model=None, include_in_schema=False)
 async def file(
-    request: Request, name: str, found: Annotated[tuple[Permitted, str], Depends(redeemed)]
+    request: Request, name: str, what: Annotated[Permitted, Depends(redeemed)]
 ) -> Response:
     """Send a file by its signed address; the grant is checked again for this request."""
-    return await send_copy(request, *found)
-
-
-def _address(request: Request, ticket: str, name: str) -> str:
-    return f"{base_url(request)}{SHARING_PATH}/files/{name}?sp={ticket}"
+    return await send_copy(request, what, DELTA, partial(_copy, service_of(request), what))
 
 
 def _tables(request: Request, token: Token) -> list[dict[str, str]]:
@@ -237,3 +383,24 @@ def _lines(request: Request, what: Permitted, lines: Sequence[dict[str, Any]]) -
     format_ = DELTA if _wants_delta(request) else "parquet"
     headers = {**_versioned(what), "delta-sharing-capabilities": f"responseformat={format_}"}
     return Response(text, media_type="application/x-ndjson", headers=headers)
+
+
+def table_names(offered: Sequence[Permitted]) -> dict[str, Permitted]:
+    """Return what is offered by names that clients of Delta Sharing can write.
+
+    Of names that become the same, each gets the beginning of its dataset's id.
+    """
+    plain = [_plain(each.dataset.name) for each in offered]
+    return {
+        name if plain.count(name) == 1 else f"{name}_{each.dataset.id[:8]}": each
+        for name, each in zip(plain, offered, strict=True)
+    }
+
+
+def _plain(name: str) -> str:
+    """Return a name of letters, digits, - and _ alone.
+
+    >>> _plain("people 2026/q1.csv")
+    'people_2026_q1_csv'
+    """
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)

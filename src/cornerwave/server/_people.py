@@ -151,8 +151,8 @@ def log(request: Request, who: str = "", console: str = "") -> Response:
     service.log.flush()
     found = [
         line
-        for line in service.sharing.accesses(SEARCHED, who=who)
-        if console or " /console" not in line.what
+        for line in service.sharing.accesses(SEARCHED)
+        if (console or " /console" not in line.what) and who.casefold() in line.who.casefold()
     ]
     return page(request, "log.html", lines=found[:SHOWN], who=who, console=bool(console))
 

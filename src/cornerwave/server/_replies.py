@@ -10,8 +10,9 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from cornerwave.errors import (
 from cornerwave.server._limits import ClientLimits
 from cornerwave.server._service import DELTA, Permitted, Service
 
+MakeCopy = Callable[[], AbstractAsyncContextManager[Path]]
 RETRY_SECONDS = 5
 MOST_ADDRESSES = 10_000
 """Addresses whose false tokens are counted; beyond it, counting begins again."""
@@ -109,20 +111,26 @@ def bearer_if_any(request: Request) -> Token | None:
     return bearer(request) if "authorization" in request.headers else None
 
 
-async def send_copy(request: Request, what: Permitted, format_: str) -> Response:
-    """Answer with a copy: whole, in part, or with 304 if the client has it."""
+async def send_copy(
+    request: Request, what: Permitted, format_: str, copy: MakeCopy | None = None
+) -> Response:
+    """Answer with a copy: whole, in part, or with 304 if the client has it.
+
+    `copy` makes its file, if it is in none of the formats that a release writes.
+    """
     service, etag = service_of(request), what.etag(format_)
+    make = copy or partial(service.copy, what, format_)
     if _has(request, etag):
         return Response(status_code=304, headers={"ETag": etag})
     stack = AsyncExitStack()
     try:
-        path = await _while_wanted(request, stack.enter_async_context(service.copy(what, format_)))
+        path = await _while_wanted(request, stack.enter_async_context(make()))
         if request.method == "HEAD":
             await anyio.to_thread.run_sync(service.check_again, what)
         else:
             await service.record(what, format_)
             if not path.exists():  # the owner has deleted the cache meanwhile
-                path = await stack.enter_async_context(service.copy(what, format_))
+                path = await stack.enter_async_context(make())
     except BaseException:
         await stack.aclose()
         raise

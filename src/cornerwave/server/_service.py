@@ -1,21 +1,21 @@
-"""What the service does, apart from HTTP: who is asking, what is permitted, and the copies."""
+"""What the service does, apart from HTTP: who is asking, what is permitted, the copies, the log."""
 
 import asyncio
 import base64
 import hashlib
 import hmac
 import json
-import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from anyio.to_thread import run_sync as in_thread
 
 from cornerwave.access import Grant, Sharing, Token
@@ -23,18 +23,122 @@ from cornerwave.documents import body
 from cornerwave.errors import AccessDenied, NoSuchDataset, VaultError
 from cornerwave.ledger import Access, State, now
 from cornerwave.report import ColumnSketch, report_document
-from cornerwave.server._access_log import AccessLog, Grouped, line_of
 from cornerwave.server._cache import Cache, name_of
-from cornerwave.server._delta_types import is_offered, schema_string, write_offered
 from cornerwave.server._limits import ClientLimits
 from cornerwave.spec import CopySpec
 from cornerwave.vault import Dataset, Release, Vault
 from cornerwave.version import __version__
 
 # --------------------------------------------------------------------------------------------------
+# The access log, and lines that many requests write in one transaction.
+
+
+FLUSH_SECONDS = 0.5
+MOST_UNWRITTEN = 100_000
+"""Lines that are kept for a database that is away."""
+Item = TypeVar("Item")
+
+
+class Grouped(Generic[Item]):
+    """Writes what many requests want to write at once in one transaction; each waits for it.
+
+    What has one `key` is written together, and fails together.
+    """
+
+    def __init__(
+        self, write: Callable[[Sequence[Item]], None], *, key: Callable[[Item], Hashable]
+    ) -> None:
+        self._write, self._key = write, key
+        self._waiting: SimpleQueue[tuple[Item, Future[None]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    async def write(self, item: Item) -> None:
+        """Return when it is written. Raises what the writing of it, and of its group, raised."""
+        done: Future[None] = Future()
+        self._waiting.put((item, done))
+        await asyncio.wrap_future(done)
+
+    def close(self) -> None:
+        """Return when all is written."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        closing = False
+        while not closing:
+            taken = [self._waiting.get()]
+            while not self._waiting.empty():  # what gathered while the last groups were written
+                taken.append(self._waiting.get())
+            closing = None in taken
+            groups: dict[Hashable, list[tuple[Item, Future[None]]]] = {}
+            for each in taken:
+                if each is not None:
+                    groups.setdefault(self._key(each[0]), []).append(each)
+            for group in groups.values():
+                self._write_group(group)
+
+    def _write_group(self, group: Sequence[tuple[Item, Future[None]]]) -> None:
+        group = [each for each in group if each[1].set_running_or_notify_cancel()]
+        try:
+            self._write([item for item, _ in group])
+        except BaseException as error:
+            for _, done in group:
+                done.set_exception(error)
+        else:
+            for _, done in group:
+                done.set_result(None)
+
+
+class AccessLog:
+    """Writes what was noted about requests, twice a second."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._lines: list[Access] = []
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def add(self, who: str, what: str, outcome: str, bytes_: int) -> None:
+        """Note something for the next time that the log is written."""
+        line = line_of(self._sharing.clock(), who, what, outcome, bytes_)
+        with self._lock:
+            self._lines.append(line)
+
+    def _run(self) -> None:
+        while not self._closing.wait(FLUSH_SECONDS):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was noted, as soon as the database takes it."""
+        with self._lock:
+            lines, self._lines = self._lines, []
+        try:
+            self._sharing.log(lines)
+        except Exception:  # the database is away: keep the lines for the next time
+            with self._lock:
+                self._lines = (lines + self._lines)[-MOST_UNWRITTEN:]
+
+    def close(self) -> None:
+        """Write what is left, and stop."""
+        self._closing.set()
+        self._thread.join()
+        self.flush()
+
+
+def line_of(at: datetime, who: str, what: str, outcome: str, bytes_: int = 0) -> Access:
+    """Return a line; a database refuses some characters, and with them all that it gets at once."""
+    if not what.isprintable():
+        what = "".join(c if c.isprintable() else "\ufffd" for c in what)
+    return Access(at.isoformat(timespec="milliseconds"), who, what, outcome, bytes_)
+
+
+# --------------------------------------------------------------------------------------------------
 # Addresses of files that need no header: signed, short-lived, and bound to a grant.
 #
-#     payload.signature      payload: dataset, grant, recipient, format, token, expiry
+#     payload.signature      payload: dataset, grant, recipient, token, expiry
 #
 # The grant is looked up again for every request, so that a revoked one opens nothing.
 
@@ -45,12 +149,11 @@ LIFETIME = 15 * 60.0
 
 @dataclass(frozen=True)
 class Ticket:
-    """What a signed address permits: one format of what a grant gives to a recipient."""
+    """What a signed address permits: what a grant gives to a recipient."""
 
     dataset: str
     grant: str
     recipient: str
-    format: str
     token: str
 
 
@@ -66,8 +169,8 @@ class Signer:
 
     def sign(self, ticket: Ticket) -> str:
         """Return a ticket as a text that ends after LIFETIME."""
-        parts = [ticket.dataset, ticket.grant, ticket.recipient, ticket.format, ticket.token]
-        payload = _encoded(json.dumps([*parts, self.ends()], separators=(",", ":")).encode())
+        parts = [*astuple(ticket), self.ends()]
+        payload = _encoded(json.dumps(parts, separators=(",", ":")).encode())
         return f"{payload}.{self._mac(payload)}"
 
     def read(self, text: str) -> Ticket:
@@ -123,22 +226,6 @@ class Permitted:
     def etag(self, format_: str) -> str:
         """The same name for clients: a copy's ETag never changes."""
         return f'"{self.key(format_)}"'
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What clients of Delta Sharing learn about a copy, which never changes."""
-
-    schema: str
-    rows: int
-    size: int
-
-    @classmethod
-    def of(cls, path: Path) -> "Facts":
-        """Read them in the copy's file."""
-        found = pq.read_metadata(path)
-        schema = schema_string(found.schema.to_arrow_schema())
-        return cls(schema, found.num_rows, path.stat().st_size)
 
 
 class Datasets:
@@ -256,22 +343,20 @@ class Service:
         dataset = self._datasets.at(grant.dataset, state)
         return Permitted(grant.release_of(dataset), grant, token.id if token else "")
 
-    def ticket(self, what: Permitted, format_: str) -> str:
+    def ticket(self, what: Permitted) -> str:
         """Return a signed text by which a file can be fetched without a header."""
         grant = what.grant
-        return self.signer.sign(
-            Ticket(grant.dataset, grant.id, grant.recipient, format_, what.token)
-        )
+        return self.signer.sign(Ticket(grant.dataset, grant.id, grant.recipient, what.token))
 
-    def redeem(self, text: str) -> tuple[Permitted, str]:
-        """Return what a signed text permits now, and the format. Raises AccessDenied."""
+    def redeem(self, text: str) -> Permitted:
+        """Return what a signed text permits now. Raises AccessDenied."""
         ticket = self.signer.read(text)
         live = self.sharing.permitted_by(ticket.grant, ticket.recipient, ticket.token)
         state = self.vault.states([ticket.dataset]).get(ticket.dataset)
         if live is None or live.dataset != ticket.dataset or state is None or state.closed:
             raise AccessDenied("what this address permitted has ended")
         dataset = self._datasets.at(live.dataset, state)
-        return Permitted(live.release_of(dataset), live, ticket.token), ticket.format
+        return Permitted(live.release_of(dataset), live, ticket.token)
 
     def check_again(self, what: Permitted) -> None:
         """Raise AccessDenied if what was permitted has ended: making a copy may take long."""
@@ -284,25 +369,11 @@ class Service:
     @asynccontextmanager
     async def copy(self, what: Permitted, format_: str) -> AsyncIterator[Path]:
         """Yield the file of a copy; nothing has left yet, and nothing is recorded."""
-        kind = "parquet" if format_ == DELTA else format_
         async with self.cache.file(
-            f"{what.key(kind)}.{kind}",
+            f"{what.key(format_)}.{format_}",
             lambda part, watch: what.release.make(part, progress=watch),
         ) as path:
-            if format_ != DELTA or await in_thread(is_offered, path):
-                yield path
-                return
-            async with self.cache.file(
-                f"{what.key(DELTA)}.delta.parquet",
-                lambda part, watch: write_offered(path, part, watch),
-            ) as converted:
-                yield converted
-
-    async def facts(self, what: Permitted) -> Facts:
-        """Return what clients of Delta Sharing learn about a copy, which is made if necessary."""
-        async with self.copy(what, DELTA) as path:
-            await in_thread(self.check_again, what)
-            return await in_thread(Facts.of, path)
+            yield path
 
     async def report(self, dataset: Dataset) -> str:
         """Return a dataset's report as HTML; it is the same until its chain has a new line."""
@@ -330,27 +401,6 @@ class Service:
         dataset = departures[0][0].dataset
         dataset.hold([(what.grant.recipient, spec) for what, spec, _ in departures])
         self.sharing.log([line for _, _, line in departures])
-
-
-def table_names(offered: Sequence[Permitted]) -> dict[str, Permitted]:
-    """Return what is offered by names that clients of Delta Sharing can write.
-
-    Of names that become the same, each gets the beginning of its dataset's id.
-    """
-    plain = [_plain(each.dataset.name) for each in offered]
-    return {
-        name if plain.count(name) == 1 else f"{name}_{each.dataset.id[:8]}": each
-        for name, each in zip(plain, offered, strict=True)
-    }
-
-
-def _plain(name: str) -> str:
-    """Return a name of letters, digits, - and _ alone.
-
-    >>> _plain("people 2026/q1.csv")
-    'people_2026_q1_csv'
-    """
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:
