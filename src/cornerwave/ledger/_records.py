@@ -105,14 +105,13 @@ class Records:
 
     def visitors(self) -> list[str]:
         """Return all who are in the access log, from its index: one step for each, not a line."""
-        first, next_ = (
-            f"SELECT min(who) FROM {ACCESS.name}{w}" for w in ("", " WHERE who > known")
+        statement = (
+            f"WITH RECURSIVE known(name) AS (SELECT min(who) FROM {ACCESS.name} UNION ALL "
+            f"SELECT (SELECT min(who) FROM {ACCESS.name} WHERE who > name) FROM known "
+            "WHERE name IS NOT NULL) SELECT name FROM known WHERE name IS NOT NULL"
         )
         with self._reading() as connection:
-            rows = connection.run(
-                f"WITH RECURSIVE some(known) AS ({first} UNION ALL SELECT ({next_}) FROM some "
-                "WHERE known IS NOT NULL) SELECT known FROM some WHERE known IS NOT NULL"
-            )
+            rows = connection.run(statement)
         return [name for (name,) in rows]
 
     def last_access(self, who: str) -> str | None:
