@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.noise._refresh import _guide, thresholds
-from cornerwave.outputs._csv_text import _powers
+from cornerwave.outputs._formats import _powers
 
 Generator = np.random.Generator
 ROWS = 1100  # more than a tile

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import cornerwave._core as core
-from cornerwave.outputs._csv_text import _powers
+from cornerwave.outputs._formats import _powers
 from tests import kernels
 from tests.processor import INSTRUCTIONS
 

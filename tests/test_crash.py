@@ -19,6 +19,7 @@ import pytest
 from cornerwave.errors import LedgerDamaged, VaultExists
 from cornerwave.levels import Level
 from cornerwave.outputs import CopyFile, metadata_path
+from cornerwave.spec import CopyMetadata
 from cornerwave.vault import Vault, write_all
 from tests.conftest import make_people
 from tests.postgresql import copy_tree
@@ -241,7 +242,7 @@ def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
     strange.touch()
     with living.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with CopyFile(tmp_path / "copy.csv", schema, {}):
+        with CopyFile(tmp_path / "copy.csv", schema, CopyMetadata()):
             pass
         assert sorted(p.name for p in tmp_path.iterdir()) == [living.name, strange.name]
 

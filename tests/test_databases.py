@@ -24,7 +24,7 @@ from cornerwave.errors import (
     SourceLost,
 )
 from cornerwave.outputs import _table_copies
-from cornerwave.sources import ReadingSettings, _read_postgresql, open_source
+from cornerwave.sources import ReadingSettings, _database_sessions, open_source
 from tests.conftest import ledger_lines, make_people
 from tests.postgresql import run
 
@@ -155,7 +155,7 @@ def test_rows_without_an_order_are_refused(place, vault):
 def test_registration_sees_one_moment(server, vault, monkeypatch):
     """The table changes after the first pass of two; the second pass sees what the first saw."""
     address = server.fill()
-    batches, passes = _read_postgresql._PostgreSQLSession.batches, []
+    batches, passes = _database_sessions._PostgreSQLSession.batches, []
 
     def watched(self, statement):
         yield from batches(self, statement)
@@ -163,7 +163,7 @@ def test_registration_sees_one_moment(server, vault, monkeypatch):
         if len(passes) == 1:
             server.run("UPDATE people SET wage = wage * 2 WHERE age < 50")
 
-    monkeypatch.setattr(_read_postgresql._PostgreSQLSession, "batches", watched)
+    monkeypatch.setattr(_database_sessions._PostgreSQLSession, "batches", watched)
     dataset = vault.register(
         "people", address, drop=["id"], transform={"wage": "rank"}, few_rows=True
     )

@@ -14,6 +14,7 @@ import pytest
 
 from cornerwave.ledger import Ledger
 from cornerwave.outputs import CopyFile, folder_at
+from cornerwave.spec import CopyMetadata
 from cornerwave.vault import Vault
 from tests.disk import Disk
 
@@ -63,10 +64,10 @@ def test_a_copy_in_a_file_is_kept(disk, tmp_path, vault, people):
 
 def test_a_copy_that_machines_wrote_is_kept(disk, tmp_path):
     table = pa.table({"x": [1.0, 2.0]})
-    with folder_at(tmp_path / "copy", table.schema, {}) as folder:
+    with folder_at(tmp_path / "copy", table.schema, CopyMetadata()) as folder:
         files = []
         for number in range(3):
-            with CopyFile(folder.made / f"{number}.parquet", table.schema, {}) as file:
+            with CopyFile(folder.made / f"{number}.parquet", table.schema, CopyMetadata()) as file:
                 file.write(table)
                 file.finish()
                 files.append(file.hand_over())

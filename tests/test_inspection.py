@@ -104,7 +104,7 @@ def test_what_cannot_be_perturbed_is_said():
 
 
 def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms(monkeypatch):
-    monkeypatch.setattr("cornerwave.columns._rare.MOST_VALUES", 200)
+    monkeypatch.setattr("cornerwave.columns._categories.MOST_VALUES", 200)
     monkeypatch.setattr("cornerwave.inspection._columns.MOST_CATEGORIES", 200)
     monkeypatch.setattr("cornerwave.sizes.INSPECTED_ROWS", 1000)
     rows = 10_000

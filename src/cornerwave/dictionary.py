@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from cornerwave import document as doc
-from cornerwave.columns import CATEGORY, KEPT, PERTURBED, UNIFORM
+from cornerwave.choices import CATEGORY, KEPT, PERTURBED, UNIFORM
 from cornerwave.document import count
 from cornerwave.documents import page
 from cornerwave.errors import BiasWarning, ColumnError, OutputError, SourceError

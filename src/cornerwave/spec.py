@@ -158,6 +158,7 @@ class CopyMetadata:
 
     `privacy` is the share of the variance of every column that the whole copy hides, `retention`
     the share of the cells of a category that were retained; `missing` are marks of the source.
+    A file of estimates is not a copy: it states the `estimate` that they were made by, alone.
     """
 
     dataset: str | None = stated(Text())
@@ -170,6 +171,7 @@ class CopyMetadata:
     order: str | None = stated(OneOf(None, *ORDERS), always_of=("",))
     noise_format: int | None = stated(Whole("the number of a format", 1))
     missing: tuple[str, ...] | None = stated(_MARKS)
+    estimate: str | None = stated(Text())
     columns: Mapping[str, ColumnMetadata] = field(default_factory=dict)
 
     @classmethod
@@ -206,7 +208,8 @@ class CopyMetadata:
     def to_json(self) -> dict[str, Any]:
         """Return it as a release writes it."""
         columns = {name: about.to_json() for name, about in self.columns.items()}
-        return {**dict(_written(self, "")), **({"columns": columns} if columns else {})}
+        role = "" if self.estimate is None else None
+        return {**dict(_written(self, role)), **({"columns": columns} if columns else {})}
 
 
 _NOTHING = ColumnMetadata()

@@ -38,8 +38,7 @@ from cornerwave.document import (
 from cornerwave.documents import Canvas, body, page, print_document, style_sheet
 from cornerwave.levels import Level, retention
 from cornerwave.miner import CopyColumn
-from cornerwave.report._distributions import ShownShares, bar_table
-from cornerwave.report._tallies import not_redrawn, same_share
+from cornerwave.report._distributions import ShownShares, bar_table, not_redrawn, same_share
 from tests.audit.releases import frame, ours, skewed
 
 DOCS = Path(__file__).parents[2] / "docs"

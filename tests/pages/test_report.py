@@ -17,6 +17,7 @@ from cornerwave.errors import OutputExists
 from cornerwave.miner import Copy
 from cornerwave.report import write_report
 from cornerwave.report._comparison import (
+    FEW,
     Copies,
     Original,
     copies_of,
@@ -25,7 +26,6 @@ from cornerwave.report._comparison import (
     shown_of,
 )
 from cornerwave.report._report import external_document, owner_document
-from cornerwave.report._tallies import FEW
 from cornerwave.vault import Dataset, Vault
 from tests.audit.test_command import command
 from tests.conftest import ledger_lines

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.sources import _csv_types
-from cornerwave.sources._csv_numbers import DECIMAL, OTHER, WHOLE, plain_numbers
-from cornerwave.sources._csv_types import TypeGuess
+from cornerwave.sources import _text_cells
+from cornerwave.sources._text_cells import DECIMAL, OTHER, WHOLE, TypeGuess, plain_numbers
 
 CELLS = {
     WHOLE: ["0", "-0", "7", "-7", "123456789012345678"],
@@ -57,5 +56,5 @@ COLUMNS = st.one_of(
 def test_types_are_those_of_the_slower_tests(batches):
     fast = guessed(batches)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_csv_types, "plain_numbers", lambda cells: (OTHER, 0))
+        patch.setattr(_text_cells, "plain_numbers", lambda cells: (OTHER, 0))
         assert guessed(batches) == fast

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cornerwave.outputs._csv_text import csv_header, csv_text
+from cornerwave.outputs._formats import csv_header, csv_text
 
 KINDS = {
     "number": pa.array([1.5, None, -2.0]),

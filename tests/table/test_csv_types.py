@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.sources._csv_types import TypeGuess
+from cornerwave.sources._text_cells import TypeGuess
 
 CASES = {
     "integer": (["1", "-2", "", "NA"], pa.int64()),

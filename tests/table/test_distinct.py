@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.columns import Distinct, Encoded
-from cornerwave.columns import _rare as distinct
+from cornerwave.columns import _categories as distinct
 
 
 def texts(values):

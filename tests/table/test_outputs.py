@@ -25,11 +25,12 @@ from cornerwave.outputs import (
 )
 from cornerwave.outputs._destination import writing
 from cornerwave.sources import format_of, open_source
-from cornerwave.spec import CopyMetadata
+from cornerwave.spec import ColumnMetadata, CopyMetadata
 
 ENDINGS = ["csv", "csv.gz", "parquet", "pq", "arrow", "feather", "ipc"]
-METADATA = {"dataset": "d", "noise": 0.1, "rows": 3, "columns": {"ä": {"role": "perturbed"}}}
-STATED = CopyMetadata.read(METADATA, "d")
+STATED = CopyMetadata(
+    dataset="d", noise=0.1, rows=3, columns={"ä": ColumnMetadata(role="perturbed")}
+)
 TABLE = pa.table({"a": [1.5, 2.25, None], "b": ["x", 'y, "z"', "é\n"]})
 BIG = pa.table({"a": np.random.default_rng(1).normal(size=50_000)})
 
@@ -40,13 +41,13 @@ def path(request, tmp_path):
 
 
 def opened(path, table=TABLE):
-    copy = CopyFile(path, table.schema, METADATA, force=True)
+    copy = CopyFile(path, table.schema, STATED, force=True)
     copy.open()
     return copy
 
 
 def check(path, *, force=False):
-    CopyFile(path, TABLE.schema, METADATA, force=force).check()
+    CopyFile(path, TABLE.schema, STATED, force=force).check()
 
 
 def finished(path, table=TABLE):
@@ -107,7 +108,7 @@ def test_metadata_round_trip(path):
     publish(path)
     assert read_metadata(path) == STATED
     if ".csv" in path.name:
-        assert json.loads(metadata_path(path).read_text("utf-8")) == METADATA
+        assert json.loads(metadata_path(path).read_text("utf-8")) == STATED.to_json()
         metadata_path(path).unlink()
         assert read_metadata(path) is None
 
@@ -269,9 +270,10 @@ import os, sys
 from pathlib import Path
 import pyarrow as pa
 from cornerwave.outputs import CopyFile
+from cornerwave.spec import CopyMetadata
 
 table = pa.table({"a": [1.0, 2.0]})
-copy = CopyFile(Path(sys.argv[1]), table.schema, {})
+copy = CopyFile(Path(sys.argv[1]), table.schema, CopyMetadata())
 copy.open()
 copy.write(table)
 if sys.argv[2] == "finished":
@@ -328,7 +330,7 @@ from pathlib import Path
 import pyarrow as pa
 from cornerwave.errors import CornerwaveError
 from cornerwave.outputs import CopyFile
-from cornerwave.spec import CopyMetadata
+from cornerwave.spec import ColumnMetadata, CopyMetadata
 from cornerwave.sources import open_source
 
 path = Path(sys.argv[1])
@@ -337,8 +339,8 @@ if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
 for attempt in (
-    lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), {}).check(),
-    lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), {}).open(),
+    lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), CopyMetadata()).check(),
+    lambda path: CopyFile(path, pa.schema([("a", pa.int8())]), CopyMetadata()).open(),
     open_source,
 ):
     try:
@@ -378,13 +380,14 @@ import numpy as np
 import pyarrow as pa
 from cornerwave.errors import OutputError
 from cornerwave.outputs import CopyFile
+from cornerwave.spec import CopyMetadata
 
 path = Path(sys.argv[1])
 table = pa.table({"a": np.random.default_rng(0).standard_normal(200_000)})
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 copy = None
 try:
-    copy = CopyFile(path, table.schema, {})
+    copy = CopyFile(path, table.schema, CopyMetadata())
     copy.open()
     copy.write(table)
     copy.finish()

@@ -23,6 +23,7 @@ import pyarrow.parquet as papq
 from cornerwave.columns import plain_type
 from cornerwave.outputs import copy_at
 from cornerwave.sources import ReadingSettings, open_source, place_of
+from cornerwave.spec import CopyMetadata
 from tests import postgresql
 
 PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
@@ -123,7 +124,7 @@ def copied(way, folder, server):
     place = str(folder / f"copy.{way.lower()}")
     if way == "PostgreSQL":
         place = f"{server}#copy"
-    with copy_at(place_of(place), table.schema, {}, force=True) as copy:
+    with copy_at(place_of(place), table.schema, CopyMetadata(), force=True) as copy:
         copy.write(table)
         copy.finish()
         copy.publish()

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from cornerwave import sizes
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.sources import ReadingSettings, open_source, open_to_inspect
-from cornerwave.sources._csv_types import TypeGuess
-from cornerwave.sources._spelled_cells import typed
+from cornerwave.sources._text_cells import TypeGuess, typed
 
 CANARY = "SECRET4711"
 

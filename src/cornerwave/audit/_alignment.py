@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._stated import Stated, by_source_names
+from cornerwave.choices import SHUFFLE
 from cornerwave.columns import (
-    SHUFFLE,
     Encoded,
     category_type,
     is_number,

@@ -52,7 +52,7 @@ from cornerwave.audit._numbers import (
 from cornerwave.audit._row_checks import check_order
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
-from cornerwave.columns import KEPT, KEY
+from cornerwave.choices import KEPT, KEY
 from cornerwave.errors import SourceError
 from cornerwave.sources import Progress
 

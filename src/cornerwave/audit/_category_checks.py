@@ -48,7 +48,8 @@ from cornerwave.audit._chance import (
 from cornerwave.audit._guesses import ABSENT, CategoriesRead, CategoryCodes
 from cornerwave.audit._numbers import NumberEvidence
 from cornerwave.audit._stated import Stated
-from cornerwave.columns import MARGINAL, OTHER, UNIFORM
+from cornerwave.choices import MARGINAL, UNIFORM
+from cornerwave.columns import OTHER
 from cornerwave.levels import retention as retention_of
 
 # --------------------------------------------------------------------------------------------------

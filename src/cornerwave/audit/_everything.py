@@ -19,16 +19,8 @@ from cornerwave.audit._category_checks import CategoryEvidence
 from cornerwave.audit._guesses import KEPT_CODES, CategoriesRead
 from cornerwave.audit._numbers import NumbersRead
 from cornerwave.audit._whole import MOST_WHOLE_ROWS, ShownCategories, ShownNumbers, WholeEvidence
-from cornerwave.columns import (
-    CATEGORY,
-    KEEP_ORDER,
-    PERTURBED,
-    SHUFFLE,
-    is_number,
-    one_chunk,
-    to_floats,
-    unit_of,
-)
+from cornerwave.choices import CATEGORY, KEEP_ORDER, PERTURBED, SHUFFLE
+from cornerwave.columns import is_number, one_chunk, to_floats, unit_of
 
 # --------------------------------------------------------------------------------------------------
 # Rows that are close to each other in a column without noise, where a table is too long for all.

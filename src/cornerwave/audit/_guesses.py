@@ -30,7 +30,8 @@ from cornerwave.arrays import Codes, Flags, Floats, Ints
 from cornerwave.audit._alignment import Aligned, AlignedCategories
 from cornerwave.audit._chance import z_limit
 from cornerwave.audit._rows import Kept
-from cornerwave.columns import MARGINAL, MOST_CATEGORIES, UNIFORM, Encoded, cases
+from cornerwave.choices import MARGINAL, UNIFORM
+from cornerwave.columns import MOST_CATEGORIES, Encoded, cases
 from cornerwave.errors import SourceError
 from cornerwave.levels import retention
 from cornerwave.passes import Adding, Bounded

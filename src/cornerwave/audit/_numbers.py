@@ -18,7 +18,7 @@ from cornerwave.audit._chance import LEAST_ROWS, chi_square_limit, z_limit
 from cornerwave.audit._rows import KEPT_SEED, Completion, Directions, Kept, KeptRows, room_for
 from cornerwave.audit._steps import Expected, NearRows, Repeated, StepsSeen, Watched
 from cornerwave.audit._sums import COARSE, Layout, Statistics, Sums, steps_of, steps_still
-from cornerwave.columns import PERTURBED
+from cornerwave.choices import PERTURBED
 from cornerwave.errors import SourceError
 from cornerwave.passes import Adding, Bounded, Pass
 from cornerwave.privacy import RowOrder

@@ -38,6 +38,7 @@ from cornerwave.levels import checked_noise
 from cornerwave.outputs import CopyFile, check_place
 from cornerwave.passes import Bounded, Pass
 from cornerwave.sources import Progress, format_of
+from cornerwave.spec import CopyMetadata
 
 REFERENCE_ROWS = 4096
 """Rows of the truth from which `bayes` knows the distribution: so many, or up to twice that."""
@@ -359,7 +360,7 @@ def _output(
         yield lambda estimate: None
         return
     schema = pa.schema([(name, pa.float64()) for name in columns])
-    with CopyFile(path, schema, {"estimate": method}, force=True) as file:
+    with CopyFile(path, schema, CopyMetadata(estimate=method), force=True) as file:
 
         def write(estimate: Floats) -> None:
             arrays = [pa.array(column, from_pandas=True) for column in estimate.T]

@@ -35,7 +35,7 @@ from cornerwave.audit._chance import (
 from cornerwave.audit._numbers import NumberEvidence
 from cornerwave.audit._rows import View
 from cornerwave.audit._steps import log_odds, step_covariance
-from cornerwave.columns import KEEP_ORDER
+from cornerwave.choices import KEEP_ORDER
 from cornerwave.privacy import MATTERS, RowOrder
 
 NORMAL_BINS = 64

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
-from cornerwave.columns import CATEGORY, KEPT, KEY, is_category
+from cornerwave.choices import CATEGORY, KEPT, KEY
+from cornerwave.columns import is_category
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.levels import Level
 from cornerwave.outputs import read_metadata

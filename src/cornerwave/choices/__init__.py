@@ -1,8 +1,7 @@
 """What an owner decides about a table: every choice declared once, and how its cells are spelled.
 
     _declared           `Choices`: each field with its kind, help, roles and words
-    _reading_settings   `ReadingSettings`: the same for the spelling of cells
-    _toml               names and values as schema files write them
+    _reading_settings   `ReadingSettings`: the same for the spelling of cells; values as TOML
 
 The command line, the schema file, the console's form and the docs are made from the declarations.
 This room imports nothing heavy, so that help is quick.
@@ -44,8 +43,11 @@ from cornerwave.choices._reading_settings import (
     UTF_8,
     ReadingSettings,
     date_pattern,
+    fits,
+    is_wildcard,
+    toml_comment,
+    toml_text,
 )
-from cornerwave.choices._toml import fits, is_wildcard, toml_comment, toml_text
 
 __all__ = [
     "CATEGORY",

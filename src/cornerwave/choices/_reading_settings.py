@@ -17,14 +17,15 @@ Each setting is declared once, as the choices are.
 """
 
 import codecs
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
 from cornerwave.choices._declared import Choice, declared
-from cornerwave.choices._toml import fits, is_wildcard, toml_text
 from cornerwave.errors import ColumnError, SourceError, nearest
 from cornerwave.kinds import Kind, Text
 
@@ -264,3 +265,41 @@ def _codec(name: str) -> str:
             f"the encoding {name!r} is not known; common ones are utf-8, cp1252, latin-1, utf-16"
         )
     return found.name
+
+
+# --------------------------------------------------------------------------------------------------
+# Schema files: names that match several columns, and values as TOML writes them.
+
+
+def is_wildcard(name: str, columns: Collection[str]) -> bool:
+    """Whether a name has a * in it to match others, and is not the name of a column."""
+    return "*" in name and name not in columns
+
+
+def fits(column: str, wildcard: str) -> bool:
+    """Whether a wildcard matches a column; nothing but * is special.
+
+    >>> fits("item_1", "item_*"), fits("item_1", "item_?")
+    (True, False)
+    """
+    return fnmatchcase(column, wildcard.replace("[", "[[]").replace("?", "[?]"))
+
+
+def toml_text(value: Any) -> str:
+    """Return a value as a TOML file has it.
+
+    >>> print(toml_text(["it is so", True, 2.5]))
+    ["it is so", true, 2.5]
+    """
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_text, value))}]"
+    return str(value)
+
+
+def toml_comment(text: str) -> str:
+    """Return text that cannot end a comment's line."""
+    return toml_text(text)[1:-1].replace('\\"', '"')

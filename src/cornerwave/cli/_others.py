@@ -109,7 +109,7 @@ def _as_copied(
     as it is if rows can be matched without it, by position or by this key, or if no vault here
     knows their dataset.
     """
-    from cornerwave.columns import SHUFFLE
+    from cornerwave.choices import SHUFFLE
     from cornerwave.outputs import read_metadata
     from cornerwave.sources import open_source
     from cornerwave.spec import CopyMetadata

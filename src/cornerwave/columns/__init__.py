@@ -5,20 +5,17 @@ column), `Categories` (values by number), a `Scale` (where numbers get their noi
 (how copies look), a `Fingerprint` (whether this is still the same table).
 """
 
-from cornerwave.choices import (
-    CATEGORY,
-    DROPPED,
-    KEEP_ORDER,
-    KEPT,
-    KEY,
-    MARGINAL,
-    ORDERS,
-    PERTURBED,
-    SHUFFLE,
-    TRANSFORMS,
-    UNIFORM,
+from cornerwave.columns._categories import (
+    FEW_ROWS,
+    MOST_CATEGORIES,
+    OTHER,
+    Categories,
+    Distinct,
+    check_identifying,
+    check_number,
+    freeze_categories,
+    identifies,
 )
-from cornerwave.columns._categories import Categories, freeze_categories
 from cornerwave.columns._encoded import (
     Encoded,
     Fingerprint,
@@ -31,15 +28,6 @@ from cornerwave.columns._encoded import (
     tally,
 )
 from cornerwave.columns._finish import Finish, Limits, chosen_in, settled, wide_type
-from cornerwave.columns._rare import (
-    FEW_ROWS,
-    MOST_CATEGORIES,
-    OTHER,
-    Distinct,
-    check_identifying,
-    check_number,
-    identifies,
-)
 from cornerwave.columns._scale import (
     KNOTS,
     LOG1P_ENDS,
@@ -94,27 +82,16 @@ from cornerwave.columns._types import (
 )
 
 __all__ = [
-    "CATEGORY",
     "DAYS",
-    "DROPPED",
     "FEW_ROWS",
-    "KEEP_ORDER",
-    "KEPT",
-    "KEY",
     "KNOTS",
     "LEAST_ROWS",
     "LOG1P_ENDS",
-    "MARGINAL",
     "MISSING_BITS",
     "MOST_CATEGORIES",
-    "ORDERS",
     "OTHER",
-    "PERTURBED",
     "SAFE_ROWS",
     "SAMPLE",
-    "SHUFFLE",
-    "TRANSFORMS",
-    "UNIFORM",
     "Categories",
     "Column",
     "Distinct",

@@ -6,7 +6,7 @@ rows ── by place, where copies are shuffled ── sorted ── recipe ─�
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -47,7 +47,7 @@ from cornerwave.noise import Past
 from cornerwave.outputs import CopyFile, Written
 from cornerwave.passes import Pass
 from cornerwave.sources import Address
-from cornerwave.spec import CopySpec
+from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, group_rows, row_ids
@@ -63,7 +63,7 @@ class CopyPlan:
     rows: RowSecrets
     noise: NoiseSecrets
     folders: tuple[Path | Address, ...]
-    metadata: tuple[Mapping[str, Any], ...]
+    metadata: tuple[CopyMetadata, ...]
     edition: int
     batch: int | None
     past: Past | None

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids, Ints, Words
-from cornerwave.columns import KEEP_ORDER, SHUFFLE, Scale, Schema, listed
+from cornerwave.choices import KEEP_ORDER, SHUFFLE
+from cornerwave.columns import Scale, Schema, listed
 from cornerwave.editions import Ranges
 from cornerwave.errors import ColumnError, SourceChanged, SourceError, SourceLost, warn
 from cornerwave.passes import Found, Pass, Result_co

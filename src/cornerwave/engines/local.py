@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cornerwave.arrays import Ids, Words
-from cornerwave.columns import SHUFFLE, Fingerprint, Schema
+from cornerwave.choices import SHUFFLE
+from cornerwave.columns import Fingerprint, Schema
 from cornerwave.engines._passes import Block, registered_rows, seen_in, survey_rows
 from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys

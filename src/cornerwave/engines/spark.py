@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.columns import SHUFFLE, Fingerprint, Schema
+from cornerwave.choices import SHUFFLE
+from cornerwave.columns import Fingerprint, Schema
 from cornerwave.engines._jobs import (
     KEY_RANGES,
     BucketJob,

@@ -18,16 +18,8 @@ from typing import Any
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cornerwave.columns import (
-    CATEGORY,
-    KEPT,
-    KEY,
-    KNOTS,
-    MARGINAL,
-    PERTURBED,
-    is_number,
-    type_named,
-)
+from cornerwave.choices import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED
+from cornerwave.columns import KNOTS, is_number, type_named
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
 from cornerwave.levels import THOUSANDTHS, Level
 from cornerwave.outputs import METADATA_KEY, read_metadata

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.columns import MARGINAL
+from cornerwave.choices import MARGINAL
 from cornerwave.errors import ColumnError
 from cornerwave.miner._covariance import gather, growth, unrounded, warn_of_coarse
 from cornerwave.miner._estimates import ColumnLabels, Estimates, Of, column_blocks

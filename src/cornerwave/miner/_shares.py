@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.columns import MARGINAL, UNIFORM
+from cornerwave.choices import MARGINAL, UNIFORM
 from cornerwave.errors import ColumnError
 from cornerwave.miner._estimates import Estimates, Labels, Of, code_blocks, find_labels
 from cornerwave.miner._metadata import CopyColumn, quoted

@@ -5,19 +5,17 @@ not at all. To add a format: an encoder like those in `_formats.py`; to add a pl
 `Destination` like `_table_copies.py`.
 """
 
-from cornerwave.outputs._copy_metadata import (
-    METADATA_KEY,
-    metadata_path,
-    read_metadata,
-)
 from cornerwave.outputs._destination import Destination, RowDestination, Written
 from cornerwave.outputs._folders import FOLDER, Folder, folder_at
 from cornerwave.outputs._formats import parquet_settings, plain_schema
 from cornerwave.outputs._outputs import (
+    METADATA_KEY,
     CopyFile,
     check_place,
     copy_at,
     make_directory,
+    metadata_path,
+    read_metadata,
     sync_directory,
     write_text,
 )

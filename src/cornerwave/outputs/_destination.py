@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -26,23 +26,19 @@ from cornerwave.sources import (
     meaning,
     meaning_of,
 )
+from cornerwave.spec import CopyMetadata
 
 
+@dataclass(eq=False, repr=False)
 class Destination(ABC):
     """A copy on its way to a place; unless `force`, another copy that is there is refused."""
 
-    format: str
+    place: Place
+    schema: pa.Schema
+    metadata: CopyMetadata
+    force: bool = field(default=False, kw_only=True)
+    format: str = field(init=False)
     """How the ledger names the copy's format."""
-
-    def __init__(
-        self,
-        place: Place,
-        schema: pa.Schema,
-        metadata: Mapping[str, Any],
-        *,
-        force: bool = False,
-    ) -> None:
-        self.place, self.schema, self.metadata, self.force = place, schema, metadata, force
 
     def __enter__(self) -> Self:
         try:

@@ -31,6 +31,7 @@ from cornerwave.outputs._outputs import (
 )
 from cornerwave.outputs._uploads import complete_upload, remove
 from cornerwave.sources import Address, DatabaseAddress, Place, s3_asked, s3_client
+from cornerwave.spec import CopyMetadata
 
 FOLDER = "parquet parts"
 """The format of a copy that is a directory of Parquet files."""
@@ -41,7 +42,7 @@ ABOUT = "_copy.json"
 
 
 def folder_at(
-    place: Place, schema: pa.Schema, metadata: Mapping[str, Any], *, force: bool = False
+    place: Place, schema: pa.Schema, metadata: CopyMetadata, *, force: bool = False
 ) -> "Folder":
     """Return a copy that machines of a cluster write to a place."""
     if isinstance(place, DatabaseAddress):

@@ -15,22 +15,36 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as papq
 
 from cornerwave import sizes
 from cornerwave.errors import OutputError, OutputExists, SourceError
-from cornerwave.outputs._copy_metadata import METADATA_KEY, metadata_path, read_metadata
 from cornerwave.outputs._destination import RowDestination, Sink, Written, exists, writing
 from cornerwave.outputs._formats import writer_of, written_schema
 from cornerwave.outputs._table_copies import TableCopy
 from cornerwave.outputs._uploads import digest_at, is_stored, remove, upload_to
-from cornerwave.sources import Address, DatabaseAddress, Place, format_of
+from cornerwave.sources import (
+    Address,
+    DatabaseAddress,
+    File,
+    Place,
+    arrow_schema,
+    files_of,
+    format_of,
+    kind_of,
+    opened,
+    readable,
+    stored_files,
+)
+from cornerwave.spec import CopyMetadata
 
 # --------------------------------------------------------------------------------------------------
 # Names that a power loss does not take back: a new entry of a directory is on the disk.
@@ -54,33 +68,28 @@ def make_directory(path: Path, mode: int = 0o777) -> None:
 
 
 def copy_at(
-    place: Place, schema: pa.Schema, metadata: Mapping[str, Any], *, force: bool = False
+    place: Place, schema: pa.Schema, metadata: CopyMetadata, *, force: bool = False
 ) -> RowDestination:
     """Return a copy that this process writes to a place."""
-    kind = TableCopy if isinstance(place, DatabaseAddress) else CopyFile
-    return kind(place, schema, metadata, force=force)
+    if isinstance(place, DatabaseAddress):
+        return TableCopy(place, schema, metadata, force=force)
+    return CopyFile(place, schema, metadata, force=force)
 
 
+@dataclass(eq=False, repr=False)
 class CopyFile(RowDestination):
     """A copy as a file in the `format` of its ending; the metadata of a CSV lie beside it."""
 
     place: Path | Address
 
-    def __init__(
-        self,
-        place: Place,
-        schema: pa.Schema,
-        metadata: Mapping[str, Any],
-        *,
-        force: bool = False,
-    ) -> None:
-        super().__init__(place, schema, metadata, force=force)
-        self.format = format_of(place)
-        self._columns = written_schema(self.format, schema).with_metadata(
-            {METADATA_KEY: json.dumps(metadata).encode()}
+    def __post_init__(self) -> None:
+        self.format = format_of(self.place)
+        stated = self.metadata.to_json()
+        self._columns = written_schema(self.format, self.schema).with_metadata(
+            {METADATA_KEY: json.dumps(stated).encode()}
         )
         is_text = self.format.startswith("csv")
-        self._beside = (json.dumps(metadata, indent=2) + "\n").encode() if is_text else None
+        self._beside = (json.dumps(stated, indent=2) + "\n").encode() if is_text else None
         self._sink: Sink | None = None
         self._writer: Any = None
 
@@ -104,7 +113,7 @@ class CopyFile(RowDestination):
         """Whether the copy at this place has this metadata."""
         try:
             stated = read_metadata(self.place)
-            return stated is not None and stated.to_json() == json.loads(json.dumps(self.metadata))
+            return stated is not None and stated.to_json() == self.metadata.to_json()
         except (SourceError, OSError):
             return False
 
@@ -324,3 +333,74 @@ def _remove_leftovers(path: Path) -> None:
         with suppress(OSError), part.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
+
+
+# --------------------------------------------------------------------------------------------------
+# Where a copy's metadata lies: inside a Parquet or Arrow file, or beside a CSV.
+
+
+METADATA_KEY = b"cornerwave"
+Located = TypeVar("Located", Path, Address, Path | Address)
+
+
+def metadata_path(path: Located) -> Located:
+    """Return the file with the metadata of a CSV copy."""
+    return path.with_name(path.name + ".meta.json")
+
+
+def read_metadata(path: Path | Address) -> CopyMetadata | None:
+    """Return what a copy states about itself; None if it states nothing.
+
+    The files of a folder state the same, or are different batches of one dataset at one level.
+    Raises SourceError if they are not, or if the copy or its metadata cannot be read.
+    """
+    try:
+        texts = dict.fromkeys(_metadata_text(file) for file in files_of(path)[0])
+    except SourceError:
+        raise
+    except OSError as error:
+        reason = error.strerror or "it is damaged"
+        raise SourceError(f"{path.name} cannot be read: {reason}") from None
+    except (pa.ArrowException, ValueError):
+        raise SourceError(f"{path.name} or its metadata is damaged") from None
+    read = [CopyMetadata.parse(text, path.name) if text else None for text in texts]
+    return read[0] if len(read) == 1 else _of_batches(read, path.name)
+
+
+def _of_batches(read: Sequence[CopyMetadata | None], name: str) -> CopyMetadata:
+    """Return what batches of one dataset at one level state together. Raises SourceError."""
+    stated = [each for each in read if each is not None]
+    alike = [replace(each, batch=None, edition=None, rows=None) for each in stated]
+    batches = {each.batch for each in stated}
+    if any(each != alike[0] for each in alike) or len(batches - {None}) < len(read):
+        fields = ("dataset", "noise", "edition", "batch")
+        differ = [f for f in fields if len({getattr(each, f) for each in stated}) > 1]
+        what = f"differ in their {' and '.join(differ)}" if differ else "have different metadata"
+        raise SourceError(
+            f"the files of {name} {what}: they are not one copy. Open each copy by itself, "
+            "or put the files of each into a folder of their own"
+        )
+    return replace(
+        alike[0],
+        rows=sum(each.rows or 0 for each in stated),
+        edition=max(each.edition or 1 for each in stated),
+    )
+
+
+def _metadata_text(file: File) -> bytes | None:
+    format_ = format_of(file.name) if kind_of(file) == "typed" else "csv"
+    if format_ == "parquet":
+        return (papq.read_schema(readable(file)).metadata or {}).get(METADATA_KEY)
+    if format_ == "arrow":
+        return (arrow_schema(file).metadata or {}).get(METADATA_KEY)
+    if not isinstance(file, Path):
+        return _stored_text(metadata_path(file.address))
+    beside = metadata_path(file)  # a CSV's metadata lies beside it
+    return beside.read_bytes() if beside.is_file() else None
+
+
+def _stored_text(address: Address) -> bytes | None:
+    try:
+        return opened(stored_files(address)[0][0]).read()
+    except SourceError:  # there is none
+        return None

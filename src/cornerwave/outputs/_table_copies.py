@@ -132,9 +132,9 @@ class TableCopy(RowDestination):
                 self._check_ours(target)
                 self._run(f"DROP TABLE {target}")
             self._run(f"ALTER TABLE {self._called(self._part)} RENAME TO {quoted(self._own)}")
-            told = f"{_MARK}{json.dumps(self.metadata)}}}".replace("'", "''")
+            comment = f"{_MARK}{json.dumps(self.metadata.to_json())}}}".replace("'", "''")
             self._run("SET LOCAL standard_conforming_strings = on")
-            self._run(f"COMMENT ON TABLE {target} IS '{told}'")
+            self._run(f"COMMENT ON TABLE {target} IS '{comment}'")
 
     def publish(self) -> None:
         """Make the finished copy visible."""

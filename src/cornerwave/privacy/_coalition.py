@@ -35,7 +35,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.columns import MARGINAL, UNIFORM
+from cornerwave.choices import MARGINAL, UNIFORM
 from cornerwave.levels import Level, retention
 
 EXACT_CELLS = 1 << 20

@@ -13,12 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints, Words, part_ends
+from cornerwave.choices import CATEGORY, DROPPED, KEY, PERTURBED
 from cornerwave.columns import (
-    CATEGORY,
-    DROPPED,
-    KEY,
     MISSING_BITS,
-    PERTURBED,
     Column,
     Encoded,
     Schema,

@@ -6,7 +6,8 @@
 `Copies` is made from the copies alone; nothing in it has seen the original.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeVar
@@ -15,18 +16,172 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.columns import plain_type
+from cornerwave.arrays import Floats, Ints
+from cornerwave.columns import Thinned, plain_type
 from cornerwave.editions import Edition
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.ledger import Holding
 from cornerwave.levels import Level
-from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, find_labels, number_blocks
+from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, code_blocks, find_labels, number_blocks
 from cornerwave.outlook import Behind, see
 from cornerwave.privacy import Coalition
 from cornerwave.report._answers import Answers, Questions, as_kept, ask
-from cornerwave.report._tallies import Axis, Tally, axes_of, frequent, tally
-from cornerwave.sources import Progress, hold
+from cornerwave.sources import Progress, Source, hold
 from cornerwave.vault import Dataset
+
+# --------------------------------------------------------------------------------------------------
+# How the values of a table are distributed: counts in bins and per label, in one pass.
+#
+# The bins end at round numbers found in the copies: from the 1 % to the 99 % quantile of
+# the noisiest copy, but at most three times as wide as the same range of the least noisy
+# one. So no end of an axis is a cell of the original.
+
+
+BINS = 48
+WIDEST = 3.0
+TAIL = 0.01
+SAMPLE = 1 << 14
+"""Rows of a copy that its quantiles are taken from."""
+
+FEW = 5
+"""A label or a bin that fewer rows hold is not shown by itself: it may identify a person."""
+MOST_LABELS = 10
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Bins of one width: `edges` are `first`, `first + step`, ..., `bins` of them.
+
+    Bins of `whole` numbers end halfway between two of them, so that each is centred on its own.
+    """
+
+    first: float
+    step: float
+    bins: int
+    whole: bool = False
+
+    @property
+    def edges(self) -> Floats:
+        """The ends of the bins."""
+        return self.first + self.step * np.arange(self.bins + 1, dtype=np.float64)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """What is written under the bins: their ends, or the first and last whole number."""
+        inside = 0.5 if self.whole else 0.0
+        return float(self.edges[0] + inside), float(self.edges[-1] - inside)
+
+    def count(self, values: Floats) -> Ints:
+        """Return how many values each bin holds, without missing values and those beyond."""
+        places = np.floor((values[~np.isnan(values)] - self.first) / self.step)
+        inside = places[(places >= 0) & (places < self.bins)].astype(np.int64)
+        return np.bincount(inside, minlength=self.bins)
+
+
+def axes_of(blocks: Sequence[Iterable[Floats]], whole: Sequence[bool]) -> list[Axis]:
+    """Return an axis per column from blocks (rows, columns) of the least and the most noisy copy.
+
+    Columns of `whole` numbers get bins that each hold equally many of them.
+    """
+    samples = []
+    for copy in blocks:
+        sample = Thinned(len(whole), most=SAMPLE)
+        for block in copy:
+            sample.add(list(block.T))
+        samples.append(sample)
+    return [
+        axis_of([sample.column(i) for sample in samples], whole=is_whole)
+        for i, is_whole in enumerate(whole)
+    ]
+
+
+def axis_of(copies: Sequence[Floats], *, whole: bool = False) -> Axis:
+    """Return the axis of one column from its values in the copies, least noisy first.
+
+    >>> axis_of([np.linspace(0, 100, 1001), np.linspace(-50, 150, 1001)])
+    Axis(first=-50.0, step=5.0, bins=40, whole=False)
+    >>> axis_of([np.arange(1.0, 7), np.arange(1.0, 7)], whole=True).edges.tolist()
+    [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]
+    """
+    ranges = [np.nanquantile(values, (TAIL, 1 - TAIL)) for values in (copies[0], copies[-1])]
+    middle, reach = ranges[0].mean(), WIDEST / 2 * np.ptp(ranges[0])
+    low = max(float(ranges[1][0]), float(middle - reach))
+    high = min(float(ranges[1][1]), float(middle + reach))
+    step = round_step((high - low) / BINS, least=1.0 if whole else 0.0)
+    aside = 0.5 if whole else 0.0
+    first = math.floor((low + aside) / step)
+    bins = max(math.ceil((high + aside) / step) - first, 1)
+    return Axis(first * step - aside, step, bins, whole)
+
+
+def round_step(width: float, *, least: float = 0.0) -> float:
+    """Return the next of 1, 2, 5, 10, ... times a power of ten.
+
+    >>> round_step(0.13), round_step(0.13, least=1.0)
+    (0.2, 1.0)
+    """
+    width = max(width, least, 1e-300)
+    power = 10.0 ** math.floor(math.log10(width))
+    # 0.999: a width that is round already must not go to the next step by a rounding error
+    found = next((m * power for m in (1, 2, 5) if m * power >= width * 0.999), 10 * power)
+    return float(f"{found:.1g}")
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts per number column and bin, and per category column and label."""
+
+    rows: int
+    numbers: Mapping[str, Ints]
+    labels: Mapping[str, Ints]
+
+
+def tally(
+    source: Source,
+    axes: Mapping[str, tuple[CopyColumn, Axis]],
+    categories: Sequence[CopyColumn],
+    labels: Mapping[str, pa.Array],
+) -> Tally:
+    """Count the rows of a table in the bins of its numbers and under the labels given."""
+    rows = 0
+    numbers = {name: np.zeros(axis.bins, dtype=np.int64) for name, (_, axis) in axes.items()}
+    columns = [column for column, _ in axes.values()]
+    for block in number_blocks(source, columns) if columns else ():
+        rows += len(block)
+        for i, (name, (_, axis)) in enumerate(axes.items()):
+            numbers[name] += axis.count(block[:, i])
+    held = {column.name: np.zeros(len(labels[column.name]), np.int64) for column in categories}
+    seen = 0
+    for codes in code_blocks(source, categories, labels) if categories else ():
+        seen += len(codes)
+        for i, counts in enumerate(held.values()):
+            counts += np.bincount(codes[:, i][codes[:, i] >= 0], minlength=len(counts))
+    return Tally(max(rows, seen), numbers, held)
+
+
+def frequent(tallies: Sequence[Tally], name: str) -> list[int]:
+    """Return the places of the labels of a column that are rare in no table, in order."""
+    counts = np.array([table.labels[name] for table in tallies])
+    return [int(i) for i in np.flatnonzero((counts >= FEW).all(axis=0))]
+
+
+def most_frequent(tallies: Sequence[Tally], name: str) -> list[int]:
+    """Return the places of the labels to show, most frequent first, with no few rows left."""
+    held = np.sum([table.labels[name] for table in tallies], axis=0)
+    places = sorted(frequent(tallies, name), key=lambda i: (-held[i], i))[:MOST_LABELS]
+    while places and any(0 < _left(table, name, places) < FEW for table in tallies):
+        places.pop()
+    return places
+
+
+def _left(table: Tally, name: str, places: list[int]) -> int:
+    """Return how many rows hold none of these labels."""
+    return table.rows - int(table.labels[name][places].sum())
+
+
+# --------------------------------------------------------------------------------------------------
+# What is compared.
+
 
 MOST_COLUMNS = 24
 """So many columns of each kind are shown."""

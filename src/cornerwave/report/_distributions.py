@@ -9,19 +9,20 @@ import numpy as np
 from cornerwave import document as doc
 from cornerwave import times
 from cornerwave.arrays import Floats, Ints
+from cornerwave.choices import MARGINAL
 from cornerwave.columns import Thinned
-from cornerwave.levels import Level
+from cornerwave.levels import Level, retention
 from cornerwave.miner import CopyColumn, number_blocks
-from cornerwave.report._comparison import MOST_COLUMNS, Copies, shown_of, title_of
-from cornerwave.report._tallies import (
+from cornerwave.report._comparison import (
     FEW,
+    MOST_COLUMNS,
     Axis,
+    Copies,
     Tally,
     axis_of,
     most_frequent,
-    not_redrawn,
-    pooled,
-    same_share,
+    shown_of,
+    title_of,
 )
 from cornerwave.sources import Source
 from cornerwave.spine.freeze import Frozen
@@ -161,6 +162,70 @@ def _same(copies: Copies, column: CopyColumn) -> list[doc.Paragraph]:
 def all_tallies(copies: Copies, original: Tally | None) -> list[Tally]:
     """Return the tallies of the copies, and of the original if it is given."""
     return [*copies.tallies, *([original] if original else [])]
+
+
+def pooled(counts: Ints) -> Floats:
+    """Return counts without any below FEW: few rows count with the next full bin, or as the mean
+    over a stretch of bins that holds enough; the last few count with the stretch before them.
+
+    >>> pooled(np.array([1, 0, 5, 9, 2])).tolist(), pooled(np.array([0, 4])).tolist()
+    ([0.0, 0.0, 6.0, 11.0, 0.0], [0.0, 0.0])
+    >>> pooled(np.array([90, 0, 0, 2, 1, 3, 0])).tolist()
+    [90.0, 0.0, 0.0, 2.0, 2.0, 2.0, 0.0]
+    """
+    shown, start, held, last = np.zeros(len(counts)), 0, 0, slice(0)
+    for place, count in enumerate(counts.tolist()):
+        if not held or count >= FEW:
+            start = place
+        held += count
+        if held >= FEW:
+            last = slice(start, place + 1)
+            shown[last] = held / (place + 1 - start)
+            held = 0
+    shown[last] += held / max(last.stop - (last.start or 0), 1)
+    return shown
+
+
+def not_redrawn(
+    shares: Floats, column: CopyColumn, noise: float, *, others: bool = False
+) -> Floats | None:
+    """Return the share of cells under each label that were retained, from the copy's shares.
+
+    A cell is redrawn with probability 1 - q, from the base pi: so q P = P_copy - (1 - q) pi. The
+    last share may be that of all `others`. None where the base of one column is not known.
+
+    >>> sex = CopyColumn("sex", is_number=False)
+    >>> not_redrawn(np.array([0.75, 0.25]), sex, noise=3.0).tolist()
+    [0.375, 0.125]
+    """
+    base = _base(shares, column, others=others)
+    return None if base is None else shares - (1 - retention(noise)) * base
+
+
+def same_share(shares: Floats, column: CopyColumn, noise: float) -> float | None:
+    """Return the share of cells that hold their own value: retained, or redrawn as what they were.
+
+    `shares` are those of all labels. None where the base of one column is not known.
+
+    >>> same_share(np.array([0.5, 0.5]), CopyColumn("sex", is_number=False), noise=3.0)
+    0.75
+    """
+    base, q = _base(shares, column), retention(noise)
+    if base is None:
+        return None
+    return float(q + (base * (shares - (1 - q) * base)).sum() * (1 - q) / q)
+
+
+def _base(shares: Floats, column: CopyColumn, *, others: bool = False) -> Floats | None:
+    """Return what redrawn cells are drawn from, by label."""
+    if column.base == MARGINAL:
+        return shares
+    if column.together or not column.categories:
+        return None
+    base = np.full(len(shares), 1 / column.categories)
+    if others:
+        base[-1] = 1 - base[:-1].sum()
+    return base
 
 
 # --------------------------------------------------------------------------------------------------

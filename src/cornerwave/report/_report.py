@@ -23,9 +23,9 @@ from cornerwave.report._comparison import (
     copies_of,
     groups,
     look_behind,
+    most_frequent,
 )
 from cornerwave.report._distributions import all_tallies, distributions
-from cornerwave.report._tallies import most_frequent
 from cornerwave.sources import Progress
 from cornerwave.vault import Dataset
 

@@ -8,12 +8,11 @@ with a class that has the methods of `Source`, and its ending in `_sources.py`.
 """
 
 from cornerwave.choices import ReadingSettings
-from cornerwave.sources._databases import is_of_database, meaning_of, quoted, table_name
-from cornerwave.sources._joined import hold, in_a_row
+from cornerwave.sources._database_sessions import connect, quoted, table_name
+from cornerwave.sources._databases import is_of_database, meaning_of
 from cornerwave.sources._parquet import ENCODED_TEXT
-from cornerwave.sources._parquet_parts import ParquetPart, parquet_parts
 from cornerwave.sources._places import Address, DatabaseAddress, Place, holds, place_of, resolved
-from cornerwave.sources._read_postgresql import connect
+from cornerwave.sources._source_parts import ParquetPart, hold, in_a_row, parquet_parts
 from cornerwave.sources._sources import (
     SOURCE_ENDINGS,
     TEXT_ENDINGS,
@@ -27,7 +26,6 @@ from cornerwave.sources._sources import (
     open_to_inspect,
     silent,
 )
-from cornerwave.sources._spelled_cells import LEVELS
 from cornerwave.sources._stores import (
     REPLACED,
     File,
@@ -42,6 +40,7 @@ from cornerwave.sources._stores import (
     s3_client,
     stored_files,
 )
+from cornerwave.sources._text_cells import LEVELS
 
 __all__ = [
     "ENCODED_TEXT",

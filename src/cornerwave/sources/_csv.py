@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv
 from cornerwave import sizes
 from cornerwave.choices import COMMAS, UTF_8, ReadingSettings
 from cornerwave.errors import SourceError
-from cornerwave.sources._csv_found import (
+from cornerwave.sources._csv_spelling import (
     SAMPLE_BYTES,
     delimiter_of,
     encoding_at_start,

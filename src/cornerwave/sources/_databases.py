@@ -11,96 +11,16 @@ words, since those of a database quote the query, the password and the cells.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from typing import Protocol
 
 import pyarrow as pa
 
 from cornerwave.choices import ReadingSettings
-from cornerwave.columns import ends_of
-from cornerwave.errors import ColumnError, CornerwaveError, ExtraMissing, SourceError, SourceLost
+from cornerwave.errors import ColumnError, CornerwaveError, SourceError, SourceLost
+from cornerwave.sources._database_sessions import READERS, Selected, Session, table_name
 from cornerwave.sources._places import WHERE_SECRETS_ARE, DatabaseAddress
-
-# --------------------------------------------------------------------------------------------------
-# What tables of all databases have in common: names, columns, and errors in our words.
-
-
-SCHEMA_ROWS = "LIMIT 0"
-ROWS_AT_A_TIME = 1 << 14
-
-
-class Session(Protocol):
-    """A connection in one snapshot."""
-
-    def columns(self, rows: str, table: str | None) -> "Mapping[str, Selected]":
-        """Return the columns of a table or a query, and how each is selected."""
-
-    def primary_key(self, table: str) -> list[str]:
-        """Return the columns of a table's primary key."""
-
-    def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a statement."""
-
-
-@dataclass(frozen=True)
-class Selected:
-    """A column: its type here, the expression that selects it, and the one that orders by it.
-
-    `convert` makes the values of the type from what the database gives.
-    """
-
-    type: pa.DataType
-    select: str
-    order: str
-    convert: Callable[[pa.Array], pa.Array] | None = None
-    note: str = ""
-
-    def values(self, cells: pa.Array) -> pa.Array:
-        """Return cells as values."""
-        cells = cells if self.convert is None else self.convert(cells)
-        cells = cells if cells.type == self.type else cells.cast(self.type)
-        if pa.types.is_date(self.type) or pa.types.is_timestamp(self.type):
-            _check_ends(cells, self.select)
-        return cells
-
-
-def _check_ends(moments: pa.Array, name: str) -> None:
-    """Raise ColumnError for dates that no calendar has: databases spell infinity so."""
-    import pyarrow.compute as pc
-
-    whole = moments.view(pa.int32() if moments.type == pa.date32() else pa.int64())
-    ends, (least, most) = pc.min_max(whole).as_py(), ends_of(moments.type, None, None)
-    if ends["min"] is not None and not least <= ends["min"] <= ends["max"] <= most:
-        raise ColumnError(
-            f"{name} holds dates that are infinite, or outside of the years 1 to 9999; make them "
-            "missing in a query"
-        )
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL writes it, whatever it holds.
-
-    >>> print(quoted('a"; DROP TABLE b; --'))
-    "a""; DROP TABLE b; --"
-    """
-    if "\0" in name:
-        raise SourceError("a name in a database cannot hold a NUL character")
-    return '"' + name.replace('"', '""') + '"'
-
-
-def table_name(table: str) -> str:
-    """Return the name of a table, which may name its schema first.
-
-    >>> table_name("public.people")
-    '"public"."people"'
-    """
-    parts = table.split(".")
-    if len(parts) > 2 or not all(parts):
-        raise SourceError("the name of a table is TABLE or SCHEMA.TABLE")
-    return ".".join(map(quoted, parts))
 
 
 def is_of_database(error: Exception) -> bool:
@@ -133,8 +53,8 @@ _INVALID = ("ParserException", "BinderException", "InvalidInputException")
 
 def meaning_of(error: Exception) -> str:
     """Return what an error of a database means, without its words."""
-    told = re.search(r"SQLSTATE:? (\w{5})", str(error))  # all that is left of it in a stream
-    state = getattr(error, "sqlstate", None) or (told and told[1])
+    code = re.search(r"SQLSTATE:? (\w{5})", str(error))  # all that is left of it in a stream
+    state = getattr(error, "sqlstate", None) or (code and code[1])
     for length in (5, 2):
         if state and (meaning := _MEANINGS.get(state[:length])):
             return meaning
@@ -157,13 +77,6 @@ def meaning_of(error: Exception) -> str:
     if isinstance(error, OSError):  # of a stream of Arrow
         return _MEANINGS["08"]
     return "it is damaged, busy or not this kind of database"
-
-
-def missing(what: str, package: str) -> ExtraMissing:
-    """Return the error of a package that is not installed."""
-    return ExtraMissing(
-        f"{what} needs {package}, which is not installed: pip install 'cornerwave[databases]'"
-    )
 
 
 _LOST = "server|connection"
@@ -258,11 +171,9 @@ def _one_query(query: str | None) -> str:
 @contextmanager
 def session(place: DatabaseAddress) -> Iterator[Session]:
     """Connect, and stay in one snapshot. Raises SourceError."""
-    # not on import: each needs a library of its own
-    reader = import_module(f"cornerwave.sources._read_{place.kind}")
     with ExitStack() as stack:
         with _asking(place):
-            opened: Session = stack.enter_context(reader.reading(place))
+            opened = stack.enter_context(READERS[place.kind](place))
         yield opened
 
 
@@ -276,6 +187,6 @@ def _asking(place: DatabaseAddress) -> Iterator[None]:
     except Exception as error:
         if not is_of_database(error):
             raise
-        said = meaning_of(error)
-        kind = SourceLost if re.search(_LOST, said) else SourceError
-        raise kind(f"{place} cannot be read: {said}") from None
+        meaning = meaning_of(error)
+        kind = SourceLost if re.search(_LOST, meaning) else SourceError
+        raise kind(f"{place} cannot be read: {meaning}") from None

@@ -26,9 +26,9 @@ from cornerwave.sources._csv import CsvTable
 from cornerwave.sources._databases import DatabaseTable
 from cornerwave.sources._parquet import Batches, Types, batch_rows, open_parquet
 from cornerwave.sources._places import Address, DatabaseAddress, Place, place_of
-from cornerwave.sources._spelled_cells import LEVELS
 from cornerwave.sources._stat_files import SHEET_ENDINGS, STAT_ENDINGS, SheetTable, StatFile
 from cornerwave.sources._stores import File, readable, stored_files
+from cornerwave.sources._text_cells import LEVELS
 
 FORMATS = {
     ".csv": "csv",

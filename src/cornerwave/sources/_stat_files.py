@@ -27,7 +27,7 @@ from cornerwave import sizes
 from cornerwave.choices import ReadingSettings
 from cornerwave.columns import is_text
 from cornerwave.errors import CornerwaveError, ExtraMissing, SourceError
-from cornerwave.sources._csv_found import spelled
+from cornerwave.sources._csv_spelling import spelled
 from cornerwave.sources._text_columns import Inferred, check_names, infer, named, values_of
 
 _READERS = {

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from cornerwave.choices import ReadingSettings
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.sources._csv_types import MOMENT, NUMBER, TypeGuess
-from cornerwave.sources._spelled_cells import typed
+from cornerwave.sources._text_cells import MOMENT, NUMBER, TypeGuess, typed
 
 MOST_REPEATED = 0.5
 """A header in which a larger share of the names repeats another is a record."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.attack import KnownCells, KnownRows, measure_joint
-from cornerwave.columns import MISSING_BITS, UNIFORM, Categories
+from cornerwave.choices import UNIFORM
+from cornerwave.columns import MISSING_BITS, Categories
 from cornerwave.privacy import JointShares
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.missing import fill_missing

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ints, Words
+from cornerwave.choices import UNIFORM
 from cornerwave.columns import (
     MISSING_BITS,
-    UNIFORM,
     Categories,
     calendar_parts,
     is_number,

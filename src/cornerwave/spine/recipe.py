@@ -20,16 +20,8 @@ import pyarrow as pa
 
 from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Words
-from cornerwave.columns import (
-    CATEGORY,
-    KEY,
-    PERTURBED,
-    Categories,
-    Column,
-    Fingerprint,
-    Finish,
-    plain_type,
-)
+from cornerwave.choices import CATEGORY, KEY, PERTURBED
+from cornerwave.columns import Categories, Column, Fingerprint, Finish, plain_type
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, room_for
 from cornerwave.levels import retention

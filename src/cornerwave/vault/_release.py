@@ -27,7 +27,7 @@ from cornerwave.sources import (
     resolved,
     silent,
 )
-from cornerwave.spec import CopySpec
+from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -233,13 +233,13 @@ def _check_places(dataset: "Dataset", paths: Sequence[Place]) -> None:
                 )
 
 
-def _metadata(recipe: Recipe, release: Release) -> dict[str, Any]:
+def _metadata(recipe: Recipe, release: Release) -> CopyMetadata:
     stated = recipe.metadata(release.spec)
     if release.spec.dictionary:
         from cornerwave.dictionary import described  # not on import: few commands need its rooms
 
         stated = described(stated)
-    return stated.to_json()
+    return stated
 
 
 def _recipe(releases: Sequence[Release]) -> Recipe:

@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from cornerwave.choices import COMMAS, POINT, UTF_8, ReadingSettings, date_pattern
 from cornerwave.errors import SourceError
-from cornerwave.sources._csv_numbers import WHOLE, plain_numbers
-from cornerwave.sources._spelled_cells import (
+from cornerwave.sources._text_cells import (
+    WHOLE,
     as_numbers,
     count_matching,
     dates_in,
     number_pattern,
+    plain_numbers,
     present,
     trim,
 )
