@@ -107,7 +107,7 @@ def dictionary_of(path: Path | Address) -> DataDictionary:
             _entry(name, about, spreads, stated.noise) for name, about in stated.columns.items()
         ),
         program=PROGRAM + "".join(f"show({title!r}, {code})\n" for title, code, _ in steps),
-        printed="".join(f"{_shown(title, found)}\n" for title, _, found in steps),
+        printed="".join(f"{_shown(title, estimate)}\n" for title, _, estimate in steps),
     )
 
 
@@ -240,16 +240,19 @@ def _spreads(copy: Copy) -> dict[str, float]:
     """Return the standard deviation of each number's noise, estimated from the copy."""
     names = [c.name for c in copy.columns.values() if c.noise and c.transform != RANK]
     try:
-        found = copy.covariance(names, of="table") if names else None
+        covariance = copy.covariance(names, of="table") if names else None
     except ColumnError:  # a column without two values
         return {}
     columns = [copy.columns[name] for name in names]
-    return {c.name: _deviation(c, float(found[c.name, c.name].value)) for c in columns if found}
+    if covariance is None:
+        return {}
+    return {c.name: _deviation(c, float(covariance[c.name, c.name].value)) for c in columns}
 
 
 def _deviation(column: CopyColumn, variance: float) -> float:
-    own = max(variance, 0.0) + column.excess.get(column.name, 0.0)
-    return float(np.sqrt(column.noise * own))
+    # the noise has variance v (S_jj + excess_j), where S is the table's covariance
+    variance = max(variance, 0.0) + column.excess.get(column.name, 0.0)
+    return float(np.sqrt(column.noise * variance))
 
 
 def _in_own_units(about: ColumnMetadata, deviation: float | None) -> str:
@@ -269,9 +272,9 @@ import sys
 from cornerwave.miner import Copy
 
 
-def show(what, found):
-    low, high = found.interval(0.95)
-    print(f"{what}: {found.value:.6g} ± {found.standard_error:.4g}, in {low:.6g} to {high:.6g}")
+def show(what, result):
+    low, high = result.interval(0.95)
+    print(f"{what}: {result.value:.6g} ± {result.standard_error:.4g}, in {low:.6g} to {high:.6g}")
 
 
 copy = Copy.open(sys.argv[1])
@@ -280,9 +283,9 @@ Step = tuple[str, str, Estimate]
 """A question in words, the question to the miner, and the answer."""
 
 
-def _shown(what: str, found: Estimate) -> str:
-    low, high = found.interval(0.95)
-    return f"{what}: {found.value:.6g} ± {found.standard_error:.4g}, in {low:.6g} to {high:.6g}"
+def _shown(what: str, result: Estimate) -> str:
+    low, high = result.interval(0.95)
+    return f"{what}: {result.value:.6g} ± {result.standard_error:.4g}, in {low:.6g} to {high:.6g}"
 
 
 def _example(copy: Copy) -> Iterator[Step]:
@@ -301,9 +304,9 @@ def _about_numbers(copy: Copy, numbers: Sequence[str]) -> Iterator[Step]:
     for last in numbers[-1:]:
         yield f"mean of {last}", f"copy.mean([{last!r}])[{last!r}]", copy.mean([last])[last]
     for one, last in [(numbers[0], numbers[-1])] if len(numbers) > 1 else ():
-        found = copy.correlation([one, last])[one, last]
+        correlation = copy.correlation([one, last])[one, last]
         code = f"copy.correlation([{one!r}, {last!r}])[{one!r}, {last!r}]"
-        yield f"correlation of {one} and {last}", code, found
+        yield f"correlation of {one} and {last}", code, correlation
         slope = copy.regression(last, on=[one]).coefficients[one]
         code = f"copy.regression({last!r}, on=[{one!r}]).coefficients[{one!r}]"
         yield f"slope of {last} on {one}", code, slope
@@ -334,9 +337,9 @@ def write_dictionary(copy: str | Place, *, force: bool = False) -> list[Path | A
     path = place_of(copy)
     if isinstance(path, DatabaseAddress):
         raise OutputError(f"a dictionary is a file beside a copy, and {path} is a table")
-    found = dictionary_of(path)
+    made = dictionary_of(path)
     places = []
-    for ending, text in (("html", page(dictionary_document(found))), ("csv", found.csv())):
+    for ending, text in (("html", page(dictionary_document(made))), ("csv", made.csv())):
         place = path.with_name(f"{path.name}.dictionary.{ending}")
         check_place(place, force=True)
         write_text(place, text, force=force)
@@ -344,16 +347,16 @@ def write_dictionary(copy: str | Place, *, force: bool = False) -> list[Path | A
     return places
 
 
-def dictionary_document(found: DataDictionary) -> doc.Document:
+def dictionary_document(made: DataDictionary) -> doc.Document:
     """Return a dictionary as a document."""
     return doc.Document(
         title="Data dictionary",
         verdict="This table was released with noise. Single cells are not those of the original; "
         "statistics over many rows can be estimated, with errors that are known.",
-        facts=f"edition {found.edition}, {count(found.rows, 'row')}, "
-        f"{count(len(found.entries), 'column')}; privacy {found.privacy:.4g}: at least this share "
-        f"of the variance of every column with noise stays hidden; noise {found.noise:.4g}",
-        sections=[_columns(found.entries), _computing(found), *_example_section(found)],
+        facts=f"edition {made.edition}, {count(made.rows, 'row')}, "
+        f"{count(len(made.entries), 'column')}; privacy {made.privacy:.4g}: at least this share "
+        f"of the variance of every column with noise stays hidden; noise {made.noise:.4g}",
+        sections=[_columns(made.entries), _computing(made), *_example_section(made)],
         footer="Made from the copy alone. docs/miner.md explains the estimates.",
     )
 
@@ -375,33 +378,33 @@ def _range(entry: ColumnNote) -> str:
     return ", ".join([" ".join(ends), *steps] if ends else steps) or "open"
 
 
-def _computing(found: DataDictionary) -> doc.Section:
+def _computing(made: DataDictionary) -> doc.Section:
     rules = [
         "Means of numbers with noise are unbiased, and their ordinary standard errors are right.",
-        f"Variances and covariances are {1 + found.noise:.4g} times those of the original; "
+        f"Variances and covariances are {1 + made.noise:.4g} times those of the original; "
         "correlations and regression coefficients among numbers with noise are unbiased as they "
         "are.",
         "The ordinary standard errors of variances, correlations and regressions are too small, "
         "because the noise has the table’s covariance. The miner’s are right.",
     ]
-    numbers = any(entry.role == PERTURBED for entry in found.entries)
-    rows = [(e.column, e.use or "–", e.mind or "–") for e in found.entries if e.use or e.mind]
+    numbers = any(entry.role == PERTURBED for entry in made.entries)
+    rows = [(e.column, e.use or "–", e.mind or "–") for e in made.entries if e.use or e.mind]
     parts: list[doc.Bullets | doc.DataTable] = [doc.Bullets(rules)] if numbers else []
     parts += [doc.DataTable(("column", "ask the miner", "note"), rows)] if rows else []
     return doc.Section("How to compute with it", parts)
 
 
-def _example_section(found: DataDictionary) -> list[doc.Section]:
-    if not found.printed:
+def _example_section(made: DataDictionary) -> list[doc.Section]:
+    if not made.printed:
         return []
     explained = (
         "The miner is part of Cornerwave (pip install cornerwave). It needs the copy alone: no "
         "key, no ledger, no original. Each line is an estimate of the population that the "
         "original’s rows are a sample of, its standard error and a 95 % interval."
     )
-    printed = (doc.Paragraph("It prints:"), doc.Code(found.printed))
+    printed = (doc.Paragraph("It prints:"), doc.Code(made.printed))
     return [
         doc.Section(
-            "An example that runs", [doc.Paragraph(explained), doc.Code(found.program), *printed]
+            "An example that runs", [doc.Paragraph(explained), doc.Code(made.program), *printed]
         )
     ]

@@ -72,29 +72,16 @@ class Outlook:
         return 1 + self.level.noise
 
 
-@dataclass(frozen=True)
-class Behind:
-    """What only the table itself shows, at some noises."""
-
-    exposed: "Exposed"
-
-
-def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> Behind:
-    """Read a registered table for what copies at each noise do not hide."""
+def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> "Exposed":
+    """Read a registered table for the records that copies at each noise do not hide."""
     from cornerwave.audit import count_exposed  # not on import: registering needs no audit
 
     def blocks() -> Iterator[Floats]:
         for block in _numbers(source, frozen.schema.perturbed):
             yield frozen.scaled(block, partial(_any_draws, block.shape[1]))
 
-    return Behind(
-        count_exposed(
-            blocks(),
-            rows=frozen.rows,
-            mean=frozen.mean,
-            covariance=frozen.covariance,
-            noise=noise,
-        )
+    return count_exposed(
+        blocks(), rows=frozen.rows, mean=frozen.mean, covariance=frozen.covariance, noise=noise
     )
 
 
@@ -128,7 +115,7 @@ def outlook_at(frozen: Frozen, level: Level) -> Outlook:
 
 
 def _outlook(
-    frozen: Frozen, privacy: float, level: Level, seen: Behind | None = None, place: int = 0
+    frozen: Frozen, privacy: float, level: Level, seen: "Exposed | None" = None, place: int = 0
 ) -> Outlook:
     names, hidden = frozen.schema.perturbed, frozen.hidden.at(level)
     deviation = dict(zip(names, np.sqrt(np.diag(frozen.covariance)), strict=True))
@@ -149,7 +136,7 @@ def _outlook(
         right={name: each.best for name, each in guesses.items()},
         blind={name: each.blind for name, each in guesses.items()},
         units={name: frozen.schema.column(name).unit for name in names},
-        stand_out=None if seen is None else int(seen.exposed.rows[place]),
+        stand_out=None if seen is None else int(seen.rows[place]),
         bayes=frozen.left_by_joint(level),
     )
 
@@ -182,9 +169,9 @@ def _numbers(source: Source, names: Sequence[str]) -> Iterator[Floats]:
         yield np.ascontiguousarray(block.T)
 
 
-def recognised(found: Sequence[Outlook]) -> Iterator[str]:
+def recognised(known: Sequence[Outlook]) -> Iterator[str]:
     """Yield a sentence on columns that a joint adversary who knows the distribution recovers."""
-    half = next((each for each in found if each.privacy == HALF / THOUSANDTHS), None)
+    half = next((each for each in known if each.privacy == HALF / THOUSANDTHS), None)
     if half is None:
         return
     least = {
@@ -279,7 +266,7 @@ def levels_title(name: str) -> str:
 
 def levels_document(
     name: str,
-    found: Sequence[Outlook],
+    known: Sequence[Outlook],
     sentences: Sequence[str],
     editions: Sequence["Edition"] = (),
     changing: Sequence[Mapping[str, float]] = (),
@@ -288,22 +275,22 @@ def levels_document(
 
     `changing` is what copies of all editions at each privacy hide of rows that changed.
     """
-    shown = [each for each in found if each.privacy in DRAWN] or list(found)
+    shown = [each for each in known if each.privacy in DRAWN] or list(known)
     sections = (
-        [_hidden_section(shown), *_joint_section(shown), _cost_section(found)] if found else []
+        [_hidden_section(shown), *_joint_section(shown), _cost_section(known)] if known else []
     )
-    known = zip(found, changing or [{}] * len(found), strict=True)
+    pairs = zip(known, changing or [{}] * len(known), strict=True)
     return doc.Document(
         title=levels_title(name),
-        verdict=PROMISE if found else NONE,
+        verdict=PROMISE if known else NONE,
         facts=CHOOSE + (f" This is edition {len(editions)}." if len(editions) > 1 else ""),
         sections=(
             *sections,
-            *editions_section(editions, *_of_changing(found, changing)),
+            *editions_section(editions, *_of_changing(known, changing)),
             *([doc.Section("What to consider", [doc.Bullets(sentences)])] if sentences else ()),
         ),
         footer="This page shows no cell of the table.",
-        data=[_data(each, len(editions), left) for each, left in known],
+        data=[_data(each, len(editions), left) for each, left in pairs],
     )
 
 
@@ -367,10 +354,10 @@ def _joint_section(shown: Sequence[Outlook]) -> list[doc.Section]:
     )
 
 
-def _cost_section(found: Sequence[Outlook]) -> doc.Section:
+def _cost_section(known: Sequence[Outlook]) -> doc.Section:
     lines = {
-        "mean": [(each.privacy, each.mean_error) for each in found],
-        "regression": [(each.privacy, each.regression_error) for each in found],
+        "mean": [(each.privacy, each.mean_error) for each in known],
+        "regression": [(each.privacy, each.regression_error) for each in known],
     }
     chart = doc.Picture(doc.Curves(lines, "What a recipient pays, by privacy", "privacy"))
     rows = [
@@ -381,7 +368,7 @@ def _cost_section(found: Sequence[Outlook]) -> doc.Section:
             f"{each.regression_error:.2f}",
             "not counted" if each.stand_out is None else f"{each.stand_out:,}",
         )
-        for each in found
+        for each in known
     ]
     header = ("privacy", "noise", "mean", "regression slope", "records that stand out")
     return doc.Section(
@@ -390,13 +377,13 @@ def _cost_section(found: Sequence[Outlook]) -> doc.Section:
 
 
 def _of_changing(
-    found: Sequence[Outlook], changing: Sequence[Mapping[str, float]]
+    known: Sequence[Outlook], changing: Sequence[Mapping[str, float]]
 ) -> Iterator[doc.DataTable]:
     """Yield what copies of all editions hide of rows that changed; nothing if none did."""
     if any(changing):
         rows = [
             (f"{each.privacy:g}", *(f"{left[name]:.3f}" for name in OF_HISTORY))
-            for each, left in zip(found, changing, strict=True)
+            for each, left in zip(known, changing, strict=True)
         ]
         title = "What the numbers of all editions hide of rows that changed every time"
         yield doc.DataTable(("privacy", *OF_HISTORY.values()), rows, title)

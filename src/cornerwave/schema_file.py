@@ -55,6 +55,9 @@ from cornerwave.kinds import ListOf, Text
 from cornerwave.levels import Level, Privacy, asked_for
 from cornerwave.sources import Place, place_of
 
+TomlTable = dict[str, Any]
+"""A table of a TOML file, or a part of one; its keys are checked before they are used."""
+
 _MISSING = Choice(
     "Cells that mean a missing value in this column",
     VALUES,
@@ -99,7 +102,7 @@ def schema_reading(path: Path, given: ReadingSettings | None = None) -> ReadingS
     """Return how a schema file states that cells are spelled. Raises ColumnError, SourceError."""
     content = _parsed(path, ColumnError)
     table = content.get("reading", {})
-    if given is not None and given.said:
+    if given is not None and given.stated:
         raise ColumnError(ALONE)
     if not isinstance(table, dict):
         raise ColumnError(f"{path.name}: write reading as a [reading] table")
@@ -113,23 +116,21 @@ def schema_reading(path: Path, given: ReadingSettings | None = None) -> ReadingS
     return replace(reading, column_missing=tuple(marks))
 
 
-def _expanded(
-    entries: list[dict[str, Any]], columns: Sequence[str], path: Path
-) -> list[dict[str, Any]]:
+def _expanded(entries: list[TomlTable], columns: Sequence[str], path: Path) -> list[TomlTable]:
     """Return an entry for each column that wildcards stand for; a column's own entry counts first.
 
-    A name with * in it that is a column's name is no wildcard.
+    A name with * in it that is a column's name is not a wildcard.
     """
     wild = [entry for entry in entries if is_wildcard(entry["name"], columns)]
-    own = [entry for entry in entries if entry not in wild]
-    taken = {entry["name"] for entry in own}
+    decided = [entry for entry in entries if entry not in wild]
+    taken = {entry["name"] for entry in decided}
     for entry in wild:
-        found = [name for name in columns if fits(name, entry["name"])]
-        if not found:
+        matching = [name for name in columns if fits(name, entry["name"])]
+        if not matching:
             raise ColumnError(f"{path.name}: {entry['name']!r} matches no column of the table")
-        own += [{**entry, "name": name} for name in found if name not in taken]
-        taken |= set(found)
-    return own
+        decided += [{**entry, "name": name} for name in matching if name not in taken]
+        taken |= set(matching)
+    return decided
 
 
 def schema_text(schema: Schema, reading: ReadingSettings | None = None) -> str:
@@ -140,7 +141,7 @@ def schema_text(schema: Schema, reading: ReadingSettings | None = None) -> str:
         lines += ["", "[[column]]", *(f"{key} = {toml_text(v)}" for key, v in _of_column(column))]
         if column.name in marks:
             lines.append(f"missing = {toml_text(marks[column.name])}")
-    if reading is not None and reading.said:
+    if reading is not None and reading.stated:
         lines += ["", "[reading]", *reading.lines()]
     return "\n".join(lines) + "\n"
 
@@ -189,9 +190,7 @@ def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Place | None]]:
     return [_copy(copy, f"{path.name}, copy {i}", path) for i, copy in enumerate(copies, start=1)]
 
 
-def _copy(
-    copy: dict[str, Any], where: str, path: Path
-) -> tuple[str, Level | Privacy, Place | None]:
+def _copy(copy: TomlTable, where: str, path: Path) -> tuple[str, Level | Privacy, Place | None]:
     _check_known(copy, _COPY_KEYS, where, LevelError)
     if not isinstance(copy.get("to"), str):
         raise LevelError(f"{where}: 'to' must be the name of a recipient")
@@ -207,7 +206,7 @@ def _copy(
     return copy["to"], level, out
 
 
-def _parsed(path: Path, error: type[CornerwaveError]) -> dict[str, Any]:
+def _parsed(path: Path, error: type[CornerwaveError]) -> TomlTable:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -219,16 +218,16 @@ def _parsed(path: Path, error: type[CornerwaveError]) -> dict[str, Any]:
 
 
 def _tables(
-    content: dict[str, Any], name: str, path: Path, error: type[CornerwaveError]
-) -> list[dict[str, Any]]:
-    found = content.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    content: TomlTable, name: str, path: Path, error: type[CornerwaveError]
+) -> list[TomlTable]:
+    tables = content.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
         raise error(f"{path.name}: write each {name} as a [[{name}]] table")
-    return found
+    return tables
 
 
 def _check_known(
-    given: dict[str, Any],
+    given: TomlTable,
     known: Sequence[str],
     where: str,
     error: type[CornerwaveError] = ColumnError,
@@ -237,12 +236,12 @@ def _check_known(
         raise error(f"{where}: unknown option {unknown[0]!r}; use {', '.join(known)}")
 
 
-def _choices(entries: list[dict[str, Any]], content: dict[str, Any]) -> Choices:
+def _choices(entries: list[TomlTable], content: TomlTable) -> Choices:
     """Return choices from entries and keys that are of their kinds."""
     keys = _chosen(DECLARED["key"], entries)
     if len(keys) > 1:
         raise ColumnError(f"{listed(keys)}: a table has one key; choose one of them")
-    chosen: dict[str, Any] = {}
+    chosen: TomlTable = {}
     for choice in _OF_COLUMN:
         if choice.gives == VALUES:
             parsed = choice.kind.parsed
@@ -259,7 +258,7 @@ def _choices(entries: list[dict[str, Any]], content: dict[str, Any]) -> Choices:
     return Choices(**chosen)
 
 
-def _chosen(choice: Choice, entries: list[dict[str, Any]]) -> tuple[str, ...]:
+def _chosen(choice: Choice, entries: list[TomlTable]) -> tuple[str, ...]:
     """Return the columns whose entries make a choice."""
     return tuple(entry["name"] for entry in entries if entry.get(choice.key) == choice.value)
 
@@ -271,7 +270,7 @@ _INSTEAD = {
 """What to do where a key of the file is for the column that identifies the rows."""
 
 
-def _check_entry(entry: dict[str, Any], path: Path) -> None:
+def _check_entry(entry: TomlTable, path: Path) -> None:
     if not isinstance(entry.get("name"), str):
         raise ColumnError(f"{path.name}: a [[column]] table has no name")
     where = f"{path.name}, column {entry['name']!r}: "

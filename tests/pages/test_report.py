@@ -203,7 +203,7 @@ def test_the_originals_figures_are_exact(original: Original, copies: Copies) -> 
     axis = copies.axes["age"][1]
     counts = np.histogram(source.column("age").to_numpy(), axis.edges)[0]
     assert original.tally.numbers["age"].tolist() == counts.tolist()
-    assert original.seen.exposed.columns[:, original.columns.index("wage")].tolist() == [3, 3]
+    assert original.exposed.columns[:, original.columns.index("wage")].tolist() == [3, 3]
 
 
 def test_the_originals_regression_is_least_squares(original: Original, copies: Copies) -> None:

@@ -114,7 +114,7 @@ def names_of(given: str | Iterable[Any]) -> tuple[Any, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-_EMPTY: dict[str, Any] = {COLUMN: None, COLUMNS: (), VALUES: {}}
+_EMPTY: dict[str, tuple[()] | None] = {COLUMN: None, COLUMNS: ()}
 
 
 def declared(help: str, gives: str = TABLE, *, default: Any = False, **about: Any) -> Any:

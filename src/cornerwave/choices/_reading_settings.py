@@ -152,7 +152,7 @@ class ReadingSettings:
         return bool(self.thousands) or self.decimal == ","
 
     @property
-    def said(self) -> list[str]:
+    def stated(self) -> list[str]:
         """The settings that have a value."""
         return [name for name, value in asdict(self).items() if value is not None]
 
@@ -165,14 +165,14 @@ class ReadingSettings:
 
         A column's own name counts first, then the first wildcard that fits. Raises ColumnError.
         """
-        said = dict(self.column_missing or ())
-        wild = [name for name in said if is_wildcard(name, names)]
-        if unknown := [name for name in said if name not in names and name not in wild]:
+        stated = dict(self.column_missing or ())
+        wild = [name for name in stated if is_wildcard(name, names)]
+        if unknown := [name for name in stated if name not in names and name not in wild]:
             close = nearest(unknown[0], names)
             raise ColumnError(f"the table has no column {unknown[0]!r}{close}")
-        entry = {n: n if n in said else next((w for w in wild if fits(n, w)), "") for n in names}
-        own = {name: said[by] for name, by in entry.items() if said.get(by) is not None}
-        return replace(self, column_missing=tuple(own.items()) or None)
+        entry = {n: n if n in stated else next((w for w in wild if fits(n, w)), "") for n in names}
+        marks = {name: stated[by] for name, by in entry.items() if stated.get(by) is not None}
+        return replace(self, column_missing=tuple(marks.items()) or None)
 
     def of_column(self, name: str) -> "ReadingSettings":
         """Return how the cells of one column are spelled."""
@@ -190,8 +190,8 @@ class ReadingSettings:
         """Return what `to_json` gave."""
         names = [name for name, each in SETTINGS.items() if each.kind is TEXTS]
         lists = {name: None if kept[name] is None else tuple(kept[name]) for name in names}
-        own = kept["column_missing"]
-        columns = own and tuple((name, tuple(marks)) for name, marks in own)
+        by_column = kept["column_missing"]
+        columns = by_column and tuple((name, tuple(marks)) for name, marks in by_column)
         return cls(**{**kept, **lists, "column_missing": columns})
 
     def lines(self) -> Iterator[str]:
@@ -210,7 +210,7 @@ SETTINGS: dict[str, Choice] = {
 
 
 def check_date_formats(formats: Iterable[str]) -> None:
-    """Raise SourceError for a format that is none, or two that read one cell in two ways."""
+    """Raise SourceError for a format that is not valid, or two that read one cell in two ways."""
     shapes: dict[str, str] = {}
     for each in formats:
         if not all(re.search(part, each) for part in ("%d", "%[mbB]", "%[yY]")):
@@ -256,15 +256,15 @@ def date_pattern(format_: str) -> str:
 def _codec(name: str) -> str:
     """Return Python's name of an encoding. Raises SourceError."""
     try:
-        found = codecs.lookup(name)
-        text = "a,1\n".encode(found.name).decode(found.name)
+        codec = codecs.lookup(name)
+        text = "a,1\n".encode(codec.name).decode(codec.name)
     except Exception:  # bytes to bytes, not meant for text, no such name, a NUL in it
         text = ""
     if text != "a,1\n":
         raise SourceError(
             f"the encoding {name!r} is not known; common ones are utf-8, cp1252, latin-1, utf-16"
         )
-    return found.name
+    return codec.name
 
 
 # --------------------------------------------------------------------------------------------------

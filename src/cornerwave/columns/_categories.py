@@ -65,23 +65,23 @@ class Categories:
     def encode(self, columns: Sequence[Encoded]) -> Codes:
         """Return the group's codes of some rows. Raises SourceChanged for an unknown value."""
         combinations, rows = _numbered(columns)
-        own = [
+        translated = [
             _translated(encoded, values)[codes]
             for encoded, values, codes in zip(columns, self.values, combinations.T, strict=True)
         ]
-        found, known = self._places(np.stack(own, axis=1))
+        group_codes, known = self._places(np.stack(translated, axis=1))
         if not known.all() and not known[rows].all():
             raise SourceChanged(f"{listed(self.columns)}: a value that was not there before")
         if not self.hides_missing:
-            found[(combinations < 0).any(axis=1)] = MISSING
-        return found.astype(np.int32).take(rows, mode="wrap")  # -1 is the last one
+            group_codes[(combinations < 0).any(axis=1)] = MISSING
+        return group_codes.astype(np.int32).take(rows, mode="wrap")  # -1 is the last one
 
     def decode(self, codes: Codes) -> list[pa.Array]:
         """Return the columns of the group for codes of some rows; text with its values apart."""
         combinations = np.vstack([self.combinations, np.full(len(self.columns), MISSING)])
         arrays = []
-        for own, values in zip(combinations.T, self.values, strict=True):
-            places, occurring = _places_of(np.ascontiguousarray(own), codes, len(values))
+        for column, values in zip(combinations.T, self.values, strict=True):
+            places, occurring = _places_of(np.ascontiguousarray(column), codes, len(values))
             missing = places < 0
             indices = pa.array(places, mask=missing if missing.any() else None)
             present = values.take(pa.array(occurring))
@@ -106,7 +106,7 @@ class Categories:
         """Return the values of the group as a tally has them; None is missing."""
         values = [[*stored(column).to_pylist(), None] for column in self.values]
         return [
-            tuple(own[code] for own, code in zip(values, codes, strict=True))
+            tuple(column[code] for column, code in zip(values, codes, strict=True))
             for codes in self.combinations.tolist()
         ]
 
@@ -137,15 +137,15 @@ class Categories:
         known = np.zeros(len(self.combinations), dtype=np.int64)
         wanted = np.zeros(len(rows), dtype=np.int64)
         # Column by column, each step numbered anew: a product of all columns would overflow.
-        for own, given, values in zip(self.combinations.T, rows.T, self.values, strict=True):
+        for frozen, given, values in zip(self.combinations.T, rows.T, self.values, strict=True):
             radix = len(values) + 2
-            distinct, known = np.unique(known * radix + own + 2, return_inverse=True)
+            distinct, known = np.unique(known * radix + frozen + 2, return_inverse=True)
             places = places_among(distinct, wanted * radix + given + 2)
             wanted = np.where(wanted >= 0, places, -1)
-        found = wanted >= 0
-        codes = np.where(found, np.argsort(known)[wanted], len(known) - 1)
+        is_known = wanted >= 0
+        codes = np.where(is_known, np.argsort(known)[wanted], len(known) - 1)
         incomplete = (rows == MISSING).any(axis=1)
-        return codes, found | self.pooled | (incomplete & (not self.hides_missing))
+        return codes, is_known | self.pooled | (incomplete & (not self.hides_missing))
 
 
 _UNKNOWN = -2
@@ -197,7 +197,7 @@ def _translated(encoded: Encoded, values: pa.Array) -> Ints:
 
 
 def freeze_categories(
-    names: tuple[str, ...], found: Tally, schema: Schema, types: pa.Schema
+    names: tuple[str, ...], tally: Tally, schema: Schema, types: pa.Schema
 ) -> Categories:
     """Fix the values of a group of columns and how often they occur.
 
@@ -206,15 +206,15 @@ def freeze_categories(
     kinds = [category_type(types.field(name).type) for name in names]
     other = tuple(OTHER if is_text(kind) else None for kind in kinds)
     hides = len(names) > 1 or schema.column(names[0]).hide_missing
-    counted = {c: n for c, n in found.items() if hides or None not in c}
+    counted = {c: n for c, n in tally.items() if hides or None not in c}
     if not counted:
         raise ColumnError(f"{listed(names)}: no values at all; drop it")
     if any(value != value for case in counted for value in case):
         raise ColumnError(f"{listed(names)}: NaN is among the values; make it missing")
     rare = rare_values(counted, schema.min_count, other)
-    if rare and other == (None,) and other in found and not hides:
+    if rare and other == (None,) and other in tally and not hides:
         # What is pooled leaves as missing: the two must be one value, or each reveals the other.
-        hides, counted = True, dict(found)
+        hides, counted = True, dict(tally)
         rare = rare_values(counted, schema.min_count, other)
     frequent = {c: n for c, n in counted.items() if c not in rare and not (rare and c == other)}
     ordered = sorted(frequent, key=lambda c: (-frequent[c], in_order(c)))
@@ -281,19 +281,19 @@ def in_order(values: tuple[Any, ...]) -> tuple[tuple[bool, str], ...]:
     return tuple((value is None, str(value)) for value in values)
 
 
-def pooled(found: Tally, min_count: int) -> Tally:
+def pooled(tally: Tally, min_count: int) -> Tally:
     """Return a tally in which all values to pool are one."""
-    present = {c: n for c, n in found.items() if None not in c or len(c) > 1}
+    present = {c: n for c, n in tally.items() if None not in c or len(c) > 1}
     rare = rare_values(present, min_count, (OTHER,))
-    left: Tally = Counter({c: n for c, n in found.items() if c not in rare})
+    left: Tally = Counter({c: n for c, n in tally.items() if c not in rare})
     if rare:
-        left[(OTHER,)] += sum(found[c] for c in rare)
+        left[(OTHER,)] += sum(tally[c] for c in rare)
     return left
 
 
-def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
+def check_number(names: tuple[str, ...], tally: Tally, rows: int) -> None:
     """Raise ColumnError if a group has more values than a category can have."""
-    if len(found) > MOST_CATEGORIES:
+    if len(tally) > MOST_CATEGORIES:
         what = "it looks like an identifier" if len(names) == 1 else "too many combinations"
         raise ColumnError(
             f"{listed(names)}: more than {MOST_CATEGORIES:,} different values in {rows:,} rows: "
@@ -302,13 +302,13 @@ def check_number(names: tuple[str, ...], found: Tally, rows: int) -> None:
         )
 
 
-def check_identifying(names: tuple[str, ...], found: Tally, schema: Schema) -> None:
+def check_identifying(names: tuple[str, ...], tally: Tally, schema: Schema) -> None:
     """Refuse a category that identifies people; warn of combinations that do.
 
     Judges what is left after pooling. Raises ColumnError unless the owner declared the
     columns to be categories.
     """
-    left = pooled(found, schema.min_count)
+    left = pooled(tally, schema.min_count)
     present = sum(count for value, count in left.items() if None not in value)
     alone = sum(count == 1 for value, count in left.items() if None not in value)
     if not identifies(alone, present):

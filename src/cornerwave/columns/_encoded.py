@@ -114,20 +114,21 @@ def cases(columns: Sequence[Encoded]) -> tuple[list[tuple[Any, ...]], Ints]:
     """Return combinations of the columns' values, and for each row which of them it holds."""
     combinations, rows = combined(columns)
     values = [[*stored(encoded.values).to_pylist(), None] for encoded in columns]
-    found = [
+    distinct = [
         tuple(v[code] for v, code in zip(values, combination, strict=True))
         for combination in combinations.tolist()
     ]
-    return found, rows
+    return distinct, rows
 
 
 def tally(columns: Sequence[Encoded]) -> Tally:
     """Count the combinations of some rows."""
     if len(columns) == 1:
         return _tally_of_one(columns[0])
-    found, rows = cases(columns)
+    distinct, rows = cases(columns)
     counted: Tally = Counter()
-    for case, count in zip(found, np.bincount(rows, minlength=len(found)).tolist(), strict=True):
+    held = np.bincount(rows, minlength=len(distinct)).tolist()
+    for case, count in zip(distinct, held, strict=True):
         if count:
             counted[case] += count
     return counted
@@ -274,9 +275,9 @@ def macs(ids: Ids, words: Words, secret: bytes) -> tuple[Fingerprint, Words]:
     encipher = BlockFunction(expand(secret, "rows"))
     key = hash_key(expand(secret, "values"), len(words))
     blocks, room = np.empty((CHUNK, 2), dtype=np.uint64), room_for(CHUNK)
-    sums, found = np.zeros(2, dtype=np.uint64), np.empty(len(ids), dtype=np.uint64)
+    sums, bits = np.zeros(2, dtype=np.uint64), np.empty(len(ids), dtype=np.uint64)
     for start in range(0, len(ids), CHUNK):
         rows = min(CHUNK, len(ids) - start)
         _core.fill_row_blocks(ids, words, start, key, blocks[:rows])
-        _core.take_macs(encipher(blocks[:rows], room), sums, found[start : start + rows])
-    return Fingerprint(len(ids), sums), found
+        _core.take_macs(encipher(blocks[:rows], room), sums, bits[start : start + rows])
+    return Fingerprint(len(ids), sums), bits

@@ -120,8 +120,8 @@ class _Shown:
 
     def number_at_end(self) -> Floats:
         """Return the last number in a text."""
-        found = pc.extract_regex(self.texts, r"(?P<last>[0-9]+)[^0-9]*$")
-        return _digits(pc.struct_field(found, "last").fill_null(""))
+        match = pc.extract_regex(self.texts, r"(?P<last>[0-9]+)[^0-9]*$")
+        return _digits(pc.struct_field(match, "last").fill_null(""))
 
     def length(self) -> Floats:
         """Return the number of characters."""
@@ -180,11 +180,11 @@ def part_words(column: pa.Array, parts: Sequence[ShownPart], secret: bytes) -> I
     """Yield each part of a column: bits of numbers, or hashes of texts."""
     shown = _Shown(column)
     for part in parts:
-        found = part.of(shown)
+        values = part.of(shown)
         if part.is_number:
-            yield np.ascontiguousarray(found, dtype=np.float64).view(np.uint64)
+            yield np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
         else:
-            yield hash_texts(found, secret)[:, 0]
+            yield hash_texts(values, secret)[:, 0]
 
 
 def calendar_parts(numbers: Floats, type_: pa.DataType) -> Iterator[tuple[str, Floats]]:
@@ -223,10 +223,10 @@ def _local(seconds: Floats, type_: pa.DataType) -> Floats:
         return whole
     try:
         zoned = pa.array(whole.astype(np.int64)).cast(pa.timestamp("s", tz=type_.tz))
-        found = pc.local_timestamp(zoned).cast(pa.int64()).to_numpy()
+        local = pc.local_timestamp(zoned).cast(pa.int64()).to_numpy()
     except pa.ArrowException:
         return whole
-    return np.asarray(found).astype(np.float64)
+    return np.asarray(local).astype(np.float64)
 
 
 def _digits(digits: pa.Array) -> Floats:
@@ -241,8 +241,8 @@ def _floats(column: pa.Array) -> Floats:
     try:
         return to_floats(column, "")
     except ColumnError:
-        found = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return np.where(np.isfinite(found), found, np.nan)
+        floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return np.where(np.isfinite(floats), floats, np.nan)
 
 
 def _spelled(column: pa.Array) -> pa.Array:

@@ -91,13 +91,13 @@ def type_named(name: str) -> pa.DataType | None:
     >>> type_named("decimal128(5, 2)"), type_named("timestamp[us, tz=UTC]"), type_named("no such")
     (Decimal128Type(decimal128(5, 2)), TimestampType(timestamp[us, tz=UTC]), None)
     """
-    if found := _DICTIONARY.fullmatch(name):
-        return type_named(found[1])
+    if match := _DICTIONARY.fullmatch(name):
+        return type_named(match[1])
     try:
-        if found := _DECIMAL.fullmatch(name):
-            return getattr(pa, f"decimal{found[1]}")(int(found[2]), int(found[3]))
-        if found := _ZONED.fullmatch(name):
-            return pa.timestamp(found[1], tz=found[2])
+        if match := _DECIMAL.fullmatch(name):
+            return getattr(pa, f"decimal{match[1]}")(int(match[2]), int(match[3]))
+        if match := _ZONED.fullmatch(name):
+            return pa.timestamp(match[1], tz=match[2])
         return pa.type_for_alias(name)
     except (ValueError, OverflowError):  # no such type, or digits that none has
         return None

@@ -66,8 +66,8 @@ def _print_table(table: doc.DataTable, console: "Console") -> None:
     for columns in parts_of(lines, console.width):
         grid = Table()
         widths = _widths([[line[n] for n in columns] for line in lines], console.width)
-        for n, own in zip(columns, widths, strict=True):
-            grid.add_column(Text(lines[0][n]), width=own, overflow="fold")
+        for n, room in zip(columns, widths, strict=True):
+            grid.add_column(Text(lines[0][n]), width=room, overflow="fold")
         for texts, cells in zip(rows, table.rows, strict=True):
             grid.add_row(*(Text(texts[n], style=_style(cells[n])) for n in columns))
         console.print(grid)
@@ -88,12 +88,12 @@ def parts_of(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
     """
     needed = [3 + _least(column) for column in zip(*lines, strict=True)]
     parts, used = [[0]], 1 + needed[0]
-    for n, own in enumerate(needed[1:], start=1):
-        if used + own > width and len(parts[-1]) > 1:
+    for n, need in enumerate(needed[1:], start=1):
+        if used + need > width and len(parts[-1]) > 1:
             parts.append([0])
             used = 1 + needed[0]
         parts[-1].append(n)
-        used += own
+        used += need
     return parts
 
 
@@ -104,14 +104,14 @@ def _widths(lines: Sequence[Sequence[str]], width: int) -> list[int]:
     [14, 7]
     """
     least = [_least(column) for column in zip(*lines, strict=True)]
-    room = width - 1 - sum(3 + own for own in least)
+    room = width - 1 - sum(3 + need for need in least)
     if room < 0:  # words are cut, of the longest column
         least[least.index(max(least))] = max(1, max(least) + room)
         return least
     widths = []
-    for own, column in zip(least, zip(*lines, strict=True), strict=True):
-        more = min(room, max(map(_longest, ([cell] for cell in column))) - own)
-        widths.append(own + more)
+    for need, column in zip(least, zip(*lines, strict=True), strict=True):
+        more = min(room, max(map(_longest, ([cell] for cell in column))) - need)
+        widths.append(need + more)
         room -= more
     return widths
 

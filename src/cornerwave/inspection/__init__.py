@@ -17,7 +17,14 @@ from cornerwave import sizes
 from cornerwave.columns import SAFE_ROWS
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
-from cornerwave.inspection._draft import how_read, left_to_owner, risks, said_of, units_in, written
+from cornerwave.inspection._draft import (
+    how_read,
+    left_to_owner,
+    risks,
+    unit_warnings,
+    units_in,
+    written,
+)
 from cornerwave.privacy import Unit
 from cornerwave.sources import Progress, Source, silent
 
@@ -53,8 +60,8 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
     units = units_in(sample.rows, seen.rows, {each.name: each.do for each in columns})
     columns = tuple(left_to_owner(columns, units))
     proposed = {each.name: each.do for each in columns}
-    found = disclosure(sample.rows, source.schema, proposed)
-    warnings = (*said_of(units), *risks(sample.rows, seen.rows, proposed, found.frozen))
+    disclosed = disclosure(sample.rows, source.schema, proposed)
+    warnings = (*unit_warnings(units), *risks(sample.rows, seen.rows, proposed, disclosed.frozen))
     asks = {
         "shuffle": any(report.by_order for report in columns),
         "keep_order": any(report.by_order for report in columns),
@@ -62,9 +69,9 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
         "few_rows": seen.rows < SAFE_ROWS,
     }
     asked = frozenset(name for name, is_asked in asks.items() if is_asked)
-    return Inspection(columns, found, warnings, tuple(units), asked)
+    return Inspection(columns, disclosed, warnings, tuple(units), asked)
 
 
-def draft(found: Inspection) -> str:
+def draft(inspection: Inspection) -> str:
     """Return a schema file that states what would happen, for the owner to edit."""
-    return written(found.columns, found.disclosure, found.warnings, found.asks)
+    return written(inspection.columns, inspection.disclosure, inspection.warnings, inspection.asks)

@@ -83,8 +83,8 @@ class Columns:
 
     def __init__(self, source: Source) -> None:
         self._schema, self._notes = source.schema, source.notes
-        own = source.reading.column_missing if source.reading else None
-        self._marks, self._marked = dict(own or ()), source.markers
+        marks = source.reading.column_missing if source.reading else None
+        self._marks, self._marked = dict(marks or ()), source.markers
         self._shared = (source.reading.missing if source.reading else None) or ()
         self.rows = 0
         """How many rows were seen."""
@@ -150,12 +150,12 @@ class Columns:
             {n for n, r in known.items() if r is not None and r.do == "decide"}
         )
         for part in self._schema:
-            found = self._distinct[part.name]
+            distinct = self._distinct[part.name]
             present = self.rows - self._missing[part.name]
             recognised = known.get(part.name)
-            warnings = [*self._warnings(part, found, present, recognised)]
+            warnings = [*self._warnings(part, distinct, present, recognised)]
             if part.name in rows.column_names and recognised is None:
-                warnings += _zero_heavy(rows.column(part.name), found)
+                warnings += _zero_heavy(rows.column(part.name), distinct)
             if part.name in collinear:
                 warnings.append("a linear function of the numbers before it")
             if part.name in long_tailed:
@@ -164,7 +164,7 @@ class Columns:
                 )
             if part.name in by_order:
                 warnings.append("revealed by the order of the rows: see order")
-            undecided = _undecided(part.type, found, present)
+            undecided = _undecided(part.type, distinct, present)
             proposal = "category" if is_category(part.type) else "perturb"
             reasons = [undecided] if undecided else []
             if recognised is not None:
@@ -175,8 +175,8 @@ class Columns:
                 name=part.name,
                 type=str(part.type),
                 do=do,
-                distinct=min(found.number, present),
-                exact=found.exact,
+                distinct=min(distinct.number, present),
+                exact=distinct.exact,
                 missing=self._missing[part.name] / max(self.rows, 1),
                 warnings=(*reasons, *warnings),
                 by_order=by_order.get(part.name, 0.0),
@@ -188,12 +188,11 @@ class Columns:
 
     def _missing_marks(self, name: str) -> tuple[str, ...]:
         """Return what stands for a missing value in a column."""
-        own = self._marks.get(name, self._shared)
-        return own or ()
+        return self._marks.get(name, self._shared) or ()
 
     def _marked_cells(self, name: str) -> int:
-        marks, found = self._missing_marks(name), self._marked.get(name, {})
-        return sum(cells for mark, cells in found.items() if mark in marks)
+        marks, counted = self._missing_marks(name), self._marked.get(name, {})
+        return sum(cells for mark, cells in counted.items() if mark in marks)
 
     def _recognised(self, name: str, rows: pa.Table) -> Recognised | None:
         present = self.rows - self._missing[name]
@@ -216,32 +215,32 @@ class Columns:
         return {each.column: each.share for each in self._order.revealed(numbers, categories)}
 
     def _warnings(
-        self, part: pa.Field, found: Distinct, present: int, recognised: Recognised | None
+        self, part: pa.Field, distinct: Distinct, present: int, recognised: Recognised | None
     ) -> Iterator[str]:
-        for said in (self._refused, self._notes):
-            if part.name in said:
-                yield said[part.name]
+        for notes in (self._refused, self._notes):
+            if part.name in notes:
+                yield notes[part.name]
         marks = self._missing_marks(part.name)
         for mark, cells in self._marked.get(part.name, {}).items():
             if mark not in marks and mark.lower() in LEVELS:
                 yield (
-                    f"{cells:,} cells hold {mark!r}, taken as a value of its own; if it says that "
+                    f"{cells:,} cells hold {mark!r}, taken as a value of its own; if it means that "
                     f'there is no value, add missing = ["{mark}"]'
                 )
         category = is_category(part.type)
         is_known = recognised is not None and IDENTIFIER in recognised.reason
         if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not is_known:
-            yield from _nearly_unique(found, present)
-        if found.number == 1:
+            yield from _nearly_unique(distinct, present)
+        if distinct.number == 1:
             yield "constant: noise cannot hide it"
-        if category and found.exact and (rare := found.held_by_fewer_than(RARE)):
+        if category and distinct.exact and (rare := distinct.held_by_fewer_than(RARE)):
             many = "1 value is" if rare == 1 else f"{rare:,} values are"
             yield f"{many} held by fewer than {RARE} rows; min_count pools rare values"
 
 
-def _zero_heavy(cells: pa.ChunkedArray, found: Distinct) -> Iterator[str]:
+def _zero_heavy(cells: pa.ChunkedArray, distinct: Distinct) -> Iterator[str]:
     plain = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
-    if plain and found.number > FEW_CODES and (share := zeros(cells)) > ZERO_HEAVY:
+    if plain and distinct.number > FEW_CODES and (share := zeros(cells)) > ZERO_HEAVY:
         yield (
             f"{share:.0%} of the values are 0: a recipient who knows that can distinguish zeros "
             "from large values, and recovers more than the privacy states; see transform "
@@ -255,26 +254,26 @@ def _from_zero(cells: pa.ChunkedArray) -> bool:
     return least is not None and least >= 0
 
 
-def _nearly_unique(found: Distinct, present: int) -> Iterator[str]:
-    if found.exact and found.number == present:
+def _nearly_unique(distinct: Distinct, present: int) -> Iterator[str]:
+    if distinct.exact and distinct.number == present:
         yield f"{IDENTIFIER}: every value is different; {DROP_OR_KEY}"
-    elif not found.exact and found.held_by_fewer_than(2) == found.number:
+    elif not distinct.exact and distinct.held_by_fewer_than(2) == distinct.number:
         yield (
-            f"{IDENTIFIER}: of {found.followed:,} sampled values each occurs once; {DROP_OR_KEY}"
+            f"{IDENTIFIER}: of {distinct.followed:,} sampled values each occurs once; {DROP_OR_KEY}"
         )
-    elif found.number > NEARLY_UNIQUE * present:
+    elif distinct.number > NEARLY_UNIQUE * present:
         yield "nearly unique: it may identify people"
 
 
-def _undecided(type_: pa.DataType, found: Distinct, present: int) -> str | None:
+def _undecided(type_: pa.DataType, distinct: Distinct, present: int) -> str | None:
     """Return why registration would refuse a column without a decision, if it would."""
     if not is_category(type_):
         return None if is_number(type_) else "not a number, date or category: key, keep or drop"
-    if found.number > MOST_CATEGORIES:
+    if distinct.number > MOST_CATEGORIES:
         return (
             f"more than {MOST_CATEGORIES:,} distinct values, too many for a category: key or drop"
         )
-    alone = found.held_by_fewer_than(2)
+    alone = distinct.held_by_fewer_than(2)
     if identifies(alone, present):
         return (
             f"{alone:,} of {present:,} values occur in one row only, so it identifies people: "

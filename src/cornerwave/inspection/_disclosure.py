@@ -117,10 +117,10 @@ SHOWN = 0.5
 
 def _looks(frozen: Frozen) -> Iterator[tuple[str, str]]:
     """Yield what the copies of each column look like at the privacy SHOWN, or the next below."""
-    found = [each for each in outlooks(frozen) if each.privacy <= SHOWN]
-    if not found:
+    reached = [each for each in outlooks(frozen) if each.privacy <= SHOWN]
+    if not reached:
         return
-    at = found[-1]
+    at = reached[-1]
     for name in frozen.schema.perturbed:
         kind = _kind(plain_type(frozen.source_types.field(name).type))
         if name in at.within:

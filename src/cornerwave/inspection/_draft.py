@@ -100,7 +100,7 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
     clear = {
         stem
         for stem in shared
-        if all(own == stem for name, own in many.items() if fnmatchcase(name, f"{stem}*"))
+        if all(other == stem for name, other in many.items() if fnmatchcase(name, f"{stem}*"))
     }
     groups: dict[str, list[ColumnReport]] = defaultdict(list)
     for place, report in enumerate(columns):
@@ -111,8 +111,8 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
 
 def _stem(name: str) -> str:
     """Return a name without the number at its end; '' if there is none."""
-    found = re.fullmatch(r"(\w*[^\W\d])\d+", name)
-    return found[1] if found else ""
+    match = re.fullmatch(r"(\w*[^\W\d])\d+", name)
+    return match[1] if match else ""
 
 
 def _entry(same: Sequence[ColumnReport], disclosure: Disclosure) -> Iterator[str]:
@@ -146,15 +146,15 @@ def _entry(same: Sequence[ColumnReport], disclosure: Disclosure) -> Iterator[str
 
 
 def _notes(same: Sequence[ColumnReport]) -> Iterator[str]:
-    found: dict[str, list[str]] = defaultdict(list)
+    notes: dict[str, list[str]] = defaultdict(list)
     for report in same:
         for warning in report.warnings:
-            found[warning].append(report.name)
-    for warning, names in list(found.items())[:MOST_NOTES]:
+            notes[warning].append(report.name)
+    for warning, names in list(notes.items())[:MOST_NOTES]:
         of = "" if len(same) == 1 else f" ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
         yield f"# note{toml_comment(of)}: {toml_comment(warning)}"
-    if len(found) > MOST_NOTES:
-        yield f"# and {len(found) - MOST_NOTES} notes more"
+    if len(notes) > MOST_NOTES:
+        yield f"# and {len(notes) - MOST_NOTES} notes more"
 
 
 def _distinct(same: Sequence[ColumnReport]) -> str:
@@ -180,12 +180,12 @@ def how_read(source: Source) -> str:
     What may mean a missing value is proposed: it is missing if the owner leaves it there.
     What does so in one column alone is proposed with that column.
     """
-    if source.reading is None or not (source.reading.said or source.remarks):
+    if source.reading is None or not (source.reading.stated or source.remarks):
         return ""
     lines = ["", "[reading]    # how the cells are spelled; register reads them in this way"]
     lines += [f"# {toml_comment(remark)}" for remark in source.remarks]
     shared = set(source.reading.missing or ())
-    marks = [pair for found in source.markers.values() for pair in found.items()]
+    marks = [pair for counted in source.markers.values() for pair in counted.items()]
     if cells := sum(count for mark, count in marks if mark in shared):
         lines.append(
             f"# proposed: {cells:,} cells look like marks for missing values; take out of "
@@ -258,7 +258,7 @@ def _far_out(rows: pa.Table, frozen: Frozen) -> Iterator[str]:
     level = frozen.hidden.level_of(HALF)
     if level is None or not frozen.schema.perturbed:
         return
-    far = int(see(frozen, open_source(rows), [level.noise]).exposed.rows[0])
+    far = int(see(frozen, open_source(rows), [level.noise]).rows[0])
     if far:
         lie = "lies" if far == 1 else "lie"
         yield (
@@ -270,8 +270,8 @@ def _far_out(rows: pa.Table, frozen: Frozen) -> Iterator[str]:
 
 def _singled_out(rows: pa.Table, proposed: Mapping[str, str]) -> Iterator[str]:
     """Yield which few columns single out most rows: the best one, then the best beside it."""
-    found = sorted(_codes(rows, proposed), key=lambda each: -int(each[1].max()))
-    left = dict(found[:MOST_LOOKED_AT])
+    coded = sorted(_codes(rows, proposed), key=lambda each: -int(each[1].max()))
+    left = dict(coded[:MOST_LOOKED_AT])
     chosen: list[str] = []
     together, alone = np.zeros(rows.num_rows, dtype=np.int64), 0
     while left and len(chosen) < MOST_TOGETHER:
@@ -405,7 +405,7 @@ def left_to_owner(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> Ite
         yield replace(report, do=DECIDE, from_zero=False, warnings=(reason, *report.warnings))
 
 
-def said_of(units: Sequence[Unit]) -> Iterator[str]:
+def unit_warnings(units: Sequence[Unit]) -> Iterator[str]:
     """Yield what to know about rows that belong together."""
     for unit in units[:1]:
         refused = "Registration refuses that unless independent_rows is true"

@@ -128,14 +128,14 @@ def code_for_missing(cells: pa.ChunkedArray) -> tuple[int, int] | None:
     if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
         return None
     counts = pc.value_counts(cells.combine_chunks().drop_null()).to_pylist()
-    found = sorted((each["values"], each["counts"]) for each in counts)
-    if len(found) < FEW_VALUES:
+    held = sorted((each["values"], each["counts"]) for each in counts)
+    if len(held) < FEW_VALUES:
         return None
-    (low, few), (_, many) = found[0], found[-1]
-    if low in LOW_CODES and found[1][0] >= 0:
+    (low, few), (_, many) = held[0], held[-1]
+    if low in LOW_CODES and held[1][0] >= 0:
         return int(low), few
-    high = found[-1][0]
-    return (int(high), many) if high in HIGH_CODES and 0 <= found[-2][0] < high / 4 else None
+    high = held[-1][0]
+    return (int(high), many) if high in HIGH_CODES and 0 <= held[-2][0] < high / 4 else None
 
 
 def zeros(cells: pa.ChunkedArray) -> float:
@@ -146,8 +146,8 @@ def zeros(cells: pa.ChunkedArray) -> float:
 
 def _first(rules: Sequence[Callable[[Seen], Any]], seen: Seen) -> Recognised | None:
     for rule in rules:
-        if found := rule(seen):
-            return found if isinstance(found, Recognised) else _decide(found)
+        if result := rule(seen):
+            return result if isinstance(result, Recognised) else _decide(result)
     return None
 
 

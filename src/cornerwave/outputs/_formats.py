@@ -123,12 +123,12 @@ class _Reader:
         self._data, self._at = data, 0
 
     def struct(self) -> Struct:
-        found: Struct = {}
+        fields: Struct = {}
         field = 0
         while head := self._byte():
             field = field + (head >> 4) if head >> 4 else self._signed()
-            found[field] = (head & 15, self._value(head & 15))
-        return found
+            fields[field] = (head & 15, self._value(head & 15))
+        return fields
 
     def _value(self, type_: int) -> Any:
         if type_ in (_TRUE, _FALSE):
@@ -157,13 +157,13 @@ class _Reader:
         return self._data[self._at - 1]
 
     def _unsigned(self) -> int:
-        found = shift = 0
+        value = shift = 0
         while True:
             byte = self._byte()
-            found |= (byte & 127) << shift
+            value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                return found
+                return value
 
     def _signed(self) -> int:
         value = self._unsigned()

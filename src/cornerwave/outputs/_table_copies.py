@@ -89,8 +89,8 @@ class TableCopy(RowDestination):
         if self.place.table is None:
             raise OutputError("name the table of the copy, as in postgresql://HOST/DATABASE#TABLE")
         with writing(self.place), connect(self.place) as connection:
-            schema, own = _named(connection, self.place)
-            if not self.force and _is_there(connection, f"{quoted(schema)}.{quoted(own)}"):
+            schema, name = _named(connection, self.place)
+            if not self.force and _is_there(connection, f"{quoted(schema)}.{quoted(name)}"):
                 raise exists(self.place)
 
     def open(self) -> None:
@@ -102,7 +102,7 @@ class TableCopy(RowDestination):
         self._sent = pa.schema([(name, sent) for name, (_, sent) in kinds.items()])
         with writing(self.place):
             self._connection = connect(self.place)
-            self._home, self._own = _named(self._connection, self.place)
+            self._home, self._name = _named(self._connection, self.place)
             self._part = f"cornerwave_{secrets.token_hex(8)}"
             columns = ", ".join(f"{quoted(n)} {kind}" for n, (kind, _) in kinds.items())
             self._run(f"CREATE TABLE {self._called(self._part)} ({columns})")
@@ -124,14 +124,14 @@ class TableCopy(RowDestination):
 
     def finish(self) -> None:
         """Give the table its name. Raises OutputExists for another one."""
-        target = self._called(self._own)
+        target = self._called(self._name)
         with writing(self.place):
             if _is_there(self._connection, target):
                 if not self.force:
                     raise exists(self.place)
                 self._check_ours(target)
                 self._run(f"DROP TABLE {target}")
-            self._run(f"ALTER TABLE {self._called(self._part)} RENAME TO {quoted(self._own)}")
+            self._run(f"ALTER TABLE {self._called(self._part)} RENAME TO {quoted(self._name)}")
             comment = f"{_MARK}{json.dumps(self.metadata.to_json())}}}".replace("'", "''")
             self._run("SET LOCAL standard_conforming_strings = on")
             self._run(f"COMMENT ON TABLE {target} IS '{comment}'")
@@ -150,12 +150,12 @@ class TableCopy(RowDestination):
                 end()
 
     def _check_ours(self, table: str) -> None:
-        """Raise OutputExists for a table that is no copy: force replaces copies alone."""
+        """Raise OutputExists for a table that is not a copy: force replaces copies alone."""
         statement = "SELECT obj_description(to_regclass($1), 'pg_class')"
         with self._connection.cursor() as cursor:
             cursor.execute(statement, parameters=(table,))
-            ((told,),) = cursor.fetchall()
-        if not (told or "").startswith(_MARK):
+            ((comment,),) = cursor.fetchall()
+        if not (comment or "").startswith(_MARK):
             raise OutputExists(
                 f"{self.place} is a table that Cornerwave did not make; it is never dropped. "
                 "Choose another name"
@@ -171,14 +171,14 @@ class TableCopy(RowDestination):
 
 def _named(connection: Any, place: DatabaseAddress) -> tuple[str, str]:
     """Return the schema, by default the first of the search path, and the name of a table."""
-    table_name(place.table or "")  # raises for a name that is none
-    schema, _, own = (place.table or "").rpartition(".")
+    table_name(place.table or "")  # raises for a name that is not valid
+    schema, _, name = (place.table or "").rpartition(".")
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_schema()")
         ((current,),) = cursor.fetchall()
     if not schema and current is None:
         raise OutputError(f"{place} cannot be written: name the schema too, as in #SCHEMA.TABLE")
-    return schema or current, own
+    return schema or current, name
 
 
 def _is_there(connection: Any, table: str) -> bool:

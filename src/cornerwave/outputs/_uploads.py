@@ -148,10 +148,10 @@ class _S3Upload(_Upload):
     def _abort_forgotten(self) -> None:
         """Abort the uploads to this place whose process must have been killed."""
         with suppress(Exception):  # who may not list them leaves that to others
-            found = self._client.list_multipart_uploads(
+            uploads = self._client.list_multipart_uploads(
                 Bucket=self.address.host, Prefix=self.address.path
             )
-            for each in found.get("Uploads", ()):
+            for each in uploads.get("Uploads", ()):
                 is_other = each["UploadId"] != self._id
                 old = datetime.now(UTC) - each["Initiated"] > FORGOTTEN
                 if each["Key"] == self.address.path and is_other and old:

@@ -104,15 +104,15 @@ def as_kept(source: Source, columns: Iterable[CopyColumn]) -> Copy:
 def _means(copy: Copy, asked: Questions) -> Results:
     if not asked.titles:
         return {}
-    found = copy.mean(asked.numbers, of="table")
-    return {asked.titles[name]: found[name] for name in asked.numbers}
+    means = copy.mean(asked.numbers, of="table")
+    return {asked.titles[name]: means[name] for name in asked.numbers}
 
 
 def _deviations(copy: Copy, asked: Questions) -> Results:
     if not asked.titles:
         return {}
-    found = copy.covariance(asked.numbers, of="table")
-    return {asked.titles[name]: _root(found[name, name]) for name in asked.numbers}
+    covariance = copy.covariance(asked.numbers, of="table")
+    return {asked.titles[name]: _root(covariance[name, name]) for name in asked.numbers}
 
 
 def _root(variance: Estimate) -> Estimate:
@@ -124,9 +124,9 @@ def _root(variance: Estimate) -> Estimate:
 def _correlations(copy: Copy, asked: Questions) -> Results:
     if len(asked.titles) < 2:
         return {}
-    found, titles = copy.correlation(asked.numbers, of="table"), asked.titles
+    correlation, titles = copy.correlation(asked.numbers, of="table"), asked.titles
     pairs = list(combinations(asked.numbers, 2))[:MOST_PAIRS]
-    return {f"{titles[one]}, {titles[other]}": found[one, other] for one, other in pairs}
+    return {f"{titles[one]}, {titles[other]}": correlation[one, other] for one, other in pairs}
 
 
 def _regression(copy: Copy, asked: Questions) -> Results:
@@ -146,9 +146,9 @@ def _frequencies(copy: Copy, asked: Questions) -> Results:
 
 
 def _shares(copy: Copy, name: str, labels: Sequence[Any]) -> Results:
-    found = copy.frequencies(name, of="table")
-    known = set(found.labels[0])
-    return {value_title(name, label): found[label] for label in labels if label in known}
+    shares = copy.frequencies(name, of="table")
+    known = set(shares.labels[0])
+    return {value_title(name, label): shares[label] for label in labels if label in known}
 
 
 def value_title(name: str, label: Any) -> str:
@@ -176,11 +176,11 @@ def result_tables(
     """
     tables = []
     for heading in next(iter(copies.values())).results:
-        found = [answers.results[heading] for answers in copies.values()]
-        names = list(dict.fromkeys(name for results in found for name in results))
+        columns = [answers.results[heading] for answers in copies.values()]
+        names = list(dict.fromkeys(name for results in columns for name in results))
         exact = original.results[heading] if original else None
         rows = [
-            _line(name, found, exact, asked.writing(heading, name))
+            _line(name, columns, exact, asked.writing(heading, name))
             for name in (values if heading == FREQUENCIES else names)
         ]
         first = {CORRELATIONS: "columns", FREQUENCIES: "value"}.get(heading, "column")
@@ -191,9 +191,9 @@ def result_tables(
 
 
 def _line(
-    name: str, found: Sequence[Results], original: Results | None, writing: "Writing"
+    name: str, columns: Sequence[Results], original: Results | None, writing: "Writing"
 ) -> tuple[str, ...]:
-    answers = [results.get(name) for results in found]
+    answers = [results.get(name) for results in columns]
     least = min((answer.standard_error for answer in answers if answer), default=0.0)
     first = [writing.exact(original.get(name), least)] if original is not None else []
     return (name, *first, *map(writing.estimate, answers))
@@ -206,7 +206,7 @@ class Writing:
     unit: str | None
     is_span: bool = False
 
-    def estimate(self, found: Estimate | None) -> str:
+    def estimate(self, result: Estimate | None) -> str:
         """Write an estimate with its standard error.
 
         >>> Writing("days since 1970-01-01").estimate(Estimate(18644.3, 4.41))
@@ -214,10 +214,10 @@ class Writing:
         >>> Writing("seconds", is_span=True).estimate(Estimate(80446.0, 700.0))
         '22.35 ± 0.19 hours'
         """
-        if self.unit is None or found is None or not math.isfinite(found.value):
-            return figure(found)
-        seconds = times.seconds_of(found.value, self.unit)
-        error = times.seconds_of(found.standard_error, self.unit)
+        if self.unit is None or result is None or not math.isfinite(result.value):
+            return figure(result)
+        seconds = times.seconds_of(result.value, self.unit)
+        error = times.seconds_of(result.standard_error, self.unit)
         if not times.is_date(self.unit) or self.is_span:
             name, size = times.span_of(seconds)
             return f"{figure(Estimate(seconds / size, error / size))} {name}"
@@ -225,11 +225,11 @@ class Writing:
         within = float(f"{error / size:.2g}")
         return f"{times.moment(seconds, within=error)} ± {within:,g} {name}"
 
-    def exact(self, found: Estimate | None, beside: float) -> str:
+    def exact(self, result: Estimate | None, beside: float) -> str:
         """Write an exact value, more precisely than an estimate of this error beside it."""
-        if self.unit is None or found is None or not math.isfinite(found.value):
-            return exact(found, beside)
-        seconds = times.seconds_of(found.value, self.unit)
+        if self.unit is None or result is None or not math.isfinite(result.value):
+            return exact(result, beside)
+        seconds = times.seconds_of(result.value, self.unit)
         error = times.seconds_of(beside, self.unit)
         if not times.is_date(self.unit) or self.is_span:
             name, size = times.span_of(seconds)
@@ -238,35 +238,35 @@ class Writing:
         return times.moment(seconds, within=min(within, times.DAY / 2))
 
 
-def figure(found: Estimate | None) -> str:
+def figure(result: Estimate | None) -> str:
     """Write an estimate to the second digit of its standard error.
 
     >>> figure(Estimate(10.1234, 0.0321)), figure(Estimate(10.12345678, 0.0)), figure(None)
     ('10.123 ± 0.032', '10.123', '–')
     """
-    if found is None or not math.isfinite(found.value):
+    if result is None or not math.isfinite(result.value):
         return NONE
-    if not found.standard_error > 0:
-        return f"{found.value:,.5g}" if abs(found.value) < 1e6 else f"{found.value:.4e}"
-    digits = _digits(found.standard_error)
-    if digits > MOST_DIGITS or abs(found.value) > 1e12:
-        return f"{found.value:.4e} ± {found.standard_error:.1e}"
-    value, error = f"{found.value:,.{digits}f}", f"{found.standard_error:,.{digits}f}"
+    if not result.standard_error > 0:
+        return f"{result.value:,.5g}" if abs(result.value) < 1e6 else f"{result.value:.4e}"
+    digits = _digits(result.standard_error)
+    if digits > MOST_DIGITS or abs(result.value) > 1e12:
+        return f"{result.value:.4e} ± {result.standard_error:.1e}"
+    value, error = f"{result.value:,.{digits}f}", f"{result.standard_error:,.{digits}f}"
     return f"{value} ± {error}"
 
 
-def exact(found: Estimate | None, beside: float) -> str:
+def exact(result: Estimate | None, beside: float) -> str:
     """Write an exact value with one digit more than the estimate of this error beside it.
 
     >>> exact(Estimate(10.12345678, 0.0), beside=0.0321)
     '10.1235'
     """
-    if found is None or not (math.isfinite(found.value) and beside > 0):
-        return figure(found and Estimate(found.value, 0.0))
+    if result is None or not (math.isfinite(result.value) and beside > 0):
+        return figure(result and Estimate(result.value, 0.0))
     digits = _digits(beside) + 1
-    if digits > MOST_DIGITS or abs(found.value) > 1e12:
-        return f"{found.value:.5e}"
-    return f"{found.value:,.{digits}f}"
+    if digits > MOST_DIGITS or abs(result.value) > 1e12:
+        return f"{result.value:.5e}"
+    return f"{result.value:,.{digits}f}"
 
 
 def _digits(error: float) -> int:

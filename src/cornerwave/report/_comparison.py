@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.audit import Exposed
 from cornerwave.columns import Thinned, plain_type
 from cornerwave.editions import Edition
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.ledger import Holding
 from cornerwave.levels import Level
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, code_blocks, find_labels, number_blocks
-from cornerwave.outlook import Behind, see
+from cornerwave.outlook import see
 from cornerwave.privacy import Coalition
 from cornerwave.report._answers import Answers, Questions, as_kept, ask
 from cornerwave.sources import Progress, Source, hold
@@ -123,8 +124,8 @@ def round_step(width: float, *, least: float = 0.0) -> float:
     width = max(width, least, 1e-300)
     power = 10.0 ** math.floor(math.log10(width))
     # 0.999: a width that is round already must not go to the next step by a rounding error
-    found = next((m * power for m in (1, 2, 5) if m * power >= width * 0.999), 10 * power)
-    return float(f"{found:.1g}")
+    step = next((m * power for m in (1, 2, 5) if m * power >= width * 0.999), 10 * power)
+    return float(f"{step:.1g}")
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ class Original:
     coalitions: tuple[Coalition, ...]
     tally: Tally
     answers: Answers
-    seen: Behind
+    exposed: Exposed
     left: tuple[Mapping[str, float], ...]
     columns: tuple[str, ...]
 
@@ -325,9 +326,9 @@ def _axes(
 
 def _labels(copies: Sequence[Copy], categories: Sequence[CopyColumn]) -> dict[str, pa.Array]:
     """Return every label that any copy holds, sorted; missing is one where it is hidden."""
-    found = [find_labels(copy.source, categories) for copy in copies] if categories else []
+    by_copy = [find_labels(copy.source, categories) for copy in copies] if categories else []
     union = {
-        column.name: pa.concat_arrays([labels[column.name] for labels in found]).unique()
+        column.name: pa.concat_arrays([labels[column.name] for labels in by_copy]).unique()
         for column in categories
     }
     return {name: known.take(pc.sort_indices(known)) for name, known in union.items()}
@@ -386,7 +387,7 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
             coalitions=tuple(dataset.coalition(group) for group in groups(recipients)),
             tally=tally(source, copies.axes, copies.categories, copies.labels),
             answers=ask(as_kept(source, columns), copies.asked),
-            seen=see(frozen, source, [each.noise for each in copies.levels]),
+            exposed=see(frozen, source, [each.noise for each in copies.levels]),
             left=tuple(frozen.left_by_joint(level) for level in copies.levels),
             columns=tuple(perturbed),
         )

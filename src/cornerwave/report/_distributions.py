@@ -278,7 +278,7 @@ class ColumnSketch:
 
     def drawings(self, level: Level) -> Mapping[str, doc.Histograms]:
         """Return the histograms of each number, of the original and of a copy at a level."""
-        found = {}
+        drawn = {}
         names = [self.frozen.schema.perturbed[place] for place in self.shown]
         both = zip(names, self.axes, self._copies(None), self._copies(level), strict=True)
         for name, axis, original, copy in both:
@@ -287,10 +287,10 @@ class ColumnSketch:
                 doc.Panel("original", _shares(axis, original), is_original=True),
                 doc.Panel("copy", _shares(axis, copy)),
             ]
-            found[name] = doc.Histograms(
+            drawn[name] = doc.Histograms(
                 panels, times.ends(axis.ends, unit), f"Histogram of {name}"
             )
-        return found
+        return drawn
 
     def _copies(self, level: Level | None) -> list[Floats]:
         """Return the rows at a level on the columns' own scales; without noise for None."""

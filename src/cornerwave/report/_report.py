@@ -206,12 +206,12 @@ def _estimates(copies: Copies, original: Original | None) -> doc.Section:
         for place in most_frequent(tallies, column.name)
     ]
     answers = {
-        copies.named(level): own for level, own in zip(copies.levels, copies.answers, strict=True)
+        copies.named(level): each for level, each in zip(copies.levels, copies.answers, strict=True)
     }
-    found = result_tables(answers, original.answers if original else None, values, copies.asked)
+    tables = result_tables(answers, original.answers if original else None, values, copies.asked)
     folds = [
         doc.Fold(each.title, [replace(each, title="")], len(each.rows) <= MOST_LINES or i == 0)
-        for i, each in enumerate(found)
+        for i, each in enumerate(tables)
     ]
     return doc.Section("Statistics estimated from the copies", [explained, *folds])
 
@@ -223,13 +223,13 @@ def _outliers(copies: Copies, original: Original) -> doc.Section:
         "in each column and stand out in their combination. Cap or remove such records before "
         "release if they matter; more noise or a transform at registration hides them too."
     )
-    exposed = original.seen.exposed
+    exposed = original.exposed
     # all columns of a short table, or those that have any
     pairs = list(zip(original.columns, exposed.columns.T, strict=True))
-    varying = [(name, own) for name, own in pairs if name in copies.shown.numbers]
-    some = [(name, own) for name, own in varying if own.any() or len(varying) <= MOST_LINES]
+    varying = [(name, held) for name, held in pairs if name in copies.shown.numbers]
+    some = [(name, held) for name, held in varying if held.any() or len(varying) <= MOST_LINES]
     total = [("in combination", exposed.combined), ("in any way", exposed.rows)]
-    rows = [(name, *(f"{n:,}" for n in own)) for name, own in (*some, *total)]
+    rows = [(name, *(f"{n:,}" for n in held)) for name, held in (*some, *total)]
     table = doc.DataTable(("column", *map(copies.named, copies.levels)), rows)
     return doc.Section("Outliers that the noise does not hide", [explained, table])
 
@@ -243,7 +243,7 @@ def _against_bayes(copies: Copies, original: Original) -> list[doc.Section]:
         "estimates; a level can be chosen against this adversary instead."
     )
     left = original.left
-    rows = [(name, *(f"{own[name]:.3f}" for own in left)) for name in (left[0] if left else {})]
+    rows = [(name, *(f"{each[name]:.3f}" for each in left)) for name in (left[0] if left else {})]
     if not rows:
         return []
     table: doc.Part = doc.DataTable(("column", *map(copies.named, copies.levels)), rows)

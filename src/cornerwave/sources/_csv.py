@@ -31,14 +31,6 @@ from cornerwave.sources._csv_spelling import (
 from cornerwave.sources._stores import File, folders_of, opened, readable
 from cornerwave.sources._text_columns import Inferred, infer, named, unlike_before, values_of
 
-_TEXT_NULLS = {
-    "null_values": [""],
-    "strings_can_be_null": True,
-    "quoted_strings_can_be_null": False,
-}
-"""Text is missing where the field is empty; a pair of quotes is an empty text."""
-
-
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -69,10 +61,10 @@ class CsvFile:
         text = _decoded(sample, encoding)
         delimiter = reading.delimiter or delimiter_of(text, whole=whole, name=path.name)
         blank = len(re.split("\r\n|\r|\n", text[: len(text) - len(text.lstrip("\r\n"))])) - 1
-        found = cls(path, replace(reading, encoding=encoding, delimiter=delimiter), (), blank)
-        found = replace(found, header=found._header())
-        own, folders = named(found.header), named_by_folders(path, base)
-        return replace(found, folders={n: v for n, v in folders.items() if n not in own})
+        file = cls(path, replace(reading, encoding=encoding, delimiter=delimiter), (), blank)
+        file = replace(file, header=file._header())
+        names, folders = named(file.header), named_by_folders(path, base)
+        return replace(file, folders={n: v for n, v in folders.items() if n not in names})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,8 +91,8 @@ class CsvFile:
     def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the cells of columns as text; null is an empty field. Raises SourceError."""
         types = dict.fromkeys(columns, pa.string())
-        own = [name for name in columns if name not in self.folders]
-        for batch in self._batches(own or self.names[:1], types, _TEXT_NULLS):
+        in_file = [name for name in columns if name not in self.folders]
+        for batch in self._batches(in_file or self.names[:1], types, texts=True):
             cells = dict(zip(batch.schema.names, batch.columns, strict=True))
             for name, value in self.folders.items():
                 cells[name] = pa.repeat(pa.scalar(value, pa.string()), batch.num_rows)
@@ -111,11 +103,11 @@ class CsvFile:
     ) -> Iterator[pa.RecordBatch]:
         """Yield values. Raises SourceError."""
         # Text and everything else side by side: they spell missing values differently.
-        own = [name for name in columns if name in self.names]
-        texts = [name for name in own if name in self.folders or self._is_spelled(name, types)]
-        others = [name for name in own if name not in texts]
+        present = [name for name in columns if name in self.names]
+        texts = [name for name in present if name in self.folders or self._is_spelled(name, types)]
+        others = [name for name in present if name not in texts]
         parts = [self._values(texts, types)] if texts else []
-        parts += [self._batches(others, types, {})] if others or not texts else []
+        parts += [self._batches(others, types)] if others or not texts else []
         for batches in zip(*parts, strict=True):
             arrays = {name: batch.column(name) for batch in batches for name in batch.schema.names}
             rows = batches[0].num_rows
@@ -138,8 +130,10 @@ class CsvFile:
             yield values_of(batch, types, self.reading, self.label)
 
     def _batches(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType], nulls: Mapping[str, Any]
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType], *, texts: bool = False
     ) -> Iterator[pa.RecordBatch]:
+        # Text is missing where the field is empty; a pair of quotes is an empty text.
+        nulls = {"null_values": [""], "quoted_strings_can_be_null": False} if texts else {}
         names = named(self.header)
         renamed = names != self.header
         try:
@@ -157,6 +151,7 @@ class CsvFile:
                     convert_options=pacsv.ConvertOptions(
                         column_types={name: types[name] for name in columns if name in types},
                         include_columns=list(columns),
+                        strings_can_be_null=texts,
                         **nulls,
                     ),
                 )
@@ -214,7 +209,7 @@ class CsvTable:
     """The rows of one or more CSV files, with the types of their columns."""
 
     files: tuple[CsvFile, ...]
-    found: Inferred
+    inferred: Inferred
     reading: ReadingSettings = field(default_factory=ReadingSettings)
 
     @classmethod
@@ -232,23 +227,23 @@ class CsvTable:
         """
         if types is not None:
             plain = ReadingSettings(delimiter=COMMAS, encoding=UTF_8)
-            files = _opened(paths, reading if reading.said else plain, base)
+            files = _opened(paths, reading if reading.stated else plain, base)
             names = {name for file in files for name in file.names}
             known = {name: type_ for name, type_ in types.items() if name in names}
             return cls(files, Inferred(known), files[0].reading)
         try:
-            return cls._inferred(paths, reading, base)
+            return cls._of_text(paths, reading, base)
         except NotInEncoding:
             if reading.encoding is not None:
                 raise
             encoding = _encoding_of(paths)
             remark = f"{paths[0].name} is not UTF-8; it is read as {encoding}"
-            made = cls._inferred(paths, replace(reading, encoding=encoding), base)
-            found = replace(made.found, remarks=(remark, *made.found.remarks))
-            return replace(made, found=found)
+            made = cls._of_text(paths, replace(reading, encoding=encoding), base)
+            remarks = (remark, *made.inferred.remarks)
+            return replace(made, inferred=replace(made.inferred, remarks=remarks))
 
     @classmethod
-    def _inferred(cls, paths: Sequence[File], reading: ReadingSettings, base: Any) -> "CsvTable":
+    def _of_text(cls, paths: Sequence[File], reading: ReadingSettings, base: Any) -> "CsvTable":
         files = _opened(paths, reading, base)
         first = files[0]
         names = tuple(dict.fromkeys(name for file in files for name in file.names))
@@ -260,7 +255,7 @@ class CsvTable:
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns. Raises SourceError."""
         for file in self.files:
-            yield from file.read(columns, self.found.types)
+            yield from file.read(columns, self.inferred.types)
 
 
 def _opened(paths: Sequence[File], reading: ReadingSettings, base: Any) -> tuple[CsvFile, ...]:

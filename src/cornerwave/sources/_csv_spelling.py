@@ -1,6 +1,6 @@
 """How a CSV file is spelled, found in its first records.
 
-    encoding    a byte order mark; else UTF-8; else what chardet says about the lines that are not
+    encoding    a byte order mark; else UTF-8; else what chardet makes of the lines that are not
     delimiter   the one that cuts every record into as many fields as the header, and most of them
     numbers     the decimal point and thousands separator that make most columns numbers
     dates       formats that fit all cells of a column, if no other reading of them fits too
@@ -46,7 +46,7 @@ _SURER, _SURE = 1.5, 0.01
 """Another encoding must be this much more likely than the usual one, and this likely.
 
 Chosen by hand on 27 texts of three or four lines, of which 22 come out right with them; so what
-was guessed is always said aloud.
+was guessed is always reported.
 """
 
 _NUMBERS = tuple(
@@ -90,8 +90,8 @@ def encoding_at_start(sample: bytes) -> str:
             return name
     if b"\0" not in sample[:1000]:
         return UTF_8
-    found = _likely(sample[: len(sample) // 4 * 4])
-    return found if found and found.startswith(("utf-16", "utf-32")) else UTF_8
+    encoding = _likely(sample[: len(sample) // 4 * 4])
+    return encoding if encoding and encoding.startswith(("utf-16", "utf-32")) else UTF_8
 
 
 def encoding_of_lines(lines: Iterable[bytes], name: str) -> str:
@@ -111,12 +111,12 @@ def encoding_of_lines(lines: Iterable[bytes], name: str) -> str:
             "convert it, or name the encoding",
             use=("encoding",),
         )
-    found = _likely(b"".join(kept))
-    if found is None:
+    encoding = _likely(b"".join(kept))
+    if encoding is None:
         raise SourceError(
             f"{name} is not text of an encoding that could be found; name it", use=("encoding",)
         )
-    return found
+    return encoding
 
 
 def _decodes(text: bytes, encoding: str) -> bool:
@@ -135,8 +135,8 @@ def _likely(text: bytes) -> str | None:
     import chardet  # takes a while to import, and is seldom needed
 
     era = chardet.EncodingEra
-    found = chardet.detect_all(text, ignore_threshold=True, encoding_era=era.MODERN_WEB)
-    names = {str(each["encoding"]).lower(): each["confidence"] for each in found}
+    guesses = chardet.detect_all(text, ignore_threshold=True, encoding_era=era.MODERN_WEB)
+    names = {str(each["encoding"]).lower(): each["confidence"] for each in guesses}
     chances = {name: chance for name, chance in names.items() if _decodes(text, name)}
     best = max(chances, key=lambda name: chances[name], default=None)
     if best is None:
@@ -176,8 +176,8 @@ def delimiter_of(text: str, *, whole: bool, name: str) -> str:
 def _records(text: str, delimiter: str, *, whole: bool) -> list[list[str]]:
     """Return the fields of each record, without empty lines."""
     try:
-        found = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        records = [record for record in found if record]
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        records = [record for record in reader if record]
     except csv.Error:  # a field is too long, a NUL
         return []
     return records if whole or len(records) < 2 else records[:-1]
@@ -235,15 +235,15 @@ def _with_numbers(
         for each in _NUMBERS
         if given.decimal in (None, each.decimal) and given.thousands in (None, each.thousands)
     ] or [replace(given, decimal=given.decimal or POINT, thousands=given.thousands or "")]
-    telling = {name: text for name, text in texts.items() if plain_numbers(text)[0] != WHOLE}
-    found = {each: _number_columns(telling, each) for each in allowed}
+    undecided = {name: text for name, text in texts.items() if plain_numbers(text)[0] != WHOLE}
+    numeric = {each: _number_columns(undecided, each) for each in allowed}
     # a column that is a number anyway stays one
-    able = [each for each in allowed if found[each] >= found[allowed[0]]]
-    most = max(len(found[each]) for each in able)
-    best = [each for each in able if len(found[each]) == most]
+    able = [each for each in allowed if numeric[each] >= numeric[allowed[0]]]
+    most = max(len(numeric[each]) for each in able)
+    best = [each for each in able if len(numeric[each]) == most]
     if len({each.decimal for each in best}) == 1 or best[0] == allowed[0]:
         return best[0]
-    for name in found[best[0]] - found[allowed[0]]:
+    for name in numeric[best[0]] - numeric[allowed[0]]:
         notes[name] = (
             "numbers whose comma may be a decimal point or a thousands separator: "
             "say which (decimal, thousands)"
@@ -285,13 +285,13 @@ def _date_formats(texts: Mapping[str, pa.Array], notes: dict[str, str]) -> Itera
 def _fitting(text: pa.Array) -> list[str]:
     """Return the formats that all cells have."""
     first, few = trim(text)[0].as_py(), text.slice(0, 20)
-    found = [each for each in DATE_FORMATS if re.match(date_pattern(each), first)]
-    found = [each for each in found if dates_in(few, each).null_count == 0]
-    found = [each for each in found if dates_in(text, each).null_count == 0]
+    fitting = [each for each in DATE_FORMATS if re.match(date_pattern(each), first)]
+    fitting = [each for each in fitting if dates_in(few, each).null_count == 0]
+    fitting = [each for each in fitting if dates_in(text, each).null_count == 0]
     # May is short and long
-    return [each for each in found if "%B" not in each or each.replace("%B", "%b") not in found]
+    return [each for each in fitting if "%B" not in each or each.replace("%B", "%b") not in fitting]
 
 
 def _swapped(format_: str) -> str:
     """Return a format with day and month the other way round."""
-    return re.sub("%[dm]", lambda found: "%m" if found[0] == "%d" else "%d", format_)
+    return re.sub("%[dm]", lambda match: "%m" if match[0] == "%d" else "%d", format_)

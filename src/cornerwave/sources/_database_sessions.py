@@ -218,11 +218,11 @@ def read_duckdb(place: DatabaseAddress) -> Iterator[Session]:
     except ImportError:
         raise missing(f"reading {place.name}", "duckdb") from None
     # a query reads this database alone: no other file, no address, no extension
-    alone: dict[str, Any] = {
-        "enable_external_access": "false",
-        "autoload_known_extensions": "false",
-    }
-    with duckdb.connect(place.where, read_only=True, config=alone) as connection:
+    with duckdb.connect(
+        place.where,
+        read_only=True,
+        config={"enable_external_access": "false", "autoload_known_extensions": "false"},
+    ) as connection:
         connection.execute("BEGIN TRANSACTION")
         yield _DuckDBSession(connection)
 

@@ -62,11 +62,11 @@ def open_parquet(
 
 def _folder_types(folders: Sequence[Mapping[str, str | None]]) -> pa.Schema:
     """Return the columns that folders name: whole numbers if all are, else text."""
-    found: dict[str, list[str | None]] = {}
+    columns: dict[str, list[str | None]] = {}
     for each in folders:
         for name, value in each.items():
-            found.setdefault(name, []).append(value)
-    return pa.schema([(name, _folder_type(values)) for name, values in found.items()])
+            columns.setdefault(name, []).append(value)
+    return pa.schema([(name, _folder_type(values)) for name, values in columns.items()])
 
 
 def _folder_type(values: Sequence[str | None]) -> pa.DataType:
@@ -78,14 +78,14 @@ def _folder_type(values: Sequence[str | None]) -> pa.DataType:
 
 def _union(schemas: Sequence[pa.Schema], fixed: Types, path: Path | Address) -> pa.Schema:
     """Return the columns of all schemas, in the order of their first appearance."""
-    found: dict[str, dict[pa.DataType, None]] = {}
+    columns: dict[str, dict[pa.DataType, None]] = {}
     for schema in schemas:
         for part in schema:
-            found.setdefault(part.name, {})[part.type] = None
+            columns.setdefault(part.name, {})[part.type] = None
     return pa.schema(
         [
             (name, fixed[name] if len(types) > 1 and name in fixed else _joined(name, types, path))
-            for name, types in found.items()
+            for name, types in columns.items()
         ]
     )
 
@@ -108,8 +108,8 @@ def repeating(texts: Sequence[str], footers: Sequence[papq.FileMetaData]) -> lis
     they are read as they are.
     """
     size, values = dict.fromkeys(texts, 0), dict.fromkeys(texts, 0)
-    for found in footers if texts else ():
-        for group in map(found.row_group, range(found.num_row_groups)):
+    for footer in footers if texts else ():
+        for group in map(footer.row_group, range(footer.num_row_groups)):
             for chunk in map(group.column, range(group.num_columns)):
                 if (name := chunk.path_in_schema) in size:
                     size[name] += chunk.total_uncompressed_size
@@ -129,9 +129,9 @@ def read_parquet(
 
     All of its row groups, or some.
     """
-    own = papq.read_schema(readable(file))
-    present = [name for name in columns if name in own.names]
-    texts = [name for name in present if name in apart and own.field(name).type == pa.string()]
+    in_file = papq.read_schema(readable(file))
+    present = [name for name in columns if name in in_file.names]
+    texts = [name for name in present if name in apart and in_file.field(name).type == pa.string()]
     rows, piece = batch_rows(len(columns)), _piece(file, len(present))
     with papq.ParquetFile(
         readable(file), pre_buffer=False, buffer_size=piece, read_dictionary=texts

@@ -4,7 +4,7 @@
     s3://BUCKET/people.parquet                  gs://, abfs://CONTAINER@ACCOUNT..., https://
     postgresql://USER@HOST/DATABASE#TABLE       people.sqlite#TABLE, people.duckdb#TABLE
 
-No place holds a password: what is said of it stands in the ledger and in messages. Passwords come
+No place holds a password: the ledger and messages show it. Passwords come
 from the environment, ~/.pgpass, or the chain of a store's own tools. The query of an https
 address may be a signature: it is used, and neither shown nor kept.
 """
@@ -27,11 +27,11 @@ _DATABASE_FILE = re.compile(
     r"(?:#(?P<table>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
-_SAID = (
+_OPTIONS = (
     *("host", "hostaddr", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "options"),
     *("channel_binding", "connect_timeout", "target_session_attrs"),
 )
-"""What an address of PostgreSQL may say beside user, host and database; none is a secret."""
+"""Options of a PostgreSQL address beside user, host and database; none is a secret."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,11 @@ def place_of(what: str | Path | Address | DatabaseAddress) -> Place:
     if isinstance(what, Address | DatabaseAddress):
         return what
     text = str(what)
-    found = _SCHEME.match(text)
-    if found is None:
+    match = _SCHEME.match(text)
+    if match is None:
         return _of_path(text)
-    scheme = found[1].lower().replace("s3a", "s3")  # as Spark says
-    if isinstance(what, Path) or not text.startswith("//", found.end() - 1):
+    scheme = match[1].lower().replace("s3a", "s3")  # as Spark writes it
+    if isinstance(what, Path) or not text.startswith("//", match.end() - 1):
         if scheme in (*STORES, *SERVERS):
             raise SourceError("give an address as text, with two slashes, as in s3://BUCKET/FILE")
         return _of_path(text)
@@ -146,9 +146,9 @@ def resolved(place: Place) -> Place:
 def _of_path(text: str) -> Place:
     if "\0" in text:
         raise SourceError("the name of a file cannot hold a NUL character")
-    if (found := _DATABASE_FILE.fullmatch(text)) and not Path(text).is_dir():
-        path = Path(found["file"]).absolute()
-        return DatabaseAddress(_database_kind(path), str(path), found["table"] or None)
+    if (match := _DATABASE_FILE.fullmatch(text)) and not Path(text).is_dir():
+        path = Path(match["file"]).absolute()
+        return DatabaseAddress(_database_kind(path), str(path), match["table"] or None)
     return Path(text).absolute()
 
 
@@ -181,19 +181,20 @@ def _stored(scheme: str, text: str) -> Address:
 def _server(text: str) -> DatabaseAddress:
     parts = urlsplit(text)
     user, _, host = parts.netloc.rpartition("@")
-    said = parse_qsl(parts.query, strict_parsing=bool(parts.query))
-    if ":" in user or any("password" in name for name, _ in said):
+    options = parse_qsl(parts.query, strict_parsing=bool(parts.query))
+    if ":" in user or any("password" in name for name, _ in options):
         raise _password("postgresql")
-    if unknown := [name for name, _ in said if name not in _SAID]:
+    if unknown := [name for name, _ in options if name not in _OPTIONS]:
         raise SourceError(
-            f"the address of a database says {unknown[0]!r}; it can say {', '.join(_SAID)}"
+            f"the address of a database has the option {unknown[0]!r}; it can have "
+            f"{', '.join(_OPTIONS)}"
         )
     database = parts.path.removeprefix("/")
     if not database or parts.port == 0 or set("@/") & set(database) or "@" in host:
         raise _unclear()
     if not text.isprintable():
         raise _unclear()
-    query = f"?{urlencode(said, safe='/')}" if said else ""
+    query = f"?{urlencode(options, safe='/')}" if options else ""
     where = f"postgresql://{parts.netloc}/{database}{query}"
     return DatabaseAddress("postgresql", where, parts.fragment or None)
 

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as papq
@@ -91,13 +90,17 @@ def _write(source: Source, columns: Sequence[str], path: Path) -> pa.Schema:
 # when one machine reads all files in the order of their paths.
 
 
+Folders = Mapping[str, str | None]
+"""Columns that the folders of a file name, each with its one value."""
+
+
 @dataclass(frozen=True)
 class ParquetPart:
     """Some row groups of a file, with the columns that its folders name; rows begin at `first`."""
 
     number: int
     file: str
-    folders: Mapping[str, Any]
+    folders: Folders
     groups: tuple[int, ...]
     first: int
     rows: int
@@ -137,7 +140,7 @@ def parquet_parts(source: Source, columns: int) -> list[ParquetPart]:
     return parts
 
 
-def _pieces(path: Path, most: int) -> Iterator[tuple[str, Mapping[str, Any], tuple[int, ...], int]]:
+def _pieces(path: Path, most: int) -> Iterator[tuple[str, Folders, tuple[int, ...], int]]:
     """Yield row groups of files that make a part of at most so many rows, and their rows."""
     for file, folders in _files(path):
         footer = papq.read_metadata(file)
@@ -152,7 +155,7 @@ def _is_parquet(path: Path) -> bool:
     return path.name.lower().endswith((".parquet", ".pq"))
 
 
-def _files(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
+def _files(path: Path) -> list[tuple[str, Folders]]:
     if not path.is_dir():
         return [(str(path), {})]
     files = sorted(f for f in path.rglob("*.parquet") if not f.name.startswith("."))

@@ -125,7 +125,7 @@ class Source:
     def snapshot(self, key: str | None) -> Iterator["Source"]:
         """Give the rows of one moment, for several passes, in an order that they will have again.
 
-        The rows of a file have one; those of a database are ordered by what its owner said, else
+        The rows of a file have one; those of a database are ordered by what its owner stated, else
         by the key. Raises SourceError if neither is there.
         """
         if self.database is None:
@@ -159,10 +159,10 @@ def open_source(
     if isinstance(place, DatabaseAddress):
         if types is None:
             _check_applies(place.name, reading, "database")
-        said = (reading or ReadingSettings()).only(_APPLY["database"])
+        settings = (reading or ReadingSettings()).only(_APPLY["database"])
         if types is not None and place.table:  # the table was moved here
-            said = replace(said, table=None, query=None)
-        return _of_database(DatabaseTable.open(place, said))
+            settings = replace(settings, table=None, query=None)
+        return _of_database(DatabaseTable.open(place, settings))
     with _reading(place.name):
         files, is_folder = files_of(place)
         return _open_files(place, files, is_folder, types, reading)
@@ -226,15 +226,15 @@ def _marked(reading: ReadingSettings, markers: Mapping[str, Mapping[str, int]]) 
         for mark in marks:
             where.setdefault(mark, []).append(column)
     alone = {columns[0] for columns in where.values() if len(columns) == 1}
-    said = dict(reading.column_missing or ())
+    stated = dict(reading.column_missing or ())
     shared = {mark for mark, columns in where.items() if len(columns) > 1}
     words = {mark for mark in shared if mark.lower() in LEVELS}
     levels = {name for name, marks in markers.items() if words - {*marks}}
-    own = {name: tuple(sorted(markers[name])) for name in markers if name in alone | levels}
+    proposed = {name: tuple(sorted(markers[name])) for name in markers if name in alone | levels}
     return replace(
         reading,
         missing=tuple(sorted(shared)),
-        column_missing=tuple((own | said).items()) or None,
+        column_missing=tuple((proposed | stated).items()) or None,
     )
 
 
@@ -301,14 +301,16 @@ _APPLY = {
     "typed": (),
     "database": ("table", "query", "order_by"),
 }
-"""What can be said about the spelling of each sort of source."""
+"""The settings that apply to each sort of source."""
 
 
 def _check_applies(name: str, reading: ReadingSettings | None, kind: str) -> None:
-    """Raise SourceError if something is said that does not apply to a source."""
-    for said in reading.said if reading else ():
-        if said not in _APPLY[kind]:
-            raise SourceError(f"{name}: {said} does not apply to this kind of source; leave it out")
+    """Raise SourceError if a setting is stated that does not apply to a source."""
+    for setting in reading.stated if reading else ():
+        if setting not in _APPLY[kind]:
+            raise SourceError(
+                f"{name}: {setting} does not apply to this kind of source; leave it out"
+            )
 
 
 def _texts(files: Sequence[File]) -> list[File]:
@@ -317,15 +319,15 @@ def _texts(files: Sequence[File]) -> list[File]:
 
 
 def _of_text(path: Path | Address, table: CsvTable | SheetTable) -> Source:
-    found = table.found
+    inferred = table.inferred
     return Source(
-        pa.schema(list(found.types.items())),
+        pa.schema(list(inferred.types.items())),
         table.read,
         path,
-        notes=found.notes,
-        remarks=found.remarks,
+        notes=inferred.notes,
+        remarks=inferred.remarks,
         reading=table.reading,
-        markers=found.markers,
+        markers=inferred.markers,
     )
 
 

@@ -174,11 +174,11 @@ class _Seen:
 
 
 def _kind(cells: list[Any]) -> pa.DataType:
-    found = pa.array(cells, from_pandas=True).type
-    if pa.types.is_floating(found):
+    type_ = pa.array(cells, from_pandas=True).type
+    if pa.types.is_floating(type_):
         whole = all(cell.is_integer() and abs(cell) < MOST_WHOLE for cell in cells)
         return pa.int64() if whole else pa.float64()
-    return found
+    return type_
 
 
 def _text(value: Any) -> str:
@@ -296,7 +296,7 @@ class SheetTable:
     """The rows of a sheet, with the types of its columns."""
 
     sheet: Sheet
-    found: Inferred
+    inferred: Inferred
 
     @classmethod
     def open(
@@ -316,8 +316,8 @@ class SheetTable:
         if sample is not None:
             reading, notes = spelled(sample, reading)
         sheet = Sheet(path, reading)
-        found = infer([sheet], reading, notes)
-        return cls(sheet, replace(found, remarks=(*remarks, *found.remarks)))
+        inferred = infer([sheet], reading, notes)
+        return cls(sheet, replace(inferred, remarks=(*remarks, *inferred.remarks)))
 
     @property
     def reading(self) -> ReadingSettings:
@@ -327,7 +327,7 @@ class SheetTable:
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns. Raises SourceError."""
         for batch in self.sheet.texts(columns):
-            yield values_of(batch, self.found.types, self.reading, self.sheet.label)
+            yield values_of(batch, self.inferred.types, self.reading, self.sheet.label)
 
 
 def _chosen(path: Path, wanted: str | None) -> tuple[str, tuple[str, ...]]:

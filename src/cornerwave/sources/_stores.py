@@ -10,7 +10,7 @@ be neither. Messages are ours: those of libraries quote addresses, and those quo
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -65,9 +65,9 @@ class StoredFile:
         """Return some of its bytes, asked for again if it breaks. Raises SourceError."""
         for _ in range(ATTEMPTS):
             with reading(self.address), suppress(Lost):
-                found = self.fetch(start, stop)
-                if len(found) == stop - start:
-                    return found
+                content = self.fetch(start, stop)
+                if len(content) == stop - start:
+                    return content
         raise SourceLost(f"{self.name} cannot be read: the connection was lost; try again")
 
 
@@ -148,10 +148,10 @@ def stored_files(address: Address) -> tuple[list[StoredFile], bool]:
             from cornerwave.sources._web import web_file  # not on import: few commands need TLS
 
             return [web_file(address)], False
-        found, is_folder = (_of_s3 if address.scheme == "s3" else _of_arrow)(address)
-    if not found:
+        files, is_folder = (_of_s3 if address.scheme == "s3" else _of_arrow)(address)
+    if not files:
         raise SourceError(f"there is no file {address}")
-    shown = [file for file in found if not file.name.startswith((".", "_"))]
+    shown = [file for file in files if not file.name.startswith((".", "_"))]
     return sorted(shown, key=lambda file: file.address.path), is_folder
 
 
@@ -161,9 +161,9 @@ def reading(address: Address) -> Iterator[None]:
     try:
         yield
     except StoreRefused as error:
-        said = f"{address} cannot be read: {meaning(address, error.status)}"
+        message = f"{address} cannot be read: {meaning(address, error.status)}"
         known = error.status in (404, 410, 416, REPLACED)
-        raise (SourceError if known else SourceLost)(said) from None
+        raise (SourceError if known else SourceLost)(message) from None
 
 
 def meaning(address: Address, status: int | None) -> str:
@@ -246,25 +246,25 @@ def _of_s3(address: Address) -> tuple[list[StoredFile], bool]:
 
     with s3_asked():
         if (about := s3_about(client, address)) is not None:
-            return [file(address.path, about["ContentLength"], about["ETag"])], False
+            return [file(address.path, *about)], False
         pages = client.get_paginator("list_objects_v2").paginate(
             Bucket=address.host, Prefix=address.path.rstrip("/") + "/"
         )
-        found = [each for page in pages for each in page.get("Contents", ())]
-        return [file(o["Key"], o["Size"], o["ETag"]) for o in found if o["Size"]], True
+        objects = [each for page in pages for each in page.get("Contents", ())]
+        return [file(o["Key"], o["Size"], o["ETag"]) for o in objects if o["Size"]], True
 
 
-def s3_about(client: Any, address: Address) -> Mapping[str, Any] | None:
-    """Return what S3 knows about an object; None if there is none."""
+def s3_about(client: Any, address: Address) -> tuple[int, str] | None:
+    """Return the size and the ETag of an object in S3; None if there is none."""
     from botocore.exceptions import ClientError
 
     try:
-        about: Mapping[str, Any] = client.head_object(Bucket=address.host, Key=address.path)
+        about = client.head_object(Bucket=address.host, Key=address.path)
     except ClientError as error:
         if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 404:
             return None
         raise
-    return about
+    return about["ContentLength"], about["ETag"]
 
 
 # --- what Arrow opens -------------------------------------------------------------------
@@ -301,10 +301,10 @@ def _of_arrow(address: Address) -> tuple[list[StoredFile], bool]:
 
     system, path = arrow_filesystem(address)
     with arrow_asked():
-        found = system.get_file_info(path)
-        is_folder = found.type == pafs.FileType.Directory
+        there = system.get_file_info(path)
+        is_folder = there.type == pafs.FileType.Directory
         below = pafs.FileSelector(path, recursive=True)
-        infos = system.get_file_info(below) if is_folder else [found]
+        infos = system.get_file_info(below) if is_folder else [there]
     container = path.removesuffix(address.path)
 
     def file(info: Any) -> StoredFile:

@@ -63,8 +63,8 @@ def markers_in(text: pa.Array) -> dict[str, int]:
     short = pc.filter(text, pc.less_equal(pc.binary_length(text), 20)).drop_null()
     trimmed = pc.utf8_trim_whitespace(short)
     marks = pa.array(MARKERS)
-    found = pc.filter(trimmed, pc.is_in(pc.utf8_lower(trimmed), value_set=marks))
-    counts = found.value_counts()
+    marked = pc.filter(trimmed, pc.is_in(pc.utf8_lower(trimmed), value_set=marks))
+    counts = marked.value_counts()
     return {each["values"].as_py(): each["counts"].as_py() for each in counts}
 
 
@@ -93,12 +93,12 @@ def as_numbers(values: pa.Array, reading: ReadingSettings) -> pa.Array | None:
 
 def parsed_dates(values: pa.Array, reading: ReadingSettings) -> pa.Array | None:
     """Return cells as timestamps; None unless all of them have a date format."""
-    found = None
+    moments = None
     for format_ in reading.date_format or ():
-        own = dates_in(values, format_)
-        found = own if found is None else pc.coalesce(found, own)
-        if found.null_count == values.null_count:
-            return found
+        parsed = dates_in(values, format_)
+        moments = parsed if moments is None else pc.coalesce(moments, parsed)
+        if moments.null_count == values.null_count:
+            return moments
     return None
 
 
@@ -322,8 +322,8 @@ class TypeGuess:
     def _types_of(self, values: pa.Array) -> list[pa.DataType]:
         """Return the types that fit all of the values, the narrowest first."""
         if (parsed := parsed_dates(values, self._reading)) is not None:
-            found = [t for t in _DATES if t != pa.date32() or is_days(parsed)]
-            return found if self._tries_dates_first else found + self._numbers_in(values)
+            fitting = [t for t in _DATES if t != pa.date32() or is_days(parsed)]
+            return fitting if self._tries_dates_first else fitting + self._numbers_in(values)
         dates = as_dates(values, self._reading)
         return self._numbers_in(values) + _fitting(values, (BOOLEAN,)) + _fitting(dates, _MOMENTS)
 
@@ -351,11 +351,11 @@ class TypeGuess:
 def _fitting(values: pa.Array, types: Sequence[pa.DataType]) -> list[pa.DataType]:
     """Return those of some types that fit all of the values, the narrowest first."""
     few: pa.Array = values.slice(0, FEW_TO_TRY)
-    found: list[pa.DataType] = []
+    fitting: list[pa.DataType] = []
     for type_ in types:
-        if type_ in found or (_fits(few, type_) and _fits(values, type_)):
-            found += [t for t in _IMPLIED.get(type_, (type_,)) if t not in found]
-    return found
+        if type_ in fitting or (_fits(few, type_) and _fits(values, type_)):
+            fitting += [t for t in _IMPLIED.get(type_, (type_,)) if t not in fitting]
+    return fitting
 
 
 def _fits(values: pa.Array, type_: pa.DataType) -> bool:

@@ -100,12 +100,12 @@ def infer(
     left_out = {name for name in unnamed if pa.types.is_null(guesses[name].type)}
     for file in files:
         remarks |= dict.fromkeys(_on_names(file, left_out))
-    found = {name: guess for name, guess in guesses.items() if name not in left_out}
-    own = {name: guess.note for name, guess in found.items() if guess.note}
-    texts = {name: note for name, note in notes.items() if pa.types.is_string(found[name].type)}
-    marks = {name: guess.markers for name, guess in found.items() if guess.markers}
-    types = {name: guess.type for name, guess in found.items()}
-    return Inferred(types, texts | own, tuple(remarks), marks)
+    columns = {name: guess for name, guess in guesses.items() if name not in left_out}
+    odd = {name: guess.note for name, guess in columns.items() if guess.note}
+    texts = {name: note for name, note in notes.items() if pa.types.is_string(columns[name].type)}
+    marks = {name: guess.markers for name, guess in columns.items() if guess.markers}
+    types = {name: guess.type for name, guess in columns.items()}
+    return Inferred(types, texts | odd, tuple(remarks), marks)
 
 
 def _look(file: TextFile, guesses: Mapping[str, TypeGuess]) -> None:

@@ -31,18 +31,18 @@ def web_file(address: Address) -> StoredFile:
     with _answer(address, {"Range": "bytes=0-0"}) as answer:
         if answer.status != 206:
             return _downloaded(address, answer)
-        told = _version(answer)
+        version = _version(answer)
         size = _total(answer)
-    if not any(told):  # nothing tells parts of one file from those of another
+    if not any(version):  # nothing tells parts of one file from those of another
         with _answer(address, {}) as answer:
             return _downloaded(address, answer)
 
     def fetch(start: int, stop: int) -> bytes:
         asked = {"Range": f"bytes={start}-{stop - 1}"}
-        if told[0] and not told[0].startswith("W/"):
-            asked["If-Match"] = told[0]
+        if version[0] and not version[0].startswith("W/"):
+            asked["If-Match"] = version[0]
         with _answer(address, asked) as part:
-            if part.status != 206 or _version(part) != told or _total(part) != size:
+            if part.status != 206 or _version(part) != version or _total(part) != size:
                 raise StoreRefused(REPLACED)
             try:
                 return bytes(part.read())
