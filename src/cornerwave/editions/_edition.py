@@ -1,7 +1,7 @@
 """The editions of a table: which rows each has, where they lie, and what its ledger line states."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow as pa
 from cornerwave.columns import Fingerprint
 from cornerwave.document import DataTable
 from cornerwave.errors import NoSuchEdition, SourceError
-from cornerwave.ledger import KeyRun
+from cornerwave.ledger import EditionLine, KeyRun
 from cornerwave.spine.freeze import Frozen, type_name
 
 REGISTERED, APPENDED, UPDATED = "registered", "appended", "updated"
@@ -97,20 +97,38 @@ class Edition:
     changes: RowChanges | None = None
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> "Edition":
+    def of(cls, line: EditionLine) -> "Edition":
         """Read a line of the ledger."""
-        stated = {name: own for name, own in line.items() if name not in ("edition", "macs")}
-        return replace(
-            cls(number=line["edition"], **stated),
-            keys=line["keys"] and KeyRun.of(line["keys"]),
-            drift=line["drift"] and Drift(**line["drift"]),
-            changes=line["changes"] and RowChanges.of(line["changes"]),
+        return cls(
+            number=line["edition"],
+            kind=line["kind"],
+            at=line["at"],
+            source=line["source"],
+            brought=line["brought"],
+            whole=line["whole"],
+            first=line["first"],
+            begins=line["begins"],
+            content=line["content"],
+            keys=KeyRun(**line["keys"]) if line["keys"] else None,
+            drift=Drift(**line["drift"]) if line["drift"] else None,
+            changes=RowChanges.of(line["changes"]) if line["changes"] else None,
         )
 
-    def line(self) -> dict[str, Any]:
-        """Return the line of the ledger; the ledger knows when."""
-        stated = {name: own for name, own in asdict(self).items() if name not in ("number", "at")}
-        return {**stated, "edition": self.number}
+    def line(self) -> EditionLine:
+        """Return the line of the ledger, which adds when."""
+        return {
+            "edition": self.number,
+            "kind": self.kind,
+            "source": self.source,
+            "brought": self.brought,
+            "whole": self.whole,
+            "first": self.first,
+            "begins": self.begins,
+            "content": self.content,
+            "keys": asdict(self.keys) if self.keys else None,
+            "drift": asdict(self.drift) if self.drift else None,
+            "changes": asdict(self.changes) if self.changes else None,
+        }
 
     @property
     def rows(self) -> int:

@@ -18,6 +18,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -47,6 +48,7 @@ class Draft(NamedTuple):
     content: str
 
 
+@dataclass(frozen=True)
 class Chain:
     """A chain as its row states it, with the secrets to check and to extend it.
 
@@ -57,15 +59,12 @@ class Chain:
     '{}'
     """
 
-    def __init__(
-        self, key: Key, id: str, name: str, length: int = 0, head: str = "", closed: str = ""
-    ) -> None:
-        self.id, self.name, self.length, self.head, self.closed = id, name, length, head, closed
-        self._key = key
-
-    def changed(self, **stated: str) -> "Chain":
-        """Return the chain with another name, or closed."""
-        return Chain(self._key, **{**self._stated, **stated})
+    _key: Key
+    id: str
+    name: str
+    length: int = 0
+    head: str = ""
+    closed: str = ""
 
     @cached_property
     def _secret(self) -> bytes:
@@ -78,13 +77,8 @@ class Chain:
     @property
     def row(self) -> tuple[Any, ...]:
         """The chain's row, sealed."""
-        stated = self._stated.values()
+        stated = (self.id, self.name, self.length, self.head, self.closed)
         return (*stated, self._key.seal(_encoded("chain", *stated)))
-
-    @property
-    def _stated(self) -> dict[str, Any]:
-        names = ("id", "name", "length", "head", "closed")
-        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def of_row(cls, key: Key, row: Sequence[Any]) -> "Chain":
@@ -106,8 +100,7 @@ class Chain:
             fields = (self.id, number, draft.at, draft.kind, draft.recipient, content)
             head = self._mac(fields, head)
             lines.append(Line(*fields, head))
-        longer = {"length": self.length + len(lines), "head": head}
-        return lines, Chain(self._key, **{**self._stated, **longer})
+        return lines, replace(self, length=self.length + len(lines), head=head)
 
     def check(self, lines: Sequence[Line], *, after: int = 0, before: str = "") -> None:
         """Raise LedgerDamaged unless these are all the lines after one, to the chain's end.

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from cornerwave.columns import listed
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError
 from cornerwave.ledger._chain import Chain, Draft, Line, attached, detach
 from cornerwave.ledger._database import CHAIN, LINE, Connection, Database, among
+from cornerwave.ledger._files import KeyRun
 from cornerwave.ledger._key import Key
 from cornerwave.reuse import Relation, Repeat, TableMarks, related, repeated
 from cornerwave.spec import CopySpec
@@ -35,6 +36,25 @@ _RESTATE = (
 )
 
 
+class EditionLine(TypedDict):
+    """What a line of the chain states of an edition after the first, with the MACs of what is
+    kept beside it; the ledger adds when it came, and where its rows lie now."""
+
+    edition: int
+    kind: str
+    at: NotRequired[str]
+    source: str | None
+    brought: str
+    whole: str
+    first: int
+    begins: int
+    content: str
+    keys: dict[str, Any] | None
+    drift: dict[str, Any] | None
+    changes: dict[str, Any] | None
+    macs: NotRequired[Mapping[str, str]]
+
+
 @dataclass(frozen=True)
 class Entry:
     """A registered dataset.
@@ -52,10 +72,10 @@ class Entry:
     registered_at: str
     frozen: str
     marks: str
-    keys: Mapping[str, Any] | None = None
+    keys: KeyRun | None = None
     unrelated: tuple[str, ...] = ()
     closed: str = ""
-    editions: tuple[Mapping[str, Any], ...] = ()
+    editions: tuple[EditionLine, ...] = ()
     macs: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -114,10 +134,11 @@ class Chains:
             raise vault.damaged("the datasets are not those that were registered")
         return [chains[id] for id in names]
 
-    def gone(self, vault: Chain) -> list[dict[str, Any]]:
-        """Return what the vault's chain states of datasets that are no longer registered."""
-        lines = self.lines(vault)
-        return [json.loads(vault.read(line)) for line in lines if line.kind == UNREGISTERED]
+    def gone(self, vault: Chain) -> set[tuple[str, int, str]]:
+        """Return id, number and mac of each line of datasets that are no longer registered."""
+        lines = [line for line in self.lines(vault) if line.kind == UNREGISTERED]
+        stated = [json.loads(vault.read(line)) for line in lines]
+        return {(of["id"], n, mac) for of in stated for n, mac in enumerate(of["macs"], start=1)}
 
     def entry(self, chain: Chain) -> Entry:
         """Return what a dataset's chain states of it, in its lines of no recipient."""
@@ -125,16 +146,20 @@ class Chains:
         if not lines or lines[0].number != 1:
             raise chain.damaged("its registration is missing")
         stated = json.loads(chain.read(lines[0]))
-        editions: list[dict[str, Any]] = []
+        editions: list[EditionLine] = []
         for line in lines[1:]:
             if line.kind == EDITION:
-                editions.append({**json.loads(chain.read(line)), "at": line.at})
+                edition: EditionLine = json.loads(chain.read(line))
+                edition["at"] = line.at
+                editions.append(edition)
             elif line.kind == MOVED:
                 moved = json.loads(chain.read(line))
                 of = stated if moved["edition"] == 1 else editions[moved["edition"] - 2]
                 of["source"] = moved["source"]
-        now = {"name": chain.name, "closed": chain.closed, "editions": tuple(editions)}
-        return Entry(**{**stated, **now, "unrelated": tuple(stated.get("unrelated", ()))})
+        stated |= {"name": chain.name, "closed": chain.closed, "editions": tuple(editions)}
+        stated |= {"unrelated": tuple(stated["unrelated"])}
+        stated |= {"keys": KeyRun(**stated["keys"]) if stated["keys"] else None}
+        return Entry(**stated)
 
     def lines(self, chain: Chain, *, first: int = 1) -> list[Line]:
         """Return a chain's lines from number `first` to its end, checked."""

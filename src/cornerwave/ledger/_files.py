@@ -23,10 +23,10 @@ import re
 import secrets
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -106,15 +106,6 @@ class KeyRun:
     salt: str
     count: int
     mac: str
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> "KeyRun":
-        """Read what a line states."""
-        return cls(said["salt"], said["count"], said["mac"])
-
-    def said(self) -> dict[str, Any]:
-        """Return what the line states."""
-        return asdict(self)
 
 
 class SeenKeys:

@@ -39,6 +39,7 @@ from cornerwave.ledger._chains import (
     UNREGISTERED,
     VAULT_CHAIN,
     Chains,
+    EditionLine,
     Entry,
     Holding,
     check_named,
@@ -176,7 +177,7 @@ class Ledger:
     def add_edition(
         self,
         dataset: str,
-        line: Mapping[str, Any],
+        line: EditionLine,
         *,
         of_batch: str,
         marks: Sequence[str],
@@ -206,9 +207,10 @@ class Ledger:
                     check_new(of_batch, chains.marks(other, known), other.name)
             contents = {**attachments, MARKS: _json(list(marks)).encode()}
             macs = {name: attach(chains.connection, chain, name, c) for name, c in contents.items()}
-            added, at = {**line, "macs": macs}, _now()
-            chains.append(chain, [Draft(at, EDITION, None, _json(added))])
-            return replace(there, editions=(*there.editions, {**added, "at": at}))
+            at = _now()
+            chains.append(chain, [Draft(at, EDITION, None, _json({**line, "macs": macs}))])
+            added: EditionLine = {**line, "macs": macs, "at": at}
+            return replace(there, editions=(*there.editions, added))
 
     def marks(self, entry: Entry) -> list[str]:
         """Return the marks of a dataset as the entry has it: what it is now, then what it was.
@@ -262,7 +264,7 @@ class Ledger:
         with self._writing() as chains:
             chain = chains.chain(dataset, lock=True)
             if not chain.closed:
-                chain = chain.changed(closed=_now())
+                chain = replace(chain, closed=_now())
                 chains.append(chain, [Draft(chain.closed, "closing", None, "{}")])
             return chain.closed
 
@@ -272,7 +274,7 @@ class Ledger:
             vault = chains.vault(lock=True)
             if name in {chain.name for chain in chains.datasets(vault)}:
                 raise AlreadyRegistered(f"there is a dataset {name!r} already; choose another name")
-            chain = chains.chain(dataset, lock=True).changed(name=name)
+            chain = replace(chains.chain(dataset, lock=True), name=name)
             chains.append(chain, [Draft(_now(), RENAMED, None, _json({"name": name}))])
             listed = _json({"id": chain.id, "name": name})
             chains.append(vault, [Draft(_now(), RENAMED, None, listed)])
@@ -364,7 +366,7 @@ class Ledger:
             for name, head in heads.items():
                 id, number, mac = _parsed(head)
                 chain = known.get(id)
-                if _was_known(gone, id, number, mac):
+                if (id, number, mac) in gone:
                     continue
                 if chain is None or chain.length < number:
                     raise Chain(self._key, id, name).damaged(f"it has no line {number} of {id}")
@@ -388,11 +390,6 @@ def closed_message(name: str, closed: str) -> str:
         f"{name!r} was closed at {closed}: no more copies of it are released. Copies that are "
         "held can be made again"
     )
-
-
-def _was_known(gone: Iterable[Mapping[str, Any]], id: str, number: int, mac: str) -> bool:
-    """Whether a head belongs to a dataset that was unregistered later."""
-    return any(s["id"] == id and number > 0 and mac in s["macs"][number - 1 : number] for s in gone)
 
 
 def _parsed(head: str) -> tuple[str, int, str]:

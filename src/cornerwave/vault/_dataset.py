@@ -25,7 +25,7 @@ from cornerwave.errors import (
     spelled,
     warn,
 )
-from cornerwave.ledger import Entry, Holding, Key, KeyRun, Ledger, closed_message, work_folder
+from cornerwave.ledger import Entry, Holding, Key, Ledger, closed_message, work_folder
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import ChangedRows, Past
 from cornerwave.outputs import METADATA_KEY
@@ -120,7 +120,7 @@ class Dataset:
             source=entry.source,
             brought=frozen.fingerprint,
             whole=frozen.fingerprint,
-            keys=KeyRun.of(entry.keys) if entry.keys else None,
+            keys=entry.keys,
         )
         return [first, *map(Edition.of, entry.editions)]
 
@@ -141,11 +141,7 @@ class Dataset:
     @property
     def source(self) -> Source:
         """The table so far. Raises SourceError if it is not where it was."""
-        return self.source_of(self.portion())
-
-    def source_of(self, rows: Portion) -> Source:
-        """Return the rows of an edition or of a batch. Raises SourceError."""
-        return self.parts.of(rows)
+        return self.parts.of(self.portion())
 
     def append(self, batch: Any, *, spark: Any = None, progress: Progress = silent) -> Edition:
         """Append new rows, a file or a frame, and return the edition that they make.
@@ -218,11 +214,7 @@ class Dataset:
 
     def is_from(self, place: str | Place) -> bool:
         """Whether the table was registered from this place."""
-        return resolved(place_of(place)) in self.source_places()
-
-    def source_places(self) -> list[Place]:
-        """Return where the rows of all editions lie, and where they lay."""
-        return self.parts.places()
+        return resolved(place_of(place)) in self.parts.places()
 
     def release(
         self,
@@ -417,7 +409,7 @@ class Dataset:
         metadata = {METADATA_KEY: json.dumps(stated.to_json()).encode()}
         with discreet(), pa.OSFile(str(path), "wb") as file, ExitStack() as closing:
             writer = None
-            for table in rows_as_copied(self.source_of(portion), recipe):
+            for table in rows_as_copied(self.parts.of(portion), recipe):
                 if writer is None:
                     schema = table.schema.with_metadata(metadata)
                     writer = closing.enter_context(pa.ipc.new_file(file, schema))

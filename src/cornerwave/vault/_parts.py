@@ -253,7 +253,7 @@ class KeptKeys:
         schema = dataset.frozen.schema
         is_whole = dataset.editions[number - 1].kind == UPDATED
         rows = {"edition": number} if is_whole else {"batch": number}
-        source = dataset.source_of(dataset.portion(**rows))
+        source = dataset.parts.of(dataset.portion(**rows))
         hashes = sorted_keys(source, schema, RowSecrets.of(self._key.derive))
         if is_whole:  # most of its rows were there before
             hashes = (own[~self.seen(dataset, own, before=number)] for own in hashes)

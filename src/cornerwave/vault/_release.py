@@ -106,7 +106,7 @@ class Release:
         """Return the whole copy as an Arrow table."""
         with discreet():
             recipe, collected = _recipe([self]), _Collected()
-            make_copies(self.dataset.source_of(self.rows), recipe, [collected])
+            make_copies(self.dataset.parts.of(self.rows), recipe, [collected])
             self.dataset.remember_source()
             _hold([self], [FRAME])
         copy = pa.concat_tables(collected.groups)
@@ -202,7 +202,7 @@ def _write_copies(
             each.check()
         for each in destinations:
             hidden.enter_context(each)
-        make(dataset.source_of(releases[0].rows), recipe, destinations)
+        make(dataset.parts.of(releases[0].rows), recipe, destinations)
         dataset.remember_source()
         for each in destinations:
             each.finish()
@@ -225,7 +225,7 @@ def _check_places(dataset: "Dataset", paths: Sequence[Place]) -> None:
     places = {resolved(path) for path in paths}
     if len(places) < len(paths):
         raise OutputError("two copies would be written to one file; name a file for each")
-    for source in dataset.source_places():
+    for source in dataset.parts.places():
         for place in places:
             if holds(source, place):
                 raise OutputError(

@@ -231,7 +231,7 @@ class Vault:
                 registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
                 frozen=frozen.to_json(),
                 marks=marks,
-                keys=keys.run.said() if keys.run else None,
+                keys=keys.run,
                 unrelated=others,
             )
             entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new, beside)
@@ -269,7 +269,7 @@ class Vault:
         """
         dataset = self._dataset(self._ledger.dataset(name), source)
         if source is not None:
-            dataset.source_places()  # opens it: better refused now than at the first release
+            dataset.parts.places()  # opens it: better refused now than at the first release
         return dataset
 
     def datasets(self) -> list["Dataset"]:
