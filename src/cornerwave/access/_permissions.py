@@ -136,8 +136,8 @@ class Sharing:
         ends = None if until is None else written(time_of(until))
         if ends is not None and time_of(ends) <= self.clock():
             raise LevelError("a grant must end in the future; this time has passed")
-        found = self.vault.dataset(dataset)
-        return Grant(_id(), found.id, recipient, CopySpec(found.level_of(asked)), "", ends)
+        known = self.vault.dataset(dataset)
+        return Grant(_id(), known.id, recipient, CopySpec(known.level_of(asked)), "", ends)
 
     def _put_grant(self, records: Records, made: Grant) -> Grant:
         """Write a grant in place of what the recipient had of the dataset."""
@@ -157,8 +157,8 @@ class Sharing:
 
     def grants(self, *, dataset: str | None = None, recipient: str | None = None) -> list[Grant]:
         """Return grants, ended ones too, the oldest first; `dataset` is an id."""
-        found = map(Grant.of, self._records.find("grant", of=recipient))
-        return [each for each in found if dataset in (None, each.dataset)]
+        every = map(Grant.of, self._records.find("grant", of=recipient))
+        return [each for each in every if dataset in (None, each.dataset)]
 
     def permitted(self, recipient: str | None) -> dict[str, Grant]:
         """Return what somebody may fetch of each dataset, by its id: the least noisy level.
@@ -168,8 +168,8 @@ class Sharing:
         """
         names = [ANYBODY] if recipient is None else [recipient, ANYBODY_KNOWN, ANYBODY]
         at = self.clock()
-        found = map(Grant.of, self._records.find("grant", of=names))
-        live = [each for each in found if each.state(at) == LIVE]
+        granted = map(Grant.of, self._records.find("grant", of=names))
+        live = [each for each in granted if each.state(at) == LIVE]
         best: dict[str, Grant] = {}
         for each in sorted(live, key=lambda each: each.spec.level, reverse=True):
             best[each.dataset] = replace(each, recipient=recipient or ANYBODY)
@@ -230,10 +230,10 @@ class Sharing:
     def end_token(self, recipient: str, token: str) -> None:
         """End a token, given by its id, at once. Raises VaultError if there is none."""
         with self._records.together() as records:
-            found = [each for each in records.find("token", id=token) if each.of == recipient]
-            if not found:
+            known = [each for each in records.find("token", id=token) if each.of == recipient]
+            if not known:
                 raise VaultError(f"{recipient!r} has no such token")
-            _end(records, found[0], written(self.clock()))
+            _end(records, known[0], written(self.clock()))
 
     def last_used(self, token: Token) -> str | None:
         """Return when a token was used last."""
@@ -278,10 +278,10 @@ class Sharing:
         state: str | None = None,
     ) -> list[Request]:
         """Return requests, the oldest first; `dataset` is an id."""
-        found = map(Request.of, self._records.find("request", of=recipient))
+        every = map(Request.of, self._records.find("request", of=recipient))
         return [
             each
-            for each in found
+            for each in every
             if dataset in (None, each.dataset) and state in (None, each.state)
         ]
 
@@ -328,10 +328,10 @@ class Sharing:
         """Return the dataset that a request is for. Raises NoSuchDataset."""
         if not request.dataset:
             raise NoSuchDataset(f"there was no dataset {request.name!r} when they asked for it")
-        found = self.vault.states([request.dataset])
-        if not found:
+        states = self.vault.states([request.dataset])
+        if not states:
             raise NoSuchDataset(f"dataset {request.name!r} is not registered any more")
-        return self.vault.dataset(found[request.dataset].name)
+        return self.vault.dataset(states[request.dataset].name)
 
     def foreseen(self, request: Request, *, privacy: float | None = None) -> list[Foreseen]:
         """Return what stays hidden from coalitions now, and if a request were approved.
@@ -354,8 +354,8 @@ class Sharing:
 
         `dataset` is an id. With `privacy`, what approving them at that privacy would change.
         """
-        found = self.requests(dataset=dataset, state=None if answered else OPEN)
-        return [self._waiting(each, privacy) for each in found]
+        every = self.requests(dataset=dataset, state=None if answered else OPEN)
+        return [self._waiting(each, privacy) for each in every]
 
     def _waiting(self, asked: Request, privacy: float | None) -> Waiting:
         if asked.state != OPEN:
@@ -404,7 +404,7 @@ def _end(records: Records, kept: Record, at: str) -> None:
 
 
 def _open_request(records: Records, request: str) -> Request:
-    found = [Request.of(each) for each in records.find("request", id=request)]
-    if not found or found[0].state != OPEN:
+    known = [Request.of(each) for each in records.find("request", id=request)]
+    if not known or known[0].state != OPEN:
         raise VaultError(f"there is no open request {request!r}")
-    return found[0]
+    return known[0]

@@ -296,12 +296,12 @@ def _requests_in(
 ) -> list[tuple[str, "Level | Privacy", "Place"]]:
     from cornerwave.schema_file import read_batch
 
-    found = []
+    requests = []
     for recipient, level, out in read_batch(path):
         given = [str(out)] if out else None
         [place] = _outputs(name, [recipient], given, on_cluster=on_cluster)
-        found.append((recipient, level, place))
-    return found
+        requests.append((recipient, level, place))
+    return requests
 
 
 def _outputs(name: str, to: list[str], out: list[str] | None, *, on_cluster: bool) -> "list[Place]":

@@ -57,11 +57,11 @@ def audit(
     with progress("Auditing") as advance, ExitStack() as closing:
         truth = open_source(source, reading=_as_read(reading, copies))
         as_copied, done = _as_copied(truth, copies, key, vault, closing)
-        found = run(as_copied, copies, key=key, privacy=privacy, progress=advance)
-        found = replace(found, source=place_of(source).name)  # not that of its rows in order
+        result = run(as_copied, copies, key=key, privacy=privacy, progress=advance)
+        result = replace(result, source=place_of(source).name)  # not that of its rows in order
     for line in done:
         say(line)
-    document = audit_document(found)
+    document = audit_document(result)
     if html is not None:
         from cornerwave.documents import page
         from cornerwave.outputs import write_text
@@ -71,7 +71,7 @@ def audit(
     if not as_json:  # the first line has scrolled away
         typer.echo()
         tell(document.verdict)
-    if not found.clean:
+    if not result.clean:
         raise typer.Exit(FOUND)
 
 
@@ -82,8 +82,8 @@ def _as_read(
     from cornerwave.outputs import read_metadata
     from cornerwave.sources import ReadingSettings
 
-    own = reading or ReadingSettings()
-    if own.missing is not None or not copies:
+    settings = reading or ReadingSettings()
+    if settings.missing is not None or not copies:
         return reading
     try:
         stated = read_metadata(copies[0])
@@ -92,8 +92,8 @@ def _as_read(
     if stated is None:
         return reading
     columns = {about.source or name: about.marks for name, about in stated.columns.items()}
-    marks = tuple((name, own) for name, own in columns.items() if own is not None)
-    return replace(own, missing=stated.missing, column_missing=marks or None)
+    marks = tuple((name, cells) for name, cells in columns.items() if cells is not None)
+    return replace(settings, missing=stated.missing, column_missing=marks or None)
 
 
 def _as_copied(
@@ -171,14 +171,14 @@ def attack(
         if truth is not None:
             original = open_source(truth, reading=_as_read(reading, copies))
             original, done = _as_copied(original, copies, key, vault, closing)
-        found = run(
+        recovered = run(
             copies, noise=noise, truth=original, key=key, method=method, out=out, progress=advance
         )
     for line in done:
         say(line)
-    show(attack_document(found, method), as_json=False)
+    show(attack_document(recovered, method), as_json=False)
     if out is not None:
-        say(f"Wrote {out}: estimates of {', '.join(map(spelled, found.columns))}")
+        say(f"Wrote {out}: estimates of {', '.join(map(spelled, recovered.columns))}")
 
 
 # --------------------------------------------------------------------------------------------------

@@ -93,14 +93,14 @@ def _lines(given: list[str]) -> list[str]:
             if ":" in text and not Path(text).exists():
                 lines.append(text)
                 continue
-            found = Path(text).read_text(encoding="utf-8").splitlines()
+            heads = Path(text).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
             raise VaultError(
                 f"{text}: neither a head (ID:NUMBER:MAC) nor a file of heads"
             ) from None
-        if not any(line.strip() for line in found):
+        if not any(line.strip() for line in heads):
             raise VaultError(f"{text} holds no heads, so nothing was checked")
-        lines += found
+        lines += heads
     return [line for line in lines if line.strip()]
 
 
@@ -193,10 +193,10 @@ def levels(
         check_place(out, force=force or is_page(out, levels_title(name)))
     dataset = open_vault(vault).dataset(name, source=source or None)
     frozen = replace(dataset.frozen, rows=dataset.rows)
-    found = outlooks(frozen, _source_if_there(dataset), against=against)
-    sentences = [*explained(dataset.frozen), *recognised(found)]
-    changing = [dataset.changing(each.level) for each in found]
-    document = levels_document(name, found, sentences, dataset.editions, changing)
+    every = outlooks(frozen, _source_if_there(dataset), against=against)
+    sentences = [*explained(dataset.frozen), *recognised(every)]
+    changing = [dataset.changing(each.level) for each in every]
+    document = levels_document(name, every, sentences, dataset.editions, changing)
     if out is not None:
         write_text(out, page(document), force=force)
         say(f"Wrote {out}")
@@ -220,8 +220,8 @@ def coalition(
     """Show what recipients can recover together."""
     from cornerwave.privacy import coalition_document
 
-    found = open_vault(vault).dataset(name).coalition(recipients)
-    show(coalition_document(name, found), as_json=as_json)
+    pooled = open_vault(vault).dataset(name).coalition(recipients)
+    show(coalition_document(name, pooled), as_json=as_json)
 
 
 def report(

@@ -56,7 +56,7 @@ def add(
 def list_(as_json: JsonOption = False, vault: VaultOption = None) -> None:
     """List recipients and what they may fetch."""
     sharing = open_sharing(vault)
-    found = {
+    permitted = {
         name: [
             {key: grant[key] for key in ("dataset", "privacy", "noise", "until")}
             for grant in _grants(sharing, name)
@@ -65,11 +65,11 @@ def list_(as_json: JsonOption = False, vault: VaultOption = None) -> None:
         for name in sharing.recipients()
     }
     if as_json:
-        print_json(found)
+        print_json(permitted)
         return
     rows = [
         (name, ", ".join(f"{g['dataset']} ({_level(g)})" for g in grants) or "nothing")
-        for name, grants in found.items()
+        for name, grants in permitted.items()
     ]
     print_table("Recipients", ("recipient", "may fetch"), rows)
 
@@ -302,10 +302,10 @@ def size_of(text: str) -> int:
     >>> size_of("10GB"), size_of("512 MB"), size_of("1000")
     (10000000000, 512000000, 1000)
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
-    if not found:
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
+    if not parts:
         raise VaultError(f"{text!r} is not a valid size; write 500MB or 10GB")
-    return int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
+    return int(float(parts[1]) * 1000 ** " kMGT".index(parts[2] or " "))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -342,13 +342,13 @@ def requests(
         _answer(sharing, approve, decline, privacy=privacy, until=until, words=words)
         return
     id = None if name is None else sharing.vault.dataset(name).id
-    found = sharing.waiting(dataset=id, answered=all_, privacy=privacy)
+    every = sharing.waiting(dataset=id, answered=all_, privacy=privacy)
     if as_json:
-        print_json([_json(each) for each in found])
+        print_json([_json(each) for each in every])
         return
-    if not found:
+    if not every:
         say("Nobody has asked for anything." if all_ else "No request waits for an answer.")
-    for each in found:
+    for each in every:
         _show(each)
 
 

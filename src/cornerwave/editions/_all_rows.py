@@ -52,9 +52,9 @@ class AllRows:
         """Return the rows of the first edition."""
         rows = survey.joint.ordered
         noisy = rows.numbers[: len(schema.perturbed)]
-        parted = [_parted(own) for own in noisy]
-        ends = np.array([own[0] for own in parted]).reshape(len(noisy), PARTS - 1)
-        middles = np.array([own[1] for own in parted]).reshape(len(noisy), PARTS)
+        parted = [_parted(column) for column in noisy]
+        ends = np.array([column[0] for column in parted]).reshape(len(noisy), PARTS - 1)
+        middles = np.array([column[1] for column in parted]).reshape(len(noisy), PARTS)
         nothing = cls(0, 0, replace(survey.joint, parts=()), ends, middles)
         return nothing.with_rows(survey).as_measured
 
@@ -84,9 +84,9 @@ class AllRows:
 
     def _coarse_rows(self, rows: Sampled) -> Sampled:
         numbers = rows.numbers.copy()
-        for own, ends, middles in zip(numbers, self.ends, self.middles, strict=False):
-            here = ~np.isnan(own)
-            own[here] = middles[np.searchsorted(ends, own[here], side="left")]
+        for column, ends, middles in zip(numbers, self.ends, self.middles, strict=False):
+            here = ~np.isnan(column)
+            column[here] = middles[np.searchsorted(ends, column[here], side="left")]
         return replace(rows, numbers=numbers)
 
     def survey(self, like: Survey, surveyor: Surveyor) -> Survey:
@@ -99,10 +99,10 @@ class AllRows:
         """Return what a ledger keeps."""
         rows, out = self.sample.ordered, io.BytesIO()
         noisy, shown = np.split(rows.numbers, [len(self.ends)])
-        # the middle of a part stands for its number, and is found again by its place
+        # the middle of a part stands for its number, and is recognised by its place
         parts = [
-            np.where(np.isnan(own), PARTS, np.searchsorted(middles, own, side="left"))
-            for own, middles in zip(noisy, self.middles, strict=True)
+            np.where(np.isnan(column), PARTS, np.searchsorted(middles, column, side="left"))
+            for column, middles in zip(noisy, self.middles, strict=True)
         ]
         arrays: dict[str, Any] = {
             "head": np.array([self.rows, self.measured, self.sample.most, len(rows.cells)]),
@@ -131,7 +131,7 @@ class AllRows:
             noisy = np.take_along_axis(np.hstack([middles, gap]), codes.astype(np.intp), axis=1)
             rows, measured, most, columns = kept["head"].tolist()
             cells = [(kept[f"values{n}"], kept[f"codes{n}"]) for n in range(columns)]
-            words = [values[own] if len(values) else own for values, own in cells]
+            words = [values[code] if len(values) else code for values, code in cells]
             sampled = Sampled(
                 kept["hashes"],
                 np.concatenate([noisy, kept["shown"]]),

@@ -58,18 +58,18 @@ def hidden_of_changing(
         for history in _histories(shape, rules, moving):
             for name, weights in history_functions(1 + len(rules), len(shape)).items():
                 # value, mean and change of each column, as weights on the long row
-                own = weights[np.abs(weights).sum(axis=1)[:, moving].any(axis=1)]
-                shares = hidden_in_history(own, held, history=history, noise=noise)
+                asked = weights[np.abs(weights).sum(axis=1)[:, moving].any(axis=1)]
+                shares = hidden_in_history(asked, held, history=history, noise=noise)
                 least[name] = round(float(np.clip(shares.min(), 0.0, least.get(name, 1.0))), 4)
     return least
 
 
 def _sequences(editions: Sequence[Sequence[Transition]]) -> Iterator[Rules]:
     """Yield by which rules a row may have changed: in the same columns each time, or in turn."""
-    for columns in sorted({rule.columns for own in editions for rule in own}):
-        yield [next((rule for rule in own if rule.columns == columns), None) for own in editions]
+    for columns in sorted({rule.columns for some in editions for rule in some}):
+        yield [next((rule for rule in some if rule.columns == columns), None) for some in editions]
     for kind in range(max(map(len, editions), default=0)):
-        yield [own[min(kind, len(own) - 1)] if own else None for own in editions]
+        yield [some[min(kind, len(some) - 1)] if some else None for some in editions]
 
 
 def _histories(shape: Floats, rules: Rules, moving: Sequence[int]) -> Iterator[Floats]:
@@ -117,11 +117,11 @@ class Moves:
             if not each.hides_missing:  # a gap that is visible is no look at the value
                 moved &= ((before != MISSING_BITS) & (after != MISSING_BITS)).all(axis=0)
             pairs = np.ascontiguousarray(np.vstack([before, after])[:, moved].T)
-            found, counts = np.unique(pairs, axis=0, return_counts=True)
-            named = zip((pair.tobytes() for pair in found), counts.tolist(), strict=True)
+            distinct, counts = np.unique(pairs, axis=0, return_counts=True)
+            named = zip((pair.tobytes() for pair in distinct), counts.tolist(), strict=True)
             self._pairs[_name(each)].update(dict(named))
 
-    def found(self) -> dict[str, Moved]:
+    def moved(self) -> dict[str, Moved]:
         """Return how each category moved that changed in some row."""
         return {
             _name(each): moved_of(self._pairs[_name(each)], each.counts)

@@ -63,8 +63,10 @@ class Spread:
     @classmethod
     def of(cls, survey: Survey, usual: Floats) -> "Spread":
         """Return the spread of rows that were surveyed; what all lack has the usual mean."""
-        found = survey.moments
-        return cls(found.rows, np.where(found.present > 0, found.mean, usual), found.covariance)
+        moments = survey.moments
+        return cls(
+            moments.rows, np.where(moments.present > 0, moments.mean, usual), moments.covariance
+        )
 
     def __add__(self, other: "Spread") -> "Spread":
         rows = self.rows + other.rows
@@ -85,9 +87,9 @@ class Spread:
     @classmethod
     def read(cls, content: bytes, columns: int) -> "Spread":
         """Return what `to_bytes` wrote."""
-        found = np.frombuffer(content, dtype="<f8").astype(np.float64)
-        covariance = found[1 + columns :].reshape(columns, columns)
-        return cls(int(found[0]), found[1 : 1 + columns], covariance)
+        values = np.frombuffer(content, dtype="<f8").astype(np.float64)
+        covariance = values[1 + columns :].reshape(columns, columns)
+        return cls(int(values[0]), values[1 : 1 + columns], covariance)
 
 
 def refused(what: str) -> Drifted:
@@ -147,10 +149,10 @@ def _hidden_numbers(S: Floats, K: Floats, noise: float) -> Floats:
 
 def hidden_of_numbers(frozen: Frozen, spread: Spread, level: Level) -> dict[str, float]:
     """Return what copies at a level hide of each number, from numbers alone."""
-    found = _InNoise.of(frozen, spread)
-    if found is None:
+    noisy = _InNoise.of(frozen, spread)
+    if noisy is None:
         return {}
-    shares = zip(found.vary, _hidden_numbers(found.S, found.K, level.noise), strict=True)
+    shares = zip(noisy.vary, _hidden_numbers(noisy.S, noisy.K, level.noise), strict=True)
     return {frozen.schema.perturbed[i]: float(h) for i, h in shares if not np.isnan(h)}
 
 
@@ -165,12 +167,12 @@ def _allowed(spread: Spread, kurtosis: Floats) -> float:
 
 def check_columns_fit(frozen: Frozen, spread: Spread, level: Level, kurtosis: Floats) -> None:
     """Raise Drifted if a number varies more than its noise can hide, beyond chance."""
-    found = _InNoise.of(frozen, spread)
-    if found is None:
+    noisy = _InNoise.of(frozen, spread)
+    if noisy is None:
         return
-    hidden = _hidden_numbers(found.S, found.at_least(spread, kurtosis), level.noise)
+    hidden = _hidden_numbers(noisy.S, noisy.at_least(spread, kurtosis), level.noise)
     usual = level.noise / (1 + level.noise)
-    for place, share in zip(found.vary, hidden, strict=True):
+    for place, share in zip(noisy.vary, hidden, strict=True):
         if share < usual - BOUND:
             name = frozen.schema.perturbed[place]
             raise refused(
@@ -181,17 +183,17 @@ def check_columns_fit(frozen: Frozen, spread: Spread, level: Level, kurtosis: Fl
 
 def check_combinations_fit(frozen: Frozen, spread: Spread, kurtosis: Floats) -> None:
     """Raise Drifted if a linear combination of numbers varies much more than its noise."""
-    found = _InNoise.of(frozen, spread)
-    if found is None:
+    noisy = _InNoise.of(frozen, spread)
+    if noisy is None:
         return
-    S, low = found.S, found.at_least(spread, kurtosis)
+    S, low = noisy.S, noisy.at_least(spread, kurtosis)
     # r, the largest eigenvalue of S^-1 K', by the symmetric S^-1/2 K' S^-1/2
     values, vectors = np.linalg.eigh(S + _FLOOR * np.eye(len(S)))
     white = vectors / np.sqrt(values)
     largest = float(np.linalg.eigvalsh(white.T @ low @ white)[-1])
     # the largest of N eigenvalues of n rows is (1 + sqrt(N / n))^2 by chance (Marchenko, Pastur)
     if largest > WORST * (1 + np.sqrt(len(S) / spread.rows)) ** 2:
-        names = [frozen.schema.perturbed[place] for place in found.vary]
+        names = [frozen.schema.perturbed[place] for place in noisy.vary]
         raise refused(
             f"a linear combination of {listed(names)} varies {largest:.3g} times more than at "
             "registration, as where a column followed from others and no longer does"
@@ -220,11 +222,11 @@ class Ranges:
 
     def beyond(self, rows: pa.Table) -> Counter[str]:
         """Return how many numbers of some rows lie beyond, by their column."""
-        found = Counter[str]()
+        outside = Counter[str]()
         for name, (low, high) in self._ends.items():
             values = to_floats(one_chunk(rows.column(name)), name)
-            found[name] = int(np.count_nonzero((values < low) | (values > high)))
-        return found
+            outside[name] = int(np.count_nonzero((values < low) | (values > high)))
+        return outside
 
     def look(self, rows: pa.Table) -> None:
         """Count those of some rows."""
@@ -248,19 +250,19 @@ def measure_drift(
     beyond the bounds.
     """
     level = frozen.hidden.level_of(HALF) or Level(1.0)
-    rows, own = survey.moments.rows, Spread.of(survey, frozen.mean)
+    rows, of_batch = survey.moments.rows, Spread.of(survey, frozen.mean)
     _check_numbers(frozen, survey)
     pooled, counts = _count_cases(frozen, survey)
     kurtosis = kurtosis_of(survey, len(frozen.schema.perturbed))
-    new = own if came is None else Spread.of(came, frozen.mean)
+    new = of_batch if came is None else Spread.of(came, frozen.mean)
     since = new if earlier is None else Spread.read(earlier, len(new.mean)) + new
-    check_columns_fit(frozen, own, level, kurtosis)
+    check_columns_fit(frozen, of_batch, level, kurtosis)
     for spread in (new, since):
         check_columns_fit(frozen, spread, level, kurtosis)
         check_combinations_fit(frozen, spread, kurtosis)
-    hidden = hidden_of_numbers(frozen, own, level)
-    for names, found in counts.items():
-        hidden["+".join(names)] = _of_category(frozen, names, found, level)
+    hidden = hidden_of_numbers(frozen, of_batch, level)
+    for names, tally in counts.items():
+        hidden["+".join(names)] = _of_category(frozen, names, tally, level)
     usual = level.noise / (1 + level.noise)
     across = _across_kinds(frozen, surveyor, survey, level)
     for name, share, before in _revealed_more(frozen, across, level, survey, kurtosis):
@@ -273,8 +275,8 @@ def measure_drift(
     for name, count in ranges.outside.items():
         if count > (OUTSIDE + ranges.usual[name]) * rows:
             raise refused(f"{count / rows:.0%} of {name!r} lie beyond the registered values")
-    for names, found in counts.items():
-        lost = usual - _of_category(frozen, names, found, level, prior=PRIOR)
+    for names, tally in counts.items():
+        lost = usual - _of_category(frozen, names, tally, level, prior=PRIOR)
         if lost > BOUND:
             raise refused(f"the frequencies of {listed(names)} have changed too much")
     outside = {name: count for name, count in ranges.outside.items() if count}
@@ -311,19 +313,19 @@ def _count_cases(
     """
     pooled, counts = {}, {}
     for each in frozen.categories:
-        found, cases = dict(survey.tallies[each.columns]), each.cases()
+        tally, cases = dict(survey.tallies[each.columns]), each.cases()
         if not each.hides_missing:
-            missing = sum(found.pop(case) for case in list(found) if None in case)
+            missing = sum(tally.pop(case) for case in list(tally) if None in case)
             if missing and each.columns[0] not in frozen.missing:
                 raise SourceError(
                     f"{listed(each.columns)}: values are missing, and none was at registration; "
                     "fill them in, or leave out these rows"
                 )
-        known = np.array([found.pop(case, 0) for case in cases], dtype=np.float64)
-        new = sum(found.values())
+        known = np.array([tally.pop(case, 0) for case in cases], dtype=np.float64)
+        new = sum(tally.values())
         if new and not each.pooled:
             raise Drifted(
-                f"{listed(each.columns)}: {new:,} rows have {len(found):,} values that were not "
+                f"{listed(each.columns)}: {new:,} rows have {len(tally):,} values that were not "
                 "there at registration, and no copy could draw them. Write one of the registered "
                 "values instead, leave out these rows, or register them as a dataset of their own"
             )
@@ -385,8 +387,8 @@ def _of_category(
     frozen: Frozen, names: tuple[str, ...], counts: Floats, level: Level, prior: float = 0.0
 ) -> float:
     """Return what copies at a level hide of a category with these counts, by itself."""
-    [own] = [each for each in frozen.categories if each.columns == names]
-    category = CategoryDistribution(own.counts, own.base)
+    [known] = [each for each in frozen.categories if each.columns == names]
+    category = CategoryDistribution(known.counts, known.base)
     weights = counts + prior * category.pi
     usual = level.noise / (1 + level.noise)
     if not weights.sum() or np.count_nonzero(weights) < 2:

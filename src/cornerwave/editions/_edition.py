@@ -71,7 +71,9 @@ class RowChanges:
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> "RowChanges":
         """Read a part of a line of the ledger."""
-        return cls(**{**line, "moves": {name: Moved(**own) for name, own in line["moves"].items()}})
+        return cls(
+            **{**line, "moves": {name: Moved(**moved) for name, moved in line["moves"].items()}}
+        )
 
 
 @dataclass(frozen=True)
@@ -192,31 +194,31 @@ def portion(
     if not 1 <= number <= len(editions):
         known = "the only one is 1" if len(editions) == 1 else f"there are 1 to {len(editions)}"
         raise NoSuchEdition(f"there is no edition {number}; {known}")
-    own = editions[number - 1]
+    chosen = editions[number - 1]
     if batch is not None:
-        if own.kind == UPDATED:
+        if chosen.kind == UPDATED:
             raise NoSuchEdition(
                 f"edition {number} is a new edition of the whole table, which has no batch; "
                 "name it as an edition"
             )
-        return Portion(number, number, own.brought, own.first, (number,))
-    return Portion(number, None, own.whole, 0, tuple(range(own.begins, number + 1)))
+        return Portion(number, number, chosen.brought, chosen.first, (number,))
+    return Portion(number, None, chosen.whole, 0, tuple(range(chosen.begins, number + 1)))
 
 
 def next_edition(
-    editions: Sequence[Edition], found: Fingerprint, *, source: str | None, content: str
+    editions: Sequence[Edition], fingerprint: Fingerprint, *, source: str | None, content: str
 ) -> Edition:
     """Return the edition that some new rows make. Raises SourceError for none."""
     last = editions[-1]
-    if not found.rows:
+    if not fingerprint.rows:
         raise SourceError("the batch has no rows, so there is nothing to append")
     return Edition(
         number=last.number + 1,
         kind=APPENDED,
         at="",
         source=source,
-        brought=str(found),
-        whole=str(Fingerprint.read(last.whole) + found),
+        brought=str(fingerprint),
+        whole=str(Fingerprint.read(last.whole) + fingerprint),
         first=last.rows,
         begins=last.begins,
         content=content,

@@ -151,7 +151,7 @@ class SeenKeys:
 
         Raises LedgerDamaged if the file does not fit what the line states of it.
         """
-        tag, found = self._tagger(run.salt), np.zeros(len(hashes), dtype=bool)
+        tag, are_seen = self._tagger(run.salt), np.zeros(len(hashes), dtype=bool)
         with open(self._home / run.salt, "rb", buffering=0) as file:  # noqa: PTH123
             index = self._index(file, run)
             cuts = [*np.searchsorted(hashes, index["first"]).tolist(), len(hashes)]
@@ -159,17 +159,17 @@ class SeenKeys:
             def look_into(numbers: Iterable[int]) -> None:
                 block = np.empty(min(BLOCK, run.count), dtype=np.uint64)
                 for number in numbers:
-                    own, wanted = block[: run.count - BLOCK * number], slice(*cuts[number:][:2])
-                    content = own.view(np.uint8).data
+                    part, wanted = block[: run.count - BLOCK * number], slice(*cuts[number:][:2])
+                    content = part.view(np.uint8).data
                     os.preadv(file.fileno(), [content], 8 * BLOCK * number)
                     if tag(number, content) != index["tag"][number].tobytes():
                         raise _damaged()
-                    found[wanted] = places_among(own, hashes[wanted]) >= 0
+                    are_seen[wanted] = places_among(part, hashes[wanted]) >= 0
 
             # blocks in which none of them would stand are left out
             some = [number for number, (first, end) in enumerate(pairwise(cuts)) if first < end]
             _in_threads(look_into, some)
-        return found
+        return are_seen
 
     def _index(self, file: BinaryIO, run: KeyRun) -> Any:
         """Return the first hashes and the tags of all blocks, checked."""

@@ -64,14 +64,14 @@ ThisDataset = Annotated[Dataset, Depends(dataset_of)]
 def datasets(request: Request) -> Response:
     """List the datasets."""
     service = service_of(request)
-    found = service.vault.datasets()
+    known = service.vault.datasets()
     waiting = service.sharing.requests(state=OPEN)
     count = Counter(each.dataset for each in waiting)
     return page(
         request,
         "datasets.html",
-        cards=[(each, ladder(request, each), count[each.id]) for each in found],
-        elsewhere=[each for each in waiting if each.dataset not in {one.id for one in found}],
+        cards=[(each, ladder(request, each), count[each.id]) for each in known],
+        elsewhere=[each for each in waiting if each.dataset not in {one.id for one in known}],
         allowed=bool(request.app.state.allowed),
     )
 
@@ -83,13 +83,13 @@ def with_slash() -> Response:
 
 
 @pages.get("/datasets/{id}")
-def dataset(request: Request, found: ThisDataset, privacy: str = "") -> Response:
+def dataset(request: Request, chosen: ThisDataset, privacy: str = "") -> Response:
     """Show a dataset."""
-    return _dataset(request, found, privacy=privacy)
+    return _dataset(request, chosen, privacy=privacy)
 
 
 def _dataset(
-    request: Request, found: Dataset, *, privacy: str = "", error: CornerwaveError | None = None
+    request: Request, dataset: Dataset, *, privacy: str = "", error: CornerwaveError | None = None
 ) -> Response:
     sharing = service_of(request).sharing
     return page(
@@ -97,31 +97,31 @@ def _dataset(
         "dataset.html",
         status=status_of(error) if error else 200,
         error=words_of(error) if error else "",
-        dataset=found,
-        frozen=found.frozen,
+        dataset=dataset,
+        frozen=dataset.frozen,
         roles=ROLES,
-        ladder=ladder(request, found),
-        holdings=found.holdings,
+        ladder=ladder(request, dataset),
+        holdings=dataset.holdings,
         grants=[
             (each, each.state(sharing.clock()))
-            for each in reversed(sharing.grants(dataset=found.id))
+            for each in reversed(sharing.grants(dataset=dataset.id))
         ],
         recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
-        requests=sharing.waiting(dataset=found.id),
-        answered=[e for e in reversed(sharing.requests(dataset=found.id)) if e.state != OPEN],
-        downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), found.name),
-        sentences=list(explained(found.frozen)),
+        requests=sharing.waiting(dataset=dataset.id),
+        answered=[e for e in reversed(sharing.requests(dataset=dataset.id)) if e.state != OPEN],
+        downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), dataset.name),
+        sentences=list(explained(dataset.frozen)),
         privacy=privacy,
     )
 
 
 @pages.post("/datasets/{id}/grant")
-def grant(request: Request, found: ThisDataset, ticked: Ticked) -> Response:
+def grant(request: Request, dataset: ThisDataset, ticked: Ticked) -> Response:
     """Permit a recipient a level."""
     fields = {name: values[-1] for name, values in ticked.items()}
     try:
         service_of(request).sharing.grant(
-            found.name,
+            dataset.name,
             fields.get("recipient", ""),
             privacy=_share(fields.get("privacy", "")),
             until=fields.get("until") or None,
@@ -129,19 +129,19 @@ def grant(request: Request, found: ThisDataset, ticked: Ticked) -> Response:
             against=fields.get("against", LINEAR),
         )
     except CornerwaveError as error:
-        return _dataset(request, found, privacy=fields.get("privacy", ""), error=error)
-    return go(f"/datasets/{found.id}")
+        return _dataset(request, dataset, privacy=fields.get("privacy", ""), error=error)
+    return go(f"/datasets/{dataset.id}")
 
 
 @pages.post("/datasets/{id}/revoke")
-def revoke(request: Request, found: ThisDataset, fields: Fields) -> Response:
+def revoke(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
     """End what a recipient may fetch."""
-    service_of(request).sharing.revoke(found.name, fields.get("recipient", ""))
-    return go(f"/datasets/{found.id}")
+    service_of(request).sharing.revoke(dataset.name, fields.get("recipient", ""))
+    return go(f"/datasets/{dataset.id}")
 
 
 @pages.post("/datasets/{id}/answer")
-def answer(request: Request, found: ThisDataset, fields: Fields) -> Response:
+def answer(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
     """Approve a request, perhaps at another level, or decline it."""
     declined = fields.get("act") != "approve"
     text = fields.get("privacy", "")
@@ -155,8 +155,8 @@ def answer(request: Request, found: ThisDataset, fields: Fields) -> Response:
             words=fields.get("words", ""),
         )
     except CornerwaveError as error:
-        return _dataset(request, found, error=error)
-    return go(f"/datasets/{found.id}")
+        return _dataset(request, dataset, error=error)
+    return go(f"/datasets/{dataset.id}")
 
 
 @pages.post("/decline")
@@ -169,13 +169,13 @@ def decline(request: Request, fields: Fields) -> Response:
 
 
 @pages.get("/datasets/{id}/report")
-async def report(request: Request, found: ThisDataset) -> Response:
+async def report(request: Request, dataset: ThisDataset) -> Response:
     """Show the owner's report."""
-    held, shown = await in_thread(lambda: found.holdings), None
+    held, shown = await in_thread(lambda: dataset.holdings), None
     if held:
-        text = await service_of(request).report(found)
+        text = await service_of(request).report(dataset)
         shown = Markup(text)  # noqa: S704 (the page kit escapes its texts)
-    return page(request, "report.html", dataset=found, body=shown)
+    return page(request, "report.html", dataset=dataset, body=shown)
 
 
 # --- the ledger ---------------------------------------------------------------------------
@@ -222,8 +222,8 @@ def _ledger(request: Request, *, heads: str = "", result: str = "", error: str =
         vault.check_since({name: _beginning(head) for name, head in known.items()})
         for each in vault.datasets():
             chains.append((each, known[each.name], each.holdings))
-    except LedgerDamaged as found:
-        damaged = str(found)
+    except LedgerDamaged as damage:
+        damaged = str(damage)
     lines = sum(int(head.rsplit(":", 2)[1]) for _, head, _ in chains)
     return page(
         request,
@@ -246,19 +246,19 @@ def _beginning(head: str) -> str:
 # --- what several pages show --------------------------------------------------------------
 
 
-def live_grants(request: Request, found: Dataset) -> list[Grant]:
+def live_grants(request: Request, dataset: Dataset) -> list[Grant]:
     """Return what may be fetched of a dataset now."""
     sharing = service_of(request).sharing
-    return [g for g in sharing.grants(dataset=found.id) if g.state(sharing.clock()) == LIVE]
+    return [g for g in sharing.grants(dataset=dataset.id) if g.state(sharing.clock()) == LIVE]
 
 
-def ladder(request: Request, found: Dataset) -> list[Rung]:
+def ladder(request: Request, dataset: Dataset) -> list[Rung]:
     """Return the levels of a dataset, least noise first."""
-    held = {(each.spec.level, each.recipient) for each in found.holdings}
-    may = {(each.spec.level, each.recipient) for each in live_grants(request, found)}
+    held = {(each.spec.level, each.recipient) for each in dataset.holdings}
+    may = {(each.spec.level, each.recipient) for each in live_grants(request, dataset)}
     return [
         Rung(
-            found.privacy_of(level),
+            dataset.privacy_of(level),
             level,
             tuple(sorted(name for at, name in held if at == level)),
             tuple(sorted(name for at, name in may - held if at == level)),

@@ -46,9 +46,9 @@ class Facts:
     @classmethod
     def of(cls, path: Path) -> "Facts":
         """Read them in the copy's file."""
-        found = pq.read_metadata(path)
-        schema = schema_string(found.schema.to_arrow_schema())
-        return cls(schema, found.num_rows, path.stat().st_size)
+        metadata = pq.read_metadata(path)
+        schema = schema_string(metadata.schema.to_arrow_schema())
+        return cls(schema, metadata.num_rows, path.stat().st_size)
 
 
 async def _facts(service: Service, what: Permitted) -> Facts:

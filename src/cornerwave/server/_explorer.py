@@ -86,8 +86,8 @@ def _levels(request: Request, dataset: Dataset) -> dict[str, tuple[Level, bool]]
 
 def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> Markup:
     """Return the part of the page about a coalition."""
-    found = _coalition(dataset, chosen) if chosen else doc.Document("", "Tick somebody.")
-    return Markup(body(found))  # noqa: S704 (the page kit escapes its texts)
+    document = _coalition(dataset, chosen) if chosen else doc.Document("", "Tick somebody.")
+    return Markup(body(document))  # noqa: S704 (the page kit escapes its texts)
 
 
 def _coalition(dataset: Dataset, chosen: Mapping[str, Level]) -> doc.Document:
@@ -95,13 +95,13 @@ def _coalition(dataset: Dataset, chosen: Mapping[str, Level]) -> doc.Document:
     independent = independent_level(level.noise for level in chosen.values()).on_lattice()
     one, other = (outlook_at(dataset.frozen, level) for level in (best, min(independent, best)))
     closest = sorted(chosen.items(), key=lambda member: member[1])[:GUESSED]
-    laws = {
+    distributions = {
         "+".join(each.columns): CategoryDistribution(each.counts, each.base)
         for each in dataset.frozen.categories
     }
     # guesses are those of a few members, privacies those of the whole copies of all of them
     coalition = replace(
-        Coalition.of(closest, laws),
+        Coalition.of(closest, distributions),
         best_privacy=one.privacy,
         joint_privacy=one.privacy,
         independent_privacy=min(other.privacy, one.privacy),
@@ -171,32 +171,32 @@ def slid(request: Request, id: str, p: float = FIRST) -> Response:
 
 def _outlook(request: Request, dataset: Dataset, privacy: float) -> dict[str, Any]:
     asked = min(max(privacy, 0.001), 0.999) if privacy == privacy else FIRST
-    found = outlook_of(dataset.frozen, asked)
+    outlook = outlook_of(dataset.frozen, asked)
     drawings: Mapping[str, doc.Histograms] = {}
     missing = ""
-    if found is not None:
+    if outlook is not None:
         try:
-            drawings = service_of(request).sketch(dataset).drawings(found.level)
+            drawings = service_of(request).sketch(dataset).drawings(outlook.level)
         except SourceError:
             missing = "The table is no longer at its place, so its columns cannot be drawn."
     return {
         "p": asked,
-        "outlook": found,
-        "columns": [] if found is None else _columns(found),
+        "outlook": outlook,
+        "columns": [] if outlook is None else _columns(outlook),
         "drawings": {name: Markup(overlay(each)) for name, each in drawings.items()},  # noqa: S704
         "missing": missing,
     }
 
 
-def _columns(found: Outlook) -> Sequence[tuple[str, float, str]]:
+def _columns(outlook: Outlook) -> Sequence[tuple[str, float, str]]:
     """Return each column, the share that stays hidden, and what that means."""
-    return [(name, share, _meaning(found, name)) for name, share in found.hidden.items()]
+    return [(name, share, _meaning(outlook, name)) for name, share in outlook.hidden.items()]
 
 
-def _meaning(found: Outlook, name: str) -> str:
-    if name in found.within:
-        return f"a value is hidden within ±{in_units(found.within[name], found.units[name])}"
-    if name in found.right:
-        right, blind = found.right[name], found.blind[name]
+def _meaning(outlook: Outlook, name: str) -> str:
+    if name in outlook.within:
+        return f"a value is hidden within ±{in_units(outlook.within[name], outlook.units[name])}"
+    if name in outlook.right:
+        right, blind = outlook.right[name], outlook.blind[name]
         return f"guessed right {right:.0%} of the time; {blind:.0%} without a copy"
     return "perturbed on another scale"

@@ -108,10 +108,10 @@ def is_loopback(address: str) -> bool:
     [True, True, True, False, False]
     """
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
 
 
 def same_origin(request: Request) -> None:
@@ -148,8 +148,8 @@ def cookie_of(request: Request) -> str:
 
 def sign_in_of(request: Request) -> SignIn:
     """Return how the owner of this service signs in."""
-    found: SignIn = request.app.state.sign_in
-    return found
+    signing_in: SignIn = request.app.state.sign_in
+    return signing_in
 
 
 def signed_in(request: Request) -> None:
@@ -430,5 +430,5 @@ def _within(target: str) -> str:
     ('/console/log', '/console', '/console')
     """
     plain = target.isprintable() and not any(part in target for part in ("..", "\\", "//"))
-    own = target == PREFIX or target.startswith(f"{PREFIX}/")
-    return target if own and plain else PREFIX
+    within = target == PREFIX or target.startswith(f"{PREFIX}/")
+    return target if within and plain else PREFIX

@@ -149,12 +149,12 @@ def log(request: Request, who: str = "", console: str = "") -> Response:
     """Show the access log, the newest lines first."""
     service = service_of(request)
     service.log.flush()
-    found = [
+    lines = [
         line
         for line in service.sharing.accesses(SEARCHED)
         if (console or " /console" not in line.what) and who.casefold() in line.who.casefold()
     ]
-    return page(request, "log.html", lines=found[:SHOWN], who=who, console=bool(console))
+    return page(request, "log.html", lines=lines[:SHOWN], who=who, console=bool(console))
 
 
 @pages.get("/log.csv")

@@ -50,8 +50,8 @@ MOST_FILES, DEPTH = 500, 4
 def choose(request: Request) -> Response:
     """List the tables in the allowed folders."""
     allowed: Sequence[Path] = request.app.state.allowed
-    found = [str(path) for folder in allowed for path in _tables(folder)]
-    return page(request, "register.html", allowed=allowed, found=found[:MOST_FILES])
+    tables = [str(path) for folder in allowed for path in _tables(folder)]
+    return page(request, "register.html", allowed=allowed, tables=tables[:MOST_FILES])
 
 
 @pages.get("/register/columns")
@@ -63,27 +63,27 @@ def columns(request: Request, path: str = "") -> Response:
 @pages.post("/register/columns")
 def register(request: Request, ticked: Ticked) -> Response:
     """Register a table as the form states."""
-    said = {name: values[-1] for name, values in ticked.items()}
-    path = _within(request, said.get("path", ""))
+    stated = {name: values[-1] for name, values in ticked.items()}
+    path = _within(request, stated.get("path", ""))
     try:
         source = open_to_inspect(path)
         names = source.schema.names
-        if said.get("columns") != _hash(names):
+        if stated.get("columns") != _hash(names):
             raise SourceError("the table has other columns now; choose for each of them again")
-        choices = choices_in(names, said, ticked.get("together", []))
+        choices = choices_in(names, stated, ticked.get("together", []))
         with collecting_warnings() as notes:
             vault = service_of(request).vault
-            name, unrelated = said.get("name", "").strip(), ticked.get("unrelated", [])
+            name, unrelated = stated.get("name", "").strip(), ticked.get("unrelated", [])
             made = vault.register_as(name, source, choices, unrelated=unrelated)
     except CornerwaveError as error:
-        return _form(request, path, said, error, ticked.get("unrelated", []))
-    return page(request, "registered.html", dataset=made, notes=notes, said=_said(made))
+        return _form(request, path, stated, error, ticked.get("unrelated", []))
+    return page(request, "registered.html", dataset=made, notes=notes, decided=_decided(made))
 
 
 def _form(
     request: Request,
     path: Path,
-    said: dict[str, str] | None = None,
+    stated: dict[str, str] | None = None,
     error: CornerwaveError | None = None,
     unrelated: Sequence[str] = (),
 ) -> Response:
@@ -91,9 +91,9 @@ def _form(
     names = [d.name for d in service_of(request).vault.datasets()] if others or unrelated else []
     with discreet():
         source = open_to_inspect(path)
-        found = inspect(source)
-    known = said if said is not None else _proposed(found)
-    asks = {*found.asks, *(error.use if error else ())}
+        inspection = inspect(source)
+    known = stated if stated is not None else _proposed(inspection)
+    asks = {*inspection.asks, *(error.use if error else ())}
     name = path.name.partition(".")[0]
     return page(
         request,
@@ -103,12 +103,12 @@ def _form(
         name=known.get("name", name),
         columns=[
             (report, *column_controls(report, i, is_number(part.type), known))
-            for i, (report, part) in enumerate(zip(found.columns, source.schema, strict=True))
+            for i, (report, part) in enumerate(zip(inspection.columns, source.schema, strict=True))
         ],
         controls=list(table_controls(known, asks)),
-        disclosure=found.disclosure,
-        warnings=found.warnings,
-        groups=[json.dumps(names) for names in found.disclosure.together],
+        disclosure=inspection.disclosure,
+        warnings=inspection.warnings,
+        groups=[json.dumps(names) for names in inspection.disclosure.together],
         hash=_hash(source.schema.names),
         known=known,
         words=WORDS,
@@ -117,12 +117,12 @@ def _form(
     )
 
 
-def _proposed(found: Inspection) -> dict[str, str]:
+def _proposed(inspection: Inspection) -> dict[str, str]:
     """Return what the form states at first: what a draft proposes."""
-    return {f"do-{i}": report.do for i, report in enumerate(found.columns)}
+    return {f"do-{i}": report.do for i, report in enumerate(inspection.columns)}
 
 
-def _said(made: Dataset) -> Iterator[str]:
+def _decided(made: Dataset) -> Iterator[str]:
     """Yield what registration decided, and what columns reveal of each other."""
     schema = made.frozen.schema
     if schema.pseudonym is not None:
@@ -258,9 +258,9 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else toml_text(value)
 
 
-def choices_in(names: Sequence[str], said: Mapping[str, str], together: Sequence[str]) -> Choices:
+def choices_in(names: Sequence[str], stated: Mapping[str, str], together: Sequence[str]) -> Choices:
     """Return the choices of a form. Raises SourceError for one that is missing."""
-    does = {name: said.get(f"do-{i}", "") for i, name in enumerate(names)}
+    does = {name: stated.get(f"do-{i}", "") for i, name in enumerate(names)}
     if undecided := [name for name, do in does.items() if do not in WORDS]:
         raise SourceError(f"{undecided[0]!r}: choose what shall happen to it")
     keys = [name for name, do in does.items() if do in (KEY, KEY_AS_IS)]
@@ -272,12 +272,12 @@ def choices_in(names: Sequence[str], said: Mapping[str, str], together: Sequence
     }
     chosen |= {"key": next(iter(keys), None), "key_as_is": KEY_AS_IS in does.values()}
     for choice in _OF_COLUMN:
-        cells = {name: _chosen(choice, name, i, said) for i, name in enumerate(names)}
+        cells = {name: _chosen(choice, name, i, stated) for i, name in enumerate(names)}
         given = {name: value for name, value in cells.items() if value is not None}
         chosen[choice.name] = tuple(given) if choice.gives == COLUMNS else given
     for choice in DECLARED.values():
-        if choice.gives == TABLE and not choice.is_of_column and choice.key in said:
-            chosen[choice.name] = _of_table(choice, said[choice.key])
+        if choice.gives == TABLE and not choice.is_of_column and choice.key in stated:
+            chosen[choice.name] = _of_table(choice, stated[choice.key])
     return Choices(**{**chosen, "together": _groups(together, names)})
 
 
@@ -290,17 +290,17 @@ def _of_table(choice: Choice, text: str) -> Any:
     return int(text)
 
 
-def _chosen(choice: Choice, name: str, place: int, said: Mapping[str, str]) -> Any:
+def _chosen(choice: Choice, name: str, place: int, stated: Mapping[str, str]) -> Any:
     """Return what a column's fields state for a choice, None if nothing. Raises SourceError."""
     if isinstance(choice.kind, Bounds):
-        ends = tuple(said.get(f"{choice.name}{end}-{place}", "").strip() for end in _ENDS)
+        ends = tuple(stated.get(f"{choice.name}{end}-{place}", "").strip() for end in _ENDS)
         try:
             return tuple(map(bound_of, ends)) if any(ends) else None
         except ValueError:
             raise SourceError(
                 f"{name!r}: clip to numbers, or to dates such as 2027-01-31"
             ) from None
-    text = said.get(f"{choice.name}-{place}", "").strip()
+    text = stated.get(f"{choice.name}-{place}", "").strip()
     if choice.gives == COLUMNS:
         return True if text == "on" else None
     values = choice.kind.values if isinstance(choice.kind, OneOf) else ()
@@ -310,9 +310,9 @@ def _chosen(choice: Choice, name: str, place: int, said: Mapping[str, str]) -> A
 _ENDS = ("-low", "-high")
 
 
-def _groups(said: Sequence[str], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _groups(texts: Sequence[str], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     try:
-        groups = [tuple(json.loads(text)) for text in said]
+        groups = [tuple(json.loads(text)) for text in texts]
     except (ValueError, TypeError):
         raise SourceError("columns that belong together cannot be read; inspect again") from None
     if not all(name in names for group in groups for name in group):

@@ -246,14 +246,14 @@ class Datasets:
             then, known = self._known.get(id, (None, None))
             if known is not None and then == state:
                 return known
-            found = self._vault.dataset(state.name)  # read after its state, so at least as new
-            if found.id != id:
+            dataset = self._vault.dataset(state.name)  # read after its state, so at least as new
+            if dataset.id != id:
                 raise NoSuchDataset("this dataset was renamed just now; ask again")
-            if known is not None and known.is_same(found):
-                found = known  # only holdings are new: what is frozen need not be parsed again
-            _ = found.frozen  # parsed here, before other threads have it
-            self._known[id] = state, found
-            return found
+            if known is not None and known.is_same(dataset):
+                dataset = known  # only holdings are new: what is frozen need not be parsed again
+            _ = dataset.frozen  # parsed here, before other threads have it
+            self._known[id] = state, dataset
+            return dataset
 
     def sketch(self, dataset: Dataset) -> ColumnSketch:
         """Return what the slider draws; the last one is kept, since a slider moves often."""

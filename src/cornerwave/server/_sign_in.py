@@ -80,11 +80,11 @@ class SignIn:
         return self._has_link(self._records, text)
 
     def _has_link(self, records: Records, text: str) -> bool:
-        found = records.find(OWNER, id=LINK)
+        links = records.find(OWNER, id=LINK)
         return bool(
-            found
-            and hmac.compare_digest(found[0].content["mac"], self._mac(LINK, text))
-            and self._clock() < datetime.fromisoformat(found[0].content["until"])
+            links
+            and hmac.compare_digest(links[0].content["mac"], self._mac(LINK, text))
+            and self._clock() < datetime.fromisoformat(links[0].content["until"])
         )
 
     def use_link(self, text: str, password: str) -> Record:
@@ -148,15 +148,15 @@ class SignIn:
 
     def check(self, password: str) -> Record:
         """Raise AccessDenied unless this is the password; return the row that it was kept in."""
-        found = self._records.find(OWNER, id=PASSWORD)
-        if not found or len(password) > MOST_LETTERS:
+        passwords = self._records.find(OWNER, id=PASSWORD)
+        if not passwords or len(password) > MOST_LETTERS:
             raise AccessDenied("this is not the password")
         try:
             with self._one_at_a_time:
-                self._hasher.verify(found[0].content["hash"], _plain(password))
+                self._hasher.verify(passwords[0].content["hash"], _plain(password))
         except VerifyMismatchError:
             raise AccessDenied("this is not the password") from None
-        return found[0]
+        return passwords[0]
 
     def begin(self, password: Record) -> str:
         """Begin a session by the password that was given, and return its secret.
@@ -182,8 +182,8 @@ class SignIn:
 
     def is_live(self, session: str) -> bool:
         """Return whether a session has begun and not ended."""
-        found = self._records.find(SESSION, id=self._mac(SESSION, session)) if session else []
-        return bool(found) and self._lasts(found[0])
+        sessions = self._records.find(SESSION, id=self._mac(SESSION, session)) if session else []
+        return bool(sessions) and self._lasts(sessions[0])
 
     def _lasts(self, session: Record) -> bool:
         return self._clock() < datetime.fromisoformat(session.content["until"])

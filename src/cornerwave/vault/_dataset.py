@@ -47,7 +47,7 @@ class Dataset:
     def __init__(
         self, entry: Entry, ledger: Ledger, key: Key, home: Path, source: Any = None
     ) -> None:
-        """`key` is the vault's, `home` its folder; `source` says where the table lies now."""
+        """`key` is the vault's, `home` its folder; `source` is where the table lies now."""
         self.name = entry.name
         self.id = entry.id
         self.registered_at = entry.registered_at
@@ -58,7 +58,7 @@ class Dataset:
         self._given = source
 
     def is_same(self, other: "Dataset") -> bool:
-        """Return whether the ledger said the same of both when they were opened."""
+        """Return whether the ledger stated the same of both when they were opened."""
         return self._entry == other._entry
 
     @cached_property
@@ -184,10 +184,10 @@ class Dataset:
         grade, an age band), copies of several editions uncover it, and Drifted is raised, unless
         `advancing` names the column: then nothing bounds what they reveal of it together.
         """
-        own = dataset_key(self._key, self.id)
+        key = dataset_key(self._key, self.id)
         named = names_of(advancing)
         return update_table(
-            self, new, old, self._ledger, self._key, own, advancing=named, progress=progress
+            self, new, old, self._ledger, self._key, key, advancing=named, progress=progress
         )
 
     def _past(self, edition: int) -> Past | None:
@@ -202,11 +202,11 @@ class Dataset:
 
     @property
     def entry(self) -> Entry:
-        """What the ledger said when the dataset was opened."""
+        """What the ledger stated when the dataset was opened."""
         return self._entry
 
     def took(self, entry: Entry, source: Source) -> Edition:
-        """Take over what the ledger says since an edition was added."""
+        """Take over what the ledger states since an edition was added."""
         parts = self.parts
         self._entry = entry
         parts.grow(self.editions[-1], source)
@@ -239,16 +239,16 @@ class Dataset:
         distributed, as measured at registration.
 
         After the noise, columns in `round` get the source's type back, and those in `clip` are
-        kept between two bounds, beside what was said at registration. A `raw` copy has none of
-        that but what is said here: the numbers as the noise left them. A copy with a
-        `dictionary` says in words what each column is; `cornerwave.dictionary.write_dictionary`
+        kept between two bounds, beside what was chosen at registration. A `raw` copy has none of
+        that but what is chosen here: the numbers as the noise left them. A copy with a
+        `dictionary` states in words what each column is; `cornerwave.dictionary.write_dictionary`
         makes a page of it.
 
         The copy has the whole table so far, or that of an earlier `edition`, or the rows of one
         `batch` alone: those that came with the edition of that number.
 
         What is returned makes the copy, as often as it is asked to, and always the same
-        one. Before anybody can see it, the ledger says who holds it.
+        one. Before anybody can see it, the ledger states who holds it.
         """
         asked = asked_for(noise=noise, privacy=privacy, against=against)
         [release] = self.release_many(
@@ -289,8 +289,8 @@ class Dataset:
         rows = self.portion(edition=edition, batch=batch)
         looks = [look(self.frozen, level, asked_for_all, raw=raw) for _, level in at]
         return [
-            self._release(to, CopySpec(level, own, dictionary=dictionary), rows)
-            for (to, level), own in zip(at, looks, strict=True)
+            self._release(to, CopySpec(level, chosen, dictionary=dictionary), rows)
+            for (to, level), chosen in zip(at, looks, strict=True)
         ]
 
     def granted(self, to: str, spec: CopySpec) -> Release:
@@ -424,21 +424,25 @@ class Dataset:
         self._check_recipients(recipients)
         wanted = set(recipients)
         members = [(held.recipient, held.spec.level) for held in self.holdings]
-        found = Coalition.of(
+        pooled = Coalition.of(
             list(dict.fromkeys(member for member in members if member[0] in wanted)),
-            self._laws,
+            self._distributions,
             privacy_of=lambda level: self.privacy_of(level.on_lattice()),
         )
-        found = found.over_editions(self.looks(wanted))
-        return replace(found, changing=self._changing(wanted))
+        pooled = pooled.over_editions(self.looks(wanted))
+        return replace(pooled, changing=self._changing(wanted))
 
     def looks(self, recipients: Collection[str]) -> dict[str, Looks]:
         """Return what the copies of recipients leave of each category that changed between them."""
-        noises = {name: self._noise_of_looks(name, recipients) for name in self._laws}
-        return {n: Looks.of(self._laws[n], noise) for n, noise in noises.items() if len(noise) > 1}
+        noises = {name: self._noise_of_looks(name, recipients) for name in self._distributions}
+        return {
+            n: Looks.of(self._distributions[n], noise)
+            for n, noise in noises.items()
+            if len(noise) > 1
+        }
 
     @cached_property
-    def _laws(self) -> dict[str, CategoryDistribution]:
+    def _distributions(self) -> dict[str, CategoryDistribution]:
         categories = self.frozen.categories
         return {
             "+".join(each.columns): CategoryDistribution(each.counts, each.base)
@@ -455,8 +459,8 @@ class Dataset:
         moving = [
             each.number
             for each in self.editions
-            if (own := each.changes)
-            and (own.returned or any(name in own.columns for name in columns))
+            if (changes := each.changes)
+            and (changes.returned or any(name in changes.columns for name in columns))
         ]
         least = dict[int, float]()
         for held in self.holdings:
@@ -506,7 +510,7 @@ class Dataset:
 
         It holds secrets.
         """
-        own, rows = dataset_key(self._key, self.id), rows or self.portion()
+        key, rows = dataset_key(self._key, self.id), rows or self.portion()
         frozen, past = self.frozen, None
         if rows.batch is None:  # rows that have just come have not changed
             past = self._past(rows.edition)
@@ -518,7 +522,7 @@ class Dataset:
             replace(frozen, rows=rows.rows, fingerprint=rows.fingerprint),
             wanted,
             rows=RowSecrets.of(self._key.derive),
-            noise=NoiseSecrets.of(own.derive),
+            noise=NoiseSecrets.of(key.derive),
             edition=rows.edition,
             batch=rows.batch,
             past=past,

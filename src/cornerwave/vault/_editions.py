@@ -150,10 +150,10 @@ def _compared(
         there = UnitRows.read(content)
         new = _sampled(brought.newcomers or survey, there)
         if is_new:
-            found = there.meetings(new, brought.surveyor.unit_columns)
-            if found and found[0].is_repeat:
+            meetings = there.meetings(new, brought.surveyor.unit_columns)
+            if meetings and meetings[0].is_repeat:
                 ledger.check_rows(entry, of_batch)  # the same rows again: a clearer message
-            _check_meetings(found)
+            _check_meetings(meetings)
         kept[UNITS] = (there + new).fewest.to_bytes()
     if is_new and (content := ledger.attachment(entry, FIRST)) is not None:
         rows = survey.first.ordered
@@ -322,14 +322,14 @@ def update_table(
         with DifferingRows(surveyor, folder, progress) as differing:
             differing.read_old(before, compared.alone[0])
             moved, newcomers = differing.survey_new(source, compared.alone[1], ranges.look)
-            for found in differing.joined():
-                changed.take(found)
-                came.add(found.came.ids)
+            for differs in differing.joined():
+                changed.take(differs)
+                came.add(differs.came.ids)
         if changed.came:
             keys.write(_new_keys(dataset, keys, came, changed))
             # else one may be that of a row that stayed
             check_once(source, frozen.schema, secrets, changed.returned)
-        rows, moves = changed.rows(), changed.moves.found()
+        rows, moves = changed.rows(), changed.moves.moved()
         edition = updated_edition(
             last,
             whole=str(compared.new),
@@ -351,11 +351,11 @@ def _new_keys(
         yield hashes[~seen]
 
 
-def _check_old(dataset: "Dataset", found: str) -> None:
+def _check_old(dataset: "Dataset", fingerprint: str) -> None:
     """Raise SourceChanged unless this is the fingerprint of the last edition."""
-    if found == dataset.editions[-1].whole:
+    if fingerprint == dataset.editions[-1].whole:
         return
-    known = [each.number for each in dataset.editions if each.whole == found]
+    known = [each.number for each in dataset.editions if each.whole == fingerprint]
     what = f"it is edition {known[-1]}" if known else "a value or a row differs"
     raise SourceChanged(
         f"the old table is not the last edition, {len(dataset.editions)}, of {dataset.name!r}: "
@@ -378,26 +378,26 @@ class _Changed:
         self._cells: list[Flags] = []
         self._back: list[Flags] = [np.empty(0, dtype=bool)]
 
-    def take(self, found: Differing) -> None:
+    def take(self, differing: Differing) -> None:
         """Take some rows that differ."""
-        self.came += len(found.came)
-        self.went += len(found.went)
-        self.changed += len(found.new)
-        if not len(found.new):
+        self.came += len(differing.came)
+        self.went += len(differing.went)
+        self.changed += len(differing.new)
+        if not len(differing.new):
             return
         schema = self._frozen.schema
-        differ = np.count_nonzero(found.old.words != found.new.words, axis=1)
+        differ = np.count_nonzero(differing.old.words != differing.new.words, axis=1)
         self._columns.update(
             dict(zip((*schema.perturbed, *schema.encoded), differ.tolist(), strict=True))
         )
         numbers = len(schema.perturbed)
-        self.moves.take(found.old.words[numbers:], found.new.words[numbers:])
-        old, new = self._filled(found.old), self._filled(found.new)
+        self.moves.take(differing.old.words[numbers:], differing.new.words[numbers:])
+        old, new = self._filled(differing.old), self._filled(differing.new)
         shown = np.isnan(old) & ~np.isnan(new)  # after a gap: what was before it is not known
         cells, back = changed_cells(old, new) | shown, np.logical_or.reduce(shown)
         self.changes = self.changes + Changes.of(old[:, ~back], new[:, ~back])
         rows = cells.any(axis=0)
-        self._keep(found.new.ids[rows, 0], cells[:, rows], back[rows])
+        self._keep(differing.new.ids[rows, 0], cells[:, rows], back[rows])
 
     def came_back(self, hashes: Words) -> None:
         """Take rows of an earlier edition that come back: all of their values do."""

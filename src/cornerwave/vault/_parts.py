@@ -40,10 +40,10 @@ class Parts:
         self._name, self._frozen, self._editions = name, frozen, list(editions)
         self._opened: dict[int, Source] = {}
         self._whole: tuple[int, Source] | None = None
-        self._tell(given)
+        self._open_given(given)
 
-    def _tell(self, given: Any) -> None:
-        """Take what is said about where the table lies now."""
+    def _open_given(self, given: Any) -> None:
+        """Open the sources that are given, if any."""
         last = self._editions[-1]
         numbers = range(last.begins, last.number + 1)
         sources = list(given) if isinstance(given, list | tuple) else [given]
@@ -67,7 +67,7 @@ class Parts:
         self._whole = None
 
     def know(self, editions: Sequence[Edition]) -> None:
-        """Take what the ledger says by now."""
+        """Take what the ledger states by now."""
         self._editions = list(editions)
 
     def of(self, portion: Portion) -> Source:
@@ -217,23 +217,23 @@ class KeptKeys:
         """Raise ColumnError if a key was there before, in any edition."""
         if self._run is None:
             return
-        found = sum(np.count_nonzero(self.seen(dataset, hashes)) for hashes in self._own())
-        if found:
+        repeated = sum(np.count_nonzero(self.seen(dataset, hashes)) for hashes in self._own())
+        if repeated:
             raise ColumnError(
-                f"{found:,} rows have keys that are or were in {dataset.name!r} already: the same "
-                "noise on other values would reveal the difference. New rows need new keys; for "
-                "rows that changed or come back, make a new edition of the whole table"
+                f"{repeated:,} rows have keys that are or were in {dataset.name!r} already: the "
+                "same noise on other values would reveal the difference. New rows need new keys; "
+                "for rows that changed or come back, make a new edition of the whole table"
             )
 
     def seen(self, dataset: "Dataset", hashes: Words, *, before: int | None = None) -> Flags:
         """Return which of some ascending hashes came with any edition, or any before one."""
-        found = np.zeros(len(hashes), dtype=bool)
+        there = np.zeros(len(hashes), dtype=bool)
         for edition in dataset.editions[: before and before - 1]:
             if edition.keys:  # an edition may bring no new row
-                found |= self._found(dataset, edition.number, edition.keys, hashes)
-        return found
+                there |= self._seen_in(dataset, edition.number, edition.keys, hashes)
+        return there
 
-    def _found(self, dataset: "Dataset", number: int, run: KeyRun, hashes: Words) -> Flags:
+    def _seen_in(self, dataset: "Dataset", number: int, run: KeyRun, hashes: Words) -> Flags:
         """Return which hashes came with an edition; its file is made again if it is missing."""
         try:
             return self._seen.seen(run, hashes)
@@ -256,7 +256,7 @@ class KeptKeys:
         source = dataset.parts.of(dataset.portion(**rows))
         hashes = sorted_keys(source, schema, RowSecrets.of(self._key.derive))
         if is_whole:  # most of its rows were there before
-            hashes = (own[~self.seen(dataset, own, before=number)] for own in hashes)
+            hashes = (some[~self.seen(dataset, some, before=number)] for some in hashes)
         with KeptKeys(self._home, self._key) as again:
             again.write(hashes, run.salt)
             if again._run != run:

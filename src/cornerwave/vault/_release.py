@@ -1,7 +1,7 @@
 """A copy for a recipient: made whole, recorded, then shown.
 
 make      one pass over the source, by the recipe; nothing shows of a copy that is refused
-hold      the ledger says who holds it, and all that made its bytes; then the copy appears
+hold      the ledger states who holds it, and all that made its bytes; then the copy appears
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,7 @@ class Release:
         threads: int | None = None,
         progress: Progress = silent,
     ) -> Place:
-        """Write the copy to a file; its ending (csv, csv.gz, parquet, arrow) says how.
+        """Write the copy to a file; its ending (csv, csv.gz, parquet, arrow) decides how.
 
         A file has a path, or an address in a store such as s3://BUCKET/FILE.
 
