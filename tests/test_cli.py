@@ -277,15 +277,15 @@ class TestStewardship:
     def test_the_schema_of_a_dataset_registers_it_again(self, run, people_csv, tmp_path):
         run("init")
         looks = ("--round", "age", "--clip", "wage=0:", "--as", "wage=pay")
-        told = run("register", "people", people_csv, "--drop", "id", *looks, "--few-rows")
-        assert told.code == 0
+        result = run("register", "people", people_csv, "--drop", "id", *looks, "--few-rows")
+        assert result.code == 0
         for line in ("always rounded in copies: age", "clipped in copies: wage", "called pay in"):
-            assert line in told.err
+            assert line in result.err
         text = run("schema", "people").out
         assert run("schema", "people", "--out", "s.toml").code == 0
         assert (tmp_path / "s.toml").read_text() == text
-        for said in ('as = "pay"', "clip = [0.0, inf]", "round = true"):
-            assert said in text
+        for stated in ('as = "pay"', "clip = [0.0, inf]", "round = true"):
+            assert stated in text
         before = state(tmp_path)
         assert run("register", "people", people_csv, "--schema", "s.toml").code == 0
         assert state(tmp_path) == before
@@ -342,8 +342,8 @@ class TestReports:
         assert all(word in table for word in ("people: 40 rows", "ann", "0.8", "since"))
 
     def test_a_level_in_between_is_told(self, registered):
-        told = registered("release", "people", "--to", "ann", "--privacy", "0.70701").err
-        assert "privacy 0.708, noise 2.425 (privacy rounded up from 0.70701)" in told
+        message = registered("release", "people", "--to", "ann", "--privacy", "0.70701").err
+        assert "privacy 0.708, noise 2.425 (privacy rounded up from 0.70701)" in message
         assert "rounded" not in registered(*RELEASE).err
 
     def test_again_is_the_very_file(self, registered, tmp_path):
@@ -453,8 +453,8 @@ class TestReports:
         (tmp_path / "t.csv").write_bytes(csv_of(table))
         assert run("init").code == 0
         assert run("register", "t", "t.csv", "--few-rows").code == 0
-        told = run("levels", "t")
-        assert (told.code, "wage" in told.out) == (0, True), told.err
+        result = run("levels", "t")
+        assert (result.code, "wage" in result.out) == (0, True), result.err
 
     def test_levels_count_records_that_stand_out(self, run, tmp_path):
         rng = np.random.default_rng(1)
@@ -708,8 +708,8 @@ class TestMessages:
         ) as process_:
             assert process_.stdout is not None
             process_.stdout.close()
-            _, said = process_.communicate(timeout=60)
-        assert (process_.returncode, said) == (0, b"")
+            _, text = process_.communicate(timeout=60)
+        assert (process_.returncode, text) == (0, b"")
 
 
 class TestBadRequests:
@@ -842,10 +842,10 @@ def test_a_fault_tells_its_place_and_nothing_else(registered, tmp_path, seam, er
     result = process(tmp_path, seam, *RELEASE, script=FAULT.format(error=error))
     assert result.returncode == 3
     assert f"internal fault ({error}); please report these places:" in result.stderr
-    told = result.stdout + result.stderr
-    assert CANARY not in told
-    assert secret not in told
-    assert base64.b64decode(secret).hex() not in told
+    output = result.stdout + result.stderr
+    assert CANARY not in output
+    assert secret not in output
+    assert base64.b64decode(secret).hex() not in output
     assert state(tmp_path) == before
 
 
@@ -890,8 +890,8 @@ class TestFiles:
         rows = "".join(f"{i % 7},{i}\n" for i in range(40))
         (tmp_path / "t.csv").write_text("a,b\n" + rows + "?,3\n")
         assert run("init").code == 0
-        said = run("register", "t", "t.csv", "--few-rows").err
-        assert "warning: 'a': all but 1 of 41 cells are numbers" in said
+        text = run("register", "t", "t.csv", "--few-rows").err
+        assert "warning: 'a': all but 1 of 41 cells are numbers" in text
         shown = run("inspect", "t.csv", "--missing", "").out
         assert "# note: all but 1 of 41 cells are numbers" in shown
 
@@ -1010,15 +1010,15 @@ class TestEditions:
             (3, None),
         }
         assert "people: editions" in run("ledger", "people").out
-        told = json.loads(run("coalition", "people", "ann", "--json").out)
-        assert set(told["changing_rows"]) == {"value", "mean", "change"}
+        result = json.loads(run("coalition", "people", "ann", "--json").out)
+        assert set(result["changing_rows"]) == {"value", "mean", "change"}
         assert "any change" in run("coalition", "people", "ann").out
         levels = run("levels", "people")
         assert "Editions" in levels.out
         assert "any change" in levels.out
-        said = json.loads(run("levels", "people", "--json").out)
-        assert {each["edition"] for each in said} == {3}
-        assert all(set(each["changing_rows"]) == {"value", "mean", "change"} for each in said)
+        shown = json.loads(run("levels", "people", "--json").out)
+        assert {each["edition"] for each in shown} == {3}
+        assert all(set(each["changing_rows"]) == {"value", "mean", "change"} for each in shown)
         assert "edition 1" in run("again", "people", "ann").err
 
     def test_a_category_that_advances(self, run, tmp_path):
@@ -1039,11 +1039,11 @@ class TestEditions:
         assert "grade: of its 600 new values" in made.err
         assert "not bounded" in made.err
         assert run(*RELEASE, "--out", "b.parquet").code == 0
-        told = json.loads(run("coalition", "people", "ann", "--json").out)
-        assert told["unbounded"] == ["grade"]
-        assert told["best_guess_right"]["grade"]["joint"] is None
-        assert told["best_guess_right"]["grade"]["looks"]["number"] == 2
-        assert told["joint_privacy"] is told["gain"] is told["independent_privacy"] is None
+        result = json.loads(run("coalition", "people", "ann", "--json").out)
+        assert result["unbounded"] == ["grade"]
+        assert result["best_guess_right"]["grade"]["joint"] is None
+        assert result["best_guess_right"]["grade"]["looks"]["number"] == 2
+        assert result["joint_privacy"] is result["gain"] is result["independent_privacy"] is None
         shown = " ".join(run("coalition", "people", "ann").out.split())
         assert re.search(r"0\.5000 \W*not bounded", shown)
         assert "nothing bounds what is revealed of such rows" in shown

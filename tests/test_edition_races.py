@@ -63,14 +63,14 @@ def test_one_of_several_at_once_is_the_next_edition(home, tmp_path, kinds):
         lambda dataset, kind=kind, source=source: getattr(dataset, kind)(source)
         for kind, source in zip(kinds, sources, strict=True)
     ]
-    said = race(home, works)
-    assert said.count(None) >= 1
-    assert all(isinstance(each, VaultError) for each in said if each is not None)
-    assert all("repeat the command" in str(each) for each in said if each is not None)
+    outcomes = race(home, works)
+    assert outcomes.count(None) >= 1
+    assert all(isinstance(each, VaultError) for each in outcomes if each is not None)
+    assert all("repeat the command" in str(each) for each in outcomes if each is not None)
     dataset = Vault.open(home).dataset("people")
-    assert [each.number for each in dataset.editions] == list(range(1, 2 + said.count(None)))
+    assert [each.number for each in dataset.editions] == list(range(1, 2 + outcomes.count(None)))
     # nothing of those that lost is left, and they can be repeated
-    lost = [work for work, each in zip(works, said, strict=True) if each is not None]
+    lost = [work for work, each in zip(works, outcomes, strict=True) if each is not None]
     for work in lost:
         work(Vault.open(home).dataset("people"))
     dataset = Vault.open(home).dataset("people")
@@ -83,8 +83,8 @@ def test_one_of_several_at_once_is_the_next_edition(home, tmp_path, kinds):
 
 def test_the_same_batch_many_times_at_once_comes_once(home, tmp_path):
     source = batch(0, tmp_path)
-    said = race(home, [lambda dataset: dataset.append(source)] * RIVALS)
-    assert said.count(None) == 1
+    outcomes = race(home, [lambda dataset: dataset.append(source)] * RIVALS)
+    assert outcomes.count(None) == 1
     dataset = Vault.open(home).dataset("people")
     assert (len(dataset.editions), dataset.rows) == (2, 400)
 
@@ -96,8 +96,8 @@ def test_releases_beside_an_edition_are_of_one_or_the_other(home, tmp_path):
     def release(dataset):
         copies.append(dataset.release(to="ann", privacy=0.5).to_arrow())
 
-    said = race(home, [lambda dataset: dataset.update(source), release, release])
-    assert said == [None] * 3
+    outcomes = race(home, [lambda dataset: dataset.update(source), release, release])
+    assert outcomes == [None] * 3
     dataset = Vault.open(home).dataset("people")
     known = [dataset.release(to="bob", privacy=0.5, edition=e).to_arrow() for e in (1, 2)]
     assert all(any(copy.equals(each) for each in known) for copy in copies)

@@ -157,9 +157,9 @@ class TestAppend:
     def test_metadata_says_which_rows(self, dataset, tmp_path):
         dataset.append(SECOND)
         path = dataset.release(to="ann", privacy=0.5, batch=2).write(tmp_path / "c.arrow")
-        said = pa.ipc.open_file(path).schema.metadata[b"cornerwave"].decode()
-        assert '"edition": 2' in said
-        assert '"batch": 2' in said
+        metadata = pa.ipc.open_file(path).schema.metadata[b"cornerwave"].decode()
+        assert '"edition": 2' in metadata
+        assert '"batch": 2' in metadata
 
 
 class TestRefusals:

@@ -627,7 +627,7 @@ CANARY = 48213.0625
 CANARY_TEXT = "canary-48213"
 
 
-def told(error):
+def text_of(error):
     return "".join(traceback.format_exception(error))
 
 
@@ -658,7 +658,7 @@ class TestNoCellIsShown:
         monkeypatch.setattr(seam, fault)
         with pytest.raises(Exception, match="Provoked") as caught:
             dataset.release(to="a", noise=1.0).write(tmp_path / "copy.csv")
-        shown = told(caught.value)
+        shown = text_of(caught.value)
         assert "48213" not in shown
         assert "write" in shown
         assert not list(tmp_path.glob("*copy*"))
@@ -673,14 +673,14 @@ class TestNoCellIsShown:
         monkeypatch.setattr(seam, fault)
         with pytest.raises(Exception, match="Provoked") as caught:
             vault.register("x", table, keep=["name"], few_rows=True)
-        assert "48213" not in told(caught.value)
+        assert "48213" not in text_of(caught.value)
 
     def test_arrows_own_words_are_not_passed_on(self, vault, table):
         small = table.set_column(2, "n", pa.array([4, 5, 9], pa.int8()))
         vault.register("x", small, keep=["name", "n"], few_rows=True)
         with pytest.raises(SourceChanged) as caught:
             vault.dataset("x", source=table).release(to="a", noise=1.0).to_arrow()
-        assert "48213" not in told(caught.value)
+        assert "48213" not in text_of(caught.value)
 
     def test_a_frame_of_mixed_values_is_refused_without_them(self, vault):
         import pandas as pd
@@ -688,16 +688,16 @@ class TestNoCellIsShown:
         frame = pd.DataFrame({"x": pd.Series([1.5, CANARY_TEXT, object()], dtype=object)})
         with pytest.raises(SourceError) as caught:
             vault.register("x", frame, few_rows=True)
-        assert "48213" not in told(caught.value)
+        assert "48213" not in text_of(caught.value)
 
     def test_refused_columns_show_no_cell(self, vault, table):
         for bad in ([48213, 2**60 + 48213, 1], [CANARY, np.inf, 1.0]):
             with pytest.raises(ColumnError) as caught:
                 vault.register("x", table.append_column("bad", [bad]), drop=["name"], few_rows=True)
-            assert "48213" not in told(caught.value)
+            assert "48213" not in text_of(caught.value)
         with pytest.raises(ColumnError) as caught:
             vault.register("x", pa.concat_tables([table, table]), key="name", few_rows=True)
-        assert "48213" not in told(caught.value)
+        assert "48213" not in text_of(caught.value)
 
 
 def test_nothing_of_the_table_is_in_the_vault(vault, tmp_path):

@@ -290,25 +290,25 @@ class TestReaders:
         for table in tables[1:]:
             dataset.update(table)
         copy = dataset.release(to="ann", privacy=0.5)
-        told = copy.dataset.recipe([], copy.rows).frozen.excess
-        assert told[0, 0] > 0.2  # or this would show nothing
+        excess = copy.dataset.recipe([], copy.rows).frozen.excess
+        assert excess[0, 0] > 0.2  # or this would show nothing
         shown = copy.to_arrow()
-        said = {
+        metadata = {
             "noise": 1.0,
             "edition": 4,
             "columns": {
                 "id": {"role": "key"},
                 "y": {"role": "perturbed"},
-                "x": {"role": "perturbed", "excess": {"x": told[0, 0]}},
+                "x": {"role": "perturbed", "excess": {"x": excess[0, 0]}},
             },
         }
-        found = Copy.open(shown, metadata=said)
+        found = Copy.open(shown, metadata=metadata)
         right = found.covariance()["x", "x"]
         without = Copy.open(shown, noise=1.0).covariance()["x", "x"]
         true = float(np.var(x))
         assert (
             abs(right.value - true) < 5 * right.standard_error + 0.02
-        )  # and a step of what is told
+        )  # and a step of what is stated
         assert abs(without.value - true) > 0.1
         assert found.edition == 4
 

@@ -46,7 +46,9 @@ def page(chromium: Browser) -> Iterator[Page]:
     faults: list[str] = []
     opened = context.new_page()
     opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    opened.on(
+        "console", lambda message: faults.append(message.text) if message.type == "error" else None
+    )
     yield opened
     context.close()
     assert faults == []

@@ -28,15 +28,15 @@ from tests.tables import STRANGE_NAMES
 
 
 def pages_of(world: World) -> list[str]:
-    own = f"/console/datasets/{world.people.id}"
+    address = f"/console/datasets/{world.people.id}"
     return [
         "/console",
-        own,
-        f"{own}/explore",
-        f"{own}/explore/part?who=partner&who=university",
-        f"{own}/privacy",
-        f"{own}/privacy/part?p=0.3",
-        f"{own}/report",
+        address,
+        f"{address}/explore",
+        f"{address}/explore/part?who=partner&who=university",
+        f"{address}/privacy",
+        f"{address}/privacy/part?p=0.3",
+        f"{address}/report",
         "/console/register",
         f"/console/register/columns?path={world.tables / 'people.parquet'}",
         "/console/recipients",
@@ -105,15 +105,15 @@ def test_names_are_never_taken_for_html(world: World, owner: TestClient):
 
 
 def test_granting_and_revoking(world: World, owner: TestClient):
-    own = f"/console/datasets/{world.people.id}"
+    address = f"/console/datasets/{world.people.id}"
     fields = {"recipient": "partner", "privacy": "0.4", "until": "2999-01-01", "round": "age"}
-    assert owner.post(f"{own}/grant", data=fields).status_code == 303
+    assert owner.post(f"{address}/grant", data=fields).status_code == 303
     grant = world.sharing.permitted("partner")[world.people.id]
     assert world.people.privacy_of(grant.spec.level) == 0.4
     assert grant.until.startswith("2999-01-01")
     assert grant.spec.finish.round == {"age"}
-    assert "until 2999-01-01" in text_of(owner.get(own))
-    assert owner.post(f"{own}/revoke", data={"recipient": "partner"}).status_code == 303
+    assert "until 2999-01-01" in text_of(owner.get(address))
+    assert owner.post(f"{address}/revoke", data={"recipient": "partner"}).status_code == 303
     assert world.sharing.permitted("partner") == {}
 
 
@@ -136,34 +136,34 @@ def test_a_grant_that_cannot_be_is_refused_in_words(world: World, owner: TestCli
 
 def test_requests_say_what_coalitions_could_recover_then(world: World, owner: TestClient):
     released(world)
-    own = f"/console/datasets/{world.people.id}"
+    address = f"/console/datasets/{world.people.id}"
     for privacy in (0.2, 0.7):
         world.sharing.ask("partner", "people", privacy=privacy, reason="for a paper")
-    said = text_of(owner.get(own))
-    assert "leave 50% hidden today, and 20% if you approve" in said
-    assert "Nobody gains from this but partner" in said
+    text = text_of(owner.get(address))
+    assert "leave 50% hidden today, and 20% if you approve" in text
+    assert "Nobody gains from this but partner" in text
     better, worse = world.sharing.requests()
     approve = {"request": better.id, "asked": "0.2", "privacy": "0.3", "act": "approve"}
-    assert owner.post(f"{own}/answer", data=approve).status_code == 303
+    assert owner.post(f"{address}/answer", data=approve).status_code == 303
     grant = world.sharing.permitted("partner")[world.people.id]
     assert world.people.privacy_of(grant.spec.level) == 0.3  # changed by the owner
     decline = {"request": worse.id, "act": "decline", "privacy": "x", "words": "not now"}
-    assert owner.post(f"{own}/answer", data=decline).status_code == 303
+    assert owner.post(f"{address}/answer", data=decline).status_code == 303
     assert [each.state for each in world.sharing.requests()] == ["approved", "declined"]
-    assert "not now" in text_of(owner.get(own))
-    again = owner.post(f"{own}/answer", data=approve)
+    assert "not now" in text_of(owner.get(address))
+    again = owner.post(f"{address}/answer", data=approve)
     assert again.status_code == 400
     assert "no open request" in text_of(again)
 
 
 def test_a_request_shows_each_coalition_and_what_cannot_be(world: World, owner: TestClient):
     released(world)
-    own = f"/console/datasets/{world.people.id}"
+    address = f"/console/datasets/{world.people.id}"
     world.sharing.ask("university", "people", privacy=0.4)
-    said = text_of(owner.get(own))
-    assert "university and partner 50% 40%" in said
+    text = text_of(owner.get(address))
+    assert "university and partner 50% 40%" in text
     world.sharing.ask("partner", "people", privacy=0.9995)
-    assert "It cannot be approved as it is: " in text_of(owner.get(own))
+    assert "It cannot be approved as it is: " in text_of(owner.get(address))
 
 
 def test_a_dataset_shows_its_holders_and_editions(world: World, owner: TestClient):
@@ -174,11 +174,11 @@ def test_a_dataset_shows_its_holders_and_editions(world: World, owner: TestClien
     pq.write_table(table(seed=3), more)
     world.vault.dataset("people").append(more)
     world.vault.dataset("people").release(to="partner", privacy=0.5, batch=2).to_arrow()
-    said = text_of(owner.get(page))
-    assert "2 appended 800 400 – –" in said
-    assert "it is version 1" in said
-    assert "partner 0.5 1 frame" in said
-    assert "partner 0.5 batch 2 frame" in said
+    text = text_of(owner.get(page))
+    assert "2 appended 800 400 – –" in text
+    assert "it is version 1" in text
+    assert "partner 0.5 1 frame" in text
+    assert "partner 0.5 batch 2 frame" in text
     assert "800 rows · 3 columns · edition 2" in text_of(owner.get("/console"))
     assert "batch 2 frame" in text_of(owner.get("/console/ledger"))
 
@@ -197,36 +197,36 @@ def test_the_explorer_says_what_the_theorems_say(world: World, owner: TestClient
     released(world)
     world.people.release(to="public", privacy=0.8).to_arrow()
     part = f"/console/datasets/{world.people.id}/explore/part"
-    said = text_of(owner.get(part, params={"who": ["partner", "university", "public"]}))
+    text = text_of(owner.get(part, params={"who": ["partner", "university", "public"]}))
     theorem = Coalition.of([(held.recipient, held.spec.level) for held in world.people.holdings])
-    assert "Together they leave 50% hidden: exactly what partner alone leaves" in said
-    found = re.search(r"independently for each copy it would be ([\d.]+)%", said)
+    assert "Together they leave 50% hidden: exactly what partner alone leaves" in text
+    found = re.search(r"independently for each copy it would be ([\d.]+)%", text)
     assert abs(float(found[1]) / 100 - theorem.independent_privacy) < 0.01
     assert float(found[1]) < 40
     alone = text_of(owner.get(part, params={"who": "partner"}))
     assert "partner alone leaves 50% hidden" in alone
     assert "not ±" not in alone
-    assert "not ±" in said
+    assert "not ±" in text
     assert "Tick somebody" in text_of(owner.get(part))
     assert "Tick somebody" in text_of(owner.get(part, params={"who": "no such one"}))
 
 
 def test_the_explorer_counts_who_may_fetch_but_has_not_yet(world: World, owner: TestClient):
     world.sharing.grant("people", "partner", privacy=0.3)
-    said = text_of(owner.get(f"/console/datasets/{world.people.id}/explore"))
-    assert "partner 30% hidden · granted, not fetched yet" in said
+    text = text_of(owner.get(f"/console/datasets/{world.people.id}/explore"))
+    assert "partner 30% hidden · granted, not fetched yet" in text
 
 
 def test_the_slider_says_what_the_outlook_says(world: World, owner: TestClient):
     path = f"/console/datasets/{world.people.id}/privacy/part"
     for p in (0.1, 0.5, 0.83):
         found = outlook_of(world.people.frozen, p)
-        said = text_of(owner.get(path, params={"p": p}))
-        assert f"× {found.mean_error:.2f}" in said
-        assert f"× {found.regression_error:.2f}" in said
-        assert found.in_words("wage") in said
+        text = text_of(owner.get(path, params={"p": p}))
+        assert f"× {found.mean_error:.2f}" in text
+        assert f"× {found.regression_error:.2f}" in text
+        assert found.in_words("wage") in text
         right, blind = found.right["city"], found.blind["city"]
-        assert f"{right:.0%} of the time; {blind:.0%} without a copy" in said
+        assert f"{right:.0%} of the time; {blind:.0%} without a copy" in text
 
 
 def test_the_slider_stays_on_its_scale(world: World, owner: TestClient):
@@ -600,7 +600,7 @@ ODD = ["", "\0", "\ud7ff", "x" * 3000, "../..", "%00", "<b>", "1e999", "-1", "[]
 
 
 def test_odd_forms_and_addresses_are_refused_in_words(world: World, owner: TestClient):
-    own = f"/console/datasets/{world.people.id}"
+    address = f"/console/datasets/{world.people.id}"
     posts = [
         "/console/recipients",
         "/console/recipient/token",
@@ -610,9 +610,9 @@ def test_odd_forms_and_addresses_are_refused_in_words(world: World, owner: TestC
         "/console/register/columns",
         "/console/ledger",
         "/console/password",
-        f"{own}/grant",
-        f"{own}/revoke",
-        f"{own}/answer",
+        f"{address}/grant",
+        f"{address}/revoke",
+        f"{address}/answer",
     ]
     names = ("name", "days", "token", "path", "heads", "recipient", "privacy", "until", "request")
     for odd in ODD:
@@ -620,7 +620,11 @@ def test_odd_forms_and_addresses_are_refused_in_words(world: World, owner: TestC
             answer = owner.post(path, data=dict.fromkeys(names, odd) | {"act": "approve"})
             assert answer.status_code < 500, (path, odd)
             assert "Traceback" not in answer.text
-        for path in (f"{own}/explore?who=", f"{own}/privacy?p=", "/console/recipient?name="):
+        for path in (
+            f"{address}/explore?who=",
+            f"{address}/privacy?p=",
+            "/console/recipient?name=",
+        ):
             assert owner.get(path + quote(odd)).status_code < 500, (path, odd)
     for body, kind in (
         (b"\xff\xfe=%ff", "application/x-www-form-urlencoded"),
@@ -649,9 +653,9 @@ def test_all_requests_stand_on_a_page_without_a_script(world: World):
         page, document = reader.get("/docs"), reader.get("/openapi.json").json()
         assert page.status_code == 200
         for path, methods in document["paths"].items():
-            for method, said in methods.items():
+            for method, about in methods.items():
                 assert f"{method.upper()}</span> <code>{path}</code>" in page.text
-                for parameter in said.get("parameters", ()):
+                for parameter in about.get("parameters", ()):
                     assert f"<code>{parameter['name']}</code>" in page.text
         assert "<script" not in page.text
         assert "cdn" not in page.text

@@ -73,18 +73,18 @@ def test_only_an_argon2id_hash_is_kept(world: World, owner: TestClient):
 def test_the_cookie_is_a_host_cookie_over_https(world: World):
     sign_in(world, world.browser())
     browser = world.browser("https://console.example")
-    said = browser.post("/console/sign-in", data={"password": PASSWORD}).headers["set-cookie"]
-    assert said.startswith("__Host-cornerwave=")
-    assert {"secure", "httponly", "samesite=strict", "path=/"} <= parts_of(said)
-    assert "domain" not in said.lower()
+    answer = browser.post("/console/sign-in", data={"password": PASSWORD}).headers["set-cookie"]
+    assert answer.startswith("__Host-cornerwave=")
+    assert {"secure", "httponly", "samesite=strict", "path=/"} <= parts_of(answer)
+    assert "domain" not in answer.lower()
     assert browser.get("/console").status_code == 200
 
 
 def test_the_cookie_has_a_plain_name_on_loopback_alone(world: World):
     sign_in(world, world.browser())
-    said = world.browser().post("/console/sign-in", data={"password": PASSWORD})
-    assert said.headers["set-cookie"].startswith("cornerwave=")
-    assert {"httponly", "samesite=strict", "path=/"} <= parts_of(said.headers["set-cookie"])
+    answer = world.browser().post("/console/sign-in", data={"password": PASSWORD})
+    assert answer.headers["set-cookie"].startswith("cornerwave=")
+    assert {"httponly", "samesite=strict", "path=/"} <= parts_of(answer.headers["set-cookie"])
     elsewhere = world.browser("http://console.example")
     assert elsewhere.get("/console/sign-in").status_code == 403
     refused = elsewhere.post("/console/sign-in", data={"password": PASSWORD})

@@ -104,12 +104,12 @@ def test_of_many_who_change_the_password_at_once_one_does(vault, monkeypatch):
 
 
 def test_no_session_begins_by_a_password_that_was_changed_meanwhile(vault):
-    own = signing_in(vault)
-    old = own.use_link(own.new_link(), PASSWORD)
-    new = own.change(PASSWORD, "a newer password")
+    signing = signing_in(vault)
+    old = signing.use_link(signing.new_link(), PASSWORD)
+    new = signing.change(PASSWORD, "a newer password")
     with pytest.raises(AccessDenied, match="changed just now"):
-        own.begin(old)
-    assert own.is_live(own.begin(new))
+        signing.begin(old)
+    assert signing.is_live(signing.begin(new))
 
 
 def test_no_more_wrong_passwords_are_tried_at_once_than_may_be(vault, monkeypatch):
@@ -124,10 +124,10 @@ def test_no_more_wrong_passwords_are_tried_at_once_than_may_be(vault, monkeypatc
     monkeypatch.setattr(SignIn, "check", check)
 
     def one(_number):
-        own = signing_in(vault)
+        signing = signing_in(vault)
         try:
-            with own.counted("192.0.2.1"):
-                own.check("wrong")
+            with signing.counted("192.0.2.1"):
+                signing.check("wrong")
         except TooManyRequests:
             everybody.leave()
             raise
@@ -162,38 +162,38 @@ def test_no_more_wrong_passwords_reach_one_service_at_once(world: World, monkeyp
 
 def test_only_wrong_passwords_stay_counted(vault):
     clock = Clock()
-    own = signing_in(vault, clock=clock)
-    own.use_link(own.new_link(), PASSWORD)
+    signing = signing_in(vault, clock=clock)
+    signing.use_link(signing.new_link(), PASSWORD)
     for _ in range(MOST_TRIES + 1):
-        with own.counted("192.0.2.1"):
-            own.check(PASSWORD)
+        with signing.counted("192.0.2.1"):
+            signing.check(PASSWORD)
     for _ in range(MOST_TRIES):
-        with pytest.raises(AccessDenied), own.counted("192.0.2.1"):
-            own.check("wrong")
-    with pytest.raises(TooManyRequests), own.counted("192.0.2.1"):
+        with pytest.raises(AccessDenied), signing.counted("192.0.2.1"):
+            signing.check("wrong")
+    with pytest.raises(TooManyRequests), signing.counted("192.0.2.1"):
         pytest.fail("not even looked at")
-    with own.counted("192.0.2.2"):  # somebody else
-        own.check(PASSWORD)
+    with signing.counted("192.0.2.2"):  # somebody else
+        signing.check(PASSWORD)
     assert "192.0.2" not in str(vault.records.find("try"))
     clock.ahead = timedelta(minutes=5, seconds=1)
-    with own.counted("192.0.2.1"):
-        own.check(PASSWORD)
+    with signing.counted("192.0.2.1"):
+        signing.check(PASSWORD)
     assert vault.records.find("try") == []  # those of long ago are forgotten
 
 
 def try_some(folder: Path, link: str, number: int, barrier, results) -> None:
-    own = signing_in(Vault.open(folder))
+    signing = signing_in(Vault.open(folder))
     barrier.wait()
     try:
-        own.use_link(link, f"the password of process {number}")
+        signing.use_link(link, f"the password of process {number}")
         results.put("link")
     except AccessDenied:
         pass
     barrier.wait()
     for _ in range(5):
         try:
-            with own.counted("192.0.2.1"):
-                own.check("wrong")
+            with signing.counted("192.0.2.1"):
+                signing.check("wrong")
         except (AccessDenied, TooManyRequests) as error:
             results.put(type(error).__name__)
 

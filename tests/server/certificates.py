@@ -13,15 +13,20 @@ DAY = timedelta(days=1)
 
 def certified(folder: Path) -> tuple[Path, Path, Path]:
     """Return the files of an authority's certificate, of a server's, and of its key."""
-    own, other = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority_key, other = (
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP256R1()),
+    )
     issuer, server = _named("Tests"), _named("127.0.0.1")
     place = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
     authority = (
-        _begun(issuer, issuer, own)
+        _begun(issuer, issuer, authority_key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_others=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(own.public_key()), critical=False)
-        .sign(own, hashes.SHA256())
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False
+        )
+        .sign(authority_key, hashes.SHA256())
     )
     certificate = (
         _begun(server, issuer, other)
@@ -30,9 +35,10 @@ def certified(folder: Path) -> tuple[Path, Path, Path]:
         .add_extension(_usage(signs_others=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([x509.OID_SERVER_AUTH]), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(own.public_key()), critical=False
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
+            critical=False,
         )
-        .sign(own, hashes.SHA256())
+        .sign(authority_key, hashes.SHA256())
     )
     secret = other.private_bytes(
         serialization.Encoding.PEM,

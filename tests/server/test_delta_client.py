@@ -78,13 +78,13 @@ def test_every_copy_is_listed_and_loaded_in_both_formats_over_http_and_https(ser
         assert list(types) == copy.column_names
         names = list(types)
         for row, values in enumerate(first):
-            said = dict(zip(names, values, strict=True))
-            assert float(said["wage"]) == pytest.approx(copy["wage"][row].as_py(), rel=1e-9)
-            assert said["city"] == copy["city"][row].as_py()
-            assert int(float(said["visits"])) == copy["visits"][row].as_py()
-            assert int(said["tag"]) == copy["tag"][row].as_py()
-            assert said["hour"].startswith(str(copy["hour"][row].as_py())[:8])
-            seen = datetime.datetime.fromisoformat(said["seen"]).replace(tzinfo=None)
+            cells = dict(zip(names, values, strict=True))
+            assert float(cells["wage"]) == pytest.approx(copy["wage"][row].as_py(), rel=1e-9)
+            assert cells["city"] == copy["city"][row].as_py()
+            assert int(float(cells["visits"])) == copy["visits"][row].as_py()
+            assert int(cells["tag"]) == copy["tag"][row].as_py()
+            assert cells["hour"].startswith(str(copy["hour"][row].as_py())[:8])
+            seen = datetime.datetime.fromisoformat(cells["seen"]).replace(tzinfo=None)
             assert abs((seen - copy["seen"][row].as_py()).total_seconds()) < 1e-3
     holders = {held.recipient for held in vault.dataset("wages").holdings}
     assert holders == {"ann"}

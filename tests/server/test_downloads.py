@@ -256,8 +256,8 @@ def test_a_recipient_asks_and_the_owner_answers_with_commands(served):
     for wrong in (["--approve", first.id, "--decline", first.id], ["--approve", "x"],
                   ["--decline", first.id, "--privacy", "0.5"]):  # fmt: skip
         assert isinstance(owner(*wrong).exception, VaultError)
-    said = owner("--approve", first.id, "--privacy", "0.45", "--until", "2999-01-01").output
-    assert "45.0%" in said
+    output = owner("--approve", first.id, "--privacy", "0.45", "--until", "2999-01-01").output
+    assert "45.0%" in output
     owner("--decline", second.id, "--words", "not now")
     assert "not now" in owner("--all").output
     assert first.id not in owner().output

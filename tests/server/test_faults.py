@@ -369,10 +369,10 @@ def test_names_that_become_the_same_for_delta_sharing(served):
         served.sharing.grant(name, "eve", privacy=0.5)
     with served.client("eve") as eve:
         found = {each["name"]: each["id"] for each in eve.get(tables).json()["items"]}
-        own = {n for n in found if n.startswith("a_b")}
-        assert own == {f"a_b_{vault.dataset(n).id[:8]}" for n in ("a b", "a_b")}
+        clashing = {n for n in found if n.startswith("a_b")}
+        assert clashing == {f"a_b_{vault.dataset(n).id[:8]}" for n in ("a b", "a_b")}
         schema = "/delta-sharing/shares/cornerwave/schemas/copies/tables"
-        for name in own:
+        for name in clashing:
             text = eve.post(f"{schema}/{name}/query").text
             address = json.loads(text.splitlines()[-1])["file"]["url"]
             assert eve.get(address).status_code == 200
@@ -389,7 +389,7 @@ def test_a_fault_in_a_route_is_reported_without_its_words(served, capfd):
         got = client.get("/broken")
     assert got.status_code == 503
     assert got.json()["errorCode"] == "INTERNAL"
-    said = capfd.readouterr().err
-    assert "internal fault (ValueError)" in said
-    assert "broken" in said
-    assert "SECRET" not in got.text + said
+    errors = capfd.readouterr().err
+    assert "internal fault (ValueError)" in errors
+    assert "broken" in errors
+    assert "SECRET" not in got.text + errors

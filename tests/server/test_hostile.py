@@ -246,9 +246,9 @@ def fuzzed(served, capfd, seeds):
     with served.client() as client:
         for seed in seeds:
             method, path, headers, body = Fuzzer(routes, seed).request()
-            for who, own in everybody.items():
+            for who, more in everybody.items():
                 try:
-                    got = client.request(method, path, headers={**headers, **own}, content=body)
+                    got = client.request(method, path, headers={**headers, **more}, content=body)
                 except (httpx.InvalidURL, UnicodeEncodeError, httpx.LocalProtocolError):
                     break  # what this client cannot say
                 found.add(got.status_code)

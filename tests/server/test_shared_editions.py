@@ -41,8 +41,8 @@ def test_a_new_edition_is_what_everybody_fetches_from_then_on(served):
         assert version_of(ann) == "0"
         append(served)
         assert version_of(ann) == "1"
-        said = ann.get("/v1/datasets/wages").json()
-        assert (said["edition"], said["rows"]) == (2, ROWS + MORE)
+        described = ann.get("/v1/datasets/wages").json()
+        assert (described["edition"], described["rows"]) == (2, ROWS + MORE)
         again = ann.get(COPY, headers={"If-None-Match": tag})
         assert again.status_code == 200  # a copy has one ETag for ever, and this is another copy
         whole = ann.get(COPY, headers={"Range": "bytes=50-", "If-Range": tag})

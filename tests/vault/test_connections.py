@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from cornerwave.errors import LedgerDamaged, VaultError
-from cornerwave.ledger import Key, Ledger, Record
+from cornerwave.ledger import Key, Ledger, Record, check_address
 from cornerwave.ledger._chains import Chains
 from cornerwave.ledger._database import Connection
 from cornerwave.ledger._postgresql import PostgreSQL
@@ -231,7 +231,7 @@ def test_a_host_that_cannot_be_looked_up_is_named():
 
 def test_an_address_that_is_not_valid_unicode_is_refused():
     with pytest.raises(VaultError, match="not the address"):
-        PostgreSQL("postgresql://me:s3cret\udcff@host/db")
+        check_address("postgresql://me:s3cret\udcff@host/db")
 
 
 def test_those_who_read_do_not_wait_for_ever(postgresql_server, monkeypatch):

@@ -93,9 +93,9 @@ def test_a_damaged_key_file_is_refused_without_a_word_of_it(tmp_path, damage):
     path.chmod(0o600)
     with pytest.raises(WrongKey, match="key file") as refusal:
         Key.read(path)
-    told = "".join(traceback.format_exception(refusal.value))
-    assert base64.b64encode(SECRET)[:12].decode() not in told
-    assert not any(spelling in told for spelling in spellings(SECRET))
+    text = "".join(traceback.format_exception(refusal.value))
+    assert base64.b64encode(SECRET)[:12].decode() not in text
+    assert not any(spelling in text for spelling in spellings(SECRET))
 
 
 def test_a_missing_key_file_is_named(tmp_path):

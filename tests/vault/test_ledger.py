@@ -60,8 +60,8 @@ class TestHoldings:
     def test_a_recipient_has_those_of_his_own(self, ledger, dataset):
         ledger.hold(dataset, [(f"r{n % 5}", at(n)) for n in range(1, 30)])
         for recipient in ("r0", "r3", "nobody"):
-            own = [h for h in ledger.holdings(dataset) if h.recipient == recipient]
-            assert ledger.held(dataset, recipient) == own
+            expected = [h for h in ledger.holdings(dataset) if h.recipient == recipient]
+            assert ledger.held(dataset, recipient) == expected
         assert ledger.held(dataset, "nobody") == []
 
     def test_datasets_have_chains_of_their_own(self, ledger):
@@ -333,8 +333,8 @@ class Recording(RuleBasedStateMachine):
     def the_ledger_says_the_same(self):
         assert [found.id for found in self.ledger.datasets()] == sorted(self.held)
         for id, copies in self.held.items():
-            said = [(h.recipient, h.spec.level.thousandths) for h in self.ledger.holdings(id)]
-            assert said == copies
+            recorded = [(h.recipient, h.spec.level.thousandths) for h in self.ledger.holdings(id)]
+            assert recorded == copies
             of_ann = [Holding("ann", at(v), "") for who, v in copies if who == "ann"]
             assert [h.spec for h in self.ledger.held(id, "ann")] == [h.spec for h in of_ann]
         self.ledger.check_since(self.heads[-1])

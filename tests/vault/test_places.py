@@ -26,12 +26,12 @@ def refused(work, error, match):
     """See an error that shows neither a password nor SQL nor a value."""
     with pytest.raises(error, match=match) as refusal:
         work()
-    told = "".join(traceback.format_exception_only(refusal.value))
-    assert not any(secret in told for secret in ("s3cret", "SELECT", "INSERT", "Zanzibar"))
+    message = "".join(traceback.format_exception_only(refusal.value))
+    assert not any(secret in message for secret in ("s3cret", "SELECT", "INSERT", "Zanzibar"))
     # Nor does the database's own error show in a traceback.
     assert refusal.value.__cause__ is None
     assert refusal.value.__suppress_context__ or refusal.value.__context__ is None
-    return told
+    return message
 
 
 def hold(ledger):
@@ -129,12 +129,12 @@ class TestServer:
             server.place(user="locked:s3cret"),
         ):
             for work in (Ledger.open, Ledger.create):
-                told = refused(
+                message = refused(
                     lambda work=work, address=address: work(address, Key.generate()),
                     VaultError,
                     "no connection to the ledger postgresql://.*user and password",
                 )
-                assert "host=" not in told
+                assert "host=" not in message
 
     @pytest.mark.parametrize(
         "address",
@@ -198,12 +198,12 @@ class TestServer:
     def test_a_session_that_was_ended(self, server, monkeypatch):
         place = server.fresh()
         ledger = Ledger.open(place, used(place))
-        own = Chains.chain
+        chain = Chains.chain
 
         def ended(chains, *args, **kwargs):
             [(process,)] = chains.connection.run("SELECT pg_backend_pid()")
             server.run(f"SELECT pg_terminate_backend({process})")
-            return own(chains, *args, **kwargs)
+            return chain(chains, *args, **kwargs)
 
         monkeypatch.setattr(Chains, "chain", ended)
         refused(hold(ledger), VaultError, "try again|no connection")

@@ -165,8 +165,8 @@ def test_sixteen_processes_write_while_one_reads(drive, ledger_place):
 
 def test_kill_at_every_step_leaves_all_of_an_append_or_nothing(drive):
     """Killed after the commit it is all there, and so it is where nothing was killed."""
-    _, said = drive("kill")
-    events, written = map(int, said.split())
+    _, output = drive("kill")
+    events, written = map(int, output.split())
     assert events > 10
     assert written == 4
 
