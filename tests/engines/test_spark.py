@@ -27,6 +27,7 @@ from cornerwave.outputs import read_metadata
 from cornerwave.privacy import FIRST
 from cornerwave.vault import Vault, write_all_spark
 from tests import sail
+from tests.engines.audits import PRIVACY, audited, is_same_audit, table_and_copies
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 
 pytestmark = sail.KNOWN_WARNINGS
@@ -452,3 +453,26 @@ def test_rows_of_a_person_are_refused_as_by_the_local_engine(spark, vault, other
         "clinic", frame_of(spark, path), key="id", drop=["person"], independent_rows=True
     )
     assert here.id == there.id
+
+
+def test_an_audit_of_frames_has_the_figures_of_an_audit_here(spark):
+    is_same_audit(spark, 3000)
+
+
+def test_an_audit_of_frames_sees_independent_noise(spark):
+    found = audited(spark, table_and_copies(3000, independent=True), privacy=PRIVACY)
+    assert not found.sound
+    assert "corner wave" in {check.name for check in found.faults}
+
+
+def test_frames_of_other_rows_are_not_audited(spark):
+    source, copy, _ = table_and_copies(300)
+    twice = copy.set_column(0, "id", pa.array([0, *range(299)]))
+    for other, error, message in (
+        (copy.slice(1), SourceError, "not copies of the same rows"),
+        (copy.set_column(0, "id", pa.array(range(1, 301))), SourceError, "the same keys in 'id'"),
+        (twice, ColumnError, "copy 1: 'id' has duplicate or missing values"),
+        (copy.drop_columns("id"), ColumnError, "copy 1 has no column 'id'"),
+    ):
+        with pytest.raises(error, match=message):
+            audited(spark, [source, other])

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.audit import BLOCK_ROWS
 from cornerwave.columns import Finish
 from cornerwave.engines import SamplePass
 from cornerwave.engines import spark as engine
@@ -23,6 +24,7 @@ from cornerwave.spine.survey import Sampler
 from cornerwave.vault import Vault, write_all_spark
 from tests import sail, spark_cluster
 from tests.engines import through_spark
+from tests.engines.audits import is_same_audit
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 from tests.engines.faults import failing_once, wait_for, waiting
 
@@ -351,3 +353,9 @@ def test_a_local_master_runs_the_python_that_runs_the_command(vault, parquet, tm
     done = subprocess.run(command, env=around, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert vault.dataset("people").frozen.rows == ROWS
+
+
+def test_an_audit_of_frames_has_the_figures_of_an_audit_here(spark, connect):
+    """Of two blocks, on a classic session, and of one by Spark Connect."""
+    is_same_audit(spark, BLOCK_ROWS + 5000)
+    is_same_audit(connect, 3000)

@@ -1,6 +1,7 @@
 """Copies in files, attacked and checked: what recipients can recover, measured.
 
     audit, Audit       read source and copies, accumulate, test, judge        (_audit, the spine)
+    Aligned, audit_aligned    the same, of rows that an engine reads          (_alignment)
     attack_copies, attack_document    the adversary's view: the original, estimated from copies
                                                                                   (_recovery)
     audit_document     the audit as a document for a terminal, a page or programs   (_sections)
@@ -32,8 +33,22 @@ What is kept of rows are passes (cornerwave.passes): parts of a table add up, in
 The audit imports no key and no ledger: an auditor has neither.
 """
 
-from cornerwave.audit._audit import CATEGORY_CHECKS, MIXED_CHECKS, NUMBER_CHECKS, Audit, audit
-from cornerwave.audit._chance import ALPHA
+from cornerwave.audit._alignment import (
+    BLOCK_ROWS,
+    Aligned,
+    AlignedCategories,
+    AlignedRows,
+    BlockReading,
+)
+from cornerwave.audit._audit import (
+    CATEGORY_CHECKS,
+    MIXED_CHECKS,
+    NUMBER_CHECKS,
+    Audit,
+    audit,
+    audit_aligned,
+)
+from cornerwave.audit._chance import ALPHA, refuse_overflow
 from cornerwave.audit._numbers import Exposed, count_exposed
 from cornerwave.audit._recovery import Recovered, attack_copies, attack_document
 from cornerwave.audit._sections import audit_document
@@ -41,18 +56,25 @@ from cornerwave.audit._verdict import as_json, notes, verdict
 
 __all__ = [
     "ALPHA",
+    "BLOCK_ROWS",
     "CATEGORY_CHECKS",
     "MIXED_CHECKS",
     "NUMBER_CHECKS",
+    "Aligned",
+    "AlignedCategories",
+    "AlignedRows",
     "Audit",
+    "BlockReading",
     "Exposed",
     "Recovered",
     "as_json",
     "attack_copies",
     "attack_document",
     "audit",
+    "audit_aligned",
     "audit_document",
     "count_exposed",
     "notes",
+    "refuse_overflow",
     "verdict",
 ]

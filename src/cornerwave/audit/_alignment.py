@@ -8,9 +8,10 @@ source's is read into memory and sorted.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +81,61 @@ class AlignedCategories:
 
 
 @dataclass(frozen=True)
+class BlockReading:
+    """How rows of a table are compared: its `numbers`, and the types of its `categories`.
+
+    `lowest` has the numbers on the scale log(1+x), and where a value of -1 lies there. It travels
+    to any machine, which then makes the same blocks.
+    """
+
+    numbers: tuple[str, ...]
+    lowest: Mapping[str, float]
+    categories: Mapping[str, pa.DataType]
+
+    def matrix(self, group: pa.Table) -> Floats:
+        """Return the numbers of some rows, (N, rows). Raises ColumnError if they do not fit."""
+        matrix = np.empty((len(self.numbers), group.num_rows))
+        for row, name in zip(matrix, self.numbers, strict=True):
+            row[:] = _floats(one_chunk(group.column(name)), name)
+            if name not in self.lowest and _size(row) > LARGEST:
+                raise ColumnError(
+                    f"{name!r} holds values beyond {LARGEST:g}, too large to be compared: "
+                    "divide them in every file"
+                )
+            if name in self.lowest and (row < -1).any():
+                raise ColumnError(
+                    f"{name!r} holds values below -1, but a copy states that it was perturbed on "
+                    "the scale log(1+x): its metadata does not fit the table"
+                )
+        return matrix
+
+    def encodings(self, group: pa.Table) -> Encodings:
+        """Return the categories of some rows, their values as the types that the source has."""
+        return {
+            name: Encoded.of(_as(one_chunk(group.column(name)), type_), name)
+            for name, type_ in self.categories.items()
+        }
+
+    def scaled(self, matrices: list[Floats]) -> list[Floats]:
+        """Return matrices (N, rows) on the scales that they are compared on."""
+        if not self.lowest:
+            return matrices
+        where = np.array([name in self.lowest for name in self.numbers])[:, None]
+        lowest = np.array([self.lowest.get(name, 0.0) for name in self.numbers])[:, None]
+        found = []
+        for matrix in matrices:
+            ended = where & (matrix <= -1)  # far down every value becomes -1
+            inside = np.where(ended, 0.0, matrix)
+            scaled = np.log1p(inside, out=matrix.copy(), where=where)
+            found.append(np.where(ended, lowest, scaled))
+        return found
+
+    def rows(self, part: tuple[int, int, list[Floats]]) -> AlignedRows:
+        """Return a block of numbers, given its number, its place and the matrix of each table."""
+        return AlignedRows(*part, self.scaled(part[2]))
+
+
+@dataclass(frozen=True)
 class Aligned:
     """A source and its copies, row by row; `columns` are the numeric columns they share,
     `categories` the groups of columns that were refreshed, most of one column each.
@@ -109,8 +165,12 @@ class Aligned:
         *,
         key: str | None = None,
         privacy: Sequence[float] | None = None,
-    ) -> "Aligned":
-        """Open the files or frames; raise SourceError or ColumnError if they do not fit."""
+        is_matched: bool = False,
+    ) -> Self:
+        """Open the files or frames; raise SourceError or ColumnError if they do not fit.
+
+        Copies that are matched have their rows in the order of the source already.
+        """
         truth = open_source(source)
         opened = [_opened_like(truth, copy) for copy in copies]
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
@@ -120,7 +180,7 @@ class Aligned:
         wanted = [*kinds.numbers, *kinds.apart, *(n for group in kinds.categories for n in group)]
         changed: list[str] = []
         for i, copy in enumerate(opened):
-            if key is not None and not _same_order(truth, copy, key):
+            if key is not None and not is_matched and not _same_order(truth, copy, key):
                 opened[i] = _sorted_like(truth, copy, wanted, key)
                 changed.append(names[i])
         return cls(
@@ -141,6 +201,14 @@ class Aligned:
         """The columns that are compared on the scale log(1+x)."""
         return tuple(name for name in self.columns if self.stated.logarithmic(name))
 
+    @cached_property
+    def reading(self) -> BlockReading:
+        """How rows of source and copies are compared."""
+        lowest = {name: self.stated.lowest_logarithm(name) for name in self.logarithmic}
+        names = [name for group in self.categories for name in group]
+        types = {name: category_type(self.source.schema.field(name).type) for name in names}
+        return BlockReading(self.columns, lowest, types)
+
     def run(
         self,
         plan: Callable[[AlignedRows], Pass[AlignedRows, Found, Result]],
@@ -156,14 +224,10 @@ class Aligned:
         parts = self.raw_blocks(tables)
         if (first := next(parts, None)) is None:
             raise SourceError(f"{tables[0].name} holds no rows")
-        pass_ = plan(self._rows(first))
-        total = add_up(
-            pass_, chain([first], parts), self._rows, seen=lambda block: progress(block.rows)
-        )
+        rows = self.reading.rows
+        pass_ = plan(rows(first))
+        total = add_up(pass_, chain([first], parts), rows, seen=lambda block: progress(block.rows))
         return pass_.finish(total)
-
-    def _rows(self, part: tuple[int, int, list[Floats]]) -> AlignedRows:
-        return AlignedRows(*part, self.scaled(part[2]))
 
     def run_categories(
         self,
@@ -190,10 +254,10 @@ class Aligned:
         """Yield blocks of columns as tables have them, off the logarithmic scale: their number,
         the place of their first row, and (N, rows) of each table.
         """
-        start, columns, logarithmic = 0, self.columns, self.logarithmic
+        start, reading = 0, self.reading
         blocks = _side_by_side(
             tables,
-            lambda source: _matrices(source, columns, logarithmic),
+            lambda source: map(reading.matrix, source.groups(reading.numbers, BLOCK_ROWS)),
             lambda matrix: matrix.shape[1],
         )
         for number, block in enumerate(blocks):
@@ -202,25 +266,15 @@ class Aligned:
 
     def scaled(self, matrices: list[Floats]) -> list[Floats]:
         """Return matrices (N, rows) on the scales that they are compared on."""
-        if not self.logarithmic:
-            return matrices
-        where = np.array([name in self.logarithmic for name in self.columns])[:, None]
-        lowest = np.array([self.stated.lowest_logarithm(name) for name in self.columns])[:, None]
-        found = []
-        for matrix in matrices:
-            ended = where & (matrix <= -1)  # far down every value becomes -1
-            inside = np.where(ended, 0.0, matrix)
-            scaled = np.log1p(inside, out=matrix.copy(), where=where)
-            found.append(np.where(ended, lowest, scaled))
-        return found
+        return self.reading.scaled(matrices)
 
     def _category_blocks(self, places: Ints | None) -> Iterator[AlignedCategories]:
         """Yield, for the same rows, the encoded categories of the source and of each copy."""
-        names = [name for group in self.categories for name in group]
-        types = {name: category_type(self.source.schema.field(name).type) for name in names}
+        reading = self.reading
+        names = list(reading.categories)
         blocks = _side_by_side(
             (self.source, *self.copies),
-            lambda source: _encodings(source, types),
+            lambda source: map(reading.encodings, source.groups(names, BLOCK_ROWS)),
             lambda encodings: len(encodings[names[0]].codes),
         )
         start = first = 0
@@ -364,39 +418,10 @@ def _side_by_side(
             yield list(block)
 
 
-def _matrices(
-    source: Source, columns: Sequence[str], logarithmic: Sequence[str]
-) -> Iterator[Floats]:
-    for group in source.groups(columns, BLOCK_ROWS):
-        matrix = np.empty((len(columns), group.num_rows))
-        for row, name in zip(matrix, columns, strict=True):
-            row[:] = _floats(one_chunk(group.column(name)), name)
-            if name not in logarithmic and _size(row) > LARGEST:
-                raise ColumnError(
-                    f"{name!r} holds values beyond {LARGEST:g}, too large to be compared: "
-                    "divide them in every file"
-                )
-            if name in logarithmic and (row < -1).any():
-                raise ColumnError(
-                    f"{name!r} holds values below -1, but a copy states that it was perturbed on "
-                    "the scale log(1+x): its metadata does not fit the table"
-                )
-        yield matrix
-
-
 def _size(values: Floats) -> float:
     """Return the largest absolute value of those that are there."""
     ends = np.fmin.reduce(values, initial=0.0), np.fmax.reduce(values, initial=0.0)
     return float(max(-ends[0], ends[1]))
-
-
-def _encodings(source: Source, types: Mapping[str, pa.DataType]) -> Iterator[Encodings]:
-    """Yield blocks of encoded columns, their values as the types that the source has."""
-    for group in source.groups(list(types), BLOCK_ROWS):
-        yield {
-            name: Encoded.of(_as(one_chunk(group.column(name)), type_), name)
-            for name, type_ in types.items()
-        }
 
 
 def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -54,7 +54,7 @@ from cornerwave.audit._sums import Statistics
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
 from cornerwave.choices import KEPT, KEY
 from cornerwave.errors import SourceError
-from cornerwave.sources import Progress
+from cornerwave.sources import Progress, silent
 
 NUMBER_CHECKS = names_by_chance(NUMBER_FAMILIES)
 CATEGORY_CHECKS = names_by_chance(CATEGORY_FAMILIES)
@@ -216,7 +216,12 @@ def audit(
     Raises SourceError or ColumnError if they are not copies of the same rows, LevelError if
     `privacy` does not fit.
     """
-    aligned = Aligned.of(source, copies, key=key, privacy=privacy)
+    return audit_aligned(Aligned.of(source, copies, key=key, privacy=privacy), progress)
+
+
+@refuse_overflow()
+def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
+    """Audit copies whose rows lie beside those of their source, wherever passes over them run."""
     read = NumbersRead.of(aligned, progress) if aligned.columns else None
     # numbers: sums, rows and steps of the path
     measured = read.evidence() if read else None

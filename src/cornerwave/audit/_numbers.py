@@ -69,7 +69,7 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
     expected: Expected
     grids: Floats
     completion: Completion | None = None
-    before: NumbersFound | None = None
+    before: Statistics | None = None
 
     @classmethod
     def of_first(
@@ -77,12 +77,12 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
         aligned: Aligned,
         first: AlignedRows,
         completion: Completion | None = None,
-        before: NumbersFound | None = None,
+        before: Statistics | None = None,
     ) -> "NumbersPass":
         """Plan the pass by the first rows."""
         # as all rows will be: completed, if they are
         scaled = completion.complete(first.scaled, first.number) if completion else first.scaled
-        grids = before.found.steps if before else steps_of(scaled[1:])
+        grids = before.steps if before else steps_of(scaled[1:])
         layout, expected = Layout.of(scaled), Expected.of(scaled, grids)
         return cls(aligned.columns, layout, expected, grids, completion, before)
 
@@ -121,7 +121,7 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
         """Return what all rows show together."""
         statistics = found.sums.statistics(self.layout.shift, found.grids)
         if self.before is not None:  # K and the size of the noise are those of what files hold
-            held = self.before.found
+            held = self.before
             statistics = replace(
                 statistics, mean=held.mean, K=held.K, present=held.present, spread=held.spread
             )
@@ -160,7 +160,8 @@ class NumbersRead:
         # noise does not depend on which cells are missing: rows are completed by its distribution
         completion = Completion.of(found, aligned.stated.noise)
         again = aligned.run(
-            lambda rows: NumbersPass.of_first(aligned, rows, completion, first), progress=progress
+            lambda rows: NumbersPass.of_first(aligned, rows, completion, first.found),
+            progress=progress,
         )
         if again.found.complete < LEAST_ROWS and not aligned.categories:
             raise SourceError(

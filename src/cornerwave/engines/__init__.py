@@ -5,6 +5,7 @@ adds nothing to what happens to a row, so every engine makes the same copies, to
 
 local        groups of rows side by side in threads, results in order; copies are files
 spark        parts of a table on the machines of a cluster; copies are directories of files
+spark_audit  an audit by frames of Spark: its passes on a cluster
 sorted_keys  the keys of a table's rows, none of them twice
 differences  two editions of a table, compared
 """

@@ -32,7 +32,8 @@ from cornerwave.version import __version__
 # What a machine of a cluster found, as bytes, and what came back, read without running code.
 #
 # Machines hold derived secrets, the driver holds the vault's key: what they send is read by a
-# reader that knows arrays, rows, values of cells and the classes of a survey, and nothing else.
+# reader that knows arrays, rows, values of cells and the classes of a survey or an audit, and
+# nothing else.
 
 
 _VALUES = {
@@ -48,6 +49,7 @@ _VALUES = {
     "numpy._core.numeric": ("_frombuffer",),
 }
 _ROOMS = (
+    "cornerwave.audit.",
     "cornerwave.columns.",
     "cornerwave.moments",
     "cornerwave.reuse.",

@@ -14,7 +14,7 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -88,7 +88,7 @@ def of_frame(frame: Any) -> SparkSource:
             "a frame of Spark is released by Spark alone; call write_spark with a directory"
         )
 
-    with _cluster():
+    with in_our_words():
         fields = frame.schema.fields
     return SparkSource(pa.schema([*map(_arrow_field, fields)]), read, frame=frame)
 
@@ -204,7 +204,7 @@ class Cluster:
                 elif kind == IDS:
                     repeated += int(content)
                 elif kind == FOUND:
-                    rows, found = _part(content, type(total))
+                    rows, found = found_in(content, type(total))
                     total = total + found
                     progress(rows)
             if repeated:
@@ -292,28 +292,46 @@ class Cluster:
         """Yield notes: all at once or, if the last job is light, those of `some` of its parts."""
         contents = [sent(each) for each in (job, then) if each is not None]
         check_closures(self._session, sum(map(len, contents)))
-        schema = "bucket long, kind int, found binary"
-        with _cluster():
-            found = self._frame().mapInArrow(_task(contents[0]), schema)
+        with in_our_words():
+            found = self._frame().mapInArrow(_task(contents[0]), _NOTES)
             if then is not None:
                 by = (partitions, "bucket") if partitions else ("bucket",)
-                found = found.repartition(*by).mapInArrow(_task(contents[1]), schema)
-            for row in found.toLocalIterator() if some else found.collect():
-                if row["kind"] == ERROR:
-                    raise unpacked_error(bytes(row["found"]))
-                yield row["bucket"], row["kind"], bytes(row["found"])
+                found = found.repartition(*by).mapInArrow(_task(contents[1]), _NOTES)
+            yield from _checked(found.toLocalIterator() if some else found.collect())
 
     def _frame(self) -> Any:
         """Return the rows of a frame, or a row of what to read for each part, one in a task."""
         if self._frames:
-            names = [*map(_quoted, self._columns)]
+            names = [*map(quoted, self._columns)]
             return reduce(lambda a, b: a.unionAll(b), (f.select(*names) for f in self._frames))
         parts = [(bytearray(pickle.dumps(part)),) for part in self._parts]
         frame = self._session.createDataFrame(parts, "part binary")
         return frame.repartition(max(1, len(parts)))
 
 
-def _part(content: bytes, kind: type[Found]) -> tuple[int, Found]:
+def notes_of(frame: Any, job: Job) -> Iterator[Note]:
+    """Yield the notes of a job over the rows of a frame, those of some parts at a time.
+
+    Raises what machines report, ClusterError for any other failure.
+    """
+    content = sent(job)
+    check_closures(frame.sparkSession, len(content))
+    with in_our_words():
+        yield from _checked(frame.mapInArrow(_task(content), _NOTES).toLocalIterator())
+
+
+_NOTES = "bucket long, kind int, found binary"
+
+
+def _checked(rows: Iterable[Any]) -> Iterator[Note]:
+    """Yield notes that came back; raise the error that one of them is."""
+    for row in rows:
+        if row["kind"] == ERROR:
+            raise unpacked_error(bytes(row["found"]))
+        yield row["bucket"], row["kind"], bytes(row["found"])
+
+
+def found_in(content: bytes, kind: type[Found]) -> tuple[int, Found]:
     """Return how many rows a part has, and what they show. Raises ClusterError for others."""
     match unpacked(content):
         case (int(rows), found) if isinstance(found, kind):
@@ -332,13 +350,14 @@ def _task(content: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
     return cornerwave
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return the name of a column as SQL has it."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def check_closures(session: Any, size: int) -> None:
     """Raise ClusterError if jobs of so many bytes would be written to disks in plain text."""
-    with _cluster():
+    with in_our_words():
         encrypted, limit = (session.conf.get(setting, None) for setting in _SETTINGS)
     most = LARGEST_CLOSURE
     if limit and str(limit).isdigit():
@@ -353,7 +372,7 @@ def check_closures(session: Any, size: int) -> None:
 
 
 @contextmanager
-def _cluster() -> Iterator[None]:
+def in_our_words() -> Iterator[None]:
     """Report what fails on a cluster, in our own words: those of Spark may quote a cell."""
     try:
         yield
@@ -393,7 +412,7 @@ def connected(master: str | None) -> Iterator[Any]:
             "this needs PySpark; install it with: pip install 'cornerwave[spark]'"
         ) from None
     builder: Any = SparkSession.builder
-    with _cluster():
+    with in_our_words():
         if master and master.startswith("sc://"):
             session = builder.remote(master).create()
         else:
@@ -430,7 +449,7 @@ def read_with(session: Any, what: str | Path) -> Any:
     path = Path(what)
     if path.is_dir() or path.name.lower().endswith((".parquet", ".pq", *TEXT_ENDINGS)):
         return path
-    with _cluster():
+    with in_our_words():
         if format_ := _READABLE.get(path.suffix.lower()):
             return session.read.format(format_).load(str(path.absolute()))
         return session.read.table(str(what))
