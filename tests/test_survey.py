@@ -235,6 +235,29 @@ def test_what_is_known_already_may_be_left_out(monkeypatch, cuts):
     assert not same_bits(beside[-1].marks, plain[-1].marks)
 
 
+def test_a_known_number_of_rows_only_leaves_out_what_does_not_matter(monkeypatch):
+    """Samples are the same to the bit, and never much larger than they will be."""
+    monkeypatch.setattr("cornerwave.spine.survey.SAMPLE_ROWS", 200)
+    monkeypatch.setattr(Surveyor, "joint_rows", 300)
+    table = mixed(6000)
+    surveyor = surveyor_of(table, **CHOICES)
+    ids = row_ids(0, table, surveyor.schema, surveyor.secrets)
+
+    def surveyed(rows):
+        total, most = no_rows(surveyor, rows), 0
+        for own in np.split(np.arange(6000), 20):
+            total = total + surveyor.of(ids[own], table.take(own), own, total.without_rows())
+            most = max(most, sum(len(part.hashes) for part in total.joint.parts))
+        return total.trimmed(), most
+
+    (known, few), (unknown, many) = surveyed(6000), surveyed(None)
+    for name in ("sample", "joint", "units"):
+        one, two = (getattr(each, name).ordered for each in (known, unknown))
+        assert same_bits(one, two)
+    assert len(known.joint.ordered.hashes) == 300
+    assert few <= many
+
+
 def test_plain_sums_depend_on_the_partition():
     """The negative control: what the exact sums are for."""
     x = mixed(400)["large"].to_numpy()

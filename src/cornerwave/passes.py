@@ -60,6 +60,10 @@ class Pass(ABC, Generic[Rows, Found, Result_co]):
         there may be left out. Raises SourceError for rows that cannot be used.
         """
 
+    def outline(self, found: Found) -> Found:
+        """Return what `of` has to know of other rows: what was found of them, or less of it."""
+        return found
+
     @abstractmethod
     def finish(self, found: Found) -> Result_co:
         """Return what all rows show together. Raises SourceError if they cannot be used."""
@@ -87,7 +91,7 @@ def add_up(
     """
     total = pass_.nothing()
     # this thread alone adds up: each block takes along what is known when it is handed out
-    handed_out = ((item, total) for item in items)
+    handed_out = ((item, pass_.outline(total)) for item in items)
 
     def look(given: tuple[Item, Found]) -> tuple[Rows, Found]:
         block = block_of(given[0])

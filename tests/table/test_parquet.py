@@ -1,3 +1,4 @@
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as papq
@@ -103,3 +104,30 @@ def test_known_types_decide_where_files_disagree(tmp_path):
     with pytest.raises(ColumnError, match="disagree"):
         open_source(tmp_path)
     assert whole(open_source(tmp_path, {"v": known}))["v"].to_pylist() == ["a", "b"]
+
+
+def test_a_wide_table_is_read_some_columns_at_a_time(tmp_path, monkeypatch):
+    """The same rows, whichever way takes less memory; each way is taken."""
+    rows, rng = 10_000, np.random.default_rng(1)
+    given = pa.table(
+        {
+            **{f"x{i}": rng.normal(size=rows) for i in range(36)},
+            "gaps": pa.array(rng.integers(0, 9, rows), mask=rng.random(rows) < 0.1),
+            "town": pa.array(rng.choice(["x", "y", None], rows)),
+        }
+    )
+    papq.write_table(given, tmp_path / "wide.parquet", row_group_size=6000)
+    strips, read = [], papq.ParquetFile.read_row_group
+
+    def counted(file, group, columns):
+        strips.append(len(columns))
+        return read(file, group, columns=columns)
+
+    monkeypatch.setattr(papq.ParquetFile, "read_row_group", counted)
+    source = open_source(tmp_path / "wide.parquet")
+    assert whole(source, given.column_names).cast(given.schema).equals(given)
+    assert strips == 2 * [8, 8, 8, 8, 6]
+    monkeypatch.setattr("cornerwave.sources._parquet.STRIP_CELLS", 0)
+    assert whole(source, given.column_names).cast(given.schema).equals(given)
+    assert len(strips) == 10
+    assert source.rows == rows

@@ -97,28 +97,25 @@ class Surveyed:
 
     def trimmed(self) -> "Surveyed":
         """Return the same without the rows too many, to be sent."""
-        survey = self.survey
-        survey = replace(
-            survey,
-            sample=survey.sample.trimmed(),
-            joint=survey.joint.trimmed(),
-            units=survey.units.trimmed(),
-        )
-        return Surveyed(survey, self.order.trimmed(), self.outside)
+        return Surveyed(self.survey.trimmed(), self.order.trimmed(), self.outside)
 
 
 @dataclass(frozen=True, repr=False)
 class SurveyPass(Pass[Block, Surveyed, Surveyed]):
-    """Surveys rows; those of a batch have the `ranges` that numbers are expected in."""
+    """Surveys rows; those of a batch have the `ranges` that numbers are expected in.
+
+    `rows` is how many there are, if that is known before the first is read.
+    """
 
     surveyor: Surveyor
     order: RowOrder
     ranges: Ranges | None = None
+    rows: int | None = None
     compares_keys = True
 
     def nothing(self) -> Surveyed:
         """Return the survey of no rows."""
-        return Surveyed(no_rows(self.surveyor), self.order, Counter())
+        return Surveyed(no_rows(self.surveyor, self.rows), self.order, Counter())
 
     def of(self, block: Block, known: Surveyed) -> Surveyed:
         """Survey some rows."""
@@ -126,6 +123,10 @@ class SurveyPass(Pass[Block, Surveyed, Surveyed]):
         survey = self.surveyor.of(block.ids, block.table, block.places, known.survey)
         outside = self.ranges.beyond(block.table) if self.ranges else Counter[str]()
         return Surveyed(survey, known.order.of(block.start, block.table), outside)
+
+    def outline(self, found: Surveyed) -> Surveyed:
+        """Return it without sampled rows: blocks under way would keep those of earlier sums."""
+        return replace(found, survey=found.survey.without_rows())
 
     def finish(self, found: Surveyed) -> Surveyed:
         """Return the survey of all rows.
@@ -151,7 +152,8 @@ def survey_rows(
     scales = engine.run(SamplePass(sampler)) if sampler.columns else sampler.scales(None)
     surveyor = Surveyor(schema, scales, secrets)
     order = order_of(schema, is_placed=engine.is_placed, rows=engine.all_rows)
-    return surveyor, engine.run(SurveyPass(surveyor, order), progress).survey
+    survey = engine.run(SurveyPass(surveyor, order, rows=engine.all_rows), progress).survey
+    return surveyor, survey.trimmed()  # sorted once, and not each time that it is used
 
 
 def seen_in(source: Source, schema: Schema) -> list[str]:

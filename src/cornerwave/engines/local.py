@@ -60,8 +60,12 @@ class Threads:
     threads: int | None = None
     keep_keys: KeepKeys | None = None
     at_once: int | None = None
-    all_rows = None
     is_placed = True
+
+    @property
+    def all_rows(self) -> int | None:
+        """How many rows the table has, if its file states it."""
+        return self.source.rows
 
     def run(self, pass_: Pass[Block, Found, Result_co], progress: Progress = silent) -> Result_co:
         """Run a pass over all rows. Raises ColumnError if it compares keys, and rows have one."""

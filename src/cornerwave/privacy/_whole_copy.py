@@ -124,7 +124,10 @@ class WholeCopy:
         mean, size = moments.mean, np.sqrt(np.maximum(np.diag(moments.covariance), 0.0))
         vary = np.flatnonzero(size > 0).tolist()
         known = [sample.coordinates[i] for i in vary]
-        mean, size, Z = mean[vary], size[vary], (Z[vary] - mean[vary, None]) / size[vary, None]
+        mean, size = mean[vary], size[vary]
+        Z = Z[vary] if len(vary) < len(Z) else Z
+        Z -= mean[:, None]  # in place: a wide table's sample is large
+        Z /= size[:, None]
         C = moments.covariance[np.ix_(vary, vary)] / np.outer(size, size)
         C = semidefinite(significant(with_reach(C, known), known, Z.shape[1]))
         numbers = [i for i in vary if sample.coordinates[i].block == NUMBERS]

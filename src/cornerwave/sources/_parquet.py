@@ -26,6 +26,9 @@ PIECE, STORED_PIECE, STORED_PIECES = 1 << 16, 1 << 22, 1 << 27
 """Bytes of a column chunk that are read at once: whole ones of a wide Parquet file would fill
 memory. From a store they are more, as each is a request, but no more than that in total."""
 
+STRIP, STRIP_CELLS = 8, 1 << 25
+"""Columns of a row group that are read at once, where it has at most so many cells."""
+
 Batches = Iterator[pa.RecordBatch]
 Types = Mapping[str, pa.DataType]
 
@@ -37,8 +40,8 @@ def batch_rows(columns: int) -> int:
 
 def open_parquet(
     place: Path | Address, files: Sequence[File], base: Path | Address | None, types: Types
-) -> tuple[pa.Schema, Callable[[Sequence[str]], Batches]]:
-    """Return the columns of a file or a directory, and what reads some of them.
+) -> tuple[pa.Schema, int, Callable[[Sequence[str]], Batches]]:
+    """Return the columns of a file or a directory, its number of rows, and what reads some columns.
 
     `types` decide where its files disagree about a column.
 
@@ -57,7 +60,7 @@ def open_parquet(
         for file, named in zip(files, folders, strict=True):
             yield from read_parquet(file, named, union, columns, apart)
 
-    return union, read
+    return union, sum(footer.num_rows for footer in footers), read
 
 
 def _folder_types(folders: Sequence[Mapping[str, str | None]]) -> pa.Schema:
@@ -136,7 +139,13 @@ def read_parquet(
     with papq.ParquetFile(
         readable(file), pre_buffer=False, buffer_size=piece, read_dictionary=texts
     ) as content:
-        for batch in content.iter_batches(batch_size=rows, row_groups=groups, columns=present):
+        chosen = range(content.num_row_groups) if groups is None else groups
+        by_strips = _are_strips_smaller(content, present, chosen)
+        for batch in (
+            _by_strips(content, present, chosen, rows)
+            if by_strips
+            else content.iter_batches(batch_size=rows, row_groups=chosen, columns=present)
+        ):
             arrays = [
                 _as(batch.column(name), schema.field(name).type, apart=name in apart)
                 if name in present
@@ -145,6 +154,38 @@ def read_parquet(
                 )
                 for name in columns
             ]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _are_strips_smaller(
+    content: papq.ParquetFile, columns: Sequence[str], groups: Sequence[int]
+) -> bool:
+    """Return whether all cells of a row group take less memory than reading its columns at once.
+
+    For each column that it reads, Arrow keeps a page, and the column's distinct values twice: some
+    megabytes, however few the rows of a batch.
+    """
+    types = [content.schema_arrow.field(name).type for name in columns]
+    fixed = all(pa.types.is_primitive(each) or pa.types.is_dictionary(each) for each in types)
+    rows = max((content.metadata.row_group(group).num_rows for group in groups), default=0)
+    return len(columns) > 4 * STRIP and fixed and rows * len(columns) <= STRIP_CELLS
+
+
+def _by_strips(
+    content: papq.ParquetFile, columns: Sequence[str], groups: Sequence[int], rows: int
+) -> Batches:
+    """Read whole row groups, some columns at a time, and yield them batch by batch."""
+    for group in groups:
+        starts = range(0, content.metadata.row_group(group).num_rows, rows)
+        batches: list[list[pa.Array]] = [[] for _ in starts]
+        for at in range(0, len(columns), STRIP):
+            strip = content.read_row_group(group, columns=columns[at : at + STRIP])
+            for start, batch in zip(starts, batches, strict=True):
+                # copied, so that a batch that was used leaves memory without the others
+                some = strip.slice(start, rows)
+                batch += [pa.concat_arrays(some.column(name).chunks) for name in some.column_names]
+        for place, arrays in enumerate(batches):
+            batches[place] = []
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 

@@ -78,7 +78,8 @@ class Source:
     goes back to; `notes` say what is odd about a column, by its name, and `remarks` about the
     file. `reading` is how its cells are spelled; `markers` are, by column, cells that may stand
     for missing values, and how often they occur. `first` is the position of its first row, if it
-    is a part of a table; `parts` are the sources that it reads one after the other.
+    is a part of a table; `parts` are the sources that it reads one after the other. `rows` is how
+    many it has, where that is known before they are read.
     """
 
     schema: pa.Schema
@@ -91,6 +92,7 @@ class Source:
     markers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     first: int = 0
     parts: tuple["Source", ...] = field(default=(), repr=False)
+    rows: int | None = None
     database: DatabaseTable | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -264,8 +266,8 @@ def _open_files(
             "directory of .parquet or of .csv files"
         ) from None
     if format_ == "parquet":
-        schema, read = open_parquet(place, files, base, types or {})
-        return Source(schema, read, place)
+        schema, rows, read = open_parquet(place, files, base, types or {})
+        return Source(schema, read, place, rows=rows)
     return _open_arrow(place, file)
 
 

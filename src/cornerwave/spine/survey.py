@@ -17,7 +17,8 @@ afterwards does not depend on how.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -133,11 +134,22 @@ class Sample:
         full = len(rows.hashes) == self.most
         return Sample((rows,), self.most, rows.hashes[-1] if full else self.limit)
 
+    def without_rows(self) -> "Sample":
+        """Return none of the rows, of which as few would be kept."""
+        return Sample((), self.most, self.limit)
+
     @property
     def ordered(self) -> Sampled:
         """The sampled rows in the order of their hashes, whatever parts they came in."""
-        whole = _together(self.parts)
-        return whole.take(np.argsort(whole.hashes)[: self.most])
+        hashes = np.concatenate([part.hashes for part in self.parts])
+        rows = np.argsort(hashes)[: self.most]
+        if len(self.parts) == 1 and np.array_equal(rows, np.arange(len(hashes))):
+            return self.parts[0]
+        return Sampled(
+            hashes[rows],
+            _gathered([part.numbers for part in self.parts], rows),
+            _gathered([part.cells for part in self.parts], rows),
+        )
 
 
 def _limit(hashes: Words, most: int, below: np.uint64) -> np.uint64:
@@ -145,21 +157,26 @@ def _limit(hashes: Words, most: int, below: np.uint64) -> np.uint64:
 
     Of n evenly spread ones, `most` and eight deviations are expected below the first guess.
     """
-    # the count below a limit is binomial with deviation sqrt(most) at most; 64 for small samples
-    share = (most + 8 * math.sqrt(most) + 64) / max(len(hashes), 1)
-    limit = ALL if share >= 1 else np.uint64(int(share * 2.0**64))
+    limit = _expected_limit(len(hashes), most)
     if len(hashes) <= most or below <= limit:
         return below
     enough = np.count_nonzero(hashes <= limit) >= most
     return limit if enough else min(np.uint64(np.partition(hashes, most - 1)[most - 1]), below)
 
 
-def _together(parts: Sequence[Sampled]) -> Sampled:
-    return Sampled(
-        np.concatenate([part.hashes for part in parts]),
-        np.concatenate([part.numbers for part in parts], axis=1),
-        np.concatenate([part.cells for part in parts], axis=1),
-    )
+def _expected_limit(rows: int | None, most: int) -> np.uint64:
+    """Return a hash that at least `most` of so many rows are not above: but for once in 10^15."""
+    # the count below a limit is binomial with deviation sqrt(most) at most; 64 for small samples
+    share = (most + 8 * math.sqrt(most) + 64) / max(rows or 0, 1)
+    return ALL if share >= 1 else np.uint64(int(share * 2.0**64))
+
+
+def _gathered(parts: "Sequence[np.ndarray[Any, Any]]", rows: Ints) -> Any:
+    """Return some rows of parts (columns, rows), one column at a time: samples are large."""
+    out = np.empty((len(parts[0]), len(rows)), dtype=parts[0].dtype)
+    for place, column in enumerate(zip(*parts, strict=True)):
+        out[place] = np.concatenate(column)[rows]
+    return out
 
 
 def row_hashes(ids: Ids, secret: bytes) -> Words:
@@ -205,6 +222,24 @@ class Survey:
             joint=self.joint + other.joint,
             units=self.units + other.units,
             first=self.first + other.first,
+        )
+
+    def trimmed(self) -> "Survey":
+        """Return the same without the rows too many, each sample in the order of its hashes."""
+        return replace(
+            self,
+            sample=self.sample.trimmed(),
+            joint=self.joint.trimmed(),
+            units=self.units.trimmed(),
+        )
+
+    def without_rows(self) -> "Survey":
+        """Return the same without the sampled rows."""
+        return replace(
+            self,
+            sample=self.sample.without_rows(),
+            joint=self.joint.without_rows(),
+            units=self.units.without_rows(),
         )
 
 
@@ -428,8 +463,11 @@ def quantiles_of(surveyor: Surveyor, survey: Survey) -> dict[str, Knots]:
     return {name: knots for name, knots in found.items() if knots and knots[0][0] < knots[-1][0]}
 
 
-def no_rows(surveyor: Surveyor) -> Survey:
-    """Return the survey of a table without rows: what others are added to."""
+def no_rows(surveyor: Surveyor, rows: int | None = None) -> Survey:
+    """Return the survey of a table without rows: what others are added to.
+
+    If the table is known to have so many `rows`, samples are hardly larger than they will be.
+    """
     schema = surveyor.schema
     numbers, cells = len(schema.perturbed), sum(map(len, schema.categories))
     nothing, units = Moments.of_columns(np.empty((numbers, 0))), surveyor.unit_columns
@@ -439,20 +477,23 @@ def no_rows(surveyor: Surveyor) -> Survey:
         fingerprint=Fingerprint.nothing(),
         marks=Learned.nothing(len(surveyor.marked), keyed=schema.key is not None),
         tallies={names: Counter() for names in schema.categories},
-        sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS),
+        sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS, rows),
         joint=_no_sample(
             numbers + len(schema.unchanged),
             len(schema.kept) + cells + sum(map(len, surveyor.parts.values())),
             surveyor.joint_rows,
+            rows,
         ),
-        units=_no_sample(len(units.numbers), units.count - len(units.numbers), surveyor.unit_rows),
+        units=_no_sample(
+            len(units.numbers), units.count - len(units.numbers), surveyor.unit_rows, rows
+        ),
         first=_no_sample(numbers, cells, FIRST),
     )
 
 
-def _no_sample(numbers: int, cells: int, most: int) -> Sample:
-    none = np.empty(0, dtype=np.uint64)
-    return Sample.of(none, [np.empty(0)] * numbers, [none] * cells, most=most)
+def _no_sample(numbers: int, cells: int, most: int, rows: int | None = None) -> Sample:
+    none, limit = np.empty(0, dtype=np.uint64), _expected_limit(rows, most)
+    return Sample.of(none, [np.empty(0)] * numbers, [none] * cells, most=most, below=limit)
 
 
 def rank_draws(secrets: RowSecrets, ids: Ids) -> RankDraws:
