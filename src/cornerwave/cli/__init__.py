@@ -18,7 +18,7 @@ packages and rooms that each may load.
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Annotated, Any
@@ -176,12 +176,9 @@ def _hint(use: Sequence[str]) -> str:
     """Return the options or commands that an error recommends, by their names here."""
     commands = {info.callback.__name__ for info in app.registered_commands if info.callback}
     commands.remove("schema")  # an error means the option of `register`
-    names = [n if " " in n else _called(n, commands) for n in use]
+    called = {name: f"cornerwave {name}" for name in commands}
+    names = [n if " " in n else called.get(n, f"--{n.replace('_', '-')}") for n in use]
     return f" ({', '.join(names)})" if names else ""
-
-
-def _called(choice: str, commands: Collection[str]) -> str:
-    return f"cornerwave {choice}" if choice in commands else f"--{choice.replace('_', '-')}"
 
 
 @app.callback(invoke_without_command=True)

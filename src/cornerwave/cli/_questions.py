@@ -14,7 +14,7 @@ from cornerwave.errors import SourceError, VaultError
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
     from cornerwave.sources import Source
-    from cornerwave.vault import Dataset, Vault
+    from cornerwave.vault import Dataset
 
 
 def ledger(
@@ -42,7 +42,9 @@ def ledger(
             typer.echo(f"{text}\t{one_line(name_)}")
         return
     if since:
-        _check_heads(opened, _lines(since))
+        lines = _lines(since)
+        opened.check_heads(lines)
+        say(f"{len(lines)} {'head is' if len(lines) == 1 else 'heads are'} still in the ledger")
         return
     datasets = opened.datasets() if name is None else [opened.dataset(name)]
     if against:
@@ -74,15 +76,6 @@ def ledger(
             table = editions_table(dataset.editions)
             print_table(f"{dataset.name}: editions", table.header, table.rows)
         print_table(title, ("recipient", "privacy", "noise", "format", "edition", "since"), rows)
-
-
-def _check_heads(vault: "Vault", lines: list[str]) -> None:
-    """Check heads as `--head` prints them, with or without the names of their datasets."""
-    names = {head.rsplit(":", 2)[0]: name for name, head in vault.heads().items()}
-    for line in lines:
-        head, tab, name = line.partition("\t")
-        vault.check_since({name if tab else names.get(head.rsplit(":", 2)[0], head): head})
-    say(f"{len(lines)} {'head is' if len(lines) == 1 else 'heads are'} still in the ledger")
 
 
 def _lines(given: list[str]) -> list[str]:

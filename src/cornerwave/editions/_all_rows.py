@@ -60,7 +60,7 @@ class AllRows:
 
     def with_rows(self, survey: Survey) -> "AllRows":
         """Return these rows and those of another survey."""
-        sample = self._coarse(survey.joint)
+        sample = replace(survey.joint, parts=tuple(map(self._coarse, survey.joint.parts)))
         if self.sample.parts:
             sample = self.sample + replace(sample, most=self.sample.most)
         columns = len(sample.parts[0].numbers) + len(sample.parts[0].cells)
@@ -78,11 +78,8 @@ class AllRows:
         """The same rows, once that is measured."""
         return replace(self, measured=self.rows)
 
-    def _coarse(self, sample: Sample) -> Sample:
-        """Return a sample with the middle of its part for each noisy number."""
-        return replace(sample, parts=tuple(map(self._coarse_rows, sample.parts)))
-
-    def _coarse_rows(self, rows: Sampled) -> Sampled:
+    def _coarse(self, rows: Sampled) -> Sampled:
+        """Return rows with the middle of its part for each noisy number."""
         numbers = rows.numbers.copy()
         for column, ends, middles in zip(numbers, self.ends, self.middles, strict=False):
             here = ~np.isnan(column)

@@ -191,12 +191,8 @@ def ledger(request: Request) -> Response:
 def check_heads(request: Request, fields: Fields) -> Response:
     """Check that heads which were kept elsewhere are still part of the ledger."""
     lines = [line for line in fields.get("heads", "").splitlines() if line.strip()]
-    vault = service_of(request).vault
-    names = {head.rsplit(":", 2)[0]: name for name, head in vault.heads().items()}
     try:
-        for line in lines:
-            head = line.split("\t")[0].strip()
-            vault.check_since({names.get(head.rsplit(":", 2)[0], "?"): head})
+        service_of(request).vault.check_heads(lines)
     except CornerwaveError as error:
         return _ledger(request, heads=fields.get("heads", ""), error=str(error))
     result = f"{len(lines)} of {len(lines)} heads are still in the ledger" if lines else ""
@@ -219,7 +215,8 @@ def _ledger(request: Request, *, heads: str = "", result: str = "", error: str =
     vault, chains, damaged = service_of(request).vault, [], ""
     try:
         known = vault.heads()
-        vault.check_since({name: _beginning(head) for name, head in known.items()})
+        # from before the first line of each, so that all of it is checked
+        vault.check_heads(f"{head.rsplit(':', 2)[0]}:0:" for head in known.values())
         for each in vault.datasets():
             chains.append((each, known[each.name], each.holdings))
     except LedgerDamaged as damage:
@@ -236,11 +233,6 @@ def _ledger(request: Request, *, heads: str = "", result: str = "", error: str =
         error=error,
         at=now().isoformat(),
     )
-
-
-def _beginning(head: str) -> str:
-    """Return the head of a chain before its first line, so that all of it is checked."""
-    return f"{head.rsplit(':', 2)[0]}:0:"
 
 
 # --- what several pages show --------------------------------------------------------------

@@ -262,33 +262,16 @@ async def query(request: Request, what: ThisTable) -> Response:
     facts = await _facts(service, what)  # a copy that cannot be made is refused here already
     name = f"{request.path_params['table']}.parquet"
     address = f"{base_url(request)}{SHARING_PATH}/files/{name}?sp={service.ticket(what)}"
+    content = {"partitionValues": {}, "stats": json.dumps({"numRecords": facts.rows})}
+    added = {"path": address, "size": facts.size, "modificationTime": 0, "dataChange": True}
+    action = {"deltaSingleAction": {"add": {**content, **added}}}
     file = {
         "id": what.key(DELTA),
         "size": facts.size,
-        **(_delta_file if delta else _parquet_file)(address, facts),
+        **(action if delta else {**content, "url": address}),
         "expirationTimestamp": int(service.signer.ends() * 1000),
     }
     return _lines(request, what, [*_head(what, facts, delta=delta), {"file": file}])
-
-
-def _parquet_file(address: str, facts: Facts) -> dict[str, Any]:
-    return {"url": address, "partitionValues": {}, "stats": _stats(facts)}
-
-
-def _delta_file(address: str, facts: Facts) -> dict[str, Any]:
-    add = {
-        "path": address,
-        "partitionValues": {},
-        "size": facts.size,
-        "modificationTime": 0,
-        "dataChange": True,
-        "stats": _stats(facts),
-    }
-    return {"deltaSingleAction": {"add": add}}
-
-
-def _stats(facts: Facts) -> str:
-    return json.dumps({"numRecords": facts.rows})
 
 
 def redeemed(request: Request, sp: Annotated[str, Query(max_length=2000)]) -> Permitted:

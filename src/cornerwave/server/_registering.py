@@ -33,7 +33,7 @@ from cornerwave.choices import (
 )
 from cornerwave.columns import is_number, listed
 from cornerwave.errors import CornerwaveError, SourceError, collecting_warnings, discreet
-from cornerwave.inspection import ColumnReport, Inspection, inspect
+from cornerwave.inspection import ColumnReport, inspect
 from cornerwave.kinds import OneOf
 from cornerwave.outlook import explained
 from cornerwave.server._page import Ticked, page, router, signed_in, words_of
@@ -92,7 +92,8 @@ def _form(
     with discreet():
         source = open_to_inspect(path)
         inspection = inspect(source)
-    known = stated if stated is not None else _proposed(inspection)
+    proposed = {f"do-{i}": report.do for i, report in enumerate(inspection.columns)}
+    known = proposed if stated is None else stated
     asks = {*inspection.asks, *(error.use if error else ())}
     name = path.name.partition(".")[0]
     return page(
@@ -115,11 +116,6 @@ def _form(
         error=words_of(error) if error else "",
         others=[(name, name in unrelated) for name in names],
     )
-
-
-def _proposed(inspection: Inspection) -> dict[str, str]:
-    """Return what the form states at first: what a draft proposes."""
-    return {f"do-{i}": report.do for i, report in enumerate(inspection.columns)}
 
 
 def _decided(made: Dataset) -> Iterator[str]:

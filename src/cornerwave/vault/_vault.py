@@ -304,6 +304,13 @@ class Vault:
         """Raise LedgerDamaged unless heads kept earlier are still part of the ledger."""
         self._ledger.check_since(heads)
 
+    def check_heads(self, lines: Iterable[str]) -> None:
+        """Do so for heads as they were printed, each with the name of its dataset or without."""
+        names = {head.rsplit(":", 2)[0]: name for name, head in self.heads().items()}
+        for line in lines:
+            head, tab, name = line.strip().partition("\t")
+            self.check_since({name if tab else names.get(head.rsplit(":", 2)[0], head): head})
+
     def __repr__(self) -> str:
         return f"Vault({str(self.path)!r})"
 
