@@ -83,8 +83,8 @@ LEFT_TO_THE_OWNER = {
     "ssn": (pa.array(NUMBERS), "given to one person"),
     "note": (picked([f"{w} came in late with a cold" for w in words(50)]), "free text"),
     "row": (pa.array(chance().permutation(ROWS)), "looks like an identifier"),
-    "case_no": (pa.array(NUMBERS), "record number, as its name says"),
-    "id": (picked(NUMBERS[:350]), "record number, as its name says"),
+    "case_no": (pa.array(NUMBERS), "record number, according to its name"),
+    "id": (picked(NUMBERS[:350]), "record number, according to its name"),
     "dob": (days(-9000, 9000), "date of birth"),
     "Geburtsdatum": (days(-9000, 9000), "date of birth"),
     "since": (days(-9000, 15000), "dates of birth?"),
@@ -316,7 +316,7 @@ def test_an_address_is_found_wherever_it_begins(text):
 def test_names_of_things_with_several_rows_are_left_to_the_owner(name):
     report = of_few_rows_each(name)
     assert report.do == "decide"
-    assert "of people or things, as its name says: 136 values" in report.warnings[0]
+    assert "of people or things, according to its name: 136 values" in report.warnings[0]
 
 
 @pytest.mark.parametrize("name", ["paid", "hits", "num_pets", "family_size"])

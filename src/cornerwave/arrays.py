@@ -34,7 +34,7 @@ def part_ends(numbers: Floats, parts: int) -> Floats:
 
 
 def places_among(ascending: Any, wanted: Any) -> Ints:
-    """Return where each of some values stands among ascending ones; -1 for one that does not.
+    """Return the place of each of some values among ascending ones; -1 for one that is not there.
 
     >>> places_among(np.array([2, 3, 7]), np.array([7, 5, 2]))
     array([ 2, -1,  0])

@@ -22,7 +22,7 @@ import numpy as np
 
 from cornerwave import document as doc
 from cornerwave.choices import CATEGORY, KEPT, PERTURBED, UNIFORM
-from cornerwave.document import count
+from cornerwave.document import DAY, count, is_date, moment, seconds_of
 from cornerwave.documents import page
 from cornerwave.errors import BiasWarning, ColumnError, OutputError, SourceError
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, Estimate
@@ -30,7 +30,6 @@ from cornerwave.outlook import in_units
 from cornerwave.outputs import check_place, read_metadata, write_text
 from cornerwave.sources import Address, DatabaseAddress, Place, place_of
 from cornerwave.spec import ColumnMetadata, CopyMetadata
-from cornerwave.times import DAY, is_date, moment, seconds_of
 
 
 @dataclass(frozen=True)

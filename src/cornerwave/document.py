@@ -9,6 +9,7 @@ To add a kind of part: a class here, in `Part`, and a case in each of the two re
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 GOOD, BAD, WARN, PLAIN = "good", "bad", "warn", "plain"
@@ -63,7 +64,7 @@ Content = str | MarkedCell | Meter | Bar
 
 
 def text_of(cell: Content) -> str:
-    """Return what a cell says where nothing can be drawn."""
+    """Return the text of a cell where nothing can be drawn."""
     return cell if isinstance(cell, str) else cell.text
 
 
@@ -224,6 +225,10 @@ class Document:
     contents: bool = False
 
 
+# --------------------------------------------------------------------------------------------------
+# How numbers, names, dates and spans of time are written.
+
+
 def count(number: int, one: str, many: str = "") -> str:
     """Write a number of things.
 
@@ -240,3 +245,62 @@ def one_line(text: str) -> str:
     a\nb\x1b[2J
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+# Copies count dates in days or seconds since 1970, and durations in seconds; `unit` says which.
+
+DAY, MINUTE = 86400.0, 60.0
+SPANS = (("days", DAY), ("hours", 3600.0), ("minutes", MINUTE), ("seconds", 1.0))
+
+
+def is_date(unit: str | None) -> bool:
+    """Whether values of a unit are points in time."""
+    return unit is not None and "1970" in unit
+
+
+def seconds_of(value: float, unit: str) -> float:
+    """Return a value, or a distance between two, in seconds."""
+    return value * DAY if unit.startswith("days") else value
+
+
+def moment(seconds: float, *, within: float = DAY) -> str:
+    """Write a point in time, as precisely as something known within so many seconds deserves.
+
+    >>> moment(86400.0 * 365.51), moment(86400.0 * 365.51, within=600.0), moment(1e30)
+    ('1971-01-01', '1971-01-01 12:14', '1e+30')
+    """
+    try:
+        when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        return f"{seconds:.4g}"
+    if within >= DAY:
+        return when.date().isoformat()
+    return when.strftime("%Y-%m-%d %H:%M" if within >= MINUTE else "%Y-%m-%d %H:%M:%S")
+
+
+def span_of(seconds: float) -> tuple[str, float]:
+    """Return the unit that people would use for so many seconds, and its length."""
+    return next((span for span in SPANS if abs(seconds) >= span[1]), SPANS[-1])
+
+
+_LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
+
+
+def axis_ends(values: Sequence[float], unit: str | None) -> list[str]:
+    """Write the ends of an axis; dates as dates, durations and large numbers in one unit.
+
+    >>> axis_ends([0.0, 12000.0], None), axis_ends([-7200.0, 36000.0], "seconds")
+    (['0', '12,000'], ['-2 hours', '10 hours'])
+    >>> axis_ends([-105e6, 0.0, 4e8], None)
+    ['-105 million', '0', '400 million']
+    """
+    if unit is None:
+        most = max(map(abs, values))
+        name, size = next((each for each in _LARGE if each[1] <= most < 1e15), ("", 1.0))
+        digits = 4 if name else 6
+        return [f"{v / size:,.{digits}g} {name}".rstrip() if v else "0" for v in values]
+    seconds = [seconds_of(value, unit) for value in values]
+    if is_date(unit):
+        return [moment(each, within=max(seconds) - min(seconds)) for each in seconds]
+    name, size = span_of(max(seconds, key=abs))
+    return [f"{each / size:,.4g} {name}" for each in seconds]

@@ -4,7 +4,7 @@
 
 `noise` is the variance of the noise as a multiple of the table's own covariance
 K. `privacy` is the share of the table's variance that the best linear estimate
-from the copy cannot recover. They say the same thing in two units, and there is
+from the copy cannot recover. They are the same thing in two units, and there is
 no third one.
 
 A vault releases at the levels of a lattice, privacy 1/1000 to 999/1000, and the path
@@ -163,7 +163,7 @@ class Privacy:
     """A share of the variance of every column that a whole copy must hide.
 
     Which level that takes depends on the table: columns that reveal each other need more
-    noise than v = p/(1-p). `against` says from whom: LINEAR, the best linear estimate, which is
+    noise than v = p/(1-p). `against` is from whom: LINEAR, the best linear estimate, which is
     what a copy promises; or BAYES, also an adversary who knows how rows are distributed, as
     measured at registration.
 
@@ -175,7 +175,7 @@ class Privacy:
     against: str = LINEAR
 
     def __post_init__(self) -> None:
-        noise_of(self.share)  # refuses what is no privacy
+        noise_of(self.share)  # refuses what is not a privacy
         if self.against not in ADVERSARIES:
             raise LevelError(
                 f"there is no adversary {self.against!r}; choose {' or '.join(ADVERSARIES)}"

@@ -73,7 +73,7 @@ class Moments:
         """Return the moments of a (rows, columns) array; NaN is missing.
 
         Raises SourceError if a value is infinite, or so large that its square overflows;
-        `names` are those of the columns, to say which.
+        `names` are those of the columns, for messages.
         """
         return cls.of_columns(np.asarray(X, dtype=np.float64).T, names)
 
@@ -224,7 +224,7 @@ def ends_of(columns: Floats) -> tuple[Floats, Floats, bool]:
 def _gram(columns: Floats, top: Ints, *, gaps: bool) -> tuple[Ints, Ints]:
     """Return the exact Gram matrix of all digits, and their sums.
 
-    Its last rows say which columns are present, if one of them has gaps.
+    Its last rows state which columns are present, if one of them has gaps.
     """
     size = (DIGITS + (1 if gaps else 0)) * len(columns)
     total, sums = np.zeros((size, size), dtype=np.int64), np.zeros(size, dtype=np.int64)

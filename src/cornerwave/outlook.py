@@ -16,11 +16,11 @@ import numpy as np
 from cornerwave import document as doc
 from cornerwave.arrays import Floats
 from cornerwave.columns import listed
+from cornerwave.document import seconds_of, span_of
 from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
 from cornerwave.sources import Source
 from cornerwave.spine.freeze import Frozen
-from cornerwave.times import seconds_of, span_of
 
 if TYPE_CHECKING:
     from cornerwave.audit import Exposed
@@ -142,7 +142,7 @@ def _outlook(
 
 
 def in_units(value: float, unit: str | None = None) -> str:
-    """Write a distance between values with three digits; one in time as people say it.
+    """Write a distance between values with three digits; one in time as people write it.
 
     >>> in_units(18520.3), in_units(0.12345), in_units(7200.0, "seconds"), in_units(400.0, "days")
     ('18,500', '0.123', '2 hours', '400 days')

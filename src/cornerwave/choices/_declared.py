@@ -40,6 +40,7 @@ class Bounds(Kind):
 
     def accepts(self, value: Any) -> bool:
         """Whether there are two, and neither leaves nothing between them."""
+        # numbers and dates are compared once the type of the column is known (columns/_finish)
         is_pair = isinstance(value, list | tuple) and len(value) == 2
         return is_pair and value[0] != math.inf and value[1] != -math.inf
 
@@ -114,6 +115,7 @@ def names_of(given: str | Iterable[Any]) -> tuple[Any, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
+# What a choice is if it is not made; a dictionary of values is made anew for each `Choices`.
 _EMPTY: dict[str, tuple[()] | None] = {COLUMN: None, COLUMNS: ()}
 
 
@@ -122,11 +124,12 @@ def declared(help: str, gives: str = TABLE, *, default: Any = False, **about: An
     choice = Choice(help, gives, **about)
     if gives == VALUES:
         return field(default_factory=dict, metadata={"choice": choice})
+    # the declaration travels with the field, so that `DECLARED` can be read off `Choices`
     return field(default=_EMPTY.get(gives, default), metadata={"choice": choice})
 
 
 def _do(role: str, help: str, word: str, gives: str = COLUMNS, **about: Any) -> Any:
-    """Declare the choice of a role."""
+    """Declare the choice of a role: in a schema file all of them are values of one key, `do`."""
     words = {DOES[role]: word}
     about = {"key": "do", "value": DOES[role], "label": "What", "words": words, **about}
     return declared(help, gives, kind=_DO, **about)

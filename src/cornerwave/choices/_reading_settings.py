@@ -217,7 +217,8 @@ def check_date_formats(formats: Iterable[str]) -> None:
             raise SourceError(
                 f"the date format {each!r} needs a day, a month and a year, as in '%d.%m.%Y'"
             )
-        date_pattern(each)
+        date_pattern(each)  # refuses what is not known
+        # day and month look alike, and so do short and long names of months: of each shape one
         shape = re.sub("%[dm]", "%d", re.sub("%[bB]", "%b", each))
         if shape in shapes:
             raise SourceError(
@@ -245,6 +246,7 @@ def date_pattern(format_: str) -> str:
                 f"{' '.join('%' + each for each in _DIRECTIVES)}"
             )
         else:
+            # without a separator, 1112020 could be 1 November or 11 January: two digits are needed
             beside = any(
                 0 <= near < len(parts) and parts[near][0] and parts[near][0] not in "bBp"
                 for near in (at - 1, at + 1)
@@ -282,6 +284,7 @@ def fits(column: str, wildcard: str) -> bool:
     >>> fits("item_1", "item_*"), fits("item_1", "item_?")
     (True, False)
     """
+    # in brackets [ and ? stand for themselves
     return fnmatchcase(column, wildcard.replace("[", "[[]").replace("?", "[?]"))
 
 
@@ -292,6 +295,7 @@ def toml_text(value: Any) -> str:
     ["it is so", true, 2.5]
     """
     if isinstance(value, str):
+        # TOML's strings are JSON's, but for DEL, which must be spelled out
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return str(value).lower()

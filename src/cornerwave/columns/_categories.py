@@ -39,7 +39,7 @@ class Categories:
     """The frozen values of a group of columns.
 
     `values[c]` are the distinct values of column c; `combinations` (m, columns) number
-    the m values of the group, -1 for missing within; `counts` say how often each occurs.
+    the m values of the group, -1 for missing within; `counts` are how often each occurs.
     The last one stands for all that were pooled if `pooled`.
     """
 

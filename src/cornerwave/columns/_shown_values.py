@@ -251,5 +251,5 @@ def _spelled(column: pa.Array) -> pa.Array:
         column = column.dictionary_decode()
     try:
         return column.cast(pa.string())
-    except pa.ArrowException:  # such as bytes that are no text
+    except pa.ArrowException:  # such as bytes that are not text
         return pa.nulls(len(column), pa.string())

@@ -6,7 +6,7 @@
     Canvas           a drawing in SVG, as on all pages
     share_strip, overlay    drawings by themselves, on the pages of the service
 
-What a document says is built by the rooms that know the result (`cornerwave.document`).
+What a document states is built by the rooms that know the result (`cornerwave.document`).
 
     _html       sections and tables as HTML; its looks are `pages.css`, without a script
     _charts     SVG kit: a canvas; share charts, histograms, curves, bars, meters

@@ -143,6 +143,7 @@ class Columns:
     def reports(self, rows: pa.Table) -> Iterator[ColumnReport]:
         """Yield what was found, column by column; `rows` are the sampled ones."""
         known = {name: self._recognised(name, rows) for name in rows.column_names}
+        # columns that the factor of K skips: linear functions of those before them
         collinear = {self._numbers[i] for i in factor(self._moments.covariance).dependent}
         skewness = dict(zip(self._numbers, self._cubes.skewness, strict=True))
         long_tailed = {name for name, size in skewness.items() if size > LONG_TAIL}
@@ -308,6 +309,7 @@ class _Cubes:
         count = np.maximum(self._sums[0], 1)
         with np.errstate(over="ignore", invalid="ignore"):
             one, two, three = self._sums[1:] / count
+            # central moments from those about the shift: m2 - m1^2, m3 - 3 m1 m2 + 2 m1^3
             variance = two - one**2
             third = three - 3 * one * two + 2 * one**3
             # The first rows' mean is within sqrt(n/m) deviations of the mean of all, for m

@@ -30,7 +30,7 @@ from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import JOINT_ROWS, Survey, Surveyor, row_hashes
 
 MOST_CELLS = 1 << 23
-"""A sample has fewer rows if the table is wide."""
+"""A sample has fewer rows if the table is wide: 64 MB of numbers."""
 FEWER_CELLS = 1 << 17
 """So many cells are tried to see which categories to join, and which gaps to hide."""
 KNOWN = bytes(KEY_BYTES)
@@ -53,6 +53,7 @@ class SampledRows:
         hashes = row_hashes(position_ids(self._seen, table.num_rows), KNOWN)
         self._seen += table.num_rows
         full = len(self._hashes) == self._most
+        # bottom-k: the rows of the k smallest hashes are a uniform sample, however rows arrive
         near = np.flatnonzero(hashes < self._hashes.max()) if full else np.arange(len(hashes))
         known = np.concatenate([self._hashes, hashes[near]])
         kept = np.sort(np.argpartition(known, min(self._most, len(known)) - 1)[: self._most])
@@ -71,7 +72,7 @@ class Disclosure:
     """What a trial registration showed.
 
     `sentences` state what columns reveal of each other, `together` are the categories to refresh
-    as one, `hide_missing` the columns whose gaps reveal too much to be shown; `looks` says what a
+    as one, `hide_missing` the columns whose gaps reveal too much to be shown; `looks` states what a
     column's copies will look like; `frozen` is what was fixed.
     """
 

@@ -218,7 +218,7 @@ SHIFT, CHANCE = 0.2, 4.0
 """Gaps that shift a column by more than this, and more than CHANCE standard errors, reveal it."""
 HALF = 500
 LARGEST = 1e140
-"""Larger values cannot be squared."""
+"""Sums of squares of larger values may overflow."""
 
 
 def risks(
@@ -234,7 +234,7 @@ def risks(
 
 
 def _few_rows(rows: int, numbers: int) -> Iterator[str]:
-    share = (numbers + 1) / max(rows, 1)
+    share = (numbers + 1) / max(rows, 1)  # the mean leverage: trace of the hat matrix over T
     asks = ""
     if rows < SAFE_ROWS:
         least = f"refuses fewer than {LEAST_ROWS}"
@@ -277,7 +277,7 @@ def _singled_out(rows: pa.Table, proposed: Mapping[str, str]) -> Iterator[str]:
     while left and len(chosen) < MOST_TOGETHER:
         scores = {name: _alone(_joined(together, codes)) for name, codes in left.items()}
         best = max(scores, key=lambda name: scores[name])
-        if 0 < scores[best][0] <= alone:
+        if 0 < scores[best][0] <= alone:  # one column more singles out no further row
             break
         alone, together = scores[best][0], _joined(together, left.pop(best))
         chosen.append(best)
@@ -317,7 +317,7 @@ def _alone(codes: Ints) -> tuple[int, int]:
 
 def _gaps(rows: pa.Table, names: Sequence[str]) -> Iterator[str]:
     """Yield which columns seem to be missing because they are high, or low."""
-    every = max(1, rows.num_rows * len(names) // GAP_CELLS)
+    every = max(1, rows.num_rows * len(names) // GAP_CELLS)  # each column is fitted on all others
     columns = {name: values[::every] for name, values in _numbers(rows, names)}
     for name, values in columns.items():
         missing = np.isnan(values)
@@ -350,10 +350,12 @@ def _shift(values: Floats, missing: Flags, others: Sequence[Floats]) -> tuple[fl
     deviation = values[~missing].std()
     if not others or not deviation:
         return 0.0, 0.0
+    # the regression on the other numbers, fitted where the value is present: (X'X) b = X'y
     beside = np.stack([np.ones(len(values)), *map(_whole, others)], axis=1)
     known, target = beside[~missing], values[~missing] / deviation
     weights = np.linalg.lstsq(known.T @ known, known.T @ target, rcond=None)[0]
     predicted = beside @ weights
+    # E(prediction | missing) - E(prediction | present), and the error of two independent means
     apart = predicted[missing].mean() - predicted[~missing].mean()
     error = np.sqrt(
         predicted[missing].var() / missing.sum() + predicted[~missing].var() / (~missing).sum()

@@ -24,7 +24,7 @@ MANY = 100
 SHARE_OF_ROWS = 0.2
 """as is text with this many values for each row, if they are more than FEW_ROWS."""
 FEW_CODES = 10
-"""Whole numbers of at most so many values are codes, unless their name says otherwise."""
+"""Whole numbers of at most so many values are codes, unless their name suggests otherwise."""
 LOOKED_AT = 1000
 """So many different values of a column are looked at."""
 LETTERS = 1000
@@ -33,7 +33,7 @@ SOME, MOST = 0.01, 0.6
 """Shares of these values: some look like a sure thing, most like one that is less sure."""
 CHOSEN_WORDS, WORDS_IN_TEXT = 2, 4
 """Texts of more words than this, on average, were written rather than chosen: of fewer if the
-column's name says so."""
+column's name suggests it."""
 NEARLY_UNIQUE = 0.95
 IDENTIFIER, DROP_OR_KEY = "looks like an identifier", "drop it, or make it the key"
 FEWEST_NAMED, MOST_EACH = 15, 500
@@ -46,7 +46,7 @@ ZERO_HEAVY = 0.2
 EXACT = 2.0**53
 """Whole numbers beyond this are not exact as floats."""
 LOW_CODES, HIGH_CODES = (-1, -7, -8, -9, -77, -88, -99, -999, -9999), (999, 9999, 99999)
-"""Numbers by which surveys say that there is no answer,"""
+"""Numbers by which surveys mark a missing answer,"""
 FEW_VALUES = 4
 """in columns of so many values at least."""
 LIFETIME = 40 * 365.25
@@ -105,7 +105,7 @@ class Recognised:
 
 
 def recognise(seen: Seen) -> Recognised | None:
-    """Return what a column was recognised as; None if nothing stands against its type."""
+    """Return what a column was recognised as; None if nothing speaks against its type."""
     if not len(seen.values):
         return None
     type_ = seen.values.type
@@ -245,7 +245,7 @@ def _written(seen: Seen) -> str | None:
     if words > WORDS_IN_TEXT and seen.distinct > FEW_ROWS:
         return f"looks like free text, {words:.0f} words on average: it may name people"
     if words > CHOSEN_WORDS and seen.words & _words.WRITTEN:
-        return "free text, as its name says: it may name people"
+        return "free text, according to its name: it may name people"
     return None
 
 
@@ -258,7 +258,7 @@ def _names(seen: Seen) -> str | None:
     few = seen.distinct <= 4 and seen.present > FEW_ROWS
     if (called or plainly) and written and not few:
         whose = "the names of people" if words - _words.CALLED else "names, perhaps of people"
-        return f"{whose}, as its own name says ({seen.distinct:,} different ones)"
+        return f"{whose}, according to its name ({seen.distinct:,} different ones)"
     shaped = _share(seen, _PERSON.fullmatch)
     if shaped > MOST and (seen.distinct >= MANY / 2 or seen.is_varied):
         return f"looks like names of people: {shaped:.0%} of the values are capitalised words"
@@ -273,11 +273,11 @@ def _by_name(seen: Seen) -> str | None:
     if seen.is_short_list or words & _words.MEASURED:
         return None
     if words & _words.BIRTH:
-        return "a date or year of birth, as its name says: it finds people in other registers"
+        return "a date or year of birth, according to its name: it finds people in other registers"
     if words & _words.OFFICIAL:
-        return "a number that was given to one person or account, as its name says"
+        return "a number that was given to one person or account, according to its name"
     if words & _words.REACHED:
-        return "a way to reach people, as its name says"
+        return "a way to reach people, according to its name"
     return None
 
 
@@ -289,8 +289,8 @@ def _of_several(seen: Seen) -> str | None:
     if seen.distinct < FEWEST_NAMED or each > MOST_EACH:
         return None
     return (
-        f"{IDENTIFIER} of people or things, as its name says: {seen.distinct:,} values, of about "
-        f"{each:.3g} rows each; noise on a name is of no use to anybody: drop it"
+        f"{IDENTIFIER} of people or things, according to its name: {seen.distinct:,} values, of "
+        f"about {each:.3g} rows each; noise on a name is of no use to anybody: drop it"
     )
 
 
@@ -319,7 +319,7 @@ def _record(seen: Seen) -> str | None:
     alone = seen.is_varied or seen.distinct == seen.present
     known = (seen.words & _words.IDS and alone) or (nearly and seen.words & _words.NUMBERS)
     if known and not seen.words & _words.MEASURED:
-        return f"{IDENTIFIER}: a record number, as its name says; {DROP_OR_KEY}"
+        return f"{IDENTIFIER}: a record number, according to its name; {DROP_OR_KEY}"
     values = np.array(seen.values.to_pylist(), dtype=np.float64)
     span = float(values.max() - values.min()) + 1
     # of n numbers drawn from as many as these span, about n^2 / (2 span) pairs would be equal
@@ -330,13 +330,9 @@ def _record(seen: Seen) -> str | None:
 
 
 def _card(seen: Seen) -> str | None:
-    if _luhn_share(seen) > MOST:
+    if np.mean([_luhn(str(value)) for value in seen.values.to_pylist()]) > MOST:
         return "looks like payment card or account numbers (the check digit fits)"
     return None
-
-
-def _luhn_share(seen: Seen) -> float:
-    return float(np.mean([_luhn(str(value)) for value in seen.values.to_pylist()]))
 
 
 def _postal(seen: Seen) -> Recognised | None:
@@ -375,7 +371,7 @@ def _whole_floats(seen: Seen) -> Recognised | None:
 
 def _birth(seen: Seen) -> str | None:
     if seen.words & _words.BIRTH:
-        return "a date of birth, as its name says: it finds people in other registers"
+        return "a date of birth, according to its name: it finds people in other registers"
     days = to_floats(seen.values, seen.name)
     if not str(unit_of(seen.values.type)).startswith("days"):
         days = days / 86_400
@@ -393,5 +389,5 @@ def _position(seen: Seen) -> str | None:
     sure = words != {"long"} or bool(seen.beside & _words.LATITUDE)
     longitude = words & _words.LONGITUDE and far <= 180 and sure
     if (latitude or longitude or words & _words.GEO) and not seen.is_short_list:
-        return "coordinates, as its name says: a place with few people names them"
+        return "coordinates, according to its name: a place with few people names them"
     return None

@@ -1,4 +1,4 @@
-"""What a column's name says, in the languages of many registers.
+"""What a column's name reveals, in the languages of many registers.
 
 Names are split into words, at whatever is not a letter and at CamelCase; accents go.
 """

@@ -132,7 +132,7 @@ class _Reader:
 
     def _value(self, type_: int) -> Any:
         if type_ in (_TRUE, _FALSE):
-            return None  # the type says it
+            return None  # the type is the value
         if type_ in (_I16, _I32, _I64):
             return self._signed()
         if type_ == _STRUCT:
@@ -234,7 +234,7 @@ class Writer(Protocol):
 def writer_of(format_: str, file: BinaryIO, schema: pa.Schema) -> Writer:
     """Return the writer of a format; `schema` is that of `written_schema`."""
     if format_ == "parquet":
-        # Dictionary-encoded text is written as it comes, but read as text: the schema says so.
+        # Dictionary-encoded text is written as it comes, but read as text: the schema states that.
         read_as = base64.b64encode(plain_schema(schema).serialize())
         metadata = {**schema.metadata, "ARROW:schema": read_as}
         return RowGroups(file, schema, parquet_settings(schema), metadata)

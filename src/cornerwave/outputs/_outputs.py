@@ -206,7 +206,7 @@ def check_parent(path: Path) -> None:
 def write_text(path: Path | Address, text: str, *, force: bool = True) -> None:
     """Write a text so that it appears whole, or not at all.
 
-    Unless `force`, raises OutputExists for a file that says anything else.
+    Unless `force`, raises OutputExists for a file with other contents.
     """
     _put(path, text.encode(), force=force)
 

@@ -3,7 +3,7 @@
     create, by a name of its own ── copy rows ── fingerprint? ── rename, comment ── ledger ── commit
 
 Nobody sees a row before the commit, which comes after the ledger's line; a process or a server
-that dies before it leaves nothing. What the copy says about itself is the table's comment.
+that dies before it leaves nothing. What the copy states about itself is the table's comment.
 """
 
 import json

@@ -233,7 +233,7 @@ def digest_at(address: Address) -> bytes | None:
 
 
 def is_stored(address: Address) -> bool:
-    """Whether there is a file at an address. Raises OutputError if the store does not say."""
+    """Whether there is a file at an address. Raises OutputError if the store does not answer."""
     with writing(address):
         if address.scheme == "s3":
             with s3_asked():

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave import times
-from cornerwave.document import DataTable
+from cornerwave.document import DAY, SPANS, DataTable, is_date, moment, seconds_of, span_of
 from cornerwave.errors import BiasWarning, ColumnError
 from cornerwave.levels import Level
 from cornerwave.miner import Copy, CopyColumn, Estimate
 from cornerwave.sources import Source
 
 MOST_PAIRS = 15
+"""So many correlations are shown: those of six columns."""
 MOST_DIGITS = 9
 NONE = "–"
 MEANS, DEVIATIONS, CORRELATIONS = "Means", "Standard deviations", "Correlations"
@@ -216,26 +216,26 @@ class Writing:
         """
         if self.unit is None or result is None or not math.isfinite(result.value):
             return figure(result)
-        seconds = times.seconds_of(result.value, self.unit)
-        error = times.seconds_of(result.standard_error, self.unit)
-        if not times.is_date(self.unit) or self.is_span:
-            name, size = times.span_of(seconds)
+        seconds = seconds_of(result.value, self.unit)
+        error = seconds_of(result.standard_error, self.unit)
+        if not is_date(self.unit) or self.is_span:
+            name, size = span_of(seconds)
             return f"{figure(Estimate(seconds / size, error / size))} {name}"
-        name, size = times.span_of(error)
+        name, size = span_of(error)
         within = float(f"{error / size:.2g}")
-        return f"{times.moment(seconds, within=error)} ± {within:,g} {name}"
+        return f"{moment(seconds, within=error)} ± {within:,g} {name}"
 
     def exact(self, result: Estimate | None, beside: float) -> str:
         """Write an exact value, more precisely than an estimate of this error beside it."""
         if self.unit is None or result is None or not math.isfinite(result.value):
             return exact(result, beside)
-        seconds = times.seconds_of(result.value, self.unit)
-        error = times.seconds_of(beside, self.unit)
-        if not times.is_date(self.unit) or self.is_span:
-            name, size = times.span_of(seconds)
+        seconds = seconds_of(result.value, self.unit)
+        error = seconds_of(beside, self.unit)
+        if not is_date(self.unit) or self.is_span:
+            name, size = span_of(seconds)
             return f"{exact(Estimate(seconds / size, 0.0), error / size)} {name}"
-        within = next((size for _, size in times.SPANS if size < error), 1.0)
-        return times.moment(seconds, within=min(within, times.DAY / 2))
+        within = next((size for _, size in SPANS if size < error), 1.0)
+        return moment(seconds, within=min(within, DAY / 2))
 
 
 def figure(result: Estimate | None) -> str:
@@ -249,6 +249,7 @@ def figure(result: Estimate | None) -> str:
     if not result.standard_error > 0:
         return f"{result.value:,.5g}" if abs(result.value) < 1e6 else f"{result.value:.4e}"
     digits = _digits(result.standard_error)
+    # no column is wide enough for more digits than these
     if digits > MOST_DIGITS or abs(result.value) > 1e12:
         return f"{result.value:.4e} ± {result.standard_error:.1e}"
     value, error = f"{result.value:,.{digits}f}", f"{result.standard_error:,.{digits}f}"
@@ -270,4 +271,5 @@ def exact(result: Estimate | None, beside: float) -> str:
 
 
 def _digits(error: float) -> int:
+    """Return the decimals down to the second digit of an error; none for one above 10."""
     return max(1 - math.floor(math.log10(error)), 0) if math.isfinite(error) else 0

@@ -39,8 +39,9 @@ from cornerwave.vault import Dataset
 
 
 BINS = 48
-WIDEST = 3.0
-TAIL = 0.01
+"""About so many bins of an axis: fine enough for a second mode, and wide enough to be seen."""
+WIDEST, TAIL = 3.0, 0.01
+"""An axis leaves out these tails, and is at most so many times as wide as the least noisy copy."""
 SAMPLE = 1 << 14
 """Rows of a copy that its quantiles are taken from."""
 
@@ -105,11 +106,12 @@ def axis_of(copies: Sequence[Floats], *, whole: bool = False) -> Axis:
     [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]
     """
     ranges = [np.nanquantile(values, (TAIL, 1 - TAIL)) for values in (copies[0], copies[-1])]
+    # the range of the noisiest copy, but no further than WIDEST times that of the least noisy one
     middle, reach = ranges[0].mean(), WIDEST / 2 * np.ptp(ranges[0])
     low = max(float(ranges[1][0]), float(middle - reach))
     high = min(float(ranges[1][1]), float(middle + reach))
     step = round_step((high - low) / BINS, least=1.0 if whole else 0.0)
-    aside = 0.5 if whole else 0.0
+    aside = 0.5 if whole else 0.0  # bins end between whole numbers
     first = math.floor((low + aside) / step)
     bins = max(math.ceil((high + aside) / step) - first, 1)
     return Axis(first * step - aside, step, bins, whole)
@@ -168,6 +170,7 @@ def frequent(tallies: Sequence[Tally], name: str) -> list[int]:
 
 def most_frequent(tallies: Sequence[Tally], name: str) -> list[int]:
     """Return the places of the labels to show, most frequent first, with no few rows left."""
+    # what is left is shown as one share: if only few rows hold it, it would point to them
     held = np.sum([table.labels[name] for table in tallies], axis=0)
     places = sorted(frequent(tallies, name), key=lambda i: (-held[i], i))[:MOST_LABELS]
     while places and any(0 < _left(table, name, places) < FEW for table in tallies):
@@ -186,10 +189,10 @@ def _left(table: Tally, name: str, places: list[int]) -> int:
 
 MOST_COLUMNS = 24
 """So many columns of each kind are shown."""
-MOST_PREDICTORS = 5
-MOST_INDICATORS = 6
+MOST_PREDICTORS, MOST_INDICATORS = 5, 6
+"""So many numbers are regressed on, beside one category of at most so many values."""
 MOST_PAIRED = 12
-"""So many recipients, those with the least noise, are paired."""
+"""So many recipients, those with the least noise, are paired: 66 pairs."""
 
 Member = TypeVar("Member")
 
@@ -205,7 +208,7 @@ class ShownColumns:
     pooled: tuple[str, ...]
     left_out: tuple[str, ...]
     promised: Mapping[float, float]
-    """What a copy at each noise hides of every column, as it says itself."""
+    """What a copy at each noise hides of every column, as it states itself."""
 
 
 @dataclass(frozen=True)

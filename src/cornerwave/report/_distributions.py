@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 
 from cornerwave import document as doc
-from cornerwave import times
 from cornerwave.arrays import Floats, Ints
 from cornerwave.choices import MARGINAL
 from cornerwave.columns import Thinned
@@ -90,7 +89,9 @@ def _histograms(copies: Copies, original: Tally | None, name: str) -> tuple[str,
     panels = [doc.Panel(each.title, each.shares.tolist(), each.level is None) for each in shown]
     unit = copies.shown.units.get(name) if column.transform is None else None
     label = f"Histogram of {title}"
-    return title, [doc.Picture(doc.Histograms(panels, times.ends(axis.ends, unit), label), label)]
+    return title, [
+        doc.Picture(doc.Histograms(panels, doc.axis_ends(axis.ends, unit), label), label)
+    ]
 
 
 def _bars(
@@ -199,6 +200,7 @@ def not_redrawn(
     [0.375, 0.125]
     """
     base = _base(shares, column, others=others)
+    # q P = P_copy - (1 - q) pi
     return None if base is None else shares - (1 - retention(noise)) * base
 
 
@@ -213,13 +215,15 @@ def same_share(shares: Floats, column: CopyColumn, noise: float) -> float | None
     base, q = _base(shares, column), retention(noise)
     if base is None:
         return None
+    # q + (1 - q) sum pi P: a redrawn cell of share P gets its value back with probability pi,
+    # and P = (P_copy - (1 - q) pi) / q
     return float(q + (base * (shares - (1 - q) * base)).sum() * (1 - q) / q)
 
 
 def _base(shares: Floats, column: CopyColumn, *, others: bool = False) -> Floats | None:
     """Return what redrawn cells are drawn from, by label."""
     if column.base == MARGINAL:
-        return shares
+        return shares  # pi is the original's distribution, which redrawing leaves as it is
     if column.together or not column.categories:
         return None
     base = np.full(len(shares), 1 / column.categories)
@@ -266,10 +270,12 @@ class ColumnSketch:
                 for place, name, row in zip(places, names, sample, strict=True)
             ]
         )
+        # W(1) = L Z with L L' = K: noise of one table's size, scaled by sqrt(v) for each level.
+        # It is for a picture on the owner's screen alone; a fixed seed keeps the slider smooth.
         white = np.random.default_rng(0).standard_normal((len(frozen.scales), sample.shape[1]))
         noise = frozen.factor[list(places)] @ white[: frozen.factor.shape[1]]
         made = cls(frozen, places, rows, noise, ())
-        copies = made._copies(Level(1.0))
+        copies = made._copies(Level(1.0))  # axes as wide as a copy at privacy 0.5 needs
         axes = [
             axis_of([copy], whole=name in columns.whole)
             for copy, name in zip(copies, names, strict=True)
@@ -288,7 +294,7 @@ class ColumnSketch:
                 doc.Panel("copy", _shares(axis, copy)),
             ]
             drawn[name] = doc.Histograms(
-                panels, times.ends(axis.ends, unit), f"Histogram of {name}"
+                panels, doc.axis_ends(axis.ends, unit), f"Histogram of {name}"
             )
         return drawn
 

@@ -130,7 +130,7 @@ def _decodes(text: bytes, encoding: str) -> bool:
 def _likely(text: bytes) -> str | None:
     """Return the likely encoding of bytes: Windows-1252 unless another is clearly more so.
 
-    None for what is no text.
+    None for what is not text.
     """
     import chardet  # takes a while to import, and is seldom needed
 
@@ -223,7 +223,7 @@ def _one_column(texts: Mapping[str, pa.Array], given: ReadingSettings) -> Iterat
                 yield (
                     name,
                     f"each cell, and the name, has {min(widths)} parts: if spaces separate the "
-                    "columns, say so (delimiter)",
+                    "columns, state it (delimiter)",
                 )
 
 
@@ -246,7 +246,7 @@ def _with_numbers(
     for name in numeric[best[0]] - numeric[allowed[0]]:
         notes[name] = (
             "numbers whose comma may be a decimal point or a thousands separator: "
-            "say which (decimal, thousands)"
+            "state which (decimal, thousands)"
         )
     return allowed[0]
 

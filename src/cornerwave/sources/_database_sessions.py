@@ -200,7 +200,7 @@ def _numeric(modifier: int) -> pa.DataType:
 
 
 def _numbers(texts: pa.Array) -> pa.Array:
-    """Return the texts of numbers without those that are none."""
+    """Return the texts of numbers without NaN."""
     import pyarrow.compute as pc
 
     return pc.if_else(pc.equal(texts, "NaN"), None, texts)

@@ -6,8 +6,9 @@ sqlite        through the standard library; a column's type is that of all its c
 
 A table has no order of its own. So rows come ordered by columns that the owner names, by the
 key, or by the table's primary key. Nothing is ever written: the transaction, or the connection,
-is read-only, and the server refuses a query that writes. Errors are told by their code, in our
-words, since those of a database quote the query, the password and the cells.
+is read-only, and the server refuses a query that writes. Errors are
+recognised by their code and reported in our words, since those of a database quote the query, the
+password and the cells.
 """
 
 import re
@@ -106,7 +107,8 @@ class DatabaseTable:
                 f"{place.name}: name a table of the database, or a query, and not both",
                 use=("table", "query"),
             )
-        rows = table_name(table) if table else f"(\n{_one_query(reading.query)}\n) AS rows_of_query"
+        query = (reading.query or "").strip().rstrip(";").rstrip()
+        rows = table_name(table) if table else f"(\n{query}\n) AS rows_of_query"
         place, reading = replace(place, table=table), replace(reading, table=table)
         with session(place) as opened, _asking(place):
             columns = opened.columns(rows, table)
@@ -162,10 +164,6 @@ class DatabaseTable:
         statement = f"SELECT 1 FROM {self.rows} GROUP BY {by} HAVING count(*) > 1 LIMIT 1"  # noqa: S608
         with _asking(self.place):
             return any(batch.num_rows for batch in opened.batches(statement))
-
-
-def _one_query(query: str | None) -> str:
-    return (query or "").strip().rstrip(";").rstrip()
 
 
 @contextmanager

@@ -47,8 +47,8 @@ def _type(field: pa.Field, unique: Collection[str]) -> pa.DataType:
 # --------------------------------------------------------------------------------------------------
 # Columns of a source, read once and held in a file, to be read again and again.
 #
-# A source may be slow to read: text, a database, another machine. Who asks it many questions holds
-# it first, in a folder that nobody else can read.
+# A source may be slow to read: text, a database, another machine. If many questions are asked of
+# it, it is held first, in a folder that nobody else can read.
 
 
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -86,7 +86,7 @@ def _write(source: Source, columns: Sequence[str], path: Path) -> pa.Schema:
 # --------------------------------------------------------------------------------------------------
 # A Parquet source in parts that machines read on their own: some row groups of one file each.
 #
-# Footers say how many rows each row group has, so the rows keep the positions that they have
+# Footers state how many rows each row group has, so the rows keep the positions that they have
 # when one machine reads all files in the order of their paths.
 
 

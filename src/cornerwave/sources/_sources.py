@@ -75,7 +75,7 @@ class Source:
     """A table that can be read again and again, always in the same order.
 
     `path` is where it lies (None for a frame in memory), `frame_kind` the library that a copy
-    goes back to; `notes` say what is odd about a column, by its name, and `remarks` about the
+    goes back to; `notes` state what is odd about a column, by its name, and `remarks` about the
     file. `reading` is how its cells are spelled; `markers` are, by column, cells that may stand
     for missing values, and how often they occur. `first` is the position of its first row, if it
     is a part of a table; `parts` are the sources that it reads one after the other. `rows` is how
@@ -147,8 +147,8 @@ def open_source(
 ) -> Source:
     """Open a path or a frame (pandas, polars, pyarrow, or any other that speaks Arrow).
 
-    `types` fixes the types of columns whose file does not say them (text, workbooks), as they
-    were at registration; without it the whole file is read once to infer them. `reading` says
+    `types` fixes the types of columns whose file does not state them (text, workbooks), as they
+    were at registration; without it the whole file is read once to infer them. `reading` states
     how the cells of such files are spelled; what it leaves open is found. Raises SourceError.
     """
     if isinstance(what, Source):
@@ -202,7 +202,7 @@ def _files_at(path: Path | Address) -> tuple[Sequence[File], bool]:
 def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source:
     """Open a source for a first look: cells that may stand for missing values are missing.
 
-    Unless the reading says what is missing. The reading of the source names them: those of one
+    Unless the reading states what is missing. The reading of the source names them: those of one
     column alone with it, the others for all columns. Words such as 'none', which may also be a
     value, stand for a missing one only where all other cells are numbers or dates.
     """
@@ -347,7 +347,7 @@ def _reading(name: str, damaged: str | None = None) -> Iterator[None]:
         raise SourceError(f"{name} cannot be read: {damaged}") from None
 
 
-_DAMAGED = "it is damaged, or not the kind of file that its ending says"
+_DAMAGED = "it is damaged, or not the kind of file that its ending states"
 
 # --- Arrow files and frames -------------------------------------------------------------
 

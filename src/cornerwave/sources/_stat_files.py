@@ -44,7 +44,7 @@ MOST_WHOLE = 2.0**53
 
 @dataclass(frozen=True)
 class StatFile:
-    """A file of a statistics program: what it says of itself, and the types of its columns."""
+    """A file of a statistics program: its labels, and the types of its columns."""
 
     path: Path
     reading: ReadingSettings
@@ -110,7 +110,7 @@ def _parts(path: Path, reading: ReadingSettings, columns: Sequence[str] | None) 
     }
     script = Path(__file__).with_name("_stat_reader.py")
     command = [sys.executable, "-P", str(script), json.dumps(work)]
-    # what it says of an error may quote a cell
+    # its messages may quote a cell
     with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL) as child:  # noqa: S603
         try:
             yield from _pickles(child.stdout)
@@ -130,7 +130,7 @@ def _pickles(stream: Any) -> Iterator[Any]:
 def _damaged(path: Path) -> SourceError:
     return SourceError(
         f"{path.name} cannot be read: it is damaged, or not the kind of file that its ending "
-        "says, or its encoding is another",
+        "states, or its encoding is another",
         use=("encoding",),
     )
 
@@ -167,7 +167,7 @@ class _Seen:
 
     @property
     def note(self) -> str | None:
-        """What to say about a column of which only some values have labels."""
+        """A note on a column of which only some values have labels."""
         if not self._labels or not self._without or is_text(self.type):
             return None
         return "some of its values have labels and others have none: it is read as numbers"
@@ -331,7 +331,7 @@ class SheetTable:
 
 
 def _chosen(path: Path, wanted: str | None) -> tuple[str, tuple[str, ...]]:
-    """Return the sheet that is read, and what to say about it: the first that is not empty."""
+    """Return the sheet that is read, and a remark on it: the first that is not empty."""
     with workbook(path) as book:
         names = list(book.sheet_names)
         if wanted is not None:

@@ -23,7 +23,7 @@ def parts(
     cells: int,
     least_rows: int,
 ) -> Iterator[Any]:
-    """Yield what the file says of itself, then the rows of these columns, or of all."""
+    """Yield names and labels, then the rows of these columns, or of all."""
     import pyreadstat
 
     reader = getattr(pyreadstat, read)

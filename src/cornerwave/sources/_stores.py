@@ -108,7 +108,7 @@ class RangedFile(io.RawIOBase):
     def _bytes(self, start: int, stop: int) -> bytes:
         end = self._start + len(self._held)
         if not self._start <= start <= stop <= end:
-            # on from where the last part ended: whoever reads so will read on
+            # on from where the last part ended: the file is read from front to back
             ahead = sizes.READ_AHEAD if start in (0, end) or self._start <= start < end else 0
             self._held = self._part(start, min(self._size, max(stop, start + ahead)))
             self._start = start
@@ -191,7 +191,7 @@ def s3_client() -> Any:
 
 @lru_cache(maxsize=1)
 def _client_of(_environment: tuple[tuple[str, str], ...]) -> Any:
-    """Return the client for what the environment says now; making one takes half a second."""
+    """Return the client for the environment as it is now; making one takes half a second."""
     try:
         import botocore.config
         import botocore.session

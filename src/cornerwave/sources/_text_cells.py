@@ -79,7 +79,7 @@ def number_pattern(reading: ReadingSettings) -> str:
 
 
 def as_numbers(values: pa.Array, reading: ReadingSettings) -> pa.Array | None:
-    """Return numbers without a thousands separator and with a point; None if some are none."""
+    """Return numbers with a point and no thousands separator; None if one is not a number."""
     trimmed = trim(values)
     if not reading.spells_numbers:
         return trimmed
@@ -131,7 +131,7 @@ def dates_in(values: pa.Array, format_: str) -> pa.Array:
 
 
 def typed(text: pa.Array, type_: pa.DataType, reading: ReadingSettings) -> pa.Array:
-    """Return cells of text as values. Raises ArrowInvalid or SourceError if one is none."""
+    """Return cells of text as values. Raises ArrowInvalid or SourceError if one is not valid."""
     text = unmarked(text, reading)
     if is_text(type_):
         return text
@@ -198,7 +198,7 @@ def plain_numbers(cells: pa.Array) -> tuple[int, int]:
 # every batch of text is tested for the types that fit it, and a column has the narrowest
 # type that fits all of its batches; if none does it is text. A type fits if Arrow's CSV
 # reader accepts it, and numbers, dates and times have one spelling only, unless a reading
-# says another:
+# states another:
 #
 #     numbers     7, -7, 1.5, 1e3; not 007, which is a code
 #     dates       2024-02-29, 2024-02-29 12:30:00, 2024-02-29T12:30:00+02:00
@@ -246,8 +246,9 @@ class TypeGuess:
     def __init__(self, reading: ReadingSettings | None = None) -> None:
         self._reading = reading or ReadingSettings()
         self._number = number_pattern(self._reading) if self._reading.spells_numbers else NUMBER
-        # 20201231 is a number unless the owner says that it is a date
-        self._tries_dates_first = any(each.isalnum() for each in self._undotted())
+        # 20201231 is a number unless the owner states that it is a date
+        formats = [each.replace("%", "") for each in self._reading.date_format or ()]
+        self._tries_dates_first = any(each.isalnum() for each in formats)
         self._fitting: tuple[pa.DataType, ...] = _NARROWEST_FIRST
         self._cells = 0
         self._seen = 0
@@ -255,9 +256,6 @@ class TypeGuess:
         self._moments = 0
         self._is_text = False
         self._markers: Counter[str] = Counter()
-
-    def _undotted(self) -> list[str]:
-        return [each.replace("%", "") for each in self._reading.date_format or ()]
 
     @property
     def type(self) -> pa.DataType:
@@ -273,7 +271,7 @@ class TypeGuess:
 
     @property
     def note(self) -> str | None:
-        """What to say about a column that is text because of a few cells, or has odd ones."""
+        """A note on a column that is text because of a few cells, or has odd ones."""
         marks = ", ".join(map(repr, sorted(self.markers)))
         for count, what in ((self._numbers, "numbers"), (self._moments, "dates")):
             stray = self._cells - count

@@ -33,7 +33,7 @@ def web_file(address: Address) -> StoredFile:
             return _downloaded(address, answer)
         version = _version(answer)
         size = _total(answer)
-    if not any(version):  # nothing tells parts of one file from those of another
+    if not any(version):  # parts of one file could not be distinguished from those of another
         with _answer(address, {}) as answer:
             return _downloaded(address, answer)
 
@@ -59,7 +59,7 @@ def _version(answer: Any) -> tuple[str, str]:
 def _total(answer: Any) -> int:
     size = answer.headers.get("Content-Range", "").rpartition("/")[2]
     if not size.isdigit():
-        raise SourceError("the server does not say how long the file is; download it first")
+        raise SourceError("the server does not state how long the file is; download it first")
     return int(size)
 
 
