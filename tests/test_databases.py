@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.choices import ReadingSettings
 from cornerwave.errors import (
     ColumnError,
     CornerwaveError,
@@ -24,7 +25,7 @@ from cornerwave.errors import (
     SourceLost,
 )
 from cornerwave.outputs import _table_copies
-from cornerwave.sources import ReadingSettings, _database_sessions, open_source
+from cornerwave.sources import _database_sessions, open_source
 from tests.conftest import ledger_lines, make_people
 from tests.postgresql import run
 

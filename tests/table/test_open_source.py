@@ -13,9 +13,10 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave import sizes
+from cornerwave.choices import ReadingSettings
 from cornerwave.columns import to_floats
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.sources import ReadingSettings, open_source
+from cornerwave.sources import open_source
 
 CANARY = "SECRET-CELL-4711"
 NUMBER_CANARY = "-31415926.5358"

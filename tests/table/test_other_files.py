@@ -11,8 +11,9 @@ import pyreadstat
 import pytest
 
 from cornerwave import sizes
+from cornerwave.choices import ReadingSettings
 from cornerwave.errors import ExtraMissing, SourceError
-from cornerwave.sources import ReadingSettings, _stat_files, open_source, open_to_inspect
+from cornerwave.sources import _stat_files, open_source, open_to_inspect
 
 CANARY = "SECRET4711"
 BORN = [dt.date(1950, 1, 1), dt.date(1960, 2, 29), dt.date(1970, 12, 31), None]

@@ -20,9 +20,10 @@ import pyarrow.csv as pacsv
 import pyarrow.feather as paft
 import pyarrow.parquet as papq
 
+from cornerwave.choices import ReadingSettings
 from cornerwave.columns import plain_type
 from cornerwave.outputs import copy_at
-from cornerwave.sources import ReadingSettings, open_source, place_of
+from cornerwave.sources import open_source, place_of
 from cornerwave.spec import CopyMetadata
 from tests import postgresql
 

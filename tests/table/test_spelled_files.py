@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cornerwave import sizes
+from cornerwave.choices import ReadingSettings
 from cornerwave.errors import ColumnError, SourceError
-from cornerwave.sources import ReadingSettings, open_source, open_to_inspect
+from cornerwave.sources import open_source, open_to_inspect
 from cornerwave.sources._text_cells import TypeGuess, typed
 
 CANARY = "SECRET4711"

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.choices import Choices
+from cornerwave.choices import Choices, ReadingSettings
 from cornerwave.columns import Finish
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
 from cornerwave.miner import Copy
 from cornerwave.outputs import METADATA_KEY, metadata_path, read_metadata
-from cornerwave.sources import ReadingSettings
 from cornerwave.spec import ColumnMetadata, CopyMetadata, kinds_of
 from cornerwave.vault import Vault
 from tests.fuzz.mutants import ODD_VALUES, near

@@ -15,7 +15,8 @@ from cornerwave.errors import ColumnError, ExtraMissing, SourceError, VaultError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cornerwave.sources import ReadingSettings, Source
+    from cornerwave.choices import ReadingSettings
+    from cornerwave.sources import Source
     from cornerwave.spec import CopyMetadata
 
 FOUND = 1
@@ -79,8 +80,8 @@ def _as_read(
     reading: "ReadingSettings | None", copies: "Sequence[Path]"
 ) -> "ReadingSettings | None":
     """Return how to read the original; what is missing there as its copies state, unless given."""
+    from cornerwave.choices import ReadingSettings
     from cornerwave.outputs import read_metadata
-    from cornerwave.sources import ReadingSettings
 
     settings = reading or ReadingSettings()
     if settings.missing is not None or not copies:

@@ -7,7 +7,6 @@ columns and types and yields its rows in batches. To add a format: a module like
 with a class that has the methods of `Source`, and its ending in `_sources.py`.
 """
 
-from cornerwave.choices import ReadingSettings
 from cornerwave.sources._database_sessions import connect, quoted, table_name
 from cornerwave.sources._databases import is_of_database, meaning_of
 from cornerwave.sources._parquet import ENCODED_TEXT
@@ -54,7 +53,6 @@ __all__ = [
     "ParquetPart",
     "Place",
     "Progress",
-    "ReadingSettings",
     "Source",
     "StoreRefused",
     "arrow_asked",

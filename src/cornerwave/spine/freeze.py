@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
+from cornerwave.choices import ReadingSettings
 from cornerwave.columns import (
     Categories,
     Column,
@@ -49,7 +50,6 @@ from cornerwave.privacy import (
     hidden_at,
     measure_hidden,
 )
-from cornerwave.sources import ReadingSettings
 from cornerwave.spine.coordinates import NoisyNumbers, sampled_rows
 from cornerwave.spine.missing import Draws, has_many_complete_rows
 from cornerwave.spine.survey import Survey, Surveyor, on_scales
