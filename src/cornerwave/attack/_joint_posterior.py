@@ -94,15 +94,15 @@ def measure_joint(rows: KnownRows) -> JointShares:
     attacked = min(ATTACKED, rows.count // 4)
     truth, mixture = rows.take(slice(attacked)), _known(rows, attacked)
     noise = [LATTICE[place - 1] for place in PLACES]
-    left = {name: np.array(own) for name, own in mixture.measured(truth, noise).items()}
+    left = {name: np.array(shares) for name, shares in mixture.measured(truth, noise).items()}
     for row, name in zip(rows.numbers, rows.names, strict=True):
         if name in left:  # the column by itself may show more than among many others
             left[name] = np.minimum(
                 left[name], left_by_posterior(row[:SAMPLE], noise, pieces=PIECES)
             )
     # who has less noise may add some: what a noisier copy shows, a better one does too
-    rising = {n: np.minimum.accumulate(own[::-1])[::-1].round(4) for n, own in left.items()}
-    return JointShares({name: tuple(own.tolist()) for name, own in rising.items()})
+    rising = {n: np.minimum.accumulate(shares[::-1])[::-1].round(4) for n, shares in left.items()}
+    return JointShares({name: tuple(shares.tolist()) for name, shares in rising.items()})
 
 
 def attack_rows(rows: KnownRows, copy: Floats, noise: float) -> Floats:
@@ -141,8 +141,8 @@ class JointPosterior:
         back = turned.T @ white.T @ rows.shape  # the inverse of the axes where there is noise
         points = _filled(rows.numbers, rows) @ axes
         indicators = [np.eye(len(each.pi))[each.codes] for each in rows.cells]
-        for own, each in zip(indicators, rows.cells, strict=True):
-            own[each.codes == MISSING] = 0.0
+        for indicator, each in zip(indicators, rows.cells, strict=True):
+            indicator[each.codes == MISSING] = 0.0
         together = np.concatenate([np.empty((rows.count, 0)), *indicators], axis=1)
         return cls(rows, axes, back, np.maximum(spread, 0.0), points, together)
 
@@ -158,12 +158,12 @@ class JointPosterior:
         draws = [_Redrawn.of(each, rng) for each in truth.cells]
         left: dict[str, list[float]] = {}
         for v in noise:
-            seen = [own.at(v) for own in draws]
+            seen = [column.at(v) for column in draws]
             copy = exact + np.sqrt(v) * white
             errors = [self._errors(truth, copy, seen, v, width) for width in (1.0, *WIDTHS)]
             for name, usual in self._by_theory(v).items():
-                own = np.array([each[name] for each in errors])
-                left.setdefault(name, []).append(usual * _ratio(own))
+                column = np.array([each[name] for each in errors])
+                left.setdefault(name, []).append(usual * _ratio(column))
         return {name: np.array(shares) for name, shares in left.items()}
 
     def left_of(self, truth: Floats, copy: Floats, noise: float) -> Floats:
@@ -171,15 +171,15 @@ class JointPosterior:
 
         The share of their own variance; NaN for a column without any.
         """
-        own = replace(self.rows, numbers=truth, cells=())
-        seen = _filled(copy, own) @ self.axes
-        errors = [self._errors(own, seen, [], noise, width) for width in (1.0, *WIDTHS)]
+        alone = replace(self.rows, numbers=truth, cells=())
+        seen = _filled(copy, alone) @ self.axes
+        errors = [self._errors(alone, seen, [], noise, width) for width in (1.0, *WIDTHS)]
         shares = np.full(len(truth), np.nan)
         for place, name in enumerate(self.rows.names):
             if name in errors[0]:
                 known = truth[place][~np.isnan(truth[place])]
-                found = np.array([each[name] for each in errors])
-                shares[place] = _ratio(found) * found[0].mean() / known.var()
+                column = np.array([each[name] for each in errors])
+                shares[place] = _ratio(column) * column[0].mean() / known.var()
         return shares
 
     def _by_theory(self, noise: float) -> dict[str, float]:
@@ -188,7 +188,7 @@ class JointPosterior:
         hidden = (self.spread * noise / (self.spread + noise)) @ self.back**2
         variance = np.diag(self.rows.covariance)
         pairs = zip(self.rows.names, hidden, variance, strict=True)
-        usual = {name: float(own / size) for name, own, size in pairs if size > 0}
+        usual = {name: float(error / size) for name, error, size in pairs if size > 0}
         q = retention(noise)
         for each in self.rows.cells:
             if each.drawn is not None and np.count_nonzero(each.pi) > 1:
@@ -228,12 +228,12 @@ class JointPosterior:
         # |y - m|^2 = |y|^2 - 2 y'm + |m|^2, and |y|^2 is the same for every m: it cancels
         offsets = -(centres**2) @ (0.5 / spread)
         known = _single(centres, *([self.indicators[one]] if refreshed else []))
-        asked = _single(copy / spread, *(own.favour for own in refreshed))
+        asked = _single(copy / spread, *(category.favour for category in refreshed))
         held = np.concatenate([_held(asked[part], known, offsets) for part in _blocks(len(copy))])
         mean, *shares = np.split(held, np.cumsum([len(self.spread), *_sizes(cells)])[:-1], axis=1)
         # sum over i of w_i (m_i + h^2 l / (h^2 l + v) (y - m_i)), and sum of w_i is 1
         mean = mean + width**2 * self.spread / spread * (copy - mean)
-        chances = [own.chances(at) for own, at in zip(refreshed, shares, strict=True)]
+        chances = [category.chances(at) for category, at in zip(refreshed, shares, strict=True)]
         return self.rows.mean + mean @ self.back, chances
 
 
@@ -278,10 +278,10 @@ class _Refreshed:
         shown = np.eye(len(self.cells.pi))[self.seen]
         share = held / (missed + self.q * self.r * shown)
         likely = self.q * shown + self._drawn[:, None]
-        found = likely * (
+        chances = likely * (
             self.r * share + (1 - self.r) * self.cells.pi * share.sum(axis=1)[:, None]
         )
-        return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), 1e-300))
+        return np.asarray(chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-300))
 
 
 @dataclass(frozen=True)
@@ -311,8 +311,8 @@ def _ratio(errors: Floats) -> float:
     """Return what the best width leaves of the first one's error (widths, rows), cross-fitted."""
     halves = errors[:, ::2], errors[:, 1::2]
     left = 0.0
-    for own, other in (halves, halves[::-1]):
-        left += float(own[other.sum(axis=1).argmin()].sum())
+    for half, other in (halves, halves[::-1]):
+        left += float(half[other.sum(axis=1).argmin()].sum())
     return left / max(float(errors[0].sum()), 1e-300)
 
 
@@ -322,9 +322,9 @@ def _filled(numbers: Floats, rows: KnownRows) -> Floats:
     missing = np.isnan(away)
     if not missing.any():
         return away
-    patterns, own = np.unique(missing, axis=0, return_inverse=True)
+    patterns, which = np.unique(missing, axis=0, return_inverse=True)
     for place, pattern in enumerate(patterns):
-        at, K = np.flatnonzero(own.ravel() == place), rows.covariance
+        at, K = np.flatnonzero(which.ravel() == place), rows.covariance
         if pattern.any():
             known = np.linalg.pinv(K[np.ix_(~pattern, ~pattern)], rcond=1e-9, hermitian=True)
             follow = K[np.ix_(pattern, ~pattern)] @ known

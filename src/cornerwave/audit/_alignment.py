@@ -69,7 +69,7 @@ class AlignedCategories:
     def at(self, rows: Ints) -> "AlignedCategories":
         """Return some of the rows."""
         tables = [
-            {name: replace(own, codes=own.codes[rows]) for name, own in table.items()}
+            {name: replace(encoded, codes=encoded.codes[rows]) for name, encoded in table.items()}
             for table in self.tables
         ]
         return AlignedCategories(self.start, tables)
@@ -122,13 +122,13 @@ class BlockReading:
             return matrices
         where = np.array([name in self.lowest for name in self.numbers])[:, None]
         lowest = np.array([self.lowest.get(name, 0.0) for name in self.numbers])[:, None]
-        found = []
+        all_scaled = []
         for matrix in matrices:
             ended = where & (matrix <= -1)  # far down every value becomes -1
             inside = np.where(ended, 0.0, matrix)
             scaled = np.log1p(inside, out=matrix.copy(), where=where)
-            found.append(np.where(ended, lowest, scaled))
-        return found
+            all_scaled.append(np.where(ended, lowest, scaled))
+        return all_scaled
 
     def rows(self, part: tuple[int, int, list[Floats]]) -> AlignedRows:
         """Return a block of numbers, given its number, its place and the matrix of each table."""
@@ -294,8 +294,8 @@ class Aligned:
             inside = places[(places >= start) & (places < end)] - start
             parts.append(group.column(name).take(pa.array(inside)))
             start = end
-        found = one_chunk(pa.chunked_array([c for part in parts for c in part.chunks]))
-        encoded = found if pa.types.is_dictionary(found.type) else found.dictionary_encode()
+        column = one_chunk(pa.chunked_array([c for part in parts for c in part.chunks]))
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return encoded.dictionary.to_pylist(), codes.astype(np.int64)
 
@@ -315,14 +315,14 @@ def _opened_like(truth: Source, copy: Any) -> Source:
     opened = by_source_names(open_source(copy), truth.schema.names)
     # codes such as 0815 stay texts
     texts = {
-        own.name: pa.string()
-        for own in opened.schema
-        if own.name in truth.schema.names and is_text(truth.schema.field(own.name).type)
+        field_.name: pa.string()
+        for field_ in opened.schema
+        if field_.name in truth.schema.names and is_text(truth.schema.field(field_.name).type)
     }
     if opened.path is None or all(opened.schema.field(name).type == t for name, t in texts.items()):
         return opened
     fields = zip(open_source(copy).schema.names, opened.schema, strict=True)
-    types = {name: texts.get(own.name, own.type) for name, own in fields}
+    types = {name: texts.get(field_.name, field_.type) for name, field_ in fields}
     return by_source_names(open_source(copy, types, opened.reading), truth.schema.names)
 
 

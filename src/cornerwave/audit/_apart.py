@@ -159,15 +159,15 @@ class ApartEvidence:
         scale = self.ranked[name]
         # the scores that the least and the largest rank of a value have
         low, high = (scale.forward(X, name, _all(draw, X)) for draw in (0.0, 1.0))
-        found = normal_shares((ends - low) / size)
+        below = normal_shares((ends - low) / size)
         tied = np.flatnonzero(high > low)
         # E over T: the mean over ranks at even distances, where a value spans many
         draws = (np.arange(RANKS_TRIED) + 0.5) / RANKS_TRIED
-        found[tied] = 0.0
+        below[tied] = 0.0
         for draw in draws if len(tied) else ():
             T = scale.forward(X[tied], name, _all(draw, tied))
-            found[tied] += normal_shares((ends[tied] - T) / size) / RANKS_TRIED
-        return found
+            below[tied] += normal_shares((ends[tied] - T) / size) / RANKS_TRIED
+        return below
 
     def _interval(self, i: int, name: str, shown: Floats) -> tuple[Floats, Floats]:
         """Return where values lay before they were rounded and clipped, on the column's scale."""
@@ -219,18 +219,18 @@ def apart(evidence: ApartEvidence, alpha: float) -> Iterator[Check]:
     scores: dict[tuple[int, ...], list[tuple[float, str]]] = {}
     fits: list[tuple[Noise, Any]] = []
     ranks: list[tuple[Noise, float]] = []
-    for own in evidence.noise:
-        fits.append((own, normal_fit(own.z, own.name)))
-        ranks.append((own, max(Ranks.of(own.X, again=True).scores(Ranks.of(own.z)))))
+    for noise in evidence.noise:
+        fits.append((noise, normal_fit(noise.z, noise.name)))
+        ranks.append((noise, max(Ranks.of(noise.X, again=True).scores(Ranks.of(noise.z)))))
     # half of alpha for the distribution, half for the ranks
-    normal = sure_limit(alpha / 2 / max(sum(found.comparisons for _, found in fits), 1))
+    normal = sure_limit(alpha / 2 / max(sum(best.comparisons for _, best in fits), 1))
     bound = z_limit(alpha / 2 / max(3 * len(ranks), 1))
-    for own, found in fits:
-        note = f"the noise of {own.name} is not what it states"
-        scores.setdefault(own.copies, []).append((found.value / normal, note))
-    for own, score in ranks:
-        note = f"the noise of {own.name} is not independent of its values"
-        scores[own.copies].append((score / bound, note))
+    for noise, best in fits:
+        note = f"the noise of {noise.name} is not what it states"
+        scores.setdefault(noise.copies, []).append((best.value / normal, note))
+    for noise, score in ranks:
+        note = f"the noise of {noise.name} is not independent of its values"
+        scores[noise.copies].append((score / bound, note))
     for copies, all_ in sorted(scores.items()):
         value, note = max(all_)
         # scores are over their limits: shown on the scale of ranks
@@ -245,9 +245,9 @@ def knots(evidence: ApartEvidence, alpha: float) -> Iterator[Check]:
         if len(stated) != exact.shape[1]:
             continue
         mean, width = exact
-        found = int(np.count_nonzero((width > 0) & (np.abs(stated - mean) <= EXACT_KNOT * width)))
-        note = f"{found} knots of {name} are exact averages: they give a row to who knows the rest"
-        yield Check(every, float(found), 0.0, not found, note if found else "")
+        equal = int(np.count_nonzero((width > 0) & (np.abs(stated - mean) <= EXACT_KNOT * width)))
+        note = f"{equal} knots of {name} are exact averages: they give a row to who knows the rest"
+        yield Check(every, float(equal), 0.0, not equal, note if equal else "")
 
 
 APART_FAMILIES: tuple[Family[ApartEvidence], ...] = (

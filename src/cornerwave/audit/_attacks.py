@@ -106,10 +106,10 @@ class Revealed:
         centre = target.values[:, present].mean(axis=1, keepdims=True)
         T = np.where(present, target.values, centre)
         means = [encode(code, T, part, present) for code in free.groups.values()]
-        # one tree for all coordinates is cheap: it decides whether boosting is worth its time
+        # one tree for all coordinates: what it reveals decides which of them are boosted too
         grown = grow(free.features, T, present, part)
-        found = np.array([self._put(t, c, present, [*means, grown]) for c, t in enumerate(T)])
-        gained = ((T - centre) ** 2 - (T - found) ** 2)[:, present].mean(axis=1)
+        estimates = np.array([self._put(t, c, present, [*means, grown]) for c, t in enumerate(T)])
+        gained = ((T - centre) ** 2 - (T - estimates) ** 2)[:, present].mean(axis=1)
         # the share of Var(T) that simple estimates reveal, beside WORTH
         worth = gained > WORTH * ((T - centre) ** 2)[:, present].mean(axis=1)
         if not target.category and len(self._known) < ALWAYS_BOOSTED:
@@ -119,17 +119,17 @@ class Revealed:
         for c in np.flatnonzero(worth)[:BOOSTED_COORDINATES].tolist():
             boosted = boost(free.features, codes, T[c], present, part)
             # boosting enters beside the others, by a ridge: it may lose to means of small groups
-            found[c] = self._put(T[c], c, present, [*means, grown], boosted[None])
-        return found
+            estimates[c] = self._put(T[c], c, present, [*means, grown], boosted[None])
+        return estimates
 
     def _put(
         self, t: Floats, c: int, present: Flags, means: Sequence[Floats], *more: Floats
     ) -> Floats:
         """Return one estimate (n,) from several: row c of each mean, and more."""
-        D = standard(np.vstack([self.free.straight, *(own[c] for own in means), *more]))
-        found = t.copy()
-        found[present] = ridge(D[:, present], t[None, present], self._part[present])[0]
-        return found
+        D = standard(np.vstack([self.free.straight, *(mean[c] for mean in means), *more]))
+        estimate = t.copy()
+        estimate[present] = ridge(D[:, present], t[None, present], self._part[present])[0]
+        return estimate
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Adversary:
         """Return the share that boosting on everything leaves of some numbers. It is not linear in
         the noisy part, so nothing is promised against it.
         """
-        found, rows = {}, slice(None, None, -(-self.free.rows // LEARNED_ROWS))
+        left, rows = {}, slice(None, None, -(-self.free.rows // LEARNED_ROWS))
         numbers = np.vstack([self.free.features, self.noisy])[:, rows]
         codes = [code[rows] for code in (*self.free.codes.values(), *self.codes.values())]
         for target in [t for t in targets if not t.category][:LEARNED_NUMBERS]:
@@ -183,8 +183,8 @@ class Adversary:
                 t = np.where(present, t, float(t[present].mean()))
                 # two parts instead of four: half the time, and each learns from half of the rows
                 estimate = boost(numbers, codes, t, present, self.part[rows] % 2)
-                found[target.name] = float(np.var((t - estimate)[present]) / np.var(t[present]))
-        return found
+                left[target.name] = float(np.var((t - estimate)[present]) / np.var(t[present]))
+        return left
 
     def _linear(self, alike: Sequence[Target]) -> list[Floats]:
         """Return linear estimates of targets that the same rows hold."""
@@ -199,12 +199,12 @@ class Adversary:
         T, part, N = target.values[:, present], self.part[present], self.noisy[:, present]
         # E[T | y] for categories of many values, which coordinates show only in part
         means = [encode(code[present], T, part) for code in self.codes.values()]
-        own = standard(self.shown[target.name][:, present])
+        shown = standard(self.shown[target.name][:, present])
 
         def fit(*more: Floats) -> Floats:
-            return ridge(standard(np.vstack([E, own, *means, *more])), T, part)
+            return ridge(standard(np.vstack([E, shown, *means, *more])), T, part)
 
-        found = {"linear": fit() if means else E}
+        estimates = {"linear": fit() if means else E}
         if self.free:
             # what F reveals of related numbers helps too: T is linear in their residuals
             close = self._closest(target)
@@ -213,15 +213,15 @@ class Adversary:
             names = (target.name, *(each.name for each in near))
             smooth = np.vstack([self._smoothed(name) for name in names])[:, present]
             straight = self.free.straight[:, present]
-            cells = self._cells(target, (T - found["linear"]) ** 2)
-            many = [way for _, way in self.many(target, T - found["linear"])]
+            cells = self._cells(target, (T - estimates["linear"]) ** 2)
+            many = [way for _, way in self.many(target, T - estimates["linear"])]
             # weights that depend on F: first without, then with what F reveals
-            found["cells"] = refine(found["linear"], N, T, part, cells, many)
-            found["fitted"] = fit(straight, known)
-            found["smoothed"] = fit(straight, smooth)
+            estimates["cells"] = refine(estimates["linear"], N, T, part, cells, many)
+            estimates["fitted"] = fit(straight, known)
+            estimates["smoothed"] = fit(straight, smooth)
             every = fit(straight, known, smooth)
-            found["together"] = refine(every, N, T, part, cells, many)
-        return {attack: ((T - each) ** 2).sum(axis=0) for attack, each in found.items()}
+            estimates["together"] = refine(every, N, T, part, cells, many)
+        return {attack: ((T - each) ** 2).sum(axis=0) for attack, each in estimates.items()}
 
     def _cells(self, target: Target, squares: Floats) -> list[list[Ints]]:
         """Return how F divides the rows that hold a target, for the estimates of each part."""
@@ -246,25 +246,25 @@ class Adversary:
         products = standard(products[vary])
         if not len(products):
             return []
-        found = []
+        results = []
         for name, code in self.free.many.items():
             # one F test for each product, so CHANCE is divided by their number
             share, chance = share_between(code[present], products)
             if (chance * len(products) < CHANCE).any():
                 order = list(dict.fromkeys(of[np.argsort(-share, kind="stable")].tolist()))
                 worth = float(np.maximum(share, 0.0).sum())
-                found.append((worth, name, (code[present], np.array(order[:LOCAL_PRODUCTS]))))
-        found.sort(key=lambda each: -each[0])
-        return [(name, way) for _, name, way in found[:MOST_MANY]]
+                results.append((worth, name, (code[present], np.array(order[:LOCAL_PRODUCTS]))))
+        results.sort(key=lambda each: -each[0])
+        return [(name, way) for _, name, way in results[:MOST_MANY]]
 
     def _closest(self, target: Target) -> list[str]:
         """Return the other numbers that are closest to a column in the copy itself."""
         names = [name for name, row in self._standards.items() if name != target.name and row.size]
-        own = standard(self.shown[target.name])
-        if not names or not own.size:
+        shown = standard(self.shown[target.name])
+        if not names or not shown.size:
             return []
         # correlations in the copy itself: rows are standard, so inner products
-        close = np.abs(np.vstack([self._standards[name] for name in names]) @ own.T).max(axis=1)
+        close = np.abs(np.vstack([self._standards[name] for name in names]) @ shown.T).max(axis=1)
         return [names[k] for k in np.argsort(-close, kind="stable")[:CLOSE_NUMBERS]]
 
     @cached_property

@@ -127,8 +127,8 @@ class CategoryAudit:
     @property
     def alarms(self) -> list[Guessed]:
         """The guesses of coalitions that gain, the largest gain first."""
-        found = self.guesses.sets if self.guesses else ()
-        return sorted(filter(self.gains, found), key=lambda guessed: -guessed.gain)
+        sets = self.guesses.sets if self.guesses else ()
+        return sorted(filter(self.gains, sets), key=lambda guessed: -guessed.gain)
 
     def gains(self, guessed: Guessed) -> bool:
         """Whether a set gains: some of its copies fail as a path, and the guess is better."""
@@ -181,13 +181,13 @@ class Audit:
     @property
     def unseen(self) -> dict[str, list[tuple[int, ...]]]:
         """The leaks that the files are too small or too coarse to show, and in which copies."""
-        found: dict[str, list[tuple[int, ...]]] = {}
+        unseen: dict[str, list[tuple[int, ...]]] = {}
         for check in self.checks:
             levels = [self.stated[i] for i in check.copies]
             still = len(levels) == 2 and levels[0] is not None and levels[0] == levels[1]
             if check.unseen and not still:
-                found.setdefault(check.unseen, []).append(check.copies)
-        return found
+                unseen.setdefault(check.unseen, []).append(check.copies)
+        return unseen
 
     @property
     def sound(self) -> bool:
@@ -281,17 +281,19 @@ def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
 
 def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
     """Test and attack what was read of the numbers."""
-    found, read = evidence.found, evidence.read
+    statistics, read = evidence.found, evidence.read
     gains, sets = measure_gains(evidence.attacked, SHARE)
-    exposure = ExposurePass(evidence.used, found.rows, found.mean, found.K, found.noise)
+    exposure = ExposurePass(
+        evidence.used, statistics.rows, statistics.mean, statistics.K, statistics.noise
+    )
     return NumberAudit(
         columns=tuple(evidence.columns),
         constant=read.of_kind("constant"),
         bare=read.of_kind("bare") if len(evidence.used) < len(read.kinds) else (),
-        found=found,
+        found=statistics,
         complete=evidence.complete,
         checks=run_all(NUMBER_FAMILIES, evidence, SHARE),
-        singles=hidden(evidence.attacked, [(i,) for i in range(found.copies)]),
+        singles=hidden(evidence.attacked, [(i,) for i in range(statistics.copies)]),
         gains=tuple(gains),
         sets=sets,
         posterior=attack_sample(evidence.attacked, evidence.sample, SHARE),
@@ -306,18 +308,20 @@ def _left_by_distribution(evidence: NumberEvidence) -> Floats:
     By the posterior from that column alone, or from all numbers of the copy together if that is
     less: attacked in rows of the copy itself, given other rows of the source.
     """
-    rows, found = evidence.rows, evidence.found
-    unknown = np.full(found.copies, np.nan)
+    rows, statistics = evidence.rows, evidence.found
+    unknown = np.full(statistics.copies, np.nan)
     # E[X | Y] by the distribution of the column alone
     alone = [
-        left_by_posterior(row, found.noise.tolist()) if np.isfinite(row).any() else unknown
+        left_by_posterior(row, statistics.noise.tolist()) if np.isfinite(row).any() else unknown
         for row in rows.truth
     ]
     copies = np.where(np.isnan(rows.raw[1:]), np.nan, rows.scaled[1:])
     together = np.full(copies.shape[:2], np.nan)
-    known = KnownRows(tuple(evidence.columns), rows.truth, found.mean, found.K, found.shape)
-    for i in np.flatnonzero(found.noise > 0) if rows.count >= LEAST_KNOWN else ():
-        together[i] = attack_rows(known, copies[i], float(found.noise[i]))
+    known = KnownRows(
+        tuple(evidence.columns), rows.truth, statistics.mean, statistics.K, statistics.shape
+    )
+    for i in np.flatnonzero(statistics.noise > 0) if rows.count >= LEAST_KNOWN else ():
+        together[i] = attack_rows(known, copies[i], float(statistics.noise[i]))
     return np.asarray(np.fmin(np.stack(alone, axis=1), together))
 
 
@@ -349,10 +353,10 @@ def untested(
     whole: Sequence[Sequence[Left]],
 ) -> dict[str, str]:
     """Return the columns and copies that the verdict does not cover, and why."""
-    found = dict(left_out)
+    reasons = dict(left_out)
     for name in categories.boundless if categories else ():
-        found[name] = f"{name} has too many values for a category"
-    owed = {name: why for name, why in found.items() if not _as_it_is(aligned, name)}
+        reasons[name] = f"{name} has too many values for a category"
+    owed = {name: why for name, why in reasons.items() if not _as_it_is(aligned, name)}
     vague = _vague_gains(numbers) | _vague_shares(aligned.names, numbers, whole)
     return owed | dict(_unmeasured(aligned, numbers, whole)) | vague
 
@@ -364,16 +368,16 @@ def _vague_shares(
 
     Not numbers whose promise was tested in all rows, where chance is less.
     """
-    tested, found = _promised(numbers), dict[str, list[str]]()
-    for i, own in enumerate(whole):
-        for left in own:
+    tested, vague = _promised(numbers), dict[str, list[str]]()
+    for i, shares in enumerate(whole):
+        for left in shares:
             known = numbers is not None and i in tested and left.column in numbers.columns
             if left.stated is not None and not left.is_measured and not known:
-                found.setdefault(left.column, []).append(copies[i])
+                vague.setdefault(left.column, []).append(copies[i])
     return {
         column: f"{column}: what {' and '.join(names)} {'hide' if len(names) > 1 else 'hides'} of "
         "it was not measured precisely enough to judge"
-        for column, names in found.items()
+        for column, names in vague.items()
     }
 
 

@@ -172,11 +172,11 @@ class CategoryEvidence:
     @cached_property
     def cases(self) -> dict[int, list["_Case"]]:
         """The categories of each copy that states enough to know what they should be."""
-        found = {
+        by_copy = {
             i: [_Case.of(each, i, self.stated) for each in self.everything]
             for i in range(len(self.stated.copies))
         }
-        known = {i: [case for case in cases if case is not None] for i, cases in found.items()}
+        known = {i: [case for case in cases if case is not None] for i, cases in by_copy.items()}
         return {i: cases for i, cases in known.items() if cases}
 
     @property
@@ -207,15 +207,17 @@ def _worst(
 
 def replacements(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
     """Compare what the rows that hold a value show instead with what all others show."""
-    found = {
+    replaced = {
         i: [(shown.name, [*scores]) for shown, scores in _replaced(evidence, i)]
         for i in range(len(evidence.stated.copies))
     }
-    tables = [part for own in found.values() for _, scores in own for part in scores]
+    tables = [part for of_copy in replaced.values() for _, scores in of_copy for part in scores]
     limit = sure_limit(alpha / max(sum(part.size for part in tables), 1))
-    for i, own in found.items():
-        if own:
-            value, name = max((max(float(s.max()) for s in scores), name) for name, scores in own)
+    for i, of_copy in replaced.items():
+        if of_copy:
+            value, name = max(
+                (max(float(s.max()) for s in scores), name) for name, scores in of_copy
+            )
             note = f"what a value of {name} is replaced by depends on the value"
             yield Check.of((i,), value, limit, note)
 
@@ -225,11 +227,11 @@ def _replaced(
 ) -> Iterator[tuple[CategoryCodes, Iterator[Floats]]]:
     for shown in evidence.judged:
         law = _truth_of(shown, i, evidence.stated)
-        own = shown.codes[1 + i]
+        codes = shown.codes[1 + i]
         if law is None or _may_be_pooled(shown, i, evidence.stated):
             continue
-        held = (law[0] != ABSENT) & (own != ABSENT)
-        yield shown, scores_of(law[0][held], own[held], shown.values)
+        held = (law[0] != ABSENT) & (codes != ABSENT)
+        yield shown, scores_of(law[0][held], codes[held], shown.values)
 
 
 def path(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
@@ -308,10 +310,10 @@ class _Case:
         truth, counts = law
         held = counts > 0 if base == UNIFORM else counts
         pi = np.asarray(held / held.sum())
-        own = shown.codes[1 + copy]
-        if (own[truth != ABSENT] == ABSENT).any():
+        codes = shown.codes[1 + copy]
+        if (codes[truth != ABSENT] == ABSENT).any():
             return None
-        return cls(shown.name, retention_of(noise), pi, truth, own)
+        return cls(shown.name, retention_of(noise), pi, truth, codes)
 
     def retention(self) -> tuple[float, str]:
         """Return the worst score of retained values, all together or each, and a note."""
@@ -471,15 +473,15 @@ def _noise(numbers: NumberEvidence) -> Floats:
 
 def _marks(categories: Sequence[CategoryCodes], i: int, rows: Ints) -> _Marks:
     """Return the rows in which a copy changed each category, and drew each frequent value."""
-    found: _Marks = []
+    marks: _Marks = []
     for shown in categories[:CROSSED_COLUMNS]:
-        truth, own = shown.truth[rows], shown.codes[1 + i][rows]
-        changed = (own != truth) & (truth != ABSENT)
-        found.append((shown.name, changed))
-        drawn = np.bincount(own[changed & (own != ABSENT)], minlength=len(shown.values))
+        truth, codes = shown.truth[rows], shown.codes[1 + i][rows]
+        changed = (codes != truth) & (truth != ABSENT)
+        marks.append((shown.name, changed))
+        drawn = np.bincount(codes[changed & (codes != ABSENT)], minlength=len(shown.values))
         most = np.argsort(-drawn, kind="stable")[:VALUES]
-        found += [(shown.name, changed & (own == value)) for value in most]
-    return found
+        marks += [(shown.name, changed & (codes == value)) for value in most]
+    return marks
 
 
 def _usable(marks: _Marks, fewest: int) -> _Marks:

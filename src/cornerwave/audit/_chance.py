@@ -163,19 +163,19 @@ def chi_square_score(x: Floats, freedom: int) -> Floats:
     return np.asarray((np.cbrt(x / freedom) - (1 - ninth)) / math.sqrt(ninth))
 
 
-def divergences(found: Any, n: Any, p: Any) -> Floats:
+def divergences(counts: Any, n: Any, p: Any) -> Floats:
     """Return sqrt(2 n KL(found / n, p)) of binomial counts, for `sure_limit`."""
     n = np.asarray(n, dtype=np.float64)
-    divergence = _part(found, n * p) + _part(n - found, n * (1 - p))
+    divergence = _part(counts, n * p) + _part(n - counts, n * (1 - p))
     return np.asarray(np.sqrt(np.maximum(2 * divergence, 0.0)))
 
 
-def _part(found: Any, expected: Floats) -> Floats:
+def _part(counts: Any, expected: Floats) -> Floats:
     """Return found log(found / expected), 0 for none and infinite for the impossible."""
-    found = np.asarray(found, dtype=np.float64)
+    counts = np.asarray(counts, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        terms = found * np.log(found / expected)
-    return np.where(found > 0, terms, 0.0)
+        terms = counts * np.log(counts / expected)
+    return np.where(counts > 0, terms, 0.0)
 
 
 def bernstein(t: Any, variance: Any) -> Floats:

@@ -82,15 +82,17 @@ class Gain:
         return bool((self.gains & (self.together < PERFECT) & (self.alone > 10 * PERFECT)).any())
 
 
-def measure_gains(found: Statistics, alpha: float) -> tuple[list[Gain], int]:
+def measure_gains(statistics: Statistics, alpha: float) -> tuple[list[Gain], int]:
     """Return the gain of sets of copies, and how many sets were attacked in all."""
-    sets = coalitions(found.copies)
+    sets = coalitions(statistics.copies)
     if not sets:
         return [], 0
     # all sets count in the limit, also those without an interval
-    tested = sets if len(sets) <= INTERVALS else _worth_an_interval(found, sets)
-    folds = _Folds.of(found)
-    margin = t_limit(alpha / (len(sets) * found.columns), max(int((folds.share > 0).sum()) - 1, 1))
+    tested = sets if len(sets) <= INTERVALS else _worth_an_interval(statistics, sets)
+    folds = _Folds.of(statistics)
+    margin = t_limit(
+        alpha / (len(sets) * statistics.columns), max(int((folds.share > 0).sum()) - 1, 1)
+    )
     return [folds.gain(members, margin) for members in tested], len(sets)
 
 
@@ -108,9 +110,9 @@ def coalitions(copies: int) -> list[Members]:
     return list(chain.from_iterable(combinations(range(copies), size) for size in sizes))
 
 
-def hidden(found: Statistics, sets: Sequence[Members]) -> Floats:
+def hidden(statistics: Statistics, sets: Sequence[Members]) -> Floats:
     """Return what stays hidden from each set, per column, fitted to all rows at once."""
-    folds = _Folds.of(found, whole=True)
+    folds = _Folds.of(statistics, whole=True)
     return np.array([folds.errors(members)[1][0] for members in sets])
 
 
@@ -123,30 +125,30 @@ class Alone:
     groups: int
 
 
-def measure_alone(found: Statistics, i: int) -> Alone:
+def measure_alone(statistics: Statistics, i: int) -> Alone:
     """Measure what a copy leaves hidden, on rows that its estimate was not fitted to.
 
     If some rows are incomplete, the complete ones may vary less than all or more: the share
     is of the smaller variance, so that a choice of rows is not taken for a leak. Of a column
     that is constant in the complete rows they reveal nothing; the whole copy is tested in all rows.
     """
-    folds = _Folds.of(found)
+    folds = _Folds.of(statistics)
     shares = folds.errors((i,))[1]
-    own = np.diag(found.covariance)[: found.columns]
-    vary = own > STILL * found.variance
+    variances = np.diag(statistics.covariance)[: statistics.columns]
+    vary = variances > STILL * statistics.variance
     # the smaller variance: a choice of rows is not taken for a leak
-    variance = np.where(vary, np.minimum(own, found.variance), 1.0)
+    variance = np.where(vary, np.minimum(variances, statistics.variance), 1.0)
     mean, error, groups = folds.average(shares * folds.variance / variance)
     return Alone(np.where(vary, mean, 1.0), np.where(vary, error, 0.0), groups)
 
 
-def _worth_an_interval(found: Statistics, sets: list[Members]) -> list[Members]:
+def _worth_an_interval(statistics: Statistics, sets: list[Members]) -> list[Members]:
     """Return the pairs, the whole set and the sets that gain most at first sight."""
     always = [members for members in sets if len(members) == 2] + [sets[-1]]
-    singles = hidden(found, [(i,) for i in range(found.copies)])
+    singles = hidden(statistics, [(i,) for i in range(statistics.copies)])
     scores = [
         float((singles[list(members)].min(axis=0) - shares).max())
-        for members, shares in zip(sets, hidden(found, sets), strict=True)
+        for members, shares in zip(sets, hidden(statistics, sets), strict=True)
     ]
     worst = [sets[k] for k in np.argsort(scores)[::-1][:WORST]]
     return [*always, *(members for members in worst if members not in always)]
@@ -169,12 +171,12 @@ class _Folds:
     few: bool
 
     @classmethod
-    def of(cls, found: Statistics, *, whole: bool = False) -> "_Folds":
-        N, M = found.columns, found.copies
+    def of(cls, statistics: Statistics, *, whole: bool = False) -> "_Folds":
+        N, M = statistics.columns, statistics.copies
         # [X, D_1 .. D_M, 1] -> [X, Y_1 .. Y_M, 1], since Y_i = X + D_i
         turn = np.eye(N * (1 + M) + 1)
         turn[N:-1, :N] = np.tile(np.eye(N), (M, 1))
-        tests = turn @ (found.total[None] if whole else found.sums) @ turn.T
+        tests = turn @ (statistics.total[None] if whole else statistics.sums) @ turn.T
         # leave one group out: fitted to the others, tested on it
         fits = tests if whole else tests.sum(axis=0) - tests
         return cls(
@@ -182,9 +184,9 @@ class _Folds:
             share=tests[:, -1, -1] / max(float(tests[:, -1, -1].sum()), 1.0),
             mean=fits[:, :-1, -1] / fits[:, -1:, -1],
             covariance=covariance_of(fits),
-            variance=np.where(found.variance > 0, found.variance, 1.0),
-            rounding=found.steps**2 / 12,
-            few=found.complete < ROWS_PER_WEIGHT * N * M,
+            variance=np.where(statistics.variance > 0, statistics.variance, 1.0),
+            rounding=statistics.steps**2 / 12,
+            few=statistics.complete < ROWS_PER_WEIGHT * N * M,
         )
 
     def gain(self, members: Members, t: float) -> Gain:
@@ -227,9 +229,9 @@ class _Folds:
         weights = np.asarray(
             self._one_each(C, cross) if self.few else np.linalg.solve(C, cross), dtype=np.float64
         )
-        own = np.einsum("gnn->gn", self.covariance[:, :N, :N])
+        variances = np.einsum("gnn->gn", self.covariance[:, :N, :N])
         # Var(X) - 2 w'Cov(Y, X) + w'C w
-        fitted = own - np.einsum("gkn,gkn->gn", 2 * cross - C @ weights, weights)
+        fitted = variances - np.einsum("gkn,gkn->gn", 2 * cross - C @ weights, weights)
         tested = self._tested(cells, weights)
         if unrounded:  # the rounding in the copy adds w^2 step^2 / 12 to the tested error
             tested = tested - np.einsum("gkn,k->gn", weights**2, extra * np.ones(len(cells)))
@@ -287,27 +289,29 @@ class Posterior:
     gain: Measured
 
 
-def attack_sample(found: Statistics, sample: Floats, alpha: float) -> Posterior | None:
+def attack_sample(statistics: Statistics, sample: Floats, alpha: float) -> Posterior | None:
     """Attack rows of source and copies (1 + M, N, n); None if there is nothing to pool."""
-    sample = sample - found.mean[:, None]
+    sample = sample - statistics.mean[:, None]
     if (rows := sample.shape[2]) > SAMPLE_ROWS:
         sample = sample[:, :, np.linspace(0, rows - 1, SAMPLE_ROWS).astype(int)]
-    if found.copies < 2 or rows < LEAST_SAMPLE or not (found.noise > 0).all():
+    if statistics.copies < 2 or rows < LEAST_SAMPLE or not (statistics.noise > 0).all():
         return None
     # Every other row is the distribution of X that the adversary knows; the rest are attacked.
     reference = sample[0, :, ::2].T
     X, *copies = sample[:, :, 1::2].transpose(0, 2, 1)
-    best, N = int(found.noise.argmin()), found.columns
+    best, N = int(statistics.noise.argmin()), statistics.columns
     here = slice((1 + best) * N, (2 + best) * N)
-    shape = found.covariance[here, here] / found.noise[best]  # as found, whether like K or not
-    known = Knowledge(reference.mean(axis=0), found.K, found.across, shape)
+    shape = (
+        statistics.covariance[here, here] / statistics.noise[best]
+    )  # as found, whether like K or not
+    known = Knowledge(reference.mean(axis=0), statistics.K, statistics.across, shape)
     together = posterior_mean(copies, known=known, reference=reference)
     alone = posterior_mean([copies[best]], known=known.of_copies([best]), reference=reference)
-    variance = np.where(found.variance > 0, found.variance, 1.0)
+    variance = np.where(statistics.variance > 0, statistics.variance, 1.0)
     confidence = 1 - alpha
     return Posterior(
         rows=len(X),
-        rounding=float((found.steps[best] ** 2 / 12 / variance).mean()),
+        rounding=float((statistics.steps[best] ** 2 / 12 / variance).mean()),
         alone=error(X, alone, variance=variance, confidence=confidence),
         together=error(X, together, variance=variance, confidence=confidence),
         gain=gain(X, alone=alone, together=together, variance=variance, confidence=confidence),

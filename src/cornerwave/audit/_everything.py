@@ -25,10 +25,9 @@ from cornerwave.columns import is_number, one_chunk, to_floats, unit_of
 # --------------------------------------------------------------------------------------------------
 # Rows that are close to each other in a column without noise, where a table is too long for all.
 #
-# Every 32nd row of a table has no neighbours in the order of a key, and hardly two rows of a small
-# group. So some intervals of such a column are chosen, by the quantiles of the rows that were kept,
-# and all rows inside them are read. Groups of equal values stay whole, and rows as close as they
-# are
+# Of kept rows, one in so many, neighbours in the order of a key are far apart, and of a small group
+# hardly two are kept. So some intervals of such a column are chosen, by the quantiles of the kept
+# rows, and all rows inside them are read. Groups of equal values stay whole, and rows as close as
 # in the table. Rows of one strip have much in common: errors are measured from strip to strip.
 
 
@@ -49,14 +48,14 @@ def with_strips(evidence: WholeEvidence, aligned: Aligned, rows: int) -> WholeEv
     room = KEPT_CODES // ((1 + len(aligned.copies)) * max(len(aligned.categories), 1))
     # rows of each column's strips, within memory
     each = min(MOST_WHOLE_ROWS, room // len(names))
-    found = {name: _rows_of(aligned, name, evidence.places, rows, each) for name in names}
-    every = np.unique(np.concatenate([places for places, _ in found.values()]))
+    strips = {name: _rows_of(aligned, name, evidence.places, rows, each) for name in names}
+    every = np.unique(np.concatenate([places for places, _ in strips.values()]))
     everything = _gather(evidence, aligned, every)
     return replace(
         evidence,
         strips={
             name: _of_rows(everything, np.searchsorted(every, places), strip)
-            for name, (places, strip) in found.items()
+            for name, (places, strip) in strips.items()
             if len(np.unique(strip)) > 2
         },
     )
@@ -79,14 +78,14 @@ def _rows_of(aligned: Aligned, name: str, kept: Ints, rows: int, most: int) -> t
     known = [block[np.isin(places, kept)] for places, block in _blocks(aligned, name)]
     # quantiles from the kept rows say where intervals hold enough rows
     edges = _edges(np.sort(np.concatenate(known)), most / rows)
-    found, strips = [], []
+    inside_rows, strips = [], []
     for places, block in _blocks(aligned, name):
         # odd places between edges are inside an interval
         among = np.searchsorted(edges, block, side="right")
         inside = among % 2 == 1
-        found.append(places[inside])
+        inside_rows.append(places[inside])
         strips.append(among[inside] // 2)
-    return np.concatenate(found)[: 2 * most], np.concatenate(strips)[: 2 * most]
+    return np.concatenate(inside_rows)[: 2 * most], np.concatenate(strips)[: 2 * most]
 
 
 def _edges(ordered: Any, share: float) -> Any:
@@ -203,11 +202,11 @@ def _numbers(
     if not parts:
         empty = np.empty((1 + len(aligned.copies), 0, 0))
         return ShownNumbers((), np.zeros(0, dtype=bool), empty, 1)
-    every = max(own.every for own in parts)
+    every = max(part.every for part in parts)
     return ShownNumbers(
-        tuple(name for own in parts for name in own.names),
-        np.concatenate([own.perturbed for own in parts]),
-        np.concatenate([own.values[:, :, :: every // own.every] for own in parts], axis=1),
+        tuple(name for part in parts for name in part.names),
+        np.concatenate([part.perturbed for part in parts]),
+        np.concatenate([part.values[:, :, :: every // part.every] for part in parts], axis=1),
         every,
     )
 
@@ -218,11 +217,11 @@ def _on_scale(lone: ApartEvidence) -> Floats:
     A value that many rows hold has the score of their middle: no more is hidden by it.
     """
     raw = lone.kept.cells
-    found = np.stack(lone.aligned.scaled(list(raw)))
+    values = np.stack(lone.aligned.scaled(list(raw)))
     for n, name in enumerate(lone.aligned.columns):
         if name in lone.ranked and lone.deviation[n] > 0:
             scale = lone.ranked[name]
-            found[0, n] = scale.forward(raw[0, n], name)
+            values[0, n] = scale.forward(raw[0, n], name)
             for i in range(1, len(raw)):
-                found[i, n] = scale.undone(raw[i, n])
-    return found
+                values[i, n] = scale.undone(raw[i, n])
+    return values

@@ -63,12 +63,12 @@ def standard(rows: Floats) -> Floats:
 
 def ridge(D: Floats, T: Floats, part: Ints) -> Floats:
     """Return linear estimates (k, n) of T from D, which is standard."""
-    found = np.empty_like(T)
+    estimates = np.empty_like(T)
     sums = [_FitSums.of(D[:, part == f], T[:, part == f]) for f in range(FOLDS)]
     for f in range(FOLDS):
         fit = reduce(add, [sums[g] for g in range(FOLDS) if g != f]).solve()
-        found[:, part == f] = fit.of(D[:, part == f])
-    return found
+        estimates[:, part == f] = fit.of(D[:, part == f])
+    return estimates
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def encode(codes: Any, T: Floats, part: Ints, inner: Flags | None = None) -> Flo
     room = (FOLDS + 1) * count
     n = np.bincount(place, minlength=room).reshape(-1, count)
     n[FOLDS] = 0
-    found = np.empty_like(T)
+    encoded = np.empty_like(T)
     for c, row in enumerate(T):
         centre = float(row[used].mean()) if used.any() else 0.0
         away = row - centre
@@ -148,8 +148,8 @@ def encode(codes: Any, T: Floats, part: Ints, inner: Flags | None = None) -> Flo
         weight = _weight(n.sum(axis=0), sums.sum(axis=0), float((away[used] ** 2).sum()))
         # the other parts' sum over their rows, shrunk to the centre by `weight` rows
         means = (sums.sum(axis=0) - sums) / np.maximum(n.sum(axis=0) - n + weight, 1e-12)
-        found[c] = centre + means.ravel()[place]
-    return found
+        encoded[c] = centre + means.ravel()[place]
+    return encoded
 
 
 def _weight(n: Ints, sums: Floats, squares: float) -> float:
@@ -182,7 +182,7 @@ def boost(numbers: Floats, codes: Sequence[Any], t: Floats, present: Flags, part
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 
-    found = np.full(len(t), float(t[present].mean()))
+    estimates = np.full(len(t), float(t[present].mean()))
     for f in np.unique(part):
         learned, wanted = (part != f) & present, part == f
         if learned.sum() < FEWEST_BOOSTED:
@@ -190,23 +190,23 @@ def boost(numbers: Floats, codes: Sequence[Any], t: Floats, present: Flags, part
         means = [encode(code, t[None], part, learned) for code in codes]
         features = np.vstack([numbers, *means]).T
         rows = np.flatnonzero(learned)
-        # evenly spread rows are enough: trees are small
+        # evenly spread rows: time does not grow with the table
         rows = rows[:: -(-len(rows) // BOOSTED_ROWS)]
         model = HistGradientBoostingRegressor(
             max_iter=40, learning_rate=0.25, max_leaf_nodes=16, early_stopping=False
         )
         with threadpool_limits(1):  # small trees: several threads wait for each other
-            found[wanted] = model.fit(features[rows], t[rows]).predict(features[wanted])
-    return found
+            estimates[wanted] = model.fit(features[rows], t[rows]).predict(features[wanted])
+    return estimates
 
 
 def grow(numbers: Floats, T: Floats, present: Flags, part: Ints) -> Floats:
     """Return estimates (k, n) of T by one tree on numbers (m, n) for all coordinates."""
     from sklearn.tree import DecisionTreeRegressor
 
-    found = np.repeat(T[:, present].mean(axis=1, keepdims=True), T.shape[1], axis=1)
+    estimates = np.repeat(T[:, present].mean(axis=1, keepdims=True), T.shape[1], axis=1)
     if not len(numbers):
-        return found
+        return estimates
     points = np.ascontiguousarray(numbers.T, dtype=np.float32)
     for f in range(FOLDS):
         learned = (part != f) & present
@@ -215,8 +215,8 @@ def grow(numbers: Floats, T: Floats, present: Flags, part: Ints) -> Floats:
             min_samples_leaf=max(int(learned.sum()) // LEAST_LEAF, 10), random_state=0
         )
         fitted = tree.fit(points[learned], T.T[learned]).predict(points[part == f])
-        found[:, part == f] = fitted.reshape(-1, len(T)).T
-    return found
+        estimates[:, part == f] = fitted.reshape(-1, len(T)).T
+    return estimates
 
 
 def refine(
@@ -233,7 +233,7 @@ def refine(
     cells, and the coordinates of D that matter there. Where none of them promises a smaller error
     than E, it remains as it is.
     """
-    found, rest, again = E.copy(), T - E, standard(E)
+    refined, rest, again = E.copy(), T - E, standard(E)
     for f in range(FOLDS):
         learned = part != f
         # coordinates that correlate with what E leaves
@@ -245,18 +245,18 @@ def refine(
             fits, promised = _in_cells(local, rest, way, learned)
             if promised < best:
                 best = promised
-                found[:, ~learned] = E[:, ~learned]
+                refined[:, ~learned] = E[:, ~learned]
                 for cell, fit in fits.items():
                     rows = (way == cell) & ~learned
-                    found[:, rows] += fit.of(local[:, rows])
+                    refined[:, rows] += fit.of(local[:, rows])
         for way, which in many:
             W, promised = _shrunk(local := np.vstack([again, D[which]]), rest, way, learned)
             if promised < best:
                 best = promised
                 ones = np.vstack([np.ones(len(way)), local])[:, ~learned]
                 more = np.einsum("nik,in->kn", W[way[~learned]], ones, optimize=True)
-                found[:, ~learned] = E[:, ~learned] + more
-    return found
+                refined[:, ~learned] = E[:, ~learned] + more
+    return refined
 
 
 def _shrunk(local: Floats, rest: Floats, cells: Ints, learned: Flags) -> tuple[Floats, float]:
@@ -269,7 +269,7 @@ def _shrunk(local: Floats, rest: Floats, cells: Ints, learned: Flags) -> tuple[F
     L, R = np.vstack([np.ones(len(rows)), local[:, rows]]), rest[:, rows]
     ends = np.searchsorted(cells[rows], np.arange(int(cells.max()) + 2))
     pairs = list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))
-    # each cell's normal equations along their own axes: one penalty for all is cheap to try
+    # each cell's normal equations along their own axes: there a penalty is one division
     values, U = np.linalg.eigh(np.array([L[:, a:b] @ L[:, a:b].T for a, b in pairs]))
     values = np.maximum(values, 0.0)
     b = U.transpose(0, 2, 1) @ np.array([L[:, a:b] @ R[:, a:b].T for a, b in pairs])

@@ -75,8 +75,8 @@ def choose(ways: Sequence[Ints], known: Sequence[Ints], truths: Floats) -> list[
     if not (len(ways) and len(truths)):
         return []
     every = [*known, *ways]
-    found = [share_between(code, truths) for code in every]
-    share, chance = (np.array(part) for part in zip(*found, strict=True))
+    shares = [share_between(code, truths) for code in every]
+    share, chance = (np.array(part) for part in zip(*shares, strict=True))
     chosen: list[int] = []
     for c, row in enumerate(truths):
         open_, rest = np.flatnonzero((chance[:, c] < CHANCE) & (share[:, c] > 0)), row
@@ -92,8 +92,8 @@ def choose(ways: Sequence[Ints], known: Sequence[Ints], truths: Floats) -> list[
             rest = _without(rest, every[best])
             gain = np.zeros(len(every))
             again = [share_between(every[k], rest[None]) for k in open_]
-            gain[open_] = [float(own[0]) for own, _ in again]
-            keep = [float(p[0]) < CHANCE and float(own[0]) > 0 for own, p in again]
+            gain[open_] = [float(between[0]) for between, _ in again]
+            keep = [float(p[0]) < CHANCE and float(between[0]) > 0 for between, p in again]
             open_ = open_[np.array(keep) & (open_ != best)]
     largest = sorted(chosen, key=lambda k: -float(share[k].max()))
     return sorted(k - len(known) for k in largest[:MOST_CHOSEN])
@@ -104,8 +104,8 @@ def _without(row: Floats, code: Ints) -> Floats:
     n, sums = np.bincount(code), np.bincount(code, row)
     # the mean of the others, so that a row does not explain itself
     rest = row - (sums[code] - row) / np.maximum(n[code] - 1, 1)
-    found = standard(rest[None])
-    return found[0] if len(found) else np.zeros_like(row)
+    remaining = standard(rest[None])
+    return remaining[0] if len(remaining) else np.zeros_like(row)
 
 
 def crosses(codes: Sequence[Ints]) -> Iterator[tuple[tuple[int, ...], Ints]]:
@@ -119,15 +119,15 @@ def crosses(codes: Sequence[Ints]) -> Iterator[tuple[tuple[int, ...], Ints]]:
 
 
 def _crossed_if_coarse(codes: Sequence[Ints]) -> Ints | None:
-    found, rows = codes[0], len(codes[0])
+    crossed, rows = codes[0], len(codes[0])
     for code in codes[1:]:
-        found = found * (int(code.max()) + 1) + code
+        crossed = crossed * (int(code.max()) + 1) + code
         # numbered anew before products overflow
-        if int(found.max()) > 4 * rows:
-            found = np.unique(found, return_inverse=True)[1]
-        if (np.bincount(found) > 0).sum() > rows / ROWS_PER_CELL:
+        if int(crossed.max()) > 4 * rows:
+            crossed = np.unique(crossed, return_inverse=True)[1]
+        if (np.bincount(crossed) > 0).sum() > rows / ROWS_PER_CELL:
             return None
-    return np.asarray(found, dtype=np.int64)
+    return np.asarray(crossed, dtype=np.int64)
 
 
 def binned(row: Floats, bins: int) -> Ints:
@@ -162,8 +162,8 @@ FIRST_SECOND, LAST_SECOND = 3.15e8, 4.1e9
 def parts_of_texts(name: str, distinct: Sequence[Any], code: Any) -> Iterator[Part]:
     """Yield codes (n,) of parts of texts; `code` (n,) is a place in `distinct`, -1 if missing."""
     texts = [str(value) for value in distinct]
-    for what, own in _distinct_parts(texts):
-        places = np.append(np.unique(own, return_inverse=True)[1] + 1, 0)
+    for what, parts in _distinct_parts(texts):
+        places = np.append(np.unique(parts, return_inverse=True)[1] + 1, 0)
         if 1 < places.max() <= max(len(texts) / 1.5, 2):
             yield f"{what} of {name}", places[code].astype(np.int64)
 
@@ -240,10 +240,10 @@ def _distinct_parts(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
     yield from _parts_by_separator(texts)
     yield from _words([RUNS.findall(text.lower()) for text in texts])
     yield from _characters(texts)
-    found = [ISO.match(text) for text in texts]
-    if all(found):
+    dates = [ISO.match(text) for text in texts]
+    if all(dates):
         try:
-            times = np.array([each[0] for each in found if each], dtype="datetime64[s]")
+            times = np.array([each[0] for each in dates if each], dtype="datetime64[s]")
         except ValueError:  # looks like dates, such as 2020-99-99
             return
         yield from _parts_of_times(times.astype(np.int64).astype(np.float64))
@@ -251,7 +251,7 @@ def _distinct_parts(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 def _parts_by_separator(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Yield what comes before and after each separator."""
-    cuts = [[(found.start(), found.end()) for found in SEPARATOR.finditer(t)] for t in texts]
+    cuts = [[(match.start(), match.end()) for match in SEPARATOR.finditer(t)] for t in texts]
     deepest = min(max(map(len, cuts), default=0), MOST_PLACES)
     for k in range(deepest):
         pairs = list(zip(texts, cuts, strict=True))
@@ -264,18 +264,18 @@ def _words(words: Sequence[Sequence[str]]) -> Iterator[tuple[str, Any]]:
     most = max(map(len, words), default=0)
     if most < 2:
         return
-    yield "number of words", np.array([len(own) for own in words])
+    yield "number of words", np.array([len(each) for each in words])
     for k in range(min(most, MOST_PLACES)):
-        yield f"word {k + 1}", np.array([own[k] if k < len(own) else "" for own in words])
+        yield f"word {k + 1}", np.array([each[k] if k < len(each) else "" for each in words])
         yield (
             f"word {k + 1} from the end",
-            np.array([own[-k - 1] if k < len(own) else "" for own in words]),
+            np.array([each[-k - 1] if k < len(each) else "" for each in words]),
         )
-    sets = [set(own) for own in words]
-    counts = Counter(word for own in sets for word in own)
+    sets = [set(each) for each in words]
+    counts = Counter(word for each in sets for word in each)
     often = [w for w, n in counts.most_common(2 * MOST_WORDS) if n < 0.99 * len(words)]
     for word in [w for w in often if counts[w] > 0.01 * len(words)][:MOST_WORDS]:
-        yield "a frequent word", np.array([word in own for own in sets])
+        yield "a frequent word", np.array([word in each for each in sets])
 
 
 def _characters(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -308,15 +308,15 @@ def rows_alike(shown: Floats) -> dict[str, Ints]:
     if not len(shown) or n < 4 * FEWEST_PAIRS:
         return {}
     ahead, back = (part.max(axis=0) for part in _sums(np.clip(shown[:MOST_LAGGED], -FAR, FAR)))
-    place, found = np.arange(n), {}
+    place, alike = np.arange(n), {}
     for lag in _peaks(ahead):
-        found[f"rows {lag:,} apart"] = place % lag
+        alike[f"rows {lag:,} apart"] = place % lag
     for total in _peaks(back, multiples=True):
         other = total - place
         inside = (other >= 0) & (other < n)
         code = np.where(inside, np.minimum(place, other), place)
-        found[f"rows mirrored around row {total / 2 + 1:,.1f}"] = code
-    return found
+        alike[f"rows mirrored around row {total / 2 + 1:,.1f}"] = code
+    return alike
 
 
 def _sums(rows: Floats) -> tuple[Floats, Floats]:
@@ -350,9 +350,9 @@ def _out(sums: Floats, pairs: Ints, first: int) -> Floats:
 
 def _peaks(out: Floats, *, multiples: bool = False) -> list[int]:
     """Return the highest peaks; of distances, no multiple of another."""
-    found: list[int] = []
+    peaks: list[int] = []
     for k in np.argsort(-out, kind="stable")[: 8 * MOST_LAGS].tolist():
-        fresh = multiples or not any(k % own == 0 for own in found)
-        if out[k] > STANDS_OUT and fresh and len(found) < MOST_LAGS:
-            found.append(k)
-    return found
+        fresh = multiples or not any(k % peak == 0 for peak in peaks)
+        if out[k] > STANDS_OUT and fresh and len(peaks) < MOST_LAGS:
+            peaks.append(k)
+    return peaks

@@ -118,13 +118,13 @@ class Numbering:
         numbers: dict[tuple[Any, ...], int] = {}
         codes = []
         for columns in tables:
-            found, rows = cases(columns)
-            occur = np.zeros(len(found), dtype=bool)
+            values, rows = cases(columns)
+            occur = np.zeros(len(values), dtype=bool)
             occur[rows] = True
             # Only values that occur get a number: an encoding may list others.
             places = [
                 numbers.setdefault(case, len(numbers)) if occurs else ABSENT
-                for case, occurs in zip(found, occur.tolist(), strict=True)
+                for case, occurs in zip(values, occur.tolist(), strict=True)
             ]
             codes.append(np.array(places, dtype=np.int32)[rows])
         counts = np.bincount(codes[0], minlength=len(numbers))
@@ -165,7 +165,7 @@ class CategoriesRead(Bounded):
         joined = list(map(Numbering.joined, self.numberings, other.numberings))
         return CategoriesRead(
             self.groups,
-            tuple(own for own, _ in joined),
+            tuple(numbering for numbering, _ in joined),
             self.codes + other.codes.mapped([places for _, places in joined]),
         )
 
@@ -184,9 +184,9 @@ class CategoriesRead(Bounded):
         """All categories except those with too many values."""
         pairs = enumerate(zip(self.groups, self.numberings, strict=True))
         return [
-            _shown(columns, own, self.codes.cells[:, c])
-            for c, (columns, own) in pairs
-            if not own.boundless
+            _shown(columns, numbering, self.codes.cells[:, c])
+            for c, (columns, numbering) in pairs
+            if not numbering.boundless
         ]
 
     @property
@@ -198,7 +198,7 @@ class CategoriesRead(Bounded):
     def boundless(self) -> list[str]:
         """The names of columns with more values than a category may have."""
         pairs = zip(self.groups, self.numberings, strict=True)
-        return ["+".join(columns) for columns, own in pairs if own.boundless]
+        return ["+".join(columns) for columns, numbering in pairs if numbering.boundless]
 
 
 def _shown(columns: tuple[str, ...], numbering: Numbering, codes: Codes) -> CategoryCodes:
@@ -228,11 +228,11 @@ class CategoriesPass(Adding[AlignedCategories, CategoriesRead]):
         numberings, codes = [], np.full((1 + self.copies, len(self.groups), block.rows), ABSENT)
         codes = codes.astype(np.int32)
         for c, (columns, before) in enumerate(zip(self.groups, known.numberings, strict=True)):
-            own = Numbering()
+            numbering = Numbering()
             if not before.boundless:
                 tables = [[table[name] for name in columns] for table in block.tables]
-                own, codes[:, c] = Numbering.of(tables)
-            numberings.append(own)
+                numbering, codes[:, c] = Numbering.of(tables)
+            numberings.append(numbering)
         return CategoriesRead(
             self.groups, tuple(numberings), known.codes.of(block.start, list(codes))
         )
@@ -277,15 +277,15 @@ def guess_all(categories: Sequence[CategoryCodes], alpha: float) -> Guesses:
     """Guess each category from single copies, from every pair and from all of them."""
     copies = len(categories[0].codes) - 1
     views = [[_View.of(shown, i) for shown in categories] for i in range(copies)]
-    singles = np.array([[own.mean(own.error(own.rho())) for own in each] for each in views])
-    agreement = [float(np.mean([own.mean(own.right) for own in each])) for each in views]
+    singles = np.array([[view.mean(view.error(view.rho())) for view in each] for each in views])
+    agreement = [float(np.mean([view.mean(view.right) for view in each])) for each in views]
     sets = [*combinations(range(copies), 2), *([tuple(range(copies))] if copies > 2 else [])]
     margin = z_limit(alpha / max(len(sets) * len(categories), 1))
-    found: list[Guessed] = []
+    guessed: list[Guessed] = []
     for members in sets:
         best = max(members, key=lambda i: agreement[i])
-        found += _of_set(categories, views[best], members, best, margin)
-    return Guesses(tuple(found), singles)
+        guessed += _of_set(categories, views[best], members, best, margin)
+    return Guesses(tuple(guessed), singles)
 
 
 @dataclass(frozen=True)
@@ -324,10 +324,10 @@ class _View:
     def _given_y(self, flags: Any, learn: slice, trust: float) -> Floats:
         """Return the mean of flags given y for each row; `trust` rows of the overall mean."""
         y = self.y[learn][self.held[learn]]
-        own = flags[learn][self.held[learn]].astype(np.float64)
+        held = flags[learn][self.held[learn]].astype(np.float64)
         # shrunk to the mean of all values by `trust` rows
         rows = np.bincount(y, minlength=len(self.pi)) + trust
-        sums = np.bincount(y, own, len(self.pi)) + trust * (own.mean() if len(own) else 0.0)
+        sums = np.bincount(y, held, len(self.pi)) + trust * (held.mean() if len(held) else 0.0)
         return np.asarray((sums / np.maximum(rows, 1e-300))[self.y])
 
     def error(self, p: Floats) -> Floats:
@@ -350,22 +350,22 @@ def _of_set(
     others = [i for i in members if i != best]
     flags = [_agreements(shown, best, others) for shown in categories]
     corrections = _across_halves(lambda learn: _corrections(views, flags, learn))
-    found = []
-    for shown, own, more in zip(categories, views, corrections, strict=True):
-        rho = own.rho()
-        alone, together = own.error(rho), own.error(np.clip(rho + more, 0.0, 1.0))
-        spread = float(((alone - together) * own.held).std())
-        found.append(
+    guessed = []
+    for shown, seen, more in zip(categories, views, corrections, strict=True):
+        rho = seen.rho()
+        alone, together = seen.error(rho), seen.error(np.clip(rho + more, 0.0, 1.0))
+        spread = float(((alone - together) * seen.held).std())
+        guessed.append(
             Guessed(
                 columns=shown.columns,
                 copies=members,
                 best=best,
-                hidden_alone=own.mean(alone),
-                hidden_together=own.mean(together),
-                margin=margin * spread / math.sqrt(max(len(own.held), 1)),
+                hidden_alone=seen.mean(alone),
+                hidden_together=seen.mean(together),
+                margin=margin * spread / math.sqrt(max(len(seen.held), 1)),
             )
         )
-    return found
+    return guessed
 
 
 def _agreements(shown: CategoryCodes, best: int, others: Sequence[int]) -> list[Flags]:
@@ -381,9 +381,13 @@ def _corrections(views: Sequence[_View], flags: Sequence[Sequence[Flags]], learn
     """Return what all agreements say about each category, (categories, rows)."""
     # agreements less their mean given y: what remains is news
     r = np.stack(
-        [own.centred(flag, learn) for own, each in zip(views, flags, strict=True) for flag in each]
+        [
+            view.centred(flag, learn)
+            for view, each in zip(views, flags, strict=True)
+            for flag in each
+        ]
     )
-    e = np.stack([own.centred(own.right, learn)[learn] for own in views])
+    e = np.stack([view.centred(view.right, learn)[learn] for view in views])
     known = r[:, learn]
     inner = known @ known.T
     # Ridge: features over rows, about what chance alone would fit, so that few rows do not
@@ -396,9 +400,9 @@ def _corrections(views: Sequence[_View], flags: Sequence[Sequence[Flags]], learn
 def _across_halves(estimate: Callable[[slice], Floats]) -> Floats:
     """Return estimates for each half of the rows, learned from the other."""
     even, odd = slice(0, None, 2), slice(1, None, 2)
-    found = estimate(odd).copy()
-    found[..., odd] = estimate(even)[..., odd]
-    return found
+    estimates = estimate(odd).copy()
+    estimates[..., odd] = estimate(even)[..., odd]
+    return estimates
 
 
 # --------------------------------------------------------------------------------------------------
@@ -455,15 +459,15 @@ def _guessed(
     pi = _shares(copies[best], len(shown.values), noise[best], base)
     drawn = np.full(len(pi), 1 / len(pi)) if base == UNIFORM else pi
     held = np.bincount(truth, minlength=len(pi)) / max(len(truth), 1) if scored else pi
-    found: list[float | None] = [None, None]
+    scores: list[float | None] = [None, None]
     if scored and len(truth):
         sets = ([best], range(len(copies)))
         guesses = (_best(pi, drawn, [(copies[i], noise[i]) for i in which]) for which in sets)
-        found = [float((own == truth).mean()) for own in guesses]
+        scores = [float((cells == truth).mean()) for cells in guesses]
     # counts as fine as shares need be: a distribution takes whole numbers
     distribution = CategoryDistribution(np.rint(held * (1 << 40)).astype(np.int64).tolist(), base)
     right = guess(distribution, [noise[best]])
-    return GuessedCells(shown.columns, len(truth), right.blind, right.best, found[0], found[1])
+    return GuessedCells(shown.columns, len(truth), right.blind, right.best, scores[0], scores[1])
 
 
 def _shares(codes: Codes, values: int, noise: float, base: str) -> Floats:

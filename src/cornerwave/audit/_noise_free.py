@@ -74,9 +74,9 @@ class NoiseFree:
         codes: dict[str, Ints] = {}
         order = dict(orders)
         for name, row in numbers.items():
-            found, places = np.unique(row, return_inverse=True)
+            levels, places = np.unique(row, return_inverse=True)
             # values that repeat are groups too; a continuous number is not
-            if len(found) <= rows / 2:
+            if len(levels) <= rows / 2:
                 codes[name] = places.astype(np.int64)
         for name, (distinct, code) in values.items():
             # 0 is missing
@@ -190,13 +190,13 @@ class NoiseFree:
         put together so that it predicts them best, (k, n).
         """
         part = split(self.rows)
-        found = np.zeros_like(values)
+        smoothed = np.zeros_like(values)
         # stacking: each mean leaves out the row, so its error there is honest
         for c, row in enumerate(values):
             means = standard(np.array([*self._means(row)]).reshape(-1, self.rows))
             if len(means):
-                found[c] = ridge(means, row[None], part)[0]
-        return found
+                smoothed[c] = ridge(means, row[None], part)[0]
+        return smoothed
 
     def _means(self, row: Floats) -> Iterator[Floats]:
         for order in self.lines.values():
@@ -221,13 +221,14 @@ class NoiseFree:
         """The nearest other rows (n, k) in kept numbers, two and three at a time."""
         sizes = range(2, NEAR_COLUMNS + 1)
         vary = {
-            name: found[0]
+            name: scaled[0]
             for name, row in self.numbers.items()
-            if len(found := standard(row[None]))
+            if len(scaled := standard(row[None]))
         }
-        sets = [own for size in sizes for own in combinations(vary, size)][:MOST_FEW]
+        sets = [together for size in sizes for together in combinations(vary, size)][:MOST_FEW]
         return {
-            " with ".join(own): _neighbours(np.array([vary[name] for name in own])) for own in sets
+            " with ".join(together): _neighbours(np.array([vary[name] for name in together]))
+            for together in sets
         }
 
 
@@ -254,9 +255,9 @@ def moving(row: Floats, order: Ints) -> Iterator[Floats]:
     for window in MOVING_WINDOWS:
         low = np.maximum(np.arange(n) - window // 2, 0)
         high = np.minimum(np.arange(n) + window // 2 + 1, n)
-        found = np.empty(n)
-        found[order] = (sums[high] - sums[low] - values) / np.maximum(high - low - 1, 1)
-        yield found
+        averages = np.empty(n)
+        averages[order] = (sums[high] - sums[low] - values) / np.maximum(high - low - 1, 1)
+        yield averages
 
 
 def nearest(row: Floats, near: Ints) -> Iterator[Floats]:
@@ -284,11 +285,11 @@ def _grouped(row: Floats, code: Ints) -> Floats:
 
 def _crossed(codes: Sequence[Ints]) -> Ints:
     """Return one code for each combination of values."""
-    found = codes[0]
+    crossed = codes[0]
     for code in codes[1:]:
         # numbered anew at each step, so that products stay small
-        found = np.unique(found * (code.max() + 1) + code, return_inverse=True)[1]
-    return np.asarray(found, dtype=np.int64)
+        crossed = np.unique(crossed * (code.max() + 1) + code, return_inverse=True)[1]
+    return np.asarray(crossed, dtype=np.int64)
 
 
 def _order_of(distinct: Sequence[Any], code: Any) -> Ints:
@@ -314,7 +315,7 @@ def _repeats(code: Ints) -> bool:
 def _fresh(name: str, used: Mapping[str, Any]) -> str:
     """Return a name that is not used yet."""
     names = (name if k == 1 else f"{name} ({k})" for k in count(1))
-    return next(own for own in names if own not in used)
+    return next(unused for unused in names if unused not in used)
 
 
 def _sums_of(numbers: Mapping[str, Floats]) -> Iterator[tuple[str, Floats]]:

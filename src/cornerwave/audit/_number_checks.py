@@ -40,15 +40,15 @@ from cornerwave.audit._sums import Statistics
 
 def promise(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare what each copy alone leaves hidden of each number with what it states."""
-    found = evidence.attacked
+    statistics = evidence.attacked
     known = [(i, p) for i, p in enumerate(evidence.privacy) if p is not None]
-    if found.complete != evidence.complete:
+    if statistics.complete != evidence.complete:
         known = []  # rows were completed: what they hide is judged in _whole, as the files have it
-    each = alpha / max(len(known) * found.columns, 1)
+    each = alpha / max(len(known) * statistics.columns, 1)
     for i, stated in known:
-        left = measure_alone(found, i)
+        left = measure_alone(statistics, i)
         limit = z_limit(2 * each)
-        if found.complete < found.rows:
+        if statistics.complete < statistics.rows:
             limit = t_limit(2 * each, left.groups - 1)
         score = (stated - left.hidden) / np.maximum(_error(evidence, stated, left), 1e-300)
         at = int(score.argmax())
@@ -61,10 +61,10 @@ def promise(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
 
 def _error(evidence: NumberEvidence, stated: float, left: Alone) -> Floats:
     """Return the standard error of the hidden shares, (N,)."""
-    found, v = evidence.attacked, stated / (1 - stated)
-    by_noise = v * np.sqrt((4 * v + 2) / found.complete) / (1 + v) ** 2
-    if found.complete == found.rows:
-        return np.full(found.columns, by_noise)
+    statistics, v = evidence.attacked, stated / (1 - stated)
+    by_noise = v * np.sqrt((4 * v + 2) / statistics.complete) / (1 + v) ** 2
+    if statistics.complete == statistics.rows:
+        return np.full(statistics.columns, by_noise)
     return np.asarray(np.maximum(left.error, by_noise))
 
 
@@ -74,31 +74,31 @@ OUT_OF_SPAN = 1e-6
 
 def mean(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare the mean noise along each axis, and of each column, with 0."""
-    found = evidence.found
-    T, N, M = found.complete, found.columns, found.copies
-    limit = t_limit(alpha / (M * (N + found.whitening.shape[1])), T - 1)
+    statistics = evidence.found
+    T, N, M = statistics.complete, statistics.columns, statistics.copies
+    limit = t_limit(alpha / (M * (N + statistics.whitening.shape[1])), T - 1)
     for i in range(M):
-        own = np.diag(found.covariance)[(1 + i) * N : (2 + i) * N]
-        along = found.noise_means[i] @ found.whitening
-        white = _scaled(along, np.diag(found.whitened[1 + i, 1 + i]), T)
-        plain = _scaled(found.noise_means[i], own, T)
+        variances = np.diag(statistics.covariance)[(1 + i) * N : (2 + i) * N]
+        along = statistics.noise_means[i] @ statistics.whitening
+        white = _scaled(along, np.diag(statistics.whitened[1 + i, 1 + i]), T)
+        plain = _scaled(statistics.noise_means[i], variances, T)
         at = int(np.abs(plain).argmax())
-        bias = found.noise_means[i, at] / np.sqrt(found.variance[at])
+        bias = statistics.noise_means[i, at] / np.sqrt(statistics.variance[at])
         note = f"{evidence.columns[at]} is off by {bias:+.2g} standard deviations on average"
         yield Check.of((i,), float(np.abs([*white, *plain]).max()), limit, note)
 
 
 def independence(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare each correlation of noise and X with 0, and the noise along X as a whole."""
-    found = evidence.found
-    T, rank = found.complete, found.whitening.shape[1]
-    limit = t_limit(alpha / (found.copies * (rank * rank + 1)), T - 2)
-    truth = np.diag(found.whitened[0, 0])
-    for i in range(found.copies):
-        cross, own = found.whitened[0, 1 + i], np.diag(found.whitened[1 + i, 1 + i])
-        each = _t_of(_ratio(cross, np.sqrt(np.outer(truth, own))), T)
+    statistics = evidence.found
+    T, rank = statistics.complete, statistics.whitening.shape[1]
+    limit = t_limit(alpha / (statistics.copies * (rank * rank + 1)), T - 2)
+    truth = np.diag(statistics.whitened[0, 0])
+    for i in range(statistics.copies):
+        cross, variances = statistics.whitened[0, 1 + i], np.diag(statistics.whitened[1 + i, 1 + i])
+        each = _t_of(_ratio(cross, np.sqrt(np.outer(truth, variances))), T)
         # A little shrinkage in every direction shows in the trace before it shows in any entry.
-        pooled = np.trace(cross) / np.sqrt(max(float((truth * own).sum()), 1e-300))
+        pooled = np.trace(cross) / np.sqrt(max(float((truth * variances).sum()), 1e-300))
         worst = float(np.abs([*each.ravel(), pooled * np.sqrt(T)]).max())
         slope = float(np.trace(cross) / max(truth.sum(), 1e-300))
         note = f"the noise depends on the value: {slope:+.2g} times its distance from the mean"
@@ -118,17 +118,17 @@ def size(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
 
 def shape(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare the covariance of each copy's noise with a multiple of K."""
-    found = evidence.found
-    T, rank, M = found.complete, found.whitening.shape[1], found.copies
+    statistics = evidence.found
+    T, rank, M = statistics.complete, statistics.whitening.shape[1], statistics.copies
     limit = z_limit(alpha / 2 / (M * max(rank * (rank + 1) // 2, 1)))
     upper = np.triu_indices(rank, 1)
     for i in evidence.fine:
-        if found.noise[i] == 0:
+        if statistics.noise[i] == 0:
             continue
-        white = found.whitened[1 + i, 1 + i]
-        raw, clean = np.diag(white), np.diag(white - found.rounding[i])
+        white = statistics.whitened[1 + i, 1 + i]
+        raw, clean = np.diag(white), np.diag(white - statistics.rounding[i])
         # Fisher's z of each correlation, and the log of each variance, over their deviations.
-        tilt = _ratio(white - found.rounding[i], np.sqrt(np.outer(raw, raw)))[upper]
+        tilt = _ratio(white - statistics.rounding[i], np.sqrt(np.outer(raw, raw)))[upper]
         # rounding adds to the error of a variance, and not to the variance
         part = _ratio(clean, raw)
         stretch = part * np.log(np.maximum(clean, 1e-300) / clean.mean()) / np.sqrt(2.0)
@@ -145,38 +145,38 @@ def shape(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
 
 def corner_wave(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare the noise of each copy with the step to each noisier one."""
-    found = evidence.found
-    T, N, rank = found.complete, found.columns, found.whitening.shape[1]
-    by_noise = sorted(evidence.fine, key=lambda i: (found.noise[i], i))
+    statistics = evidence.found
+    T, N, rank = statistics.complete, statistics.columns, statistics.whitening.shape[1]
+    by_noise = sorted(evidence.fine, key=lambda i: (statistics.noise[i], i))
     pairs = [p for p in combinations(by_noise, 2) if tuple(sorted(p)) not in evidence.alike]
     limit = z_limit(alpha / max(len(pairs) * (1 if N == 1 else 1 + N), 1))
     for i, j in pairs:
-        if found.noise[i] == 0:
+        if statistics.noise[i] == 0:
             continue
-        plain = _step_correlations(found, i, j) if N > 1 else np.zeros(0)
+        plain = _step_correlations(statistics, i, j) if N > 1 else np.zeros(0)
         # Pooled over the axes: the trace of Cov(D_i, D_j - D_i), which has rank T terms.
-        pooled = (found.across[i, j] - found.across[i, i]) / _spread(found, i, j)
+        pooled = (statistics.across[i, j] - statistics.across[i, i]) / _spread(statistics, i, j)
         scores = [_fisher(pooled, rank * T), *(_fisher(float(r), T) for r in plain)]
-        step = found.across[j, j] + found.across[i, i] - 2 * found.across[i, j]
-        worst = max(map(abs, scores)) if step > SAME * found.noise[i] else 0.0
+        step = statistics.across[j, j] + statistics.across[i, i] - 2 * statistics.across[i, j]
+        worst = max(map(abs, scores)) if step > SAME * statistics.noise[i] else 0.0
         yield Check.of((i, j), worst, limit, _pair_note(evidence, i, j, np.abs(plain)))
 
 
 def level(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare each copy's noise with what its metadata states."""
-    found = evidence.found
+    statistics = evidence.found
     known = [(i, v) for i in evidence.fine if (v := evidence.noise[i]) is not None]
     limit = z_limit(alpha / max(len(known), 1))
     for i, noise in known:
-        score = float(np.log(max(found.noise[i], 1e-300) / noise)) / _log_error(found, i)
-        note = f"states noise {noise:.6g}, has {found.noise[i]:.4g}"
+        score = float(np.log(max(statistics.noise[i], 1e-300) / noise)) / _log_error(statistics, i)
+        note = f"states noise {noise:.6g}, has {statistics.noise[i]:.4g}"
         yield Check.of((i,), abs(score), limit, note)
 
 
 def outliers(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare the largest distance of a row with the largest of as many Gaussian rows."""
-    found, watched = evidence.found, evidence.watched
-    each = alpha / found.copies / max(found.complete, 1)
+    statistics, watched = evidence.found, evidence.watched
+    each = alpha / statistics.copies / max(statistics.complete, 1)
     for k in _moving(watched):
         distance, limit = np.sqrt([watched.reach[k], chi_square_limit(each, watched.rank[k])])
         note = (
@@ -254,30 +254,35 @@ def _fisher(correlation: float, count: int) -> float:
     return float(np.arctanh(r) * np.sqrt(max(count - 3, 1)))
 
 
-def _log_error(found: Statistics, i: int) -> float:
+def _log_error(statistics: Statistics, i: int) -> float:
     """Return the standard deviation of the log of a copy's measured noise."""
-    white = found.whitened[1 + i, 1 + i]
-    clean = max(float(np.trace(white - found.rounding[i])), 1e-300)
-    return float(np.sqrt(2 / found.complete) * np.linalg.norm(white) / clean)
+    white = statistics.whitened[1 + i, 1 + i]
+    clean = max(float(np.trace(white - statistics.rounding[i])), 1e-300)
+    return float(np.sqrt(2 / statistics.complete) * np.linalg.norm(white) / clean)
 
 
 def _out_of_span(evidence: NumberEvidence, i: int, alpha: float) -> tuple[float, float]:
     """Return the share of the noise's variance in directions that K does not have, without what
     rounding puts there, and how far chance takes it.
     """
-    found = evidence.found
-    N, unit = found.columns, np.sqrt(np.where(found.variance > 0, found.variance, 1.0))
+    statistics = evidence.found
+    N, unit = (
+        statistics.columns,
+        np.sqrt(np.where(statistics.variance > 0, statistics.variance, 1.0)),
+    )
     here = slice((1 + i) * N, (2 + i) * N)
-    noise = found.covariance[here, here] / np.outer(unit, unit)
-    axes = np.linalg.qr(found.shape / np.outer(unit, unit) @ (found.axes * unit[:, None]))[0]
+    noise = statistics.covariance[here, here] / np.outer(unit, unit)
+    axes = np.linalg.qr(
+        statistics.shape / np.outer(unit, unit) @ (statistics.axes * unit[:, None])
+    )[0]
     outside = np.eye(N) - axes @ axes.T
     rounded, by_chance = 0.0, 0.0
-    if (found.steps[i] > 0).any():
+    if (statistics.steps[i] > 0).any():
         # one square per row, none larger than the largest: Bernstein's bound of their mean
         squares = ((outside / unit @ _rounding_errors(evidence, i)) ** 2).sum(axis=0)
-        rows, z = min(len(squares), found.complete), sure_limit(alpha)
+        rows, z = min(len(squares), statistics.complete), sure_limit(alpha)
         rounded = float(squares.mean())
-        spread = float(squares.std()) * np.sqrt(1 / len(squares) + 1 / found.complete)
+        spread = float(squares.std()) * np.sqrt(1 / len(squares) + 1 / statistics.complete)
         by_chance = z * spread + z**2 * float(squares.max(initial=0.0)) / 3 / max(rows, 1)
     whole = max(float(np.trace(noise)), 1e-300)
     return (float(np.trace(outside @ noise)) - rounded) / whole, by_chance / whole
@@ -289,38 +294,38 @@ def _rounding_errors(evidence: NumberEvidence, i: int) -> Floats:
     Where a column follows from others, its rounding error depends on theirs: 2 x is rounded up
     where x is half way. So it is tried, and not taken to be step^2 / 12 in every direction.
     """
-    found, X = evidence.found, evidence.rows.source
+    statistics, X = evidence.found, evidence.rows.source
     random = np.random.default_rng([evidence.rows.count, i])
-    values, vectors = np.linalg.eigh(found.definite)
-    root = vectors * np.sqrt(found.noise[i] * np.maximum(values, 0.0))
+    values, vectors = np.linalg.eigh(statistics.definite)
+    root = vectors * np.sqrt(statistics.noise[i] * np.maximum(values, 0.0))
     shown = X + root @ random.standard_normal(X.shape)
-    steps = found.steps[i][:, None]
+    steps = statistics.steps[i][:, None]
     return np.where(steps > 0, np.rint(_ratio(shown, steps + 0 * shown)) * steps - shown, 0.0)
 
 
-def _spread(found: Statistics, i: int, j: int) -> float:
+def _spread(statistics: Statistics, i: int, j: int) -> float:
     """Return the size of Cov(D_i, D_j - D_i) that would make a correlation of 1."""
-    rank = max(found.whitening.shape[1], 1)
-    raw = found.across + np.diag(np.trace(found.rounding, axis1=1, axis2=2)) / rank
+    rank = max(statistics.whitening.shape[1], 1)
+    raw = statistics.across + np.diag(np.trace(statistics.rounding, axis1=1, axis2=2)) / rank
     step = raw[j, j] + raw[i, i] - 2 * raw[i, j]
     return float(np.sqrt(max(raw[i, i] * step, 1e-300)))
 
 
-def _step_correlations(found: Statistics, i: int, j: int) -> Floats:
+def _step_correlations(statistics: Statistics, i: int, j: int) -> Floats:
     """Return the correlation of D_i and D_j - D_i in each column, without rounding."""
-    N, C = found.columns, found.covariance
+    N, C = statistics.columns, statistics.covariance
     one, other = (1 + i) * N + np.arange(N), (1 + j) * N + np.arange(N)
-    own, cross = C[one, one], C[one, other]
-    step = C[other, other] + own - 2 * cross
-    clean = own - found.steps[i] ** 2 / 12
-    return _ratio(cross - clean, np.sqrt(np.maximum(own * step, 0.0)))
+    variance, cross = C[one, one], C[one, other]
+    step = C[other, other] + variance - 2 * cross
+    clean = variance - statistics.steps[i] ** 2 / 12
+    return _ratio(cross - clean, np.sqrt(np.maximum(variance * step, 0.0)))
 
 
 def _pair_note(evidence: NumberEvidence, i: int, j: int, plain: Floats) -> str:
-    found = evidence.found
-    ratio = found.across[i, j] / max(found.noise[i], 1e-300)
-    apart = abs(np.log(max(found.noise[j], 1e-300) / found.noise[i]))
-    if apart < 6 * _log_error(found, i) and ratio < 0.99:
+    statistics = evidence.found
+    ratio = statistics.across[i, j] / max(statistics.noise[i], 1e-300)
+    apart = abs(np.log(max(statistics.noise[j], 1e-300) / statistics.noise[i]))
+    if apart < 6 * _log_error(statistics, i) and ratio < 0.99:
         return f"the same level with different noise: they share {ratio:.3g} of it and average out"
     where = f", most of all in {evidence.columns[int(np.argmax(plain))]}" if plain.size else ""
     return f"share {ratio:.4g} of the smaller noise instead of 1{where}"

@@ -99,23 +99,23 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
 
     def of(self, block: AlignedRows, known: NumbersSeen) -> NumbersSeen:
         """Return what some rows show; those kept, and their order, the first time alone."""
-        found, scaled = self.nothing(), block.scaled
+        seen, scaled = self.nothing(), block.scaled
         if self.completion is not None:
             scaled = self.completion.complete(scaled, block.number)
         else:
             source = pa.table(dict(zip(self.columns, block.raw[0], strict=True)))
-            found = replace(
-                found,
+            seen = replace(
+                seen,
                 grids=steps_still(self.grids, scaled[1:]),
                 kept=known.kept.of(block.start, block.raw),
                 order=known.order.of(block.start, source),
             )
-        sums, steps, start = found.sums, known.steps.bounds(), block.start
+        sums, steps, start = seen.sums, known.steps.bounds(), block.start
         # complete rows alone reach the sums of products and the steps
-        for stacked, own in self.layout.deals(scaled):
-            sums, steps = sums + own, steps + steps.of(stacked, start)
-            start += own.rows
-        return replace(found, sums=sums, steps=steps)
+        for stacked, part in self.layout.deals(scaled):
+            sums, steps = sums + part, steps + steps.of(stacked, start)
+            start += part.rows
+        return replace(seen, sums=sums, steps=steps)
 
     def finish(self, found: NumbersSeen) -> NumbersFound:
         """Return what all rows show together."""
@@ -156,9 +156,9 @@ class NumbersRead:
             raise too_few(first.found.rows)
         if first.found.complete == first.found.rows:
             return cls(aligned, first)
-        found = first.found.with_excess(aligned.stated.excess(aligned.columns))
+        statistics = first.found.with_excess(aligned.stated.excess(aligned.columns))
         # noise does not depend on which cells are missing: rows are completed by its distribution
-        completion = Completion.of(found, aligned.stated.noise)
+        completion = Completion.of(statistics, aligned.stated.noise)
         again = aligned.run(
             lambda rows: NumbersPass.of_first(aligned, rows, completion, first.found),
             progress=progress,
@@ -178,14 +178,14 @@ class NumbersRead:
     @property
     def kinds(self) -> list[str]:
         """Whether each column is constant, bare in every copy, or perturbed."""
-        found = self.last.found
-        kinds = np.where((found.spread > 0).any(axis=0), "perturbed", "bare")
-        return [str(kind) for kind in np.where(found.variance > 0, kinds, "constant")]
+        statistics = self.last.found
+        kinds = np.where((statistics.spread > 0).any(axis=0), "perturbed", "bare")
+        return [str(kind) for kind in np.where(statistics.variance > 0, kinds, "constant")]
 
     def of_kind(self, kind: str) -> tuple[str, ...]:
         """Return the names of the columns of one kind."""
         pairs = zip(self.aligned.columns, self.kinds, strict=True)
-        return tuple(name for name, own in pairs if own == kind)
+        return tuple(name for name, each in pairs if each == kind)
 
     def evidence(self) -> "NumberEvidence | None":
         """Return what was read of the columns that can be judged; None if none can."""
@@ -327,9 +327,9 @@ class NumberEvidence:
     @cached_property
     def fine(self) -> list[int]:
         """The copies that are not rounded to steps larger than their noise."""
-        found = self.found
-        size = np.sqrt(np.maximum(found.noise, 0.0))[:, None] * np.sqrt(found.variance)
-        return np.flatnonzero(~(found.steps > COARSE * size).any(axis=1)).tolist()
+        statistics = self.found
+        size = np.sqrt(np.maximum(statistics.noise, 0.0))[:, None] * np.sqrt(statistics.variance)
+        return np.flatnonzero(~(statistics.steps > COARSE * size).any(axis=1)).tolist()
 
     @cached_property
     def alike(self) -> dict[tuple[int, int], int]:
@@ -433,12 +433,12 @@ def _distances(away: Floats, K: Floats, rows: int) -> Floats:
     if known.all():
         return _from_mean(away, K, rows)
     patterns, which = np.unique(known, axis=1, return_inverse=True)
-    found = np.zeros(away.shape[1])
+    distances = np.zeros(away.shape[1])
     # rows with other gaps: distances over the numbers that they have
     for k in np.argsort(-np.bincount(which), kind="stable")[:PATTERNS]:
         used, here = np.flatnonzero(patterns[:, k]), np.flatnonzero(which == k)
-        found[here] = _from_mean(away[np.ix_(used, here)], K[np.ix_(used, used)], rows)
-    return found
+        distances[here] = _from_mean(away[np.ix_(used, here)], K[np.ix_(used, used)], rows)
+    return distances
 
 
 def _from_mean(away: Floats, K: Floats, rows: int) -> Floats:

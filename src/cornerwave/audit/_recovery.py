@@ -44,7 +44,8 @@ REFERENCE_ROWS = 4096
 """Rows of the truth from which `bayes` knows the distribution: so many, or up to twice that."""
 
 MOST_ATTACKED = 1 << 16
-"""Rows that `bayes` attacks if its estimates are not written: errors are known to 1 % by then."""
+"""Rows that `bayes` attacks if its estimates are not written: the mean of as many squares of normal
+errors has a standard error of sqrt(2 / n), 0.6 % of it."""
 
 WORTH_SAYING = 60.0
 """Seconds beyond which `bayes` warns how long it takes."""
@@ -103,12 +104,12 @@ def attack_copies(
     levels = _levels(aligned, noise)
     categories = guess_cells(aligned, levels, progress, scored=truth is not None)
     best = int(np.argmin(levels))
-    found = Recovered(
+    recovered = Recovered(
         copies=aligned.names,
         noise=levels,
         weights=(None,) * len(levels),
         columns=aligned.columns,
-        rows=max((own.rows for own in categories), default=0),
+        rows=max((guessed.rows for guessed in categories), default=0),
         attacked=0,
         best=aligned.names[best],
         alone=None,
@@ -116,14 +117,14 @@ def attack_copies(
         categories=categories,
     )
     if aligned.columns:
-        return _estimate(found, aligned, method, out, progress, scored=truth is not None)
+        return _estimate(recovered, aligned, method, out, progress, scored=truth is not None)
     if out is not None:
         raise ColumnError("the copies share no number to estimate, so there is nothing to write")
-    return found
+    return recovered
 
 
 def _estimate(
-    found: Recovered,
+    recovered: Recovered,
     aligned: Aligned,
     method: str,
     out: Path | None,
@@ -132,7 +133,7 @@ def _estimate(
     scored: bool,
 ) -> Recovered:
     """Estimate the numbers; write and score the estimates."""
-    levels, best = found.noise, int(np.argmin(found.noise))
+    levels, best = recovered.noise, int(np.argmin(recovered.noise))
     known, rows = learn(aligned, levels)
     blocks = _blocks(aligned, in_memory=method in IN_MEMORY)
     # rows of the truth that some methods know; their errors do not count
@@ -153,10 +154,10 @@ def _estimate(
             if attacked == 0:
                 _say_how_long(method, (monotonic() - started) * rows / every / len(estimate))
             attacked += len(estimate)
-    weights = known.worth.weights.tolist() if method == "llse" else found.weights
+    weights = known.worth.weights.tolist() if method == "llse" else recovered.weights
     alone_left, together_left = errors.shares() if scored else (None, None)
     return replace(
-        found,
+        recovered,
         weights=tuple(weights),
         rows=rows,
         attacked=attacked,
@@ -238,15 +239,15 @@ class ProductsPass(Pass[AlignedRows, Products, CopyMoments]):
 def learn(aligned: Aligned, noise: Sequence[float]) -> tuple[Knowledge, int]:
     """Return mu, K and the noise that copies share, from the copies alone, and the rows."""
     N, M, best = len(aligned.columns), len(noise), int(np.argmin(noise))
-    found = aligned.run(lambda rows: ProductsPass(means(np.vstack(rows.scaled))), aligned.copies)
-    S = found.covariance.reshape(M, N, M, N).transpose(0, 2, 1, 3)
+    moments = aligned.run(lambda rows: ProductsPass(means(np.vstack(rows.scaled))), aligned.copies)
+    S = moments.covariance.reshape(M, N, M, N).transpose(0, 2, 1, 3)
     K = S[best, best] / (1 + noise[best])  # Cov(Y) = (1 + v) K
     A = attack.whitening(K)
     # 1 + Sigma_ij = tr(K^-1 S_ij) / N
     across = np.trace(A.T @ S @ A, axis1=2, axis2=3) / max(A.shape[1], 1) - 1
     np.fill_diagonal(across, noise)
     shared = _nearest_covariance((across + across.T) / 2)
-    return Knowledge(found.mean.reshape(M, N)[best], K, shared), found.rows
+    return Knowledge(moments.mean.reshape(M, N)[best], K, shared), moments.rows
 
 
 def _nearest_covariance(across: Floats) -> Floats:
@@ -375,43 +376,51 @@ def _output(
 # What was recovered, as a document.
 
 
-def attack_document(found: Recovered, method: str) -> doc.Document:
+def attack_document(recovered: Recovered, method: str) -> doc.Document:
     """Return how well each column was estimated or guessed."""
-    copies = doc.count(len(found.copies), "copy", "copies")
-    attacked = f", {found.attacked:,} of them attacked" if 0 < found.attacked < found.rows else ""
+    copies = doc.count(len(recovered.copies), "copy", "copies")
+    attacked = (
+        f", {recovered.attacked:,} of them attacked"
+        if 0 < recovered.attacked < recovered.rows
+        else ""
+    )
     return doc.Document(
         title="",
-        verdict=f"Estimated {found.rows:,} rows{attacked}, from {copies} by {method}.",
-        sections=[*_recovered_sections(found)],
+        verdict=f"Estimated {recovered.rows:,} rows{attacked}, from {copies} by {method}.",
+        sections=[*_recovered_sections(recovered)],
     )
 
 
-def _recovered_sections(found: Recovered) -> Iterator[doc.Section]:
+def _recovered_sections(recovered: Recovered) -> Iterator[doc.Section]:
     weights = [
         (name, f"{v:.6g}", "–" if weight is None else f"{weight:.4f}")
-        for name, v, weight in zip(found.copies, found.noise, found.weights, strict=True)
+        for name, v, weight in zip(
+            recovered.copies, recovered.noise, recovered.weights, strict=True
+        )
     ]
     yield doc.Section("Copies", [doc.DataTable(("copy", "noise", "weight"), weights)])
-    if found.together is not None and found.alone is not None:
-        header = ("column", f"{found.best} alone", "all together")
+    if recovered.together is not None and recovered.alone is not None:
+        header = ("column", f"{recovered.best} alone", "all together")
         errors = [
             (spelled(name), f"{alone:.4f}", f"{together:.4f}")
             for name, alone, together in zip(
-                found.columns, found.alone, found.together, strict=True
+                recovered.columns, recovered.alone, recovered.together, strict=True
             )
         ]
         yield doc.Section("Error, share of variance", [doc.DataTable(header, errors)])
-    if found.categories:
-        yield doc.Section("Guesses of categories that are right", [_guessed_table(found)])
+    if recovered.categories:
+        yield doc.Section("Guesses of categories that are right", [_guessed_table(recovered)])
 
 
-def _guessed_table(found: Recovered) -> doc.DataTable:
+def _guessed_table(recovered: Recovered) -> doc.DataTable:
     """Return how often guesses are right: without a copy, as expected, and as scored by a truth."""
-    scored = found.categories[0].alone is not None
+    scored = recovered.categories[0].alone is not None
     header = ("category", "without a copy", "expected")
     rows = []
-    for guess in found.categories:
+    for guess in recovered.categories:
         shares = [guess.blind, guess.expected]
         shares += [guess.alone or 0.0, guess.together or 0.0] if scored else []
         rows.append((spelled("+".join(guess.columns)), *(f"{share:.1%}" for share in shares)))
-    return doc.DataTable(header + ((f"{found.best} alone", "all together") if scored else ()), rows)
+    return doc.DataTable(
+        header + ((f"{recovered.best} alone", "all together") if scored else ()), rows
+    )

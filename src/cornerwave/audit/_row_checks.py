@@ -67,14 +67,14 @@ def fit(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare the noise of each copy, and each step, with normals, in many directions."""
     seen = [*_copies_seen(evidence), *_steps_seen(evidence)]
     limit = sure_limit(alpha / _comparisons(seen))
-    for copies, found in seen:
-        worst = max(found, key=lambda own: own.value)
+    for copies, scores in seen:
+        worst = max(scores, key=lambda score: score.value)
         note = f"the noise is not normal in {worst.where}: an estimate may undo much of it"
         yield Check.of(copies, worst.value, limit, note)
 
 
 def _comparisons(seen: Sequence[Seen]) -> int:
-    return max(sum(own.comparisons for _, found in seen for own in found), 1)
+    return max(sum(score.comparisons for _, scores in seen for score in scores), 1)
 
 
 def _copies_seen(evidence: NumberEvidence) -> Iterator[Seen]:
@@ -86,16 +86,16 @@ def _copies_seen(evidence: NumberEvidence) -> Iterator[Seen]:
 
 def _steps_seen(evidence: NumberEvidence) -> Iterator[Seen]:
     for k in range(evidence.found.copies):
-        found: list[Found] = []
+        scores: list[Found] = []
         for view in evidence.directions.of_step(k):
             names = evidence.names_of(k) if not view.name else [view.name] * len(view.step)
-            found += [normal_fit(z, name) for z, name in zip(view.step, names, strict=True)]
+            scores += [normal_fit(z, name) for z, name in zip(view.step, names, strict=True)]
             if view.name == "an axis" or len(view.step) == 1:
                 squares = (view.step**2).sum(axis=0)
                 edges = _distance_edges(len(view.step))
-                found.append(_counted(squares, edges, "the distance of rows"))
-        if found:
-            yield evidence.step(k), found
+                scores.append(_counted(squares, edges, "the distance of rows"))
+        if scores:
+            yield evidence.step(k), scores
 
 
 def normal_fit(z: Floats, name: str) -> Found:
@@ -133,8 +133,8 @@ def dependence(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare ranks of X, and of the noise before a step, with ranks of the noise."""
     seen = [*_noise_beside_source(evidence), *_steps_beside_all(evidence)]
     limit = z_limit(alpha / _comparisons(seen))
-    for copies, found in seen:
-        worst = max(found, key=lambda own: own.value)
+    for copies, scores in seen:
+        worst = max(scores, key=lambda score: score.value)
         note = f"the noise is not independent of {worst.where}, though it may not be correlated"
         yield Check.of(copies, worst.value, limit, note)
 
@@ -150,17 +150,17 @@ def _noise_beside_source(evidence: NumberEvidence) -> Iterator[Seen]:
 
 def _steps_beside_all(evidence: NumberEvidence) -> Iterator[Seen]:
     for k in range(evidence.found.copies):
-        found: list[Found] = []
+        scores: list[Found] = []
         for view in evidence.directions.of_step(k):
             names = evidence.names_of(k) if not view.name else [view.name] * len(view.step)
             if view.name or k > 0:  # the first step by columns is a copy's noise
-                found += _ranked(view.source, view.step, names)
+                scores += _ranked(view.source, view.step, names)
             if view.before is not None:
                 what = [f"the noise before in {name}" for name in names]
-                found += _ranked(view.before, view.step, what)
-                found += _curved(view, names)
-        if found:
-            yield evidence.step(k), found
+                scores += _ranked(view.before, view.step, what)
+                scores += _curved(view, names)
+        if scores:
+            yield evidence.step(k), scores
 
 
 def _ranked(features: Floats, noise: Floats, names: list[str]) -> list[Found]:
@@ -175,12 +175,12 @@ def _ranked(features: Floats, noise: Floats, names: list[str]) -> list[Found]:
 def _curved(view: View, names: list[str]) -> list[Found]:
     """Compare a step with X and the noise before it, both at once."""
     assert view.before is not None, "the first step has no noise before it"
-    found = []
+    curved = []
     for X, before, step, name in zip(view.source, view.before, view.step, names, strict=True):
         curve = Ranks.of(morton(Ranks.of(X).ranks, Ranks.of(before).ranks))
         where = f"{name} and the noise before in {name} together"
-        found.append(Found(curve.neighbours(Ranks.of(step)), where))
-    return found
+        curved.append(Found(curve.neighbours(Ranks.of(step)), where))
+    return curved
 
 
 def repeats(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
@@ -212,18 +212,18 @@ def untouched(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
         size = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         by_chance = seen.cell[k] / (np.sqrt(2 * np.pi) * size)
         whole = float(np.exp(log_odds(seen.cell[k], covariance, 2.0)))
-        found = np.array([*seen.still[k], seen.bare[k]])
+        counts = np.array([*seen.still[k], seen.bare[k]])
         share = np.array([*by_chance, whole])
-        judged = (share < 1) & (found > seen.rows * share)
+        judged = (share < 1) & (counts > seen.rows * share)
         if not evidence.directions.columns_of_step(k).size and k > 0:
             continue  # the same copy twice
-        scores = np.where(judged, divergences(found, seen.rows, np.minimum(share, 0.5)), 0.0)
+        scores = np.where(judged, divergences(counts, seen.rows, np.minimum(share, 0.5)), 0.0)
         at = int(scores.argmax())
         what = "rows" if at == len(by_chance) else f"values of {evidence.columns[at]}"
-        note = f"{found[at]:,} {what} have no noise"
+        note = f"{counts[at]:,} {what} have no noise"
         step = seen.order[max(k - 1, 0) : k + 1]
         if k > 0:
-            note = f"{found[at]:,} {what} are the same in both"
+            note = f"{counts[at]:,} {what} are the same in both"
         yield Check.of(step, float(scores[at]), limit, note)
 
 
@@ -258,18 +258,18 @@ BITS_APART = 4
 
 def digits(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     """Compare the low digits of every column of every copy with X."""
-    columns, found = range(evidence.found.columns), evidence.found
-    crossed = found.columns <= CROSSED
-    seen = [[(n, list(_scales(evidence, i, n))) for n in columns] for i in range(found.copies)]
-    scales = sum(len(own) for copy in seen for _, own in copy)
-    limit = z_limit(alpha / max(scales * (found.columns if crossed else 1), 1))
+    columns, statistics = range(evidence.found.columns), evidence.found
+    crossed = statistics.columns <= CROSSED
+    seen = [[(n, list(_scales(evidence, i, n))) for n in columns] for i in range(statistics.copies)]
+    scales = sum(len(steps) for copy in seen for _, steps in copy)
+    limit = z_limit(alpha / max(scales * (statistics.columns if crossed else 1), 1))
     for i, copy in enumerate(seen):
         worst = (0.0, 0)
-        for n, own in ((n, own) for n, own in copy if own):
+        for n, steps in ((n, steps) for n, steps in copy if steps):
             shown, present = _shown(evidence, i, n)
             against = evidence.rows.source[:, present][columns if crossed else [n]]
             truth = [Ranks.of(row) for row in against]
-            for scale in own:
+            for scale in steps:
                 order = Ranks.of(_remainder(shown, scale), again=True)
                 worst = max(worst, *((order.neighbours(ranks), n) for ranks in truth))
         note = f"the low digits of {evidence.columns[worst[1]]} depend on the source"
@@ -291,9 +291,11 @@ def _shown(evidence: NumberEvidence, i: int, n: int) -> tuple[Floats, Ints]:
 
 def _scales(evidence: NumberEvidence, i: int, n: int) -> Iterator[float]:
     """Yield the scales that suit a column of a copy."""
-    found, (values, _) = evidence.found, _shown(evidence, i, n)
-    own = found.covariance[(1 + i) * found.columns + n, (1 + i) * found.columns + n]
-    most = SMALL * float(np.sqrt(max(own - found.steps[i, n] ** 2 / 12, 0.0)))
+    statistics, (values, _) = evidence.found, _shown(evidence, i, n)
+    variance = statistics.covariance[
+        (1 + i) * statistics.columns + n, (1 + i) * statistics.columns + n
+    ]
+    most = SMALL * float(np.sqrt(max(variance - statistics.steps[i, n] ** 2 / 12, 0.0)))
     if evidence.logarithmic[n]:  # noise is smallest where values are
         most *= float(np.min(1 + values, initial=np.inf)) / 4
     if most > 0 and len(values) >= LEAST_ROWS:

@@ -66,15 +66,16 @@ class Completion:
     lower: Floats = field(repr=False)
 
     @classmethod
-    def of(cls, found: Statistics, noise: Any) -> "Completion":
+    def of(cls, statistics: Statistics, noise: Any) -> "Completion":
         """Take what one pass measured, and the noise that copies state, None for silent ones."""
-        noisy: Flags = np.asarray((found.spread > 0).any(axis=0))
-        shape = np.where(noisy & noisy[:, None], found.shape, 0.0)
+        noisy: Flags = np.asarray((statistics.spread > 0).any(axis=0))
+        shape = np.where(noisy & noisy[:, None], statistics.shape, 0.0)
         lower = factor(shape).lower
         stated = [
-            v if v is not None else own for v, own in zip(noise, found.pairwise_noise, strict=True)
+            v if v is not None else measured
+            for v, measured in zip(noise, statistics.pairwise_noise, strict=True)
         ]
-        return cls(found.mean, lower @ lower.T, np.array(stated), found.steps, lower)
+        return cls(statistics.mean, lower @ lower.T, np.array(stated), statistics.steps, lower)
 
     def complete(self, block: list[Floats], seed: int) -> list[Floats]:
         """Return source and copies (N, rows) with every row complete that could be completed."""
@@ -86,19 +87,19 @@ class Completion:
         X, *Y = (part[:, rows] for part in block)
         steps = list(self._steps(X, Y))
         whole = np.where(missing[:, rows], np.nan, X)
-        for pattern, own in _patterns(missing[:, rows], np.diag(self.shape) > 0):
+        for pattern, here in _patterns(missing[:, rows], np.diag(self.shape) > 0):
             # B = S_mo S_oo^-1, shared by all rows of a pattern
             B = self._weights(pattern, np.zeros(len(X)))
-            away = X[:, own] - self.mean[:, None]
-            whole[:, own] = self.mean[:, None] + self._filled(pattern, B, away, random)
+            away = X[:, here] - self.mean[:, None]
+            whole[:, here] = self.mean[:, None] + self._filled(pattern, B, away, random)
             for step, size, blur in steps:
                 if size > 0:  # as it is on the scale of S
-                    part = step[:, own] / np.sqrt(size)
+                    part = step[:, here] / np.sqrt(size)
                     coarse = self._weights(pattern, blur / size) if blur.any() else B
-                    found = self._filled(pattern, coarse, part, random, blur / size)
-                    step[:, own] = np.sqrt(size) * found
+                    filled = self._filled(pattern, coarse, part, random, blur / size)
+                    step[:, here] = np.sqrt(size) * filled
                 else:
-                    step[:, own] = np.where(pattern[:, None], 0.0, step[:, own])
+                    step[:, here] = np.where(pattern[:, None], 0.0, step[:, here])
         return self._together(block, rows, whole, [step for step, _, _ in steps], missing[:, rows])
 
     def _steps(self, X: Floats, Y: list[Floats]) -> Iterator[tuple[Floats, float, Floats]]:
@@ -135,10 +136,10 @@ class Completion:
         if blur is not None and blur.any():
             spread = np.sqrt(12 * blur[seen])[:, None]
             U[seen] += spread * random.uniform(-0.5, 0.5, (len(seen), E.shape[1]))
-        found = np.where(missing[:, None], 0.0, E)
+        filled = np.where(missing[:, None], 0.0, E)
         # Matheron: E_m = U_m + B (E_o - U_o)
-        found[wanted] = U[wanted] + B @ (E[seen] - U[seen])
-        return np.asarray(found)
+        filled[wanted] = U[wanted] + B @ (E[seen] - U[seen])
+        return np.asarray(filled)
 
     def _together(
         self, block: list[Floats], rows: Ints, whole: Floats, steps: list[Floats], drawn: Flags
@@ -220,19 +221,19 @@ class Kept:
     def _thinned(self, every: int) -> tuple[tuple[int, Any], ...]:
         if every == self.every:
             return self.runs
-        found, ratio = [], every // self.every
+        runs, ratio = [], every // self.every
         for first, cells in self.runs:
             skipped = -(first // self.every) % ratio
             if (rest := cells[:, :, skipped::ratio]).shape[2]:
-                found.append((first + skipped * self.every, rest.copy()))
-        return tuple(found)
+                runs.append((first + skipped * self.every, rest.copy()))
+        return tuple(runs)
 
     def mapped(self, places: Sequence[Any]) -> "Kept":
         """Return codes as the numbers that each column's `places` give them."""
         runs = []
         for first, cells in self.runs:
             columns = zip(places, cells.transpose(1, 0, 2), strict=True)
-            runs.append((first, np.stack([own[codes] for own, codes in columns], axis=1)))
+            runs.append((first, np.stack([numbers[codes] for numbers, codes in columns], axis=1)))
         return replace(self, runs=tuple(runs))
 
     @property
@@ -388,8 +389,8 @@ class Directions:
     def _sizes(self, i: int) -> Floats:
         """Return the standard deviation of a copy's noise, unrounded, (N,)."""
         N = self.found.columns
-        own = np.diag(self.found.covariance)[(1 + i) * N : (2 + i) * N]
-        return np.asarray(np.sqrt(np.maximum(own - self.found.steps[i] ** 2 / 12, 0.0)))
+        variances = np.diag(self.found.covariance)[(1 + i) * N : (2 + i) * N]
+        return np.asarray(np.sqrt(np.maximum(variances - self.found.steps[i] ** 2 / 12, 0.0)))
 
     def _even(self, i: int) -> Any:
         """Return which columns are not rounded on another scale than they are compared on."""
@@ -462,12 +463,12 @@ def _triangular(covariance: Floats) -> Floats:
     C = covariance / np.outer(size, size)
     rest, turn, rows = C.copy(), np.eye(len(C)), []
     for j in range(len(C)):
-        own = float(rest[j, j])
-        if own <= 1e-9:
+        variance = float(rest[j, j])
+        if variance <= 1e-9:
             continue
-        rows.append(turn[j] / math.sqrt(own))
+        rows.append(turn[j] / math.sqrt(variance))
         # elimination by rows: turn becomes L^-1
-        ratio = rest[j + 1 :, j] / own
+        ratio = rest[j + 1 :, j] / variance
         turn[j + 1 :] -= np.outer(ratio, turn[j])
-        rest = rest - np.outer(rest[:, j], rest[j]) / own
+        rest = rest - np.outer(rest[:, j], rest[j]) / variance
     return np.array(rows) / size

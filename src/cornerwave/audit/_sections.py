@@ -186,11 +186,11 @@ def _category_rows(audit: Audit) -> Iterator[tuple[float, doc.ShareRow]]:
     whole = {g.columns: g for g in guesses.sets if len(g.copies) == largest}
     for shown, singles in zip(categories.judged, guesses.singles.T, strict=True):
         dots = _dots(audit, singles.tolist())
-        if (found := whole.get(shown.columns)) is None:
+        if (left := whole.get(shown.columns)) is None:
             yield 0.0, doc.ShareRow(shown.name, dots)
         else:
-            hidden = found.hidden_alone, found.hidden_together
-            yield _row(shown.name, dots, *hidden, gains=categories.gains(found))
+            hidden = left.hidden_alone, left.hidden_together
+            yield _row(shown.name, dots, *hidden, gains=categories.gains(left))
 
 
 def _dots(audit: Audit, shares: list[float]) -> list[tuple[float, str]]:
@@ -249,8 +249,8 @@ def _copies(audit: Audit) -> doc.Section:
         rows.append(
             (name, *given, *seen, doc.MarkedCell(", ".join(broken), kind=BAD) if broken else "ok")
         )
-    found = ("noise measured", "numbers alone hide") if audit.numbers is not None else ()
-    header = ("copy", "noise stated", "privacy stated", *found, "checks")
+    measured = ("noise measured", "numbers alone hide") if audit.numbers is not None else ()
+    header = ("copy", "noise stated", "privacy stated", *measured, "checks")
     return doc.Section("Copies", [doc.DataTable(header, rows)])
 
 
@@ -271,12 +271,12 @@ def _checks(audit: Audit) -> doc.Section | None:
 
 
 def _meter(audit: Audit, copy: int, name: str) -> doc.Content:
-    own = [check for check in audit.checks if check.name == name and copy in check.copies]
-    if not own:
+    checks = [check for check in audit.checks if check.name == name and copy in check.copies]
+    if not checks:
         return "–"
-    worst = max(own, key=lambda check: check.value / max(check.limit, 1e-9))
+    worst = max(checks, key=lambda check: check.value / max(check.limit, 1e-9))
     title = f"{name}: {worst.value:.3g}; limit {worst.limit:.3g}"
-    passed = all(check.passed for check in own)
+    passed = all(check.passed for check in checks)
     return doc.Meter(worst.value / max(worst.limit, 1e-9), passed, title)
 
 
@@ -339,13 +339,13 @@ def _worth_listing(numbers: NumberAudit) -> list[Gain]:
 def _category_sections(audit: Audit, categories: CategoryAudit) -> Iterator[doc.Section]:
     if (guesses := categories.guesses) is None:
         return
-    known = [{left.column: left.is_measured for left in own} for own in audit.whole]
+    known = [{left.column: left.is_measured for left in shares} for shares in audit.whole]
     rows: Rows = [
         (
             shown.name,
             *(
-                _hidden(share, known=own.get(shown.name))
-                for share, own in zip(column, known, strict=True)
+                _hidden(share, known=shares.get(shown.name))
+                for share, shares in zip(column, known, strict=True)
             ),
         )
         for shown, column in zip(categories.judged, guesses.singles.T, strict=True)
@@ -385,12 +385,13 @@ def _whole(audit: Audit) -> doc.Section | None:
     """Show what everything in each copy leaves hidden of each column, and what it states."""
     if not any(audit.whole):
         return None
-    known = [{left.column: left for left in own} for own in audit.whole]
-    columns = dict.fromkeys(left.column for own in audit.whole for left in own)
+    known = [{left.column: left for left in shares} for shares in audit.whole]
+    columns = dict.fromkeys(left.column for shares in audit.whole for left in shares)
     rows: Rows = [
-        (name, *(_share(own[name]) if name in own else "" for own in known)) for name in columns
+        (name, *(_share(shares[name]) if name in shares else "" for shares in known))
+        for name in columns
     ]
-    margins = [left.margin for own in audit.whole for left in own if left.is_measured]
+    margins = [left.margin for shares in audit.whole for left in shares if left.is_measured]
     title = "Hidden from the whole copy (stated)"
     title += f", with margins of up to {max(margins):.3f}" if margins else ""
     return doc.Section(
@@ -428,9 +429,9 @@ def _hidden(share: float, *, known: bool | None = None) -> str:
 
 def _learned(audit: Audit) -> doc.Section | None:
     """Show what boosting on everything in each copy leaves of each number."""
-    names = dict.fromkeys(name for own in audit.learned for name in own)
+    names = dict.fromkeys(name for shares in audit.learned for name in shares)
     rows: Rows = [
-        (name, *(f"{own[name]:.3f}" if name in own else "" for own in audit.learned))
+        (name, *(f"{shares[name]:.3f}" if name in shares else "" for shares in audit.learned))
         for name in names
     ]
     title = "Hidden from boosting on everything, which is not linear (not promised)"
@@ -441,8 +442,8 @@ def _learned(audit: Audit) -> doc.Section | None:
 def _bayes(audit: Audit, numbers: NumberAudit) -> doc.Section:
     """Show what a joint adversary who knows how rows are distributed left of each number."""
     rows: Rows = [
-        (name, *(f"{share:.3f}" if np.isfinite(share) else "" for share in own))
-        for name, own in zip(numbers.columns, numbers.bayes.T, strict=True)
+        (name, *(f"{share:.3f}" if np.isfinite(share) else "" for share in shares))
+        for name, shares in zip(numbers.columns, numbers.bayes.T, strict=True)
     ]
     title = "Left by a joint adversary who knows how rows are distributed (no bound)"
     return doc.Section(
@@ -454,7 +455,9 @@ def _exposed(audit: Audit, numbers: NumberAudit) -> doc.Section:
     exposed = numbers.exposed
     counts = np.vstack([exposed.columns.T, exposed.combined, exposed.rows])
     names = (*numbers.columns, "in combination", "in any way")
-    rows: Rows = [(name, *(f"{n:,}" for n in own)) for name, own in zip(names, counts, strict=True)]
+    rows: Rows = [
+        (name, *(f"{n:,}" for n in rows_of)) for name, rows_of in zip(names, counts, strict=True)
+    ]
     title = "Records too extreme for the noise to hide"
     return doc.Section(
         title, [doc.Paragraph(EXPOSED), doc.DataTable(("column", *audit.copies), rows)]

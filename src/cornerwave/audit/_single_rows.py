@@ -50,7 +50,8 @@ from cornerwave.audit._rows import View, sharp
 #
 # If z_k = (z_i +- z_j) / sqrt 2, the cell of z_i +- z_j is that of sqrt 2 z_k. All pairs of some
 # rows are looked up among the cells of these rows. The rows are those closest to a plane: of n rows
-# m are kept, and if z_i and z_j are among them so is z_k, nearly always. So of s n such triples
+# m are kept, and if z_i and z_j are among them so is z_k, with probability 1 - (2 - sqrt 2)^2 / 4,
+# which is 0.91 (distances from the plane are uniform close to it). So of s n such triples about
 # s m^2 / n are met, and not s m^3 / n^2. Rounding leaves a sum beside its cell now and then.
 #
 # By chance, the sum of two rows has the density of N(0, 2) along an axis, at most 1 / sqrt(4 pi),
@@ -99,10 +100,10 @@ def find_sums(z: Floats, rough: Floats, *, rows: int) -> SumsOfTwo:
     chance = float(factors[len(used) - 1])
     if chance > m:
         return SumsOfTwo()
-    found = _core.count_sums(np.ascontiguousarray(z[used] / cells[used, None]))
+    counts = _core.count_sums(np.ascontiguousarray(z[used] / cells[used, None]))
     # sums that rounding leaves in their cell, on all axes
     inside = CLOSED * math.prod(1 - 1.6 * 2 * rough[used] / cells[used])
-    return SumsOfTwo(m, found, chance, m * (m / max(rows, m)) * inside)
+    return SumsOfTwo(m, counts, chance, m * (m / max(rows, m)) * inside)
 
 
 LOW = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
@@ -139,26 +140,26 @@ class Frame:
 
     def white(self, E: Floats, seed: int) -> Floats:
         """Return steps (N, m) along the axes, (r, m), with the grids of copies hidden."""
-        own = E[self.columns]
+        steps = E[self.columns]
         if self.steps.any():
             random = np.random.default_rng([E.shape[1], seed])
             for grid in self.steps:
-                own = own + random.uniform(-0.5, 0.5, own.shape) * grid[:, None]
-        return np.asarray(self.turn @ own)
+                steps = steps + random.uniform(-0.5, 0.5, steps.shape) * grid[:, None]
+        return np.asarray(self.turn @ steps)
 
 
 def frame_of(evidence: NumberEvidence, k: int) -> Frame | None:
     """Return the frame of step k; None if it cannot be judged."""
-    found, copies = evidence.found, list(evidence.step(k))
+    statistics, copies = evidence.found, list(evidence.step(k))
     if tuple(copies) != evidence.watched.order[max(k - 1, 0) : k + 1]:
         return None
     columns = evidence.directions.columns_of_step(k).tolist()
-    size = found.noise[copies[-1]] - (found.noise[copies[0]] if k > 0 else 0.0)
+    size = statistics.noise[copies[-1]] - (statistics.noise[copies[0]] if k > 0 else 0.0)
     if not columns or size <= 0:
         return None
-    steps = found.steps[copies][:, columns]
+    steps = statistics.steps[copies][:, columns]
     blur = (steps**2).sum(axis=0) / 6
-    shape = found.definite[np.ix_(columns, columns)]
+    shape = statistics.definite[np.ix_(columns, columns)]
     # (s_k S + blur)^-1/2: white by what noise should be, not by what it is
     turn = sharp(whitening(size * shape + np.diag(blur)).T, blur)
     return Frame(columns, turn, np.sqrt(turn**2 @ blur), steps) if len(turn) else None
@@ -218,7 +219,7 @@ class ShortRows:
 
 def _is_seen(leaks: Iterator[float], limit: float) -> bool:
     """Whether the evidence of each of some leaks is beyond a limit."""
-    return all(found > limit for found in islice(leaks, TRIALS))
+    return all(score > limit for score in islice(leaks, TRIALS))
 
 
 def row_wave(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
@@ -424,12 +425,12 @@ def sums(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     unseen = "a third of the rows with the sum of two others' noise"
     for k, E in enumerate(evidence.near.flat):
         frame = frame_of(evidence, k)
-        found = SumsOfTwo()
+        total = SumsOfTwo()
         if frame is not None:
-            found = find_sums(frame.white(E, k), frame.rough, rows=evidence.near.rows)
-        over = max(found.matches - found.by_chance, 0.0)
-        value = float(bernstein(over, found.by_chance))
-        note = f"{found.matches:,} of {found.tried:,} rows have the sum of two others' noise"
-        planted = SUMMED_ROWS * _whole_rows(evidence) ** 3 * found.would_meet
-        would = bernstein(planted, found.by_chance) > limit
+            total = find_sums(frame.white(E, k), frame.rough, rows=evidence.near.rows)
+        over = max(total.matches - total.by_chance, 0.0)
+        value = float(bernstein(over, total.by_chance))
+        note = f"{total.matches:,} of {total.tried:,} rows have the sum of two others' noise"
+        planted = SUMMED_ROWS * _whole_rows(evidence) ** 3 * total.would_meet
+        would = bernstein(planted, total.by_chance) > limit
         yield Check.of(evidence.step(k), value, limit, note, "" if would else unseen)

@@ -187,8 +187,8 @@ def _metadata_of(copy: Source) -> CopyMetadata:
 def by_source_names(copy: Source, truth: Sequence[str]) -> Source:
     """Return a copy whose columns are called as in the source, where it states other names."""
     names = _names(_metadata_in(copy), truth)
-    names = {own: name for own, name in names.items() if own not in truth}
-    back = {name: own for own, name in names.items()}
+    names = {here: name for here, name in names.items() if here not in truth}
+    back = {name: here for here, name in names.items()}
     if not names or len(back) < len(names) or back.keys() & set(copy.schema.names):
         return copy
 

@@ -96,7 +96,7 @@ class HashCounts:
     @property
     def pairs(self) -> float:
         """How many pairs of rows have one hash, of those that are counted."""
-        return sum(float((own * (own - 1.0) / 2).sum()) for own in self.counts)
+        return sum(float((counts * (counts - 1.0) / 2).sum()) for counts in self.counts)
 
 
 @dataclass(frozen=True)
@@ -172,15 +172,15 @@ def log_odds(cell: Floats, covariance: Floats, around: float) -> float:
     """
     rest, total = covariance.copy(), 0.0
     for j in np.argsort(-np.diag(covariance) / cell**2, kind="stable"):
-        own = float(rest[j, j])
-        if own <= 1e-9 * covariance[j, j]:  # follows from the columns before
+        variance = float(rest[j, j])
+        if variance <= 1e-9 * covariance[j, j]:  # follows from the columns before
             continue
         # cell times density at 0: of a row (2 pi Var), of the difference of two (4 pi Var)
-        factor = math.log(cell[j] / math.sqrt(around * math.pi * own))
+        factor = math.log(cell[j] / math.sqrt(around * math.pi * variance))
         if factor < 0:
             total += factor
             # the next columns given this one (Schur complement)
-            rest = rest - np.outer(rest[:, j], rest[j]) / own
+            rest = rest - np.outer(rest[:, j], rest[j]) / variance
     return total
 
 
@@ -214,10 +214,10 @@ def covariance_of_step(C: Floats, columns: int, order: Sequence[int], k: int) ->
     return np.asarray(C[here, here] + C[last, last] - C[here, last] - C[last, here])
 
 
-def step_covariance(found: Statistics, order: Sequence[int], k: int) -> Floats:
+def step_covariance(statistics: Statistics, order: Sequence[int], k: int) -> Floats:
     """Return the covariance of step k of the path, (N, N), without rounding."""
-    rounding = (found.steps[list(order[max(k - 1, 0) : k + 1])] ** 2 / 12).sum(axis=0)
-    covariance = covariance_of_step(found.covariance, found.columns, order, k)
+    rounding = (statistics.steps[list(order[max(k - 1, 0) : k + 1])] ** 2 / 12).sum(axis=0)
+    covariance = covariance_of_step(statistics.covariance, statistics.columns, order, k)
     return np.asarray(covariance - np.diag(rounding))
 
 
@@ -318,7 +318,7 @@ class StepsSeen:
             sizes=self.sizes + other.sizes,
             same=self.same + other.same,
             near=tuple(
-                tuple(map(add, own, new)) for own, new in zip(self.near, other.near, strict=True)
+                tuple(map(add, old, new)) for old, new in zip(self.near, other.near, strict=True)
             ),
             still=self.still + other.still,
             bare=self.bare + other.bare,
@@ -330,9 +330,10 @@ class StepsSeen:
         return replace(
             self.expected.nothing(),
             near=tuple(
-                tuple(replace(own, distances=(), parts=()) for own in step) for step in self.near
+                tuple(replace(sketch, distances=(), parts=()) for sketch in step)
+                for step in self.near
             ),
-            sketches=tuple(replace(own, values=(), counts=()) for own in self.sketches),
+            sketches=tuple(replace(sketch, values=(), counts=()) for sketch in self.sketches),
         )
 
     def of(self, stacked: Floats, start: int) -> "StepsSeen":
@@ -377,7 +378,7 @@ class StepsSeen:
         return np.asarray(rows @ rows.T)
 
     # Rows that a leak in some of them brings together, kept out of all rows. A step is whitened by
-    # the covariance of the first block, which is nearly right: enough to choose rows by. Kept are
+    # the covariance of the first block, which only chooses rows. Kept are
     #
     #     smallest   the rows of the shortest steps: those that got less noise than others
     #     middle     the rows whose length is nearest to the median: rows of one length are kept
@@ -389,16 +390,16 @@ class StepsSeen:
     def _near_of(
         self, stacked: Floats, squares: Floats, widest: Floats, live: Flags
     ) -> tuple[tuple["Nearest", ...], ...]:
-        found, N = [], self.expected.cell.shape[1]
+        near, N = [], self.expected.cell.shape[1]
         before = 0  # where the copy before begins; 0 for none
         for k, i in enumerate(self.expected.order):
             here, rank = (1 + i) * N, self.expected.ranks[k]
             median = rank * (1 - 2 / (9 * max(rank, 1))) ** 3  # Wilson and Hilferty
             distances = (squares[:, k], np.abs(squares[:, k] - median), widest[:, k])
             pairs = zip(self.near[k], distances, strict=True)
-            found.append(tuple(own.of(stacked, (here, before), d, live) for own, d in pairs))
+            near.append(tuple(kind.of(stacked, (here, before), d, live) for kind, d in pairs))
             before = here
-        return tuple(found)
+        return tuple(near)
 
     def _cells_of(self, stacked: Floats) -> tuple[Ints, Ints, tuple[HashCounts, ...]]:
         """Return how many cells and rows have no noise, and the hashes of the others, by step."""
@@ -415,12 +416,12 @@ class StepsSeen:
             before = here
         return still, bare, tuple(sketches)
 
-    def watched(self, found: Statistics) -> "Watched":
+    def watched(self, statistics: Statistics) -> "Watched":
         """Return what all rows show, corrected by their statistics."""
         expected = self.expected
         M, N = expected.cell.shape
         # The first block whitened the steps; they may since have grown along some axis.
-        steps = [covariance_of_step(found.covariance, N, expected.order, k) for k in range(M)]
+        steps = [covariance_of_step(statistics.covariance, N, expected.order, k) for k in range(M)]
         grown = [
             np.linalg.eigvalsh(axes.T @ step @ axes).max(initial=1.0)
             for axes, step in zip(expected.axes, steps, strict=True)
@@ -428,7 +429,7 @@ class StepsSeen:
         squares = np.diag(self.sizes)[:-1] / max(float(self.sizes[-1, -1]), 1.0)
         covariance = without_rounding(covariance_of(self.sizes), squares)
         spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-        kinds = [[own[kind].vectors for own in self.near] for kind in range(3)]
+        kinds = [[near[kind].vectors for near in self.near] for kind in range(3)]
         return Watched(
             order=expected.order,
             reach=self.reach / np.array(grown),

@@ -157,8 +157,10 @@ class Statistics:
     @property
     def pairwise_noise(self) -> Floats:
         """The noise of each copy as its columns have it on average, incomplete rows too, (M,)."""
-        own, noisy = np.diag(self.shape), (self.spread > 0).any(axis=0)
-        shares = (self.spread - self.steps**2 / 12)[:, noisy] / np.where(own > 0, own, 1.0)[noisy]
+        variances, noisy = np.diag(self.shape), (self.spread > 0).any(axis=0)
+        shares = (self.spread - self.steps**2 / 12)[:, noisy] / np.where(
+            variances > 0, variances, 1.0
+        )[noisy]
         return np.maximum(shares.mean(axis=1) if noisy.any() else np.zeros(self.copies), 0.0)
 
     @property
@@ -343,7 +345,7 @@ def _each_of(total: Floats) -> Floats:
 
 def without_rounding(K: Floats, squares: Floats) -> Floats:
     """Return K with the variance of constants, which is rounding, set to 0."""
-    # some 50 times the precision of doubles: what rounding leaves of a variance
+    # 45 times the precision of doubles: a variance below that may be rounding alone
     constant = np.diag(K) <= 1e-14 * squares
     return np.where(constant[:, None] | constant, 0.0, K)
 

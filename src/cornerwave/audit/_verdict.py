@@ -39,8 +39,8 @@ def verdict(audit: Audit) -> str:
         return f"{_found(audit)}{_unseen(audit)}"
     missed = count(len(audit.untested), "column or copy", "columns or copies")
     if audit.sound:
-        found = f"{_found(audit)}{_unseen(audit)}"
-        return f"Not everything was tested: {missed} untested. Otherwise: {found}"
+        findings = f"{_found(audit)}{_unseen(audit)}"
+        return f"Not everything was tested: {missed} untested. Otherwise: {findings}"
     return f"{_found(audit)} Untested: {missed}."
 
 
@@ -152,17 +152,17 @@ def _number_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
 def recognised(audit: Audit, numbers: NumberAudit) -> Iterator[tuple[int, list[tuple[str, float]]]]:
     """Yield, for each copy, the columns of which a joint adversary left far less than stated."""
     for i, shares in enumerate(numbers.bayes):
-        own = {left.column: left.stated for left in audit.whole[i]}
+        stated = {left.column: left.stated for left in audit.whole[i]}
         linear = float(numbers.found.noise[i] / (1 + numbers.found.noise[i]))
         pairs = zip(numbers.columns, shares.tolist(), strict=True)
-        yield i, [(n, s) for n, s in pairs if s < (own.get(n) or linear) * (1 - MUCH)]
+        yield i, [(n, s) for n, s in pairs if s < (stated.get(n) or linear) * (1 - MUCH)]
 
 
 def _bayes_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
     lines = []
-    for i, found in recognised(audit, numbers):
-        if found:
-            worst = sorted(found, key=lambda each: each[1])
+    for i, columns in recognised(audit, numbers):
+        if columns:
+            worst = sorted(columns, key=lambda each: each[1])
             named_ones = ", ".join(f"{name} {share:.3f}" for name, share in worst[:NAMED])
             rest = f" and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
             lines.append(

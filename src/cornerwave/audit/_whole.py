@@ -205,15 +205,15 @@ class WholeEvidence:
     @cached_property
     def targets(self) -> list[Target]:
         """The columns that copies should hide."""
-        found = [
+        targets = [
             Target(self.names[n], (self.names[n],), self.numbers[0, n : n + 1], category=False)
             for n in np.flatnonzero(self.perturbed).tolist()
         ]
-        found += [
+        targets += [
             Target(each.name, each.columns, self._coordinates(each, 0), category=True)
             for each in self.categories[0]
         ]
-        enough = [target for target in found if target.present.sum() >= LEAST_ROWS]
+        enough = [target for target in targets if target.present.sum() >= LEAST_ROWS]
         return [target for target in enough if target.varies]
 
     def _coordinates(self, each: CategoryCodes, table: int) -> Floats:
@@ -306,18 +306,18 @@ class WholeEvidence:
         if not self.targets:
             return {}
         by_name = {target.name: target for target in self.targets}
-        found = {
+        left = {
             name: {
                 attack: _Loss.of(by_name[name], L, sampled=self.sampled, clusters=self.clusters)
-                for attack, L in own.items()
+                for attack, L in shares.items()
             }
-            for name, own in self._adversary(i).losses(self.targets).items()
+            for name, shares in self._adversary(i).losses(self.targets).items()
         }
         for column, strip in self.strips.items():
-            for name, own in strip._left(i).items():
-                if name in found and "together" in own:
-                    found[name][f"{STRIPS} {column}"] = own["together"]
-        return found
+            for name, shares in strip._left(i).items():
+                if name in left and "together" in shares:
+                    left[name][f"{STRIPS} {column}"] = shares["together"]
+        return left
 
     @property
     def free(self) -> bool:
@@ -339,7 +339,7 @@ class WholeEvidence:
         """
         if alpha not in self._judged:
             judged = enumerate(self._judge(alpha))
-            self._judged[alpha] = tuple(tuple(self._named(i, own)) for i, own in judged)
+            self._judged[alpha] = tuple(tuple(self._named(i, shares)) for i, shares in judged)
         return self._judged[alpha]
 
     @cached_property
@@ -353,8 +353,8 @@ class WholeEvidence:
         by_name = {target.name: target for target in self.targets}
         for each in left:
             if each.column in named and not each.attack.startswith(STRIPS):
-                found = most_revealing(self._adversary(i), by_name[each.column])
-                yield replace(each, reveals=found)
+                reveals = most_revealing(self._adversary(i), by_name[each.column])
+                yield replace(each, reveals=reveals)
             else:
                 yield each
 
@@ -363,17 +363,19 @@ class WholeEvidence:
             [self.stated.promised(i, target.columns) for target in self.targets]
             for i in range(len(self.left))
         ]
-        promises = sum(share is not None for own in stated for share in own)
-        attacks = max((len(own) for each in self.left for own in each.values()), default=1)
+        promises = sum(share is not None for promised in stated for share in promised)
+        attacks = max(
+            (len(promised) for each in self.left for promised in each.values()), default=1
+        )
         # Bonferroni over copies, columns and attacks
         each = alpha / max(promises or len(self.left) * len(self.targets), 1) / attacks
         return tuple(
             tuple(
-                _worst(own[target.name], target.name, share, each)
+                _worst(promised[target.name], target.name, share, each)
                 for target, share in zip(self.targets, shares, strict=True)
-                if target.name in own
+                if target.name in promised
             )
-            for own, shares in zip(self.left, stated, strict=True)
+            for promised, shares in zip(self.left, stated, strict=True)
         )
 
 

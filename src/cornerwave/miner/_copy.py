@@ -150,10 +150,10 @@ class Copy:
         """Return the mean of a number in each category of another column."""
         check_of(of)
         [chosen], category = self._numbers([number]), self._category(by)
-        found = find_labels(self.source, [category])
-        blocks = column_blocks(self.source, [chosen, category], found)
-        sums = _means.GroupSums.of(blocks, chosen, category, len(found[by]))
-        return _means.group_means(sums, tuple(found[by].to_pylist()), chosen, category, of)
+        labels = find_labels(self.source, [category])
+        blocks = column_blocks(self.source, [chosen, category], labels)
+        sums = _means.GroupSums.of(blocks, chosen, category, len(labels[by]))
+        return _means.group_means(sums, tuple(labels[by].to_pylist()), chosen, category, of)
 
     def distribution(
         self,
@@ -194,10 +194,10 @@ class Copy:
         [outcome] = self._numbers([target])
         predictors = [self._column(name) for name in on]
         warn_of_bias(predictors)
-        found = find_labels(self.source, [c for c in predictors if not c.is_number])
-        features = _regression.design([*predictors, outcome], found)
+        labels = find_labels(self.source, [c for c in predictors if not c.is_number])
+        features = _regression.design([*predictors, outcome], labels)
         return _regression.regress(
-            lambda: _regression.feature_blocks(self.source, features, found), features, of
+            lambda: _regression.feature_blocks(self.source, features, labels), features, of
         )
 
     def _column(self, name: str) -> CopyColumn:

@@ -109,16 +109,16 @@ class Pairs:
 
     def cumulant(self, C: Floats, weights: Weights) -> Floats:
         """Return the fourth cumulant of the weighted sum, the same in the copy and the original."""
-        both, own, other = weights
+        both, first, other = weights
         two_two = self.two_two - self.own * self.own.T - 2 * C**2
         three_one = self.three_one - 3 * self.own * C
         four = self.four - 3 * self.own**2
         return np.asarray(
             both**2 * two_two
-            + own**2 * four
+            + first**2 * four
             + other**2 * four.T
-            + 2 * both * (own * three_one + other * three_one.T)
-            + 2 * own * other * two_two
+            + 2 * both * (first * three_one + other * three_one.T)
+            + 2 * first * other * two_two
         )
 
     def noise(self, K: Floats, added: Floats, share: Floats, weights: Weights) -> Floats:
@@ -127,31 +127,31 @@ class Pairs:
         K (N, N) is the original's, with all values of each column on its diagonal, `added` the
         covariance of the noise, `share` (N,) that of the noise in a column's variance.
         """
-        both, own, other = weights
-        taken = share[:, None] * own * self.share, share[None, :] * other * self.share.T
-        inner = both, own - taken[0], other - taken[1]
+        both, first, other = weights
+        taken = share[:, None] * first * self.share, share[None, :] * other * self.share.T
+        inner = both, first - taken[0], other - taken[1]
         alone = np.diag(added)[:, None]
         within = self.own - alone
-        found = normal(self.own, K + added, inner) - normal(within, K, inner)
+        noise = normal(self.own, K + added, inner) - normal(within, K, inner)
         lean = -2 * taken[0] * self.away, -2 * taken[1] * self.away.T
-        found += lean[0] ** 2 * alone + lean[1] ** 2 * alone.T + 2 * lean[0] * lean[1] * added
+        noise += lean[0] ** 2 * alone + lean[1] ** 2 * alone.T + 2 * lean[0] * lean[1] * added
         # rows that have one of the two alone, by what the others leave of the column's variance
         rest = np.diag(K)[:, None] - self.share * (within + self.away**2)
         outside = np.maximum(4 * alone * rest + 2 * (1 - self.share) * alone**2, 0.0)
         size = taken[0] ** 2 * outside, taken[1] ** 2 * outside.T
-        return np.asarray(found + size[0] / self.share + size[1] / self.share.T)
+        return np.asarray(noise + size[0] / self.share + size[1] / self.share.T)
 
 
 _POWERS = ((1, 0), (2, 0), (3, 0), (4, 0), (1, 1), (2, 1), (2, 2), (3, 1))
 """Of column i and of column j."""
 
 
-def normal(own: Floats, M: Floats, weights: Weights) -> Floats:
+def normal(variances: Floats, M: Floats, weights: Weights) -> Floats:
     """Return n Var(both * S_ij + own * S_ii + other * S_jj) for normal rows of covariance M, whose
     variances are `own` (i) and its transpose (j).
     """
     both, first, second = weights
-    i, j = own, own.T
+    i, j = variances, variances.T
     return np.asarray(
         both**2 * (i * j + M**2)
         + 2 * (first * i) ** 2
@@ -214,12 +214,12 @@ def correlation(moments: Moments, pairs: Pairs, columns: Sequence[CopyColumn], o
     """Return the correlation matrix over the rows that have both, NaN for a constant column."""
     warn_of_coarse(moments.covariance, columns, moments.rows)
     C, K = _standardised(moments, columns)
-    own = pairs.own - np.diag(C - K)[:, None]
+    variances = pairs.own - np.diag(C - K)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        size = np.sqrt(own * own.T)
+        size = np.sqrt(variances * variances.T)
         r = K / size
         # delta method: d r = d K_ij / size - r/2 (d K_ii / K_ii + d K_jj / K_jj)
-        weights = (1 / size, -r / 2 / own, -r / 2 / own.T)
+        weights = (1 / size, -r / 2 / variances, -r / 2 / variances.T)
         variance = _variance(moments, pairs, columns, weights, of)
     np.fill_diagonal(r, np.where(np.diag(K) > 0, 1.0, np.nan))
     np.fill_diagonal(variance, np.where(np.diag(K) > 0, 0.0, np.nan))
@@ -252,8 +252,8 @@ def _variance(
     cumulant = pairs.cumulant(C, weights)
     error = np.sqrt(6 / pairs.rows) * normal(pairs.own, C, weights)
     cumulant = np.where(cumulant < -2 * error, cumulant, np.maximum(cumulant, 0.0))
-    own = pairs.own - np.diag(C - K)[:, None]
-    return (noise + np.maximum(cumulant + normal(own, K, weights), 0.0)) / pairs.rows
+    variances = pairs.own - np.diag(C - K)[:, None]
+    return (noise + np.maximum(cumulant + normal(variances, K, weights), 0.0)) / pairs.rows
 
 
 def rounded_variance(deviation: float, step: float) -> float:

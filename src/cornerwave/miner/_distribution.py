@@ -157,8 +157,8 @@ class Mixture:
                 inside, outside = (middle, outside) if is_likely(middle) else (inside, middle)
             return outside
 
-        found = float(self.best.theta[part])
-        return end(found, 0.0), end(found, 1 - 1e-9)
+        estimate = float(self.best.theta[part])
+        return end(estimate, 0.0), end(estimate, 1 - 1e-9)
 
     def _newton(self, theta: Floats, z: Floats, f: Floats, right: Floats) -> Floats:
         """Return the Newton step relative to theta.
@@ -271,7 +271,7 @@ def distribution_of(
     variance = column.noise * float(undo(moments.covariance, [column])[0, 0])
     deviation = max(math.sqrt(max(variance, 0.0)), SHARPEST * (edges[1] - edges[0]))
     bins = bins_of(seen, column.step, FINEST * deviation)
-    found = reconstruct(
+    mixture = reconstruct(
         _histogram(source, column, bins),
         bins,
         deviation=deviation,
@@ -281,7 +281,7 @@ def distribution_of(
     )
     # an increasing transform keeps the probabilities of cells and atoms
     back = np.expm1 if is_log else np.asarray
-    return replace(found, edges=back(found.edges), atoms=back(found.atoms))
+    return replace(mixture, edges=back(mixture.edges), atoms=back(mixture.atoms))
 
 
 def reconstruct(
@@ -309,15 +309,15 @@ def reconstruct(
         return spread.smooth(A[:, cells:] @ mass, 1 - mass.sum())
 
     mass = _best_masses(smooth, whole.best.theta[cells:], intervals)
-    found = smooth(mass)
+    smoothed = smooth(mass)
     return Distribution(
         edges,
-        found.theta,
+        smoothed.theta,
         points,
         mass,
         np.array(intervals).reshape(-1, 2),
-        found.converged,
-        max(whole.best.height - found.height, 0.0),
+        smoothed.converged,
+        max(whole.best.height - smoothed.height, 0.0),
     )
 
 

@@ -155,19 +155,19 @@ def code_blocks(
 
 def find_labels(source: Source, columns: Sequence[CopyColumn]) -> dict[str, pa.Array]:
     """Return the distinct values of each column, sorted; missing is one of them if hidden."""
-    found = {
+    labels = {
         column.name: pa.array([], value_type(source.schema.field(column.name).type))
         for column in columns
     }
-    for batch in source.batches(list(found)) if columns else ():
-        for name, known in found.items():
+    for batch in source.batches(list(labels)) if columns else ():
+        for name, known in labels.items():
             values = _plain(batch.column(name)).cast(known.type).unique()
-            found[name] = pa.concat_arrays([known, values]).unique()
+            labels[name] = pa.concat_arrays([known, values]).unique()
     for column in columns:
-        known = found[column.name]
+        known = labels[column.name]
         known = known.take(pc.sort_indices(known))
-        found[column.name] = known if column.hides_missing else known.drop_null()
-    return found
+        labels[column.name] = known if column.hides_missing else known.drop_null()
+    return labels
 
 
 def _numbers(batch: pa.RecordBatch, column: CopyColumn, at_end: Counter[str]) -> Floats:

@@ -138,13 +138,13 @@ def fetch(
 
     `dataset` may be left out if there is only one. `found` gets the number of bytes.
     """
-    own, path = Profile.read(profile), Path(out).absolute()
+    opened, path = Profile.read(profile), Path(out).absolute()
     if path.exists() and not force:
         raise OutputError(f"{path} exists already; choose another name", use=("force",))
-    name = dataset if dataset is not None else _only(own.datasets())
+    name = dataset if dataset is not None else _only(opened.datasets())
     address = f"/v1/datasets/{quote(name, safe='')}/copy?format={_format(path)}"
     part = path.with_name(f".{path.name}.part")
-    _download(own, address, part, progress, found)
+    _download(opened, address, part, progress, found)
     part.replace(path)
     return path
 

@@ -48,7 +48,8 @@ from cornerwave.miner._shares import Refresh
 from cornerwave.moments import Moments
 
 EFFECTIVE = 10.0
-"""The fewest rows that may carry a standard error: it is then known to about a sixth."""
+"""The fewest rows that may carry a standard error: it is then known to about a quarter,
+1 / sqrt(2 (n - 1)) of normal values."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,9 @@ class GroupSums:
             y = values[has] - origin
             numbers += [len(y), y.sum(), y @ y]
             whole += np.bincount(codes[codes >= 0], minlength=categories)
-            y, own = y[codes[has] >= 0], codes[has & (codes >= 0)]
+            y, groups = y[codes[has] >= 0], codes[has & (codes >= 0)]
             for row, weights in zip(sums, (np.ones_like(y), y, y * y), strict=True):
-                row += np.bincount(own, weights, minlength=categories)
+                row += np.bincount(groups, weights, minlength=categories)
         _, first, second = numbers / max(numbers[0], 1.0)
         return cls(origin, sums[0], sums[1], sums[2], whole, float(second - first**2))
 

@@ -91,13 +91,13 @@ def _whole(source: Source, rows: int) -> Source:
     """Return a source that raises SourceError at the end of a pass over another number of rows."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        found = 0
+        total = 0
         for batch in source.open(columns):
-            found += batch.num_rows
+            total += batch.num_rows
             yield batch
-        if found != rows:
+        if total != rows:
             raise SourceError(
-                f"{source.name} has {found:,} rows, but its metadata states {rows:,}. Rows chosen "
+                f"{source.name} has {total:,} rows, but its metadata states {rows:,}. Rows chosen "
                 "by noisy values give biased estimates: open the whole copy and ask for "
                 "group_means() or a regression on the column that you selected by. For rows "
                 "chosen at random pass subset=True; chosen by a kept column, only means hold then"
@@ -196,8 +196,8 @@ def columns_of(
 def _csv_types(metadata: CopyMetadata) -> dict[str, pa.DataType] | None:
     """Return the types of a CSV copy's columns; None if the metadata lacks any of them."""
     types = {name: _csv_type(known) for name, known in metadata.columns.items()}
-    found = {name: type_ for name, type_ in types.items() if type_ is not None}
-    return found if found and len(found) == len(types) else None
+    readable = {name: type_ for name, type_ in types.items() if type_ is not None}
+    return readable if readable and len(readable) == len(types) else None
 
 
 def _csv_type(known: ColumnMetadata) -> pa.DataType | None:

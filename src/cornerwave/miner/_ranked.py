@@ -89,12 +89,12 @@ def _reach(knots: Floats) -> Floats:
 
     Half a share further on, if the distances of knots go on to grow or shrink as they do before.
     """
-    found = []
+    reach = []
     for gaps in (np.diff(knots)[::-1], np.diff(knots)):
         before, last, beyond = (0.0, 0.0, *gaps)[-3:]
         growth = (last / before) ** 0.75 if before > 0 else 1.0
-        found.append(min(last * growth / 2 / beyond, 1.0) if beyond > 0 and last > 0 else 1.0)
-    return np.array(found)
+        reach.append(min(last * growth / 2 / beyond, 1.0) if beyond > 0 and last > 0 else 1.0)
+    return np.array(reach)
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class SortedCopy:
         edges = np.unique(np.quantile(values, np.linspace(0, 1, SORTED_PARTS + 1)))
         count, total = np.zeros(len(edges)), np.zeros(len(edges))
         for block in read():
-            own = block[~np.isnan(block)]
-            place = np.searchsorted(edges, own).clip(max=len(edges) - 1)
+            present = block[~np.isnan(block)]
+            place = np.searchsorted(edges, present).clip(max=len(edges) - 1)
             count += np.bincount(place, minlength=len(edges))
-            total += np.bincount(place, weights=own, minlength=len(edges))
+            total += np.bincount(place, weights=present, minlength=len(edges))
         seen = count > 0
         return cls(edges[seen], count[seen], total[seen] / count[seen])
 

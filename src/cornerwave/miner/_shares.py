@@ -102,21 +102,21 @@ def count_labels(
     source: Source, columns: Sequence[CopyColumn]
 ) -> tuple[Floats, list[Labels], list[Floats]]:
     """Count the rows that have all columns, by label; also each column in all its rows."""
-    found = find_labels(source, columns)
-    shape = tuple(len(found[column.name]) for column in columns)
+    values = find_labels(source, columns)
+    shape = tuple(len(values[column.name]) for column in columns)
     if len(shape) > 1 and math.prod(shape) > MOST_PAIRS:
         raise ColumnError(
             f"{math.prod(shape):,} pairs of categories; a two-way table can have at most "
             f"{MOST_PAIRS:,}: pool rare values first"
         )
     counts, whole = np.zeros(math.prod(shape)), [np.zeros(length) for length in shape]
-    for codes in code_blocks(source, columns, found):
+    for codes in code_blocks(source, columns, values):
         present = codes[(codes >= 0).all(axis=1)]
         places = np.ravel_multi_index(tuple(present.T), shape) if len(present) else []
         counts += np.bincount(places, minlength=len(counts))
-        for own, code in zip(whole, codes.T, strict=True):
-            own += np.bincount(code[code >= 0], minlength=len(own))
-    labels = [tuple(found[column.name].to_pylist()) for column in columns]
+        for tally, code in zip(whole, codes.T, strict=True):
+            tally += np.bincount(code[code >= 0], minlength=len(tally))
+    labels = [tuple(values[column.name].to_pylist()) for column in columns]
     return counts.reshape(shape), labels, whole
 
 
@@ -150,8 +150,8 @@ def two_way(
     shares = counts / rows
     margins = counts.sum(axis=1), counts.sum(axis=0)
     one, other = (
-        _Margin.of(column, own, all_rows)
-        for column, own, all_rows in zip(columns, margins, whole or margins, strict=True)
+        _Margin.of(column, margin, all_rows)
+        for column, margin, all_rows in zip(columns, margins, whole or margins, strict=True)
     )
     # P = T_A^-1 P_copy T_B'^-1
     original = other.refresh.undo(one.refresh.undo(shares).T).T
@@ -178,13 +178,13 @@ class _Margin:
     elsewhere: Floats
 
     @classmethod
-    def of(cls, column: CopyColumn, own: Floats, whole: Floats) -> "_Margin":
+    def of(cls, column: CopyColumn, counts: Floats, whole: Floats) -> "_Margin":
         refresh = Refresh.of(column, whole / whole.sum())
         # pi is estimated in all rows of the column, of which this part is in the table
-        part = float(own.sum() / whole.sum())
-        noise = refresh.noise_of((whole - own) / max((whole - own).sum(), 1.0))
+        part = float(counts.sum() / whole.sum())
+        noise = refresh.noise_of((whole - counts) / max((whole - counts).sum(), 1.0))
         elsewhere = part * (1 - part) * refresh.shift**2 * noise
-        return cls(refresh, refresh.undo(own / own.sum()), part * refresh.shift, elsewhere)
+        return cls(refresh, refresh.undo(counts / counts.sum()), part * refresh.shift, elsewhere)
 
 
 def _pair_influences(one: _Margin, other: _Margin) -> Iterator[Floats]:
@@ -217,9 +217,9 @@ def _joint(
         )
     occur = counts > 0
     pairs = replace(first, name=f"{first.name}, {second.name}", together=())
-    found = frequencies(counts[occur], tuple(map(tuple, np.argwhere(occur))), pairs, of)
+    joint = frequencies(counts[occur], tuple(map(tuple, np.argwhere(occur))), pairs, of)
     value, error = np.zeros_like(counts), np.zeros_like(counts)
-    value[occur], error[occur] = found.value, found.standard_error
+    value[occur], error[occur] = joint.value, joint.standard_error
     return Estimates(labels, value, error)
 
 

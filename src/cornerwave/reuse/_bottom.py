@@ -50,28 +50,28 @@ class Bottom:
         numbers = hashes.view(np.float64) if numbers is None else np.ascontiguousarray(numbers)
         limit = first_limit(len(hashes), below)
         while True:
-            found = cls._up_to(limit, hashes, numbers, windows)
-            if found.suffices(limit, below):
-                return found
-            limit = found.next_limit(limit, below)
+            bottom = cls._up_to(limit, hashes, numbers, windows)
+            if bottom.suffices(limit, below):
+                return bottom
+            limit = bottom.next_limit(limit, below)
 
     @classmethod
     def of_counted(cls, hashes: Words, counts: Ints, numbers: Floats) -> "Bottom":
         """Sketch values of which it is known how many rows hold each."""
         held = np.flatnonzero((hashes != 0) & (counts > 0))
-        found = held[np.argsort(hashes[held], kind="stable")]
-        repeated = cls(hashes[found], counts[found], numbers[found])
+        order = held[np.argsort(hashes[held], kind="stable")]
+        repeated = cls(hashes[order], counts[order], numbers[order])
         return cls.nothing() + repeated
 
     @classmethod
     def _up_to(cls, limit: np.uint64, hashes: Words, numbers: Floats, windows: bool) -> "Bottom":
-        found, start, rows = cls.nothing(), 0, len(hashes) - (WIDTH - 1 if windows else 0)
+        bottom, start, rows = cls.nothing(), 0, len(hashes) - (WIDTH - 1 if windows else 0)
         while start < rows:
             slots = empty_slots()
             start = _core.collect_hashes(hashes, numbers, windows, start, int(limit), *slots)
-            found = found + cls.of_slots(*slots)
-            limit = min(limit, found.below)
-        return found
+            bottom = bottom + cls.of_slots(*slots)
+            limit = min(limit, bottom.below)
+        return bottom
 
     @classmethod
     def of_slots(cls, keys: Words, counts: Ints, values: Floats) -> "Bottom":

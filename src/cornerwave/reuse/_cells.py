@@ -76,9 +76,9 @@ class Cells:
         """Return the cells of a category or a kept column."""
         distinct = cls.of_array(column.values, numbers=numbers, texts=texts)
         hashes = np.append(distinct.hashes, _U(0))[column.codes]
-        found = np.append(distinct.numbers, np.nan)[column.codes]
+        floats = np.append(distinct.numbers, np.nan)[column.codes]
         values = Bottom.of_counted(distinct.hashes, column.counts, distinct.numbers)
-        return cls(found, hashes, values)
+        return cls(floats, hashes, values)
 
     @classmethod
     def of_places(cls, places: Ints, secret: bytes) -> "Cells":
@@ -97,13 +97,13 @@ class Cells:
         """Return the cells of an array of any type that has a text, given a secret for each."""
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
-        found, exact = _numbers(values)
-        hashes = _hashes(found, HashKey.of(numbers, exact=exact))
-        others = np.isnan(found) & values.is_valid().to_numpy(zero_copy_only=False)
+        floats, exact = _numbers(values)
+        hashes = _hashes(floats, HashKey.of(numbers, exact=exact))
+        others = np.isnan(floats) & values.is_valid().to_numpy(zero_copy_only=False)
         others &= not is_number(values.type)  # a float's NaN is missing
         if others.any():
             hashes[others] = hash_texts(values.filter(pa.array(others)), texts)[:, 0]
-        return cls(found, hashes)
+        return cls(floats, hashes)
 
     def take(self, rows: Ints | slice) -> "Cells":
         """Return the cells of some rows, in memory of their own and without a key."""
@@ -141,7 +141,7 @@ class SeenCells:
         """
         size, made = len(cells.numbers), cells.made
         key, hashes = (made, NONE) if isinstance(made, HashKey) else (_NO_KEY, made)
-        values, windows, found = empty_slots(), empty_slots(), np.zeros(4, dtype=np.uint64)
+        values, windows, counts = empty_slots(), empty_slots(), np.zeros(4, dtype=np.uint64)
         one, two = first_limit(size, below), first_limit(size, windows_below)
         _core.look_at_cells(
             cells.numbers,
@@ -157,17 +157,17 @@ class SeenCells:
             windows[0],
             windows[1],
             windows[2],
-            found,
+            counts,
         )
-        whole = not found[3]
-        own, across = Bottom.of_slots(*values), Bottom.of_slots(*windows)
+        whole = not counts[3]
+        within, across = Bottom.of_slots(*values), Bottom.of_slots(*windows)
         if cells.values is not None:
-            own = cells.values
-        elif not (whole and own.suffices(one, below)):
-            own = Bottom.of(cells.hashes, cells.numbers, below=below)
+            within = cells.values
+        elif not (whole and within.suffices(one, below)):
+            within = Bottom.of(cells.hashes, cells.numbers, below=below)
         if not (whole and across.suffices(two, windows_below)):
             across = Bottom.of(cells.hashes, windows=True, below=windows_below)
-        return cls(int(found[0]), found[1], int(found[2]), own, across)
+        return cls(int(counts[0]), counts[1], int(counts[2]), within, across)
 
 
 def _numbers(values: pa.Array) -> tuple[Floats, bool]:
@@ -186,14 +186,14 @@ def _numbers(values: pa.Array) -> tuple[Floats, bool]:
 
 def _spelled(texts: pa.Array) -> tuple[Floats, bool]:
     """Return texts as the numbers or dates that they spell; a column of dates has no numbers."""
-    found = np.full(len(texts), np.nan)
+    numbers = np.full(len(texts), np.nan)
     candidates = np.flatnonzero(_may_spell(texts))
     if not len(candidates):
-        return found, False
+        return numbers, False
     every = len(candidates) == len(texts) - texts.null_count
     chosen = texts if len(candidates) == len(texts) else texts.take(pa.array(candidates))
-    found[candidates], dates = _parsed(chosen, dates=every)
-    return found, dates
+    numbers[candidates], dates = _parsed(chosen, dates=every)
+    return numbers, dates
 
 
 def _may_spell(texts: pa.Array) -> Flags:

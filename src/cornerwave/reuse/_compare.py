@@ -162,9 +162,9 @@ def _log_tail(hits: int, trials: int, q: float) -> float:
     """Return a bound on log P(Binomial(trials, q) >= hits)."""
     if not trials or hits <= q * trials:
         return 0.0
-    found, q = hits / trials, max(q, 1e-300)
-    missed = 0.0 if hits == trials else (1 - found) * math.log((1 - found) / (1 - q))
-    return -trials * (found * math.log(found / q) + missed)
+    share, q = hits / trials, max(q, 1e-300)
+    missed = 0.0 if hits == trials else (1 - share) * math.log((1 - share) / (1 - q))
+    return -trials * (share * math.log(share / q) + missed)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -220,12 +220,12 @@ class _Columns:
 
     @classmethod
     def of(cls, marks: TableMarks, way: str, rows: Ints) -> "_Columns":
-        found = [(c.name, c.shown, c.numbers) for c in marks.columns if c.numbers is not None]
-        cells = [getattr(numbers, way)[rows] for *_, numbers in found]
+        columns = [(c.name, c.shown, c.numbers) for c in marks.columns if c.numbers is not None]
+        cells = [getattr(numbers, way)[rows] for *_, numbers in columns]
         return cls(
-            tuple(name for name, *_ in found),
-            np.array([shown for _, shown, _ in found], dtype=np.bool_),
-            np.array(cells).reshape(len(found), len(rows)),
+            tuple(name for name, *_ in columns),
+            np.array([shown for _, shown, _ in columns], dtype=np.bool_),
+            np.array(cells).reshape(len(columns), len(rows)),
         )
 
     def take(self, which: Flags) -> "_Columns":
@@ -239,11 +239,11 @@ def related(new: TableMarks, old: TableMarks) -> Relation | None:
     Columns that copies of both show unchanged are no matter.
     """
     for one, two, hats in _samples(new, old):
-        found = _same_column(one, two, hats)
+        reused = _same_column(one, two, hats)
         for mine, theirs in ((one.take(~one.shown), two), (one, two.take(~two.shown))):
-            found = found or _same_combination(mine, theirs, hats)
-        if found:
-            return found
+            reused = reused or _same_combination(mine, theirs, hats)
+        if reused:
+            return reused
     return None
 
 
@@ -266,12 +266,12 @@ def _samples(new: TableMarks, old: TableMarks) -> Iterator[tuple[_Columns, _Colu
 def _hats(places: Sequence[Floats]) -> Floats:
     """Return functions (d, rows) of the places: their ranks, and hats between some of them."""
     count = max(len(places[0]) // ROWS_A_HAT // len(places), 2)
-    found = [np.ones(len(places[0]))]
+    hats = [np.ones(len(places[0]))]
     for each in places:
         knots = np.quantile(each, np.linspace(0, 1, count))
-        found += [_ranked(each[None])[0] / len(each)]  # those of any column that rows are sorted by
-        found += [np.interp(each, knots, row) for row in np.eye(count)[1:]]
-    return np.array(found)
+        hats += [_ranked(each[None])[0] / len(each)]  # those of any column that rows are sorted by
+        hats += [np.interp(each, knots, row) for row in np.eye(count)[1:]]
+    return np.array(hats)
 
 
 def _same_column(one: _Columns, two: _Columns, hats: Floats) -> Relation | None:
@@ -308,9 +308,9 @@ def _shared(one: Floats, two: Floats, hats: Floats, tries: int) -> tuple[Floats,
     left, sizes, right = np.linalg.svd(mine @ theirs.T)
     if (1 - min(sizes[0], 1.0) ** 2) * rows / free >= LEFT:
         return None
-    found = left[:, 0] @ weights, right[0] @ others
-    telling = _is_telling(found[0] @ one, tries) and _is_telling(found[1] @ two, tries)
-    return found if telling else None
+    shared = left[:, 0] @ weights, right[0] @ others
+    telling = _is_telling(shared[0] @ one, tries) and _is_telling(shared[1] @ two, tries)
+    return shared if telling else None
 
 
 def _basis(numbers: Floats, hats: Floats) -> tuple[Floats, Floats]:
@@ -346,12 +346,12 @@ def _is_telling(numbers: Floats, tries: int) -> bool:
 
 def _ranked(numbers: Floats) -> Floats:
     """Return the rank of each number in its column; equal ones have their mean rank."""
-    found = np.full(numbers.shape, np.nan)
-    for row, out in zip(numbers, found, strict=True):
+    ranks = np.full(numbers.shape, np.nan)
+    for row, out in zip(numbers, ranks, strict=True):
         known = np.isfinite(row)
         _, places, counts = np.unique(row[known], return_inverse=True, return_counts=True)
         out[known] = (np.cumsum(counts) - (counts - 1) / 2)[places]
-    return found
+    return ranks
 
 
 def _correlations(one: Floats, two: Floats) -> Floats:

@@ -57,9 +57,9 @@ class Sketch:
         """Return the sketch of the rows of both."""
         below = min(self.below, other.below)
         parts = [part for each in (self, other) for part in (each.ones, each.twos, each.more)]
-        found = np.concatenate(parts)
+        joined = np.concatenate(parts)
         counts = np.repeat([1, 2, 3, 1, 2, 3], [len(part) for part in parts])
-        hashes, places = np.unique(found, return_inverse=True)
+        hashes, places = np.unique(joined, return_inverse=True)
         totals = np.bincount(places, weights=counts).astype(np.int64)
         known = min(int(np.searchsorted(hashes, np.uint64(below), side="right")), SIZE)
         if known == SIZE:

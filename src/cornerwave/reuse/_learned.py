@@ -97,14 +97,14 @@ class Learned:
             (v.below, w.below) for v, w in zip(known.values, known.order.windows, strict=True)
         ]
         seen = [
-            SeenCells.of(own, whole if name in hidden else NONE, *limit)
-            for (name, own), limit in zip(columns.items(), limits, strict=True)
+            SeenCells.of(column, whole if name in hidden else NONE, *limit)
+            for (name, column), limit in zip(columns.items(), limits, strict=True)
         ]
         _core.mix_words(whole)
         return cls(
-            present=np.array([found.present for found in seen], dtype=np.int64),
-            values=tuple(found.values for found in seen),
-            sums=np.array([found.total for found in seen], dtype=np.uint64),
+            present=np.array([each.present for each in seen], dtype=np.int64),
+            values=tuple(each.values for each in seen),
+            sums=np.array([each.total for each in seen], dtype=np.uint64),
             order=Order.of(places, cells, seen),
             rows=Bottom.of(whole, below=known.rows.below),
             row_sum=whole.sum(dtype=np.uint64, keepdims=True),
@@ -177,17 +177,17 @@ class Numbers:
         if not (math.isfinite(centre) and 0 < scale < math.inf):
             return None
         made = cls(centre, scale, None, np.empty(0))
-        own = None if keyed is None else made._on(keyed)
-        return replace(made, keyed=own, placed=made._on(placed))
+        on_grid = None if keyed is None else made._on(keyed)
+        return replace(made, keyed=on_grid, placed=made._on(placed))
 
     def with_rows(
         self, keyed: Floats | None, placed: Floats, by_key: Ints | None, by_place: Ints
     ) -> "Numbers":
         """Return the column with further rows, given which of all the samples have now."""
-        own, placed = self.keyed, np.concatenate([self.placed, self._on(placed)])[by_place]
-        if own is not None and keyed is not None and by_key is not None:
-            own = np.concatenate([own, self._on(keyed)])[by_key]
-        return replace(self, keyed=own, placed=placed)
+        held, placed = self.keyed, np.concatenate([self.placed, self._on(placed)])[by_place]
+        if held is not None and keyed is not None and by_key is not None:
+            held = np.concatenate([held, self._on(keyed)])[by_key]
+        return replace(self, keyed=held, placed=placed)
 
     def _on(self, numbers: Floats) -> Floats:
         finite = np.where(np.isfinite(numbers), numbers, np.nan)

@@ -76,9 +76,9 @@ class Order:
             rows = [stretch for _, stretch in runs]
             return cls._of(len(columns), rows, rows, ends)
         return cls(
-            windows=tuple(found.windows for found in seen),
+            windows=tuple(each.windows for each in seen),
             steps=tuple(_steps(cells.numbers) for cells in columns),
-            alike=np.array([found.alike for found in seen], dtype=np.int64),
+            alike=np.array([each.alike for each in seen], dtype=np.int64),
             runs=ends,
         )
 
@@ -121,7 +121,7 @@ class Order:
                 for a, b, c in zip(self.windows, other.windows, seams.windows, strict=True)
             ),
             steps=tuple(
-                _union(found) for found in zip(self.steps, other.steps, seams.steps, strict=True)
+                _union(parts) for parts in zip(self.steps, other.steps, seams.steps, strict=True)
             ),
             alike=self.alike + other.alike + seams.alike,
             runs=tuple(runs),
@@ -156,10 +156,10 @@ def _alike(cells: Words) -> int:
 
 
 def _windows(stretches: Sequence[Words]) -> Bottom:
-    found = Bottom.nothing()
+    bottom = Bottom.nothing()
     for cells in stretches:
-        found = found + Bottom.of(cells, windows=True)
-    return found
+        bottom = bottom + Bottom.of(cells, windows=True)
+    return bottom
 
 
 def _steps(numbers: Floats) -> Words:
@@ -173,5 +173,5 @@ def _union(parts: Sequence[Words]) -> Words:
     """Return the steps that occur in any part, if they are few."""
     if any(len(part) > FEW_STEPS for part in parts):
         return MANY_STEPS
-    found = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *parts]))
-    return found if len(found) <= FEW_STEPS else MANY_STEPS
+    union = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *parts]))
+    return union if len(union) <= FEW_STEPS else MANY_STEPS
