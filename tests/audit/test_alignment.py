@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import attack_copies, audit
-from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
+from cornerwave.audit import BLOCK_ROWS, Aligned, attack_copies, audit
 from cornerwave.errors import ColumnError, SourceError
 from tests.audit.releases import frame, gaussian, ours
 

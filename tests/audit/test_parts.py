@@ -7,7 +7,7 @@ from operator import add
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.audit._alignment import Aligned, AlignedCategories, AlignedRows
+from cornerwave.audit import Aligned, AlignedCategories, AlignedRows
 from cornerwave.audit._guesses import CategoriesPass
 from cornerwave.audit._numbers import NumbersPass
 from cornerwave.columns import Encoded
