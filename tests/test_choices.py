@@ -11,6 +11,7 @@ import typer.main
 
 from cornerwave import cli
 from cornerwave.choices import (
+    COLUMN,
     DECLARED,
     HIDDEN,
     SETTINGS,
@@ -108,7 +109,14 @@ def test_every_help_is_one_sentence_without_its_full_stop() -> None:
 # --- schema file --------------------------------------------------------------------------
 
 TYPES = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("c", pa.string()), ("d", pa.string())])
-COLUMN_OF = {"key": "id", "key_as_is": "id", "drop": "d", "keep": "d", "categorical": "c"}
+COLUMN_OF = {
+    "key": "id",
+    "key_as_is": "id",
+    "unit": "id",
+    "drop": "d",
+    "keep": "d",
+    "categorical": "c",
+}
 COLUMN_OF |= {"uniform": "c"}
 MADE = {"min_count": 5, "together": (("c", "d"),), "released_as": {"x": "NAME"}}
 
@@ -119,7 +127,7 @@ def made_alone(choice: Choice) -> Choices:
     value = choice.kind.parsed(choice.value)
     of_columns = {column: value} if choice.gives == VALUES else (column,)
     given = MADE.get(choice.name, True if choice.gives == TABLE else of_columns)
-    chosen = {choice.name: column if choice.name == "key" else given}
+    chosen = {choice.name: column if choice.gives == COLUMN else given}
     return Choices(**({"key": "id"} if choice.name == "key_as_is" else {}) | chosen)
 
 

@@ -41,6 +41,7 @@ from cornerwave.choices import (
     HIDDEN,
     KEPT,
     KEY,
+    UNIT,
     VALUES,
     Choice,
     Choices,
@@ -249,7 +250,13 @@ def _choices(entries: list[TomlTable], content: TomlTable) -> Choices:
             chosen[choice.name] = of
         else:
             chosen[choice.name] = _chosen(choice, entries)
-    chosen |= {"key": keys[0] if keys else None, "key_as_is": bool(chosen["key_as_is"])}
+    units = _chosen(DECLARED["unit"], entries)
+    if len(units) > 1:
+        raise ColumnError(f"{listed(units)}: a table has one unit; choose one of them")
+    as_is = chosen["key_as_is"]
+    chosen |= {"key": keys[0] if keys else None, "key_as_is": bool({*as_is} & {*keys})}
+    chosen |= {"unit": units[0] if units else None}
+    chosen["keep"] += tuple(name for name in units if name in as_is)
     chosen["drop"] += _chosen(HIDDEN, entries)
     for choice in _OF_TABLE:
         if choice.key in content:
@@ -283,5 +290,5 @@ def _check_entry(entry: TomlTable, path: Path) -> None:
     if "as" in entry and "*" in entry["name"]:
         raise ColumnError(f"{where}one name cannot be given to several columns")
     for key, instead in _INSTEAD.items():
-        if entry.get(key) and entry["do"] != DOES[KEY]:
-            raise ColumnError(f"{where}{key} is for a key; {instead}")
+        if entry.get(key) and entry["do"] not in (DOES[KEY], DOES[UNIT]):
+            raise ColumnError(f"{where}{key} is for a key or unit; {instead}")

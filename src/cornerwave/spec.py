@@ -14,7 +14,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
-from cornerwave.choices import CATEGORY, KEPT, KEY, MARGINAL, ORDERS, PERTURBED, TRANSFORMS, UNIFORM
+from cornerwave.choices import (
+    CATEGORY,
+    KEPT,
+    KEY,
+    MARGINAL,
+    ORDERS,
+    PERTURBED,
+    TRANSFORMS,
+    UNIFORM,
+    UNIT,
+)
 from cornerwave.columns import Finish
 from cornerwave.errors import SourceError
 from cornerwave.kinds import Kind, ListOf, Number, OneOf, OrNull, TableOf, Text, Whole
@@ -95,7 +105,7 @@ _MOST = 1e300
 _TINY = 1e-150
 """What is divided by is larger, so that nothing overflows, not even by its square."""
 _MOST_SCORES = 1 << 16
-_ROLES = (PERTURBED, CATEGORY, KEPT, KEY)
+_ROLES = (PERTURBED, CATEGORY, KEPT, KEY, UNIT)
 _SHARE = Number(0.0, 1.0, "a number from 0 to 1")
 _FINITE = Number(-_MOST, _MOST, "a finite number")
 _BOUND = OrNull(Number(-sys.float_info.max, sys.float_info.max, "a finite number"))

@@ -17,6 +17,7 @@ from cornerwave.errors import ColumnError
 from cornerwave.kinds import Kind, ListOf, OneOf, Text, Whole
 
 PERTURBED, CATEGORY, KEY, KEPT, DROPPED = "perturbed", "category", "key", "kept", "dropped"
+UNIT = "unit"
 """The roles of columns."""
 MARGINAL, UNIFORM = "marginal", "uniform"
 TRANSFORMS = ("log1p", "rank")
@@ -24,7 +25,14 @@ SHUFFLE, KEEP_ORDER = "shuffle", "keep"
 ORDERS = (SHUFFLE, KEEP_ORDER)
 """What happens to the order of the rows, if the owner decided: it is shuffled, or kept."""
 
-DOES = {PERTURBED: "perturb", CATEGORY: "category", KEY: "key", KEPT: "keep", DROPPED: "drop"}
+DOES = {
+    PERTURBED: "perturb",
+    CATEGORY: "category",
+    KEY: "key",
+    UNIT: "unit",
+    KEPT: "keep",
+    DROPPED: "drop",
+}
 """What a schema file calls the roles."""
 DECIDE = "decide"
 """What a draft states of a column that the owner has to decide."""
@@ -56,7 +64,7 @@ _TRANSFORM = OneOf(*TRANSFORMS)
 _ORDER = OneOf(*ORDERS)
 _GROUPS = ListOf(ListOf(Text(printable=False), ""), 'lists of names, as in [["a", "b"]]')
 _NOT_EMPTY = Text("a text that is not empty", printable=False, least=1)
-_ALL_ROLES = (PERTURBED, CATEGORY, KEY, KEPT)
+_ALL_ROLES = (PERTURBED, CATEGORY, KEY, UNIT, KEPT)
 
 
 @dataclass(frozen=True)
@@ -151,6 +159,12 @@ class Choices:
         roles=(KEY,),
         label="What",
         words={True: "key: identifies the row, unchanged in copies"},
+    )
+    unit: str | None = _do(
+        UNIT,
+        "Column that names the person, or other thing, that rows belong to; a pseudonym in copies",
+        "unit: names the person that rows belong to, a pseudonym in copies",
+        COLUMN,
     )
     drop: tuple[str, ...] = _do(DROPPED, "Leave a column out", "drop: leave out")
     keep: tuple[str, ...] = _do(KEPT, "Release a column unchanged", "keep: unchanged")
@@ -302,7 +316,7 @@ class Choices:
         given = getattr(self, choice)
         if choice == "together":
             return [name for group in given for name in group]
-        return ([] if given is None else [given]) if choice == "key" else list(given)
+        return ([] if given is None else [given]) if choice in ("key", "unit") else list(given)
 
     def of_column(self, choice: str, column: str) -> Any:
         """Return what was chosen for a column: a value or None, or whether it was."""
@@ -328,8 +342,10 @@ DECLARED: dict[str, Choice] = {
 }
 """Every choice, by its name."""
 
-HIDDEN = Choice("Do not release the key, though it identifies the rows", key="hidden", roles=(KEY,))
-"""What a schema file states of a key that is also dropped."""
+HIDDEN = Choice(
+    "Do not release the key or unit, though it identifies rows", key="hidden", roles=(KEY, UNIT)
+)
+"""What a schema file states of a key or unit that is also dropped."""
 
 
 class ChoiceArguments(TypedDict, total=False):
@@ -337,6 +353,7 @@ class ChoiceArguments(TypedDict, total=False):
 
     key: str | None
     key_as_is: bool
+    unit: str | None
     drop: Iterable[str]
     keep: Iterable[str]
     categorical: Iterable[str]

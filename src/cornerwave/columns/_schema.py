@@ -26,6 +26,7 @@ from cornerwave.choices import (
     PERTURBED,
     TABLE,
     UNIFORM,
+    UNIT,
     Choices,
 )
 from cornerwave.columns._types import is_number, is_text, plain_type, type_named, unit_of
@@ -40,6 +41,7 @@ _ROLES = {
     PERTURBED: "a number",
     CATEGORY: "a category",
     KEY: "the key",
+    UNIT: "the unit",
     KEPT: "kept",
     DROPPED: "dropped",
 }
@@ -51,7 +53,7 @@ class Column:
 
     `shown` if it is in the copies; `declared` if the owner called it a category. The last five
     are what copies look like, and no noise depends on them: whether a number is rounded (None:
-    where a miner loses nothing by it), its bounds, its type and its name, and whether a key
+    where a miner loses nothing by it), its bounds, its type and its name, and whether a key or unit
     leaves as it is instead of as a pseudonym.
     """
 
@@ -83,7 +85,7 @@ class Column:
     @property
     def is_hidden_key(self) -> bool:
         """Whether it identifies the rows, but is not released."""
-        return self.role == KEY and not self.shown
+        return self.role in (KEY, UNIT) and not self.shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +133,9 @@ class Schema:
 
     @property
     def encoded(self) -> list[str]:
-        """The columns whose cells are distinguished by their values: kept ones and categories."""
-        return [*self.kept, *(name for group in self.categories for name in group)]
+        """The columns whose cells are told apart by their values: kept, categories, the unit."""
+        categories = [name for group in self.categories for name in group]
+        return [*self.kept, *categories, *self._names(UNIT)]
 
     @property
     def key(self) -> str | None:
@@ -140,16 +143,29 @@ class Schema:
         return next(iter(self._names(KEY)), None)
 
     @property
+    def unit(self) -> str | None:
+        """The column that names the person that rows belong to, if there is one."""
+        return next(iter(self._names(UNIT)), None)
+
+    @property
     def pseudonym(self) -> str | None:
         """The key, if copies have pseudonyms in its place."""
-        shown = (c.name for c in self.columns if c.role == KEY and c.shown and not c.as_is)
+        return self._pseudonym(KEY)
+
+    @property
+    def unit_pseudonym(self) -> str | None:
+        """The unit, if copies have pseudonyms in its place."""
+        return self._pseudonym(UNIT)
+
+    def _pseudonym(self, role: str) -> str | None:
+        shown = (c.name for c in self.columns if c.role == role and c.shown and not c.as_is)
         return next(shown, None)
 
     @property
     def unchanged(self) -> list[str]:
-        """The columns that copies show as they are: the kept ones, and a key by choice alone."""
-        key = [c.name for c in self.columns if c.role == KEY and c.shown and c.as_is]
-        return [*self.kept, *key]
+        """The columns that copies show as they are: kept ones, a key or unit by choice alone."""
+        named = [c.name for c in self.columns if c.role in (KEY, UNIT) and c.shown and c.as_is]
+        return [*self.kept, *named]
 
     @property
     def used(self) -> list[str]:
@@ -222,7 +238,11 @@ def _group(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
     return known
 
 
-_CHOSEN = [name for name in DECLARED if name in {each.name for each in fields(Column)}]
+_CHOSEN = [
+    name
+    for name, choice in DECLARED.items()
+    if name in {each.name for each in fields(Column)} and choice.key != "do"
+]
 """The choices for single columns that a decided column has by the same name."""
 
 
@@ -234,10 +254,10 @@ def _column(part: pa.Field, choices: Choices) -> Column:
         str(part.type),
         role,
         unit=unit_of(part.type) if role == PERTURBED else None,
-        shown=role != KEY or name not in choices.drop,
+        shown=role not in (KEY, UNIT) or name not in choices.drop,
         base=UNIFORM if name in choices.uniform else MARGINAL,
         declared=role == CATEGORY and name in choices.categorical,
-        as_is=role == KEY and choices.key_as_is,
+        as_is=(role == KEY and choices.key_as_is) or (role == UNIT and name in choices.keep),
         **{choice: choices.of_column(choice, name) for choice in _CHOSEN},
     )
 
@@ -245,12 +265,13 @@ def _column(part: pa.Field, choices: Choices) -> Column:
 def _role(part: pa.Field, choices: Choices) -> str:
     """Return the role of a column; '' if the owner has to decide it. Raises ColumnError."""
     name, plain = part.name, plain_type(part.type)
-    if name == choices.key:
+    if name in (choices.key, choices.unit):
+        role = KEY if name == choices.key else UNIT
         if pa.types.is_floating(plain) or pa.types.is_nested(plain):
             raise ColumnError(
-                f"{name!r}: a key must be whole numbers, text or dates, not {part.type}"
+                f"{name!r}: a {role} must be whole numbers, text or dates, not {part.type}"
             )
-        return KEY
+        return role
     if name in choices.drop:
         return DROPPED
     if name in choices.keep:
@@ -279,6 +300,19 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
     if both := sorted(set(choices.keep) & {*choices.drop, choices.key}):
         raise ColumnError(f"{listed(both)}: kept and also dropped or the key; choose one")
+    if choices.unit is not None and choices.unit == choices.key:
+        raise ColumnError(f"{choices.unit!r}: the key and also the unit; choose one")
+    if choices.unit is not None and choices.independent_rows:
+        raise ColumnError(
+            f"rows belong to {choices.unit!r}, and are also stated to be independent; choose one"
+        )
+    if choices.unit is not None and choices.uniform:
+        raise ColumnError(
+            f"{listed(choices.uniform)}: uniform does not go with a unit, whose categories are "
+            "replaced by those of another person; choose one"
+        )
+    if choices.unit in choices.drop and choices.unit in choices.keep:
+        raise ColumnError(f"{choices.unit!r}: kept and also dropped; choose one")
     if choices.key_as_is and choices.key is None:
         raise ColumnError("no column is the key, so none can be released as it is", use=("key",))
     if choices.key_as_is and choices.key in choices.drop:

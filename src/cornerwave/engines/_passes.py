@@ -6,7 +6,7 @@ survey   everything that registration learns; no key twice, what the order of th
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -22,7 +22,10 @@ from cornerwave.errors import ColumnError, SourceChanged, SourceError, SourceLos
 from cornerwave.passes import Found, Pass, Result_co
 from cornerwave.privacy import WAYS_OUT, RevealedByOrder, RowOrder, find_units
 from cornerwave.sources import Progress, Source, silent
-from cornerwave.spine.rows import RowSecrets, row_ids
+from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.histories import Histories, HistoryRows, row_words
+from cornerwave.spine.recipe import NoiseSecrets, Recipe
+from cornerwave.spine.rows import Group, RowSecrets, row_ids, unit_ids
 from cornerwave.spine.survey import Sample, Sampler, Survey, Surveyor, no_rows
 
 
@@ -267,6 +270,40 @@ def _revealed(
     categories = [name for group in schema.categories for name in group]
     hidden = [name for name in categories if schema.column(name).hide_missing]
     return order.revealed(schema.perturbed, categories, hide_missing=hidden, sorted_by=sorted_by)
+
+
+@dataclass(frozen=True, repr=False)
+class HistoryPass(Pass[Block, HistoryRows, Histories]):
+    """Collects the categories of all persons; `ends` is where the rows of each edition end."""
+
+    frozen: Frozen
+    rows: RowSecrets
+    noise: NoiseSecrets
+    ends: tuple[int, ...]
+
+    def nothing(self) -> HistoryRows:
+        """Return no rows."""
+        return HistoryRows()
+
+    def of(self, block: Block, known: HistoryRows) -> HistoryRows:
+        """Collect those of some rows."""
+        schema = self.frozen.schema
+        group = Group.of(block.ids, block.table, schema)
+        editions = np.searchsorted(self.ends, block.places, side="right")
+        words = row_words(block.ids)
+        # rows without a key are in the order of the file
+        order = words if schema.key is not None else block.places.astype(np.uint64)
+        units = unit_ids(block.ids, block.table, schema, self.rows)
+        return HistoryRows(((words, units, editions, order, self.frozen.codes(group)),))
+
+    def finish(self, found: HistoryRows) -> Histories:
+        """Put them in order, person by person."""
+        return Histories.of(found, self.frozen.categories, self.noise.missing)
+
+
+def history_pass(recipe: Recipe, ends: Sequence[int]) -> HistoryPass:
+    """Return what collects the categories that a recipe needs."""
+    return HistoryPass(recipe.frozen, recipe.row_secrets, recipe.noise_secrets, tuple(ends))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cornerwave.arrays import Ids, Words
 from cornerwave.choices import SHUFFLE
 from cornerwave.columns import Fingerprint, Schema
-from cornerwave.engines._passes import Block, registered_rows, seen_in, survey_rows
+from cornerwave.engines._passes import Block, history_pass, registered_rows, seen_in, survey_rows
 from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
 from cornerwave.passes import Found, Pass, Result_co, add_up, in_threads
@@ -124,14 +124,32 @@ def make_copies(
     recipe.check(found)
 
 
+def add_histories(
+    source: Source, recipe: Recipe, ends: Sequence[int], threads: int | None = None
+) -> None:
+    """Give a recipe the categories of all persons of a table, if it needs them.
+
+    The rows of each edition end at `ends`. Raises SourceChanged for rows that cannot be those of
+    the registered table.
+    """
+    if recipe.needs_histories:
+        engine = Threads(source, recipe.frozen.schema, recipe.row_secrets, threads)
+        with registered_rows():
+            recipe.histories = engine.run(history_pass(recipe, ends))
+
+
 def rows_as_copied(source: Source, recipe: Recipe) -> Iterator[pa.Table]:
     """Yield the rows of a table in the order of its copies, with their pseudonyms."""
-    key = recipe.frozen.schema.pseudonym
+    key, unit = recipe.frozen.schema.pseudonym, recipe.frozen.schema.unit_pseudonym
     for ids, table in _identified(source, recipe):
+        shown = table
+        if unit is not None:
+            place = table.schema.get_field_index(unit)
+            shown = shown.set_column(place, unit, recipe.unit_pseudonyms(ids, table))
         if key is not None:
             place = table.schema.get_field_index(key)
-            table = table.set_column(place, key, recipe.pseudonyms(ids))
-        yield table
+            shown = shown.set_column(place, key, recipe.pseudonyms(ids))
+        yield shown
 
 
 def _identified(source: Source, recipe: Recipe) -> Iterator[tuple[Ids, pa.Table]]:

@@ -5,6 +5,7 @@ WhiteStreams         key, level, row -> white noise
 Reading, Reader      both -> noise of some rows at the wanted levels
 grid_of              the grid that copies lie on; _core shapes noise and adds it
 Memory               where copies are made, used again
+PersonNoise, PersonReader    noise of persons with several rows
 Refresher, refresh   categories: events at keyed times, each a fresh draw
 factor, noise_shape  a factor of K, singular or not
 Transition, Rules, HistoryReader, ChangedRows    rows that changed: their noise in the next edition
@@ -21,8 +22,16 @@ from cornerwave.noise._changed_rows import ChangedRows, Past
 from cornerwave.noise._factor import factor, noise_shape
 from cornerwave.noise._grid import COARSEST, GRID_BITS, add_noise_on_grid, grid_of
 from cornerwave.noise._memory import CACHE_BYTES, Memory
+from cornerwave.noise._person_noise import PersonNoise, PersonReader
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
-from cornerwave.noise._refresh import MISSING, Refresher, RefreshRoom, refresh, thresholds
+from cornerwave.noise._refresh import (
+    MISSING,
+    EventClock,
+    Refresher,
+    RefreshRoom,
+    refresh,
+    thresholds,
+)
 from cornerwave.noise._stream import (
     NOISE_FORMAT,
     ORIGIN,
@@ -55,9 +64,12 @@ __all__ = [
     "ORIGIN",
     "ChangedRows",
     "Changes",
+    "EventClock",
     "HistoryReader",
     "Memory",
     "Past",
+    "PersonNoise",
+    "PersonReader",
     "Reader",
     "Reading",
     "RefreshRoom",

@@ -132,6 +132,48 @@ class Refresher:
         return self._functions[event](cells, self._room.words)
 
 
+class EventClock:
+    """The events of persons, each of which replaces all of their categories. Not for threads."""
+
+    def __init__(self, key: bytes, noise: Sequence[float]) -> None:
+        self._key, self._room = expand(key, "persons"), RefreshRoom()
+        self._horizons = np.array([_core.log_1p(level) for level in noise])
+
+    def events(self, ids: Ids) -> Codes:
+        """Return the number of events that persons have had at each level (levels, persons)."""
+        ids, out = np.ascontiguousarray(ids), np.zeros((len(self._horizons), len(ids)), np.int32)
+        for start in range(0, len(ids), STRETCH_ROWS):
+            self._happen(np.arange(start, min(start + STRETCH_ROWS, len(ids))), ids, out)
+        return out
+
+    def _happen(self, rows: Ints, ids: Ids, out: Codes) -> None:
+        """Let one event after the other happen, until the last horizon has passed for all."""
+        room, times, event = self._room, self._room.times[:0], 0
+        while len(rows):
+            event, staying = event + 1, 0
+            function = BlockFunction(
+                expand(self._key, "refresh", struct.pack("<I", event)), masked=True
+            )
+            # every draw is the number of the event: all words lie below the last bound
+            bounds = np.array([0] * event + [2**64 - 1], dtype=np.uint64)
+            for start in range(0, len(rows), BLOCK_ROWS):
+                own = rows[start : start + BLOCK_ROWS]
+                cells = np.ascontiguousarray(ids[own]) ^ room.masks[: 2 * len(own)].reshape(-1, 2)
+                staying += _core.apply_events(
+                    function(cells, room.words),
+                    room.masks,
+                    own,
+                    times[start : start + BLOCK_ROWS],
+                    bounds,
+                    _guide(bounds),
+                    self._horizons,
+                    out,
+                    room.rows[staying:],
+                    room.times[staying:],
+                )
+            rows, times = room.rows[:staying], room.times[:staying]
+
+
 def _guide(bounds: Words) -> Codes:
     """Return the category of the first word of each of 2^k equal shares of all words.
 

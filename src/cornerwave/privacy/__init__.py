@@ -7,6 +7,7 @@
     _hidden         that, as it is recorded and put into words
     _row_order      what the order of the rows reveals, near and far (_distant_rows, _ties)
     _edition_order  and that of rows of several editions
+    _persons        what they leave of a person with several rows
     _units          which rows are one person's, and what that reveals (_unit, _groups, _unit_rows)
     _coalition      what some recipients can recover together, exactly (_coalition_document)
 
@@ -49,6 +50,7 @@ from cornerwave.privacy._identifiers import names_a_thing
 from cornerwave.privacy._joint import close_pairs, hidden_at, measure_hidden
 from cornerwave.privacy._joint_sample import NUMBERS, Coordinate, JointSample, indicators
 from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, Shown, standardised
+from cornerwave.privacy._persons import PersonRows, hidden_of_persons
 from cornerwave.privacy._revealed import reveal
 from cornerwave.privacy._row_order import (
     ALPHA,
@@ -87,6 +89,7 @@ __all__ = [
     "Looks",
     "MostRevealing",
     "OpenColumn",
+    "PersonRows",
     "Remedy",
     "RevealedByOrder",
     "RowOrder",
@@ -103,6 +106,7 @@ __all__ = [
     "guess",
     "hidden_at",
     "hidden_in_history",
+    "hidden_of_persons",
     "hidden_shares",
     "history_functions",
     "independent_level",

@@ -7,6 +7,7 @@ import numpy as np
 from cornerwave.levels import THOUSANDTHS, Level
 from cornerwave.privacy._hidden import Hidden
 from cornerwave.privacy._joint_sample import JointSample
+from cornerwave.privacy._persons import PersonRows, hidden_of_persons
 from cornerwave.privacy._remedies import HALF, levels_needed, noisy_remedies, open_remedies
 from cornerwave.privacy._whole_copy import WholeCopy
 
@@ -17,10 +18,13 @@ HUNDREDTHS = slice(9, None, 10)
 """Levels 0.01, 0.02, ... of the lattice, at which shares are recorded."""
 
 
-def measure_hidden(sample: JointSample) -> Hidden:
-    """Measure what copies hide of each column, from a sample of the table's rows."""
+def measure_hidden(sample: JointSample, persons: PersonRows | None = None) -> Hidden:
+    """Measure what copies hide of each column, from a sample of rows, and of persons."""
     copy = WholeCopy.of(sample)
     hidden = copy.hidden()
+    if persons is not None:
+        of_persons = hidden_of_persons(persons)
+        hidden = {name: np.minimum(own, of_persons.get(name, own)) for name, own in hidden.items()}
     needed, bounds = levels_needed(hidden), copy.strongest_open()
     strongest = {
         name: max(by_noisy, bounds.get(name, by_noisy), key=lambda each: each.share)

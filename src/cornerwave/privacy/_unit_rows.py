@@ -52,7 +52,7 @@ class UnitColumns:
     @classmethod
     def of(cls, schema: Schema) -> "UnitColumns":
         """Return those of a table; none if its owner states that rows are independent."""
-        if schema.independent_rows:
+        if schema.independent_rows or schema.unit is not None:
             return cls((), (), ())
         plain = [column for column in schema.columns if column.role != KEY]
         texts = [c for c in schema.columns if c.role in (KEY, DROPPED) and _is_text(c)]

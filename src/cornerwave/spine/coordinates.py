@@ -26,6 +26,7 @@ from cornerwave.columns import (
     unit_of,
 )
 from cornerwave.moments import Moments
+from cornerwave.noise import PersonNoise
 from cornerwave.privacy import (
     MOST_VALUES,
     NUMBERS,
@@ -33,6 +34,7 @@ from cornerwave.privacy import (
     GroupMeans,
     JointSample,
     OpenColumn,
+    PersonRows,
     indicators,
     standardised,
 )
@@ -41,8 +43,12 @@ from cornerwave.spine.survey import Survey, Surveyor
 
 MOST_INDICATORS, MOST_RARE, ROWS_PER_COORDINATE = 160, 96, 5
 """So many indicators, and coordinates for rare values, at most, with so many rows for each."""
+PERSONS = "persons"
+"""The block of all categories of a table with a unit."""
 MOST_REACH = 1.5
 """What chance in the means of few rows hides of a correlation is put right up to this factor."""
+MOST_OF_PERSONS, MOST_SHOWN = 24, 4
+"""Indicators of all categories of sampled persons, and of a column that copies show."""
 MOST_DIFFERENT, ALIKE = 8, 8.0
 """Numbers whose differences are looked at: not further apart, nor wider, than by this factor."""
 
@@ -91,6 +97,8 @@ def sampled_rows(
         "+".join(each.columns): _codes(_cells(surveyor, survey, each.columns))
         for each in categories
     }
+    # of persons one event replaces all categories: one noise, one block
+    block_of = (lambda name: PERSONS) if surveyor.schema.unit else (lambda name: name)
     coordinates = [
         Coordinate(name, NUMBERS, values)
         for name, values in zip(surveyor.schema.perturbed, shown.numbers, strict=True)
@@ -101,12 +109,12 @@ def sampled_rows(
     for each, (name, codes) in zip(categories, groups.items(), strict=True):
         missing = _missing(surveyor, survey, each)
         even = len(each.counts) if each.base == UNIFORM else None
-        coordinates += indicators(name, name, codes, missing, most=each_has, values=even)
+        coordinates += indicators(name, block_of(name), codes, missing, most=each_has, values=even)
     rare = [
         made
         for name, codes in groups.items()
         if codes.max(initial=0) >= each_has
-        for made in _rare_values(name, codes, coordinates)
+        for made in _rare_values(block_of(name), codes, coordinates)
     ]
     rare.sort(key=lambda made: -float(np.nanvar(made.values)))  # those that say most
     return JointSample(
@@ -114,6 +122,44 @@ def sampled_rows(
         shown.excess(shape),
         list(_features(surveyor, survey, categories, shown)),
         survey.moments.rows,
+    )
+
+
+def sampled_persons(
+    surveyor: Surveyor,
+    survey: Survey,
+    categories: Sequence[Categories],
+    noise: PersonNoise | None,
+) -> PersonRows | None:
+    """Return the rows of sampled persons, for their noise; None for a table without a unit."""
+    schema, sample = surveyor.schema, survey.persons
+    if sample is None or noise is None:
+        return None
+    x = sample.numbers[: len(schema.perturbed)] - survey.moments.mean[:, None]
+    cells = dict(zip(schema.encoded, sample.cells, strict=False))
+    coded = {
+        "+".join(each.columns): _codes(np.array([cells[name] for name in each.columns]))
+        for each in categories
+    }
+    most = max(1, MOST_OF_PERSONS // max(1, len(coded)))
+    none = np.zeros(len(sample.units), dtype=np.bool_)
+    shown = [*np.isnan(x), *sample.numbers[len(x) :]]
+    shown += [
+        each.values
+        for name in schema.kept
+        for each in indicators(name, name, _codes(cells[name][None]), none, most=MOST_SHOWN)
+    ]
+    return PersonRows(
+        names=schema.perturbed,
+        numbers=np.nan_to_num(x),
+        categories={
+            name: np.array([c.values for c in indicators(name, name, codes, none, most=most)])
+            for name, codes in coded.items()
+        },
+        shown=np.nan_to_num(np.array(shown, dtype=np.float64).reshape(len(shown), len(none))),
+        starts=sample.starts,
+        between=noise.between,
+        within=noise.within,
     )
 
 

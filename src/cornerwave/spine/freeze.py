@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Floats
+from cornerwave.arrays import Codes, Floats
 from cornerwave.choices import ReadingSettings
 from cornerwave.columns import (
     Categories,
@@ -38,7 +38,7 @@ from cornerwave.columns import (
 from cornerwave.errors import ColumnError, SourceError, VaultError, warn
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy
 from cornerwave.moments import Moments
-from cornerwave.noise import COARSEST, NOISE_FORMAT, factor, grid_of, noise_shape
+from cornerwave.noise import COARSEST, NOISE_FORMAT, PersonNoise, factor, grid_of, noise_shape
 from cornerwave.privacy import (
     Hidden,
     JointSample,
@@ -50,8 +50,10 @@ from cornerwave.privacy import (
     hidden_at,
     measure_hidden,
 )
-from cornerwave.spine.coordinates import NoisyNumbers, sampled_rows
+from cornerwave.spine.coordinates import NoisyNumbers, sampled_persons, sampled_rows
 from cornerwave.spine.missing import Draws, has_many_complete_rows
+from cornerwave.spine.person_sample import check_persons, person_noise
+from cornerwave.spine.rows import Group
 from cornerwave.spine.survey import Survey, Surveyor, on_scales
 
 WORTH_SAYING = 0.1
@@ -82,6 +84,8 @@ class Frozen:
     fingerprint: str
     draws: Draws | None
     hidden: Hidden
+    persons: PersonNoise | None = None
+    """The noise of persons and of their rows, if the table has a unit."""
     joint: JointShares = field(default_factory=lambda: JointShares({}))
     """What an adversary who knows how rows are distributed leaves of each column."""
     noise_format: int = NOISE_FORMAT
@@ -97,6 +101,11 @@ class Frozen:
         if all(scale.name is None for scale in self.scales):
             return numbers
         return np.stack([s.backward(row) for s, row in zip(self.scales, numbers, strict=True)])
+
+    def codes(self, group: Group) -> Codes:
+        """Return the codes of all categories of some rows (categories, rows)."""
+        each = [c.encode(group.columns_of(c.columns)) for c in self.categories]
+        return np.array(each, dtype=np.int32).reshape(len(each), len(group.ids))
 
     def left_by_joint(self, level: Level) -> dict[str, float]:
         """Return what the better of the linear and the joint adversary leaves of each column.
@@ -162,6 +171,8 @@ class Frozen:
                 "quantiles": self.draws.quantiles,
             },
             "hidden": asdict(self.hidden),
+            # nothing else of a table without a unit may change: its noise hangs on every byte
+            **({} if self.persons is None else {"persons": self.persons.to_json()}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
@@ -198,6 +209,7 @@ class Frozen:
             fingerprint=kept["fingerprint"],
             draws=kept["draws"] and _draws(kept["draws"], columns),
             hidden=_hidden(kept["hidden"]),
+            persons=PersonNoise.from_json(kept["persons"], columns) if "persons" in kept else None,
             joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
@@ -269,6 +281,11 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     shown = NoisyNumbers.of(surveyor, survey, draws)
     # S >= K, and its factor L with L L' = S: the noise of a row is sqrt(v) L times white noise
     shape = _noise_shape(survey, schema, shown)
+    persons = None
+    if survey.persons is not None:
+        check_persons(survey.persons, schema)
+        persons = person_noise(survey.persons, moments.mean, shape)
+        shape = persons.shape
     lower = factor(shape)
     lower.warn(schema.perturbed)
     categories = tuple(
@@ -289,7 +306,11 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         missing=_shows_missing(survey, schema, categories),
         fingerprint=str(survey.fingerprint),
         draws=draws,
-        hidden=measure_hidden(sampled_rows(surveyor, survey, categories, shown, shape)),
+        hidden=measure_hidden(
+            sampled_rows(surveyor, survey, categories, shown, shape),
+            sampled_persons(surveyor, survey, categories, persons),
+        ),
+        persons=persons,
     )
 
 

@@ -13,23 +13,27 @@ decide where it runs and where the copies go.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cornerwave import _core
-from cornerwave.arrays import Floats, Ids, Words
-from cornerwave.choices import CATEGORY, KEY, PERTURBED
+from cornerwave.arrays import Floats, Ids, Ints, Words
+from cornerwave.choices import CATEGORY, KEY, PERTURBED, UNIT
 from cornerwave.columns import Categories, Column, Fingerprint, Finish, plain_type
 from cornerwave.errors import SourceChanged, SourceError
-from cornerwave.keyed import BlockFunction, Secrets, room_for
+from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
 from cornerwave.levels import retention
 from cornerwave.noise import (
     CACHE_BYTES,
+    EventClock,
     HistoryReader,
     Memory,
     Past,
+    PersonNoise,
+    PersonReader,
     Reader,
     Reading,
     Refresher,
@@ -42,8 +46,9 @@ from cornerwave.noise import (
 from cornerwave.sources import ENCODED_TEXT
 from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.histories import Histories
 from cornerwave.spine.missing import fill_missing
-from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms
+from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms, unit_ids
 from cornerwave.spine.survey import rank_draws
 
 
@@ -88,6 +93,8 @@ class Recipe:
         """
         self.dataset, self.frozen, self.wanted = dataset, frozen, tuple(wanted)
         self.edition, self.batch, self.past = edition, batch, past
+        self.histories: Histories | None = None
+        """The categories of all persons: an engine fills them in if the table needs them."""
         self._pasts: list[HistoryReader] = []
         self.row_secrets, self._noise_secrets = rows, noise
         self._levels = sorted({each.level.noise for each in self.wanted})
@@ -97,6 +104,7 @@ class Recipe:
         # Memory costs as much to ask for as the noise that is made in it, and keys take time.
         # Nothing else is kept from call to call.
         self._readers: list[Reader] = []
+        self._persons: list[PersonReader] = []
         self._refreshers: list[list[Refresher]] = []
         self._memory = Memory()
 
@@ -132,6 +140,11 @@ class Recipe:
     def pseudonyms(self, ids: Ids) -> pa.Array:
         """Return what stands for the keys of rows in copies."""
         return pseudonyms(ids, self._noise_secrets.pseudonyms)
+
+    def unit_pseudonyms(self, ids: Ids, table: pa.Table) -> pa.Array:
+        """Return what stands for the units of rows in copies: the same for all rows of a unit."""
+        secret = expand(self._noise_secrets.pseudonyms, "units")
+        return pseudonyms(self.units(ids, table), secret)
 
     def check(self, found: Fingerprint | None) -> None:
         """Raise SourceChanged unless this is the fingerprint of the registered table."""
@@ -184,17 +197,46 @@ class Recipe:
         scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.ids))
         filled = fill_missing(scaled, group.ids, frozen.schema, frozen.draws, secrets.missing)
         x = np.ascontiguousarray(filled)
-        reader = self._readers.pop() if self._readers else self._new_reader()
-        copies = {index: self._memory.lend(x.shape) for index in reader.wanted}
-        around = len(copies) * x.nbytes > CACHE_BYTES
-        for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
-            for index, white in reader.white(group.ids[start : start + self._block_rows]):
-                copy = copies[index]
-                _core.add_on_grid(x, frozen.factor, white, frozen.grid, copy, start, around)
-        self._readers.append(reader)
+        copies = {index: self._memory.lend(x.shape) for index in self._reading.wanted}
+        if frozen.persons is None:
+            self._add_noise(group.ids, x, copies)
+        else:
+            self._add_persons_noise(frozen.persons, group, x, copies)
         if self.past is not None:
             self._carry_over(self.past, group.ids, x, copies)
         return [copies[lattice_index(noise)] for noise in self._levels]
+
+    def _add_noise(self, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
+        """Fill in the numbers with the noise of their rows."""
+        frozen = self.frozen
+        reader = self._readers.pop() if self._readers else self._new_reader()
+        around = len(copies) * x.nbytes > CACHE_BYTES
+        for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
+            for index, white in reader.white(ids[start : start + self._block_rows]):
+                copy = copies[index]
+                _core.add_on_grid(x, frozen.factor, white, frozen.grid, copy, start, around)
+        self._readers.append(reader)
+
+    def _add_persons_noise(
+        self, noise: PersonNoise, group: Group, x: Floats, copies: Mapping[int, Floats]
+    ) -> None:
+        """Fill in the numbers with the noise of persons and of their rows."""
+        units = self.units(group.ids, group.table)
+        reader = self._persons.pop() if self._persons else self._new_person_reader(noise)
+        for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
+            some = slice(start, start + self._block_rows)
+            for index, made in reader.noise(group.ids[some], units[some]):
+                copies[index][:, some] = add_noise_on_grid(x[:, some], made, self.frozen.grid)
+        self._persons.append(reader)
+
+    def _new_person_reader(self, noise: PersonNoise) -> PersonReader:
+        return PersonReader(
+            self._reading, self._noise_secrets.noise, noise=noise, rows=self._block_rows
+        )
+
+    def units(self, ids: Ids, table: pa.Table) -> Ids:
+        """Return the ids of the units that rows belong to."""
+        return unit_ids(ids, table, self.frozen.schema, self.row_secrets)
 
     def _carry_over(self, past: Past, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
         """Give rows that an edition changed the noise that this made of theirs."""
@@ -225,6 +267,8 @@ class Recipe:
     def refreshed(self, group: Group) -> list[dict[str, pa.Array]]:
         """Return the refreshed category columns by name, for each level, ascending."""
         copies: list[dict[str, pa.Array]] = [{} for _ in self._levels]
+        if self.needs_histories:
+            return self._replaced(group)
         refreshers = self._refreshers.pop() if self._refreshers else self._new_refreshers()
         for refresher, categories in zip(refreshers, self.frozen.categories, strict=True):
             codes = categories.encode(group.columns_of(categories.columns))
@@ -232,6 +276,36 @@ class Recipe:
                 copy.update(zip(categories.columns, categories.decode(own), strict=True))
         self._refreshers.append(refreshers)
         return copies
+
+    @property
+    def needs_histories(self) -> bool:
+        """Whether categories belong to persons, who are replaced by others."""
+        return self.frozen.persons is not None and bool(self.frozen.categories)
+
+    def _replaced(self, group: Group) -> list[dict[str, pa.Array]]:
+        """Return the categories of rows, some with the history of another person."""
+        assert self.histories is not None
+        own, copies = self.frozen.codes(group), []
+        for donors in self._donors:
+            codes = self.histories.replaced(group.ids, own, donors)
+            columns = zip(self.frozen.categories, codes, strict=True)
+            copies.append(
+                {
+                    name: values
+                    for each, row in columns
+                    for name, values in zip(
+                        each.columns, each.decode(np.ascontiguousarray(row)), strict=True
+                    )
+                }
+            )
+        return copies
+
+    @cached_property
+    def _donors(self) -> Ints:
+        """The donors of all persons at each level."""
+        assert self.histories is not None
+        key = self._noise_secrets.noise
+        return self.histories.donors(EventClock(key, self._levels), key)
 
     def _new_refreshers(self) -> list[Refresher]:
         key, room = self._noise_secrets.noise, RefreshRoom()
@@ -246,6 +320,8 @@ class Recipe:
         shown = {name: group.unchanged(name) for name in schema.unchanged}
         if schema.pseudonym is not None:
             shown[schema.pseudonym] = self.pseudonyms(group.ids)
+        if schema.unit_pseudonym is not None:
+            shown[schema.unit_pseudonym] = self.unit_pseudonyms(group.ids, group.table)
         return shown
 
     def _copy(
@@ -275,7 +351,8 @@ class Recipe:
 def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata:
     """Return what a recipient needs to know about a column to allow for its noise."""
     type_ = frozen.source_types.field(column.name).type
-    finish, is_pseudonym = wanted.finish, column.name == frozen.schema.pseudonym
+    schema, finish = frozen.schema, wanted.finish
+    is_pseudonym = column.name in (schema.pseudonym, schema.unit_pseudonym)
     released = finish.type_of(column.name, type_) if column.name in finish.round else type_
     marks = dict(frozen.reading.column_missing or ()) if frozen.reading else {}
     shares = frozen.hidden.at(wanted.level)
@@ -283,7 +360,7 @@ def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata
         role=column.role,
         type=str(pa.string() if is_pseudonym else plain_type(released)),
         unit=column.unit,
-        pseudonym=is_pseudonym if column.role == KEY else None,
+        pseudonym=is_pseudonym if column.role in (KEY, UNIT) else None,
         source=column.name if column.name in finish.names else None,
         marks=marks.get(column.name),
         hidden=next((h for names, h in shares.items() if column.name in names.split("+")), None),
@@ -350,7 +427,7 @@ def _field(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
     if column.role == PERTURBED:
         type_ = finish.type_of(column.name, type_)
         return pa.field(finish.name_of(column.name), type_, nullable=gaps)
-    if column.name == frozen.schema.pseudonym:
+    if column.name in (frozen.schema.pseudonym, frozen.schema.unit_pseudonym):
         return pa.field(finish.name_of(column.name), pa.string(), nullable=False)
     plain = plain_type(type_)
     if column.role != CATEGORY:

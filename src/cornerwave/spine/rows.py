@@ -34,6 +34,7 @@ class RowSecrets(Secrets):
     a dataset's own key depends on what they recognise."""
 
     ids: bytes
+    units: bytes
     fingerprint: bytes
     texts: bytes
     sample: bytes
@@ -46,6 +47,7 @@ class RowSecrets(Secrets):
         """Derive them, each for one purpose."""
         return cls(
             ids=derive("row ids"),
+            units=derive("unit ids"),
             fingerprint=derive("fingerprint"),
             texts=derive("texts"),
             sample=derive("sample"),
@@ -60,6 +62,23 @@ def row_ids(start: int, table: pa.Table, schema: Schema, secrets: RowSecrets) ->
     if schema.key is None:
         return position_ids(start, table.num_rows)
     return key_ids(_whole(table, schema.key), secrets.ids, schema.key)
+
+
+def unit_ids(ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> Ids:
+    """Return the ids of the units that rows belong to; a row without one is a unit of its own."""
+    assert schema.unit is not None
+    column = _whole(table, schema.unit)
+    if pa.types.is_dictionary(column.type):  # where a missing value may be one of the values
+        column = column.dictionary_decode()
+    found = key_ids(column.drop_null(), secrets.units, schema.unit)
+    if not column.null_count:
+        return found
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    units = np.empty_like(ids)
+    units[~missing] = found
+    alone = np.ascontiguousarray(ids[missing])
+    units[missing] = BlockFunction(secrets.units)(alone, room_for(len(alone))).reshape(-1, 2)
+    return units
 
 
 @dataclass(frozen=True)
@@ -88,7 +107,7 @@ class Group:
                 fill_floats(piece, name, row[at : at + len(piece)])
                 at += len(piece)
         encoded = {
-            name: (Encoded.of if name in schema.kept else Encoded.of_category)(
+            name: (Encoded.of if name in (*schema.kept, schema.unit) else Encoded.of_category)(
                 _whole(table, name), name
             )
             for name in schema.encoded

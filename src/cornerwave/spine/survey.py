@@ -8,6 +8,7 @@
     marks        keyed samples that recognise its values in another table
     sample       the rows whose MAC is smallest
     units        of some of these rows all columns, to see which rows belong together
+    persons      some units whose rows belong together, with all of their rows
     first        the first rows, to see whether rows that come later stand in their order
 
 So a table can be surveyed by threads, or by the machines of a cluster, and what is frozen
@@ -50,7 +51,8 @@ from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
-from cornerwave.spine.rows import Group, RowSecrets
+from cornerwave.spine.person_sample import PersonSample, unit_hashes
+from cornerwave.spine.rows import Group, RowSecrets, unit_ids
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution: a quantile has the standard error
@@ -203,6 +205,7 @@ class Survey:
     joint: Sample
     units: Sample
     first: Sample
+    persons: PersonSample | None = None
 
     @property
     def whole(self) -> Moments:
@@ -222,6 +225,7 @@ class Survey:
             joint=self.joint + other.joint,
             units=self.units + other.units,
             first=self.first + other.first,
+            persons=_both(self.persons, other.persons),
         )
 
     def trimmed(self) -> "Survey":
@@ -241,6 +245,10 @@ class Survey:
             joint=self.joint.without_rows(),
             units=self.units.without_rows(),
         )
+
+
+def _both(one: PersonSample | None, other: PersonSample | None) -> PersonSample | None:
+    return one if other is None else other if one is None else one + other
 
 
 @dataclass(frozen=True)
@@ -307,6 +315,7 @@ class Surveyor:
             joint=self._joint(hashes, numbers, group, below[1]),
             units=self._units(hashes, table, unit_limit),
             first=self._first(places, numbers, group),
+            persons=self._persons(hashes, numbers, group, known.persons if known else None),
         )
 
     def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
@@ -330,12 +339,34 @@ class Surveyor:
             below=limit,
         )
 
+    def _persons(
+        self, hashes: Words, numbers: Floats, group: Group, known: PersonSample | None
+    ) -> PersonSample | None:
+        """Sample units, with the same columns of their rows as the joint sample."""
+        if self.schema.unit is None:
+            return None
+        units = unit_ids(group.ids, group.table, self.schema, self.secrets)
+        chosen = unit_hashes(units, self.secrets.sample)
+        rows = np.flatnonzero(chosen <= (known.limit if known else ALL))
+        shown = [
+            shown_numbers(taken(one_chunk(group.table.column(name)), rows))
+            for name in self.schema.unchanged
+        ]
+        return PersonSample.of(
+            chosen[rows],
+            hashes[rows],
+            [*(each[rows] for each in numbers), *shown],
+            [each[rows] for each in group.cells],
+            self.joint_rows,
+        )
+
     def _first(self, places: Ints, numbers: Floats, group: Group) -> Sample:
         """Return the first rows of a table, if copies show its order: the smallest places."""
         # rows come in the order of their places, so the first ones are a prefix of a part
         first = places - self.start < FIRST
         count = np.count_nonzero(first) if self.schema.order is None else 0
-        cells = group.cells[len(self.schema.kept) :, :count]
+        kept, categories = len(self.schema.kept), sum(map(len, self.schema.categories))
+        cells = group.cells[kept : kept + categories, :count]
         return Sample.of(
             places[:count].astype(np.uint64), [*numbers[:, :count]], [*cells], most=FIRST
         )
@@ -480,7 +511,7 @@ def no_rows(surveyor: Surveyor, rows: int | None = None) -> Survey:
         sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS, rows),
         joint=_no_sample(
             numbers + len(schema.unchanged),
-            len(schema.kept) + cells + sum(map(len, surveyor.parts.values())),
+            len(schema.encoded) + sum(map(len, surveyor.parts.values())),
             surveyor.joint_rows,
             rows,
         ),

@@ -14,7 +14,7 @@ import pyarrow as pa
 from cornerwave.choices import KEY, names_of
 from cornerwave.columns import Finish, listed
 from cornerwave.editions import REGISTERED, UPDATED, Edition, Portion, hidden_of_changing, portion
-from cornerwave.engines.local import rows_as_copied
+from cornerwave.engines.local import add_histories, rows_as_copied
 from cornerwave.errors import (
     DatasetClosed,
     LevelError,
@@ -142,6 +142,13 @@ class Dataset:
     def source(self) -> Source:
         """The table so far. Raises SourceError if it is not where it was."""
         return self.parts.of(self.portion())
+
+    def add_histories(self, recipe: Recipe, rows: Portion) -> None:
+        """Give a recipe the categories of all persons, of the whole table, if it needs them."""
+        if recipe.needs_histories:
+            whole = self.portion(edition=rows.edition)
+            ends = [each.rows for each in self.editions[: rows.edition]]
+            add_histories(self.parts.of(whole), recipe, ends)
 
     def append(self, batch: Any, *, spark: Any = None, progress: Progress = silent) -> Edition:
         """Append new rows, a file or a frame, and return the edition that they make.

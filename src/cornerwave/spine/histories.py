@@ -1,0 +1,211 @@
+"""The categories of persons: one clock for each, and whole histories of others.
+
+Each person has one event clock for all categories (see noise/_refresh.py). An event replaces the
+person's whole history, the values of all categories in all of their rows, by that of a donor with
+as many rows, row by row: whatever function of the history somebody looks at, with probability
+q = 1/sqrt(1+v) it is the person's, else that of a person chosen by chance.
+
+    donor_k(u) = the person at rank r of the class, in a fixed order
+                 where r is the rank of u in the class by the keyed hash of event k
+
+So an event permutes the persons of a class. Classes are persons that came with one edition and had
+as many rows then; sizes that fewer than LEAST persons have share a class with the next. Persons
+that came with fewer than LEAST others draw from all that were there. None of that changes when
+editions come, so no change of a donor shows who was replaced; a history that outgrows its donor's
+keeps the last of its values.
+
+Which cells are missing is the person's own, unless that is hidden: a donor's gaps take the value
+of the row before, or after.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cornerwave.arrays import Codes, Flags, Ids, Ints, Words
+from cornerwave.columns import Categories
+from cornerwave.keyed import BlockFunction, expand, room_for
+from cornerwave.noise import MISSING, EventClock
+
+LEAST = 20
+"""Persons of a class: a donor is one of them, perhaps the person itself."""
+
+
+@dataclass(frozen=True)
+class HistoryRows:
+    """Rows of persons: words that identify them, units, editions, order, codes of categories.
+
+    `a + b` has the rows of both, in parts.
+    """
+
+    parts: tuple[tuple[Words, Ids, Ints, Words, Codes], ...] = ()
+
+    def __add__(self, other: "HistoryRows") -> "HistoryRows":
+        return HistoryRows(self.parts + other.parts)
+
+    def trimmed(self) -> "HistoryRows":
+        """Return the same: all rows are needed."""
+        return self
+
+
+@dataclass(frozen=True)
+class Histories:
+    """The categories of all rows, person by person.
+
+    `rows` are the sorted words that identify rows, `places` where their codes are; `units` the ids
+    of persons, whose rows begin at `starts`. `pools` holds persons, class by class: those of person
+    u begin at `firsts[u]` and are `counts[u]`; they are permuted unless the person `draws`.
+    """
+
+    rows: Words
+    places: Ints
+    units: Ids
+    starts: Ints
+    codes: Codes
+    pools: Ints
+    firsts: Ints
+    counts: Ints
+    draws: Flags
+
+    @classmethod
+    def of(cls, found: HistoryRows, categories: Sequence[Categories], secret: bytes) -> "Histories":
+        """Put the rows of a table in order."""
+        words, units, editions, order, codes = (
+            np.concatenate(each, axis=axis)
+            for each, axis in zip(zip(*found.parts, strict=True), (0, 0, 0, 0, 1), strict=True)
+        )
+        by = np.lexsort((order, editions, units[:, 1], units[:, 0]))
+        units, editions, codes = units[by], editions[by], codes[:, by]
+        is_first = np.ones(len(units), dtype=np.bool_)
+        is_first[1:] = (units[1:] != units[:-1]).any(axis=1)
+        starts = np.flatnonzero(is_first)
+        came = editions[starts]
+        # how many rows a person had when it came
+        sizes = np.add.reduceat((editions == np.repeat(came, _lengths(starts, len(units)))), starts)
+        pools, firsts, counts, draws = _classes(came, sizes)
+        filled = np.stack(
+            [
+                _filled(
+                    own,
+                    starts,
+                    units[starts],
+                    each,
+                    expand(secret, "gaps", each.columns[0].encode()),
+                )
+                for own, each in zip(codes, categories, strict=True)
+            ]
+        )
+        places = np.empty(len(by), dtype=np.int64)
+        places[by] = np.arange(len(by))
+        ascending = np.argsort(words, kind="stable")
+        return cls(
+            words[ascending],
+            places[ascending],
+            units[starts],
+            starts,
+            filled,
+            pools,
+            firsts,
+            counts,
+            draws,
+        )
+
+    @cached_property
+    def _sizes(self) -> Ints:
+        return _lengths(self.starts, len(self.rows))
+
+    def donors(self, clock: EventClock, secret: bytes) -> Ints:
+        """Return the donor of each person at each level (levels, persons), -1 for none."""
+        events = clock.events(self.units)
+        found = np.full(events.shape, -1, dtype=np.int64)
+        for event in range(1, int(events.max(initial=0)) + 1):
+            donors = self._donors(event, secret)
+            found = np.where(events == event, donors, found)
+        return found
+
+    def _donors(self, event: int, secret: bytes) -> Ints:
+        """Return the donors of all persons for an event."""
+        function = BlockFunction(expand(secret, "donors", struct.pack("<I", event)))
+        words = function(self.units, room_for(len(self.units)))[::2].copy()
+        donors = self.pools[self.firsts + (words % self.counts.astype(np.uint64)).astype(np.int64)]
+        permuted = np.flatnonzero(~self.draws)
+        by = permuted[np.lexsort((words[permuted], self.firsts[permuted]))]
+        # persons of a class follow each other, by their words: the place among them is the rank
+        first = self.firsts[by]
+        begins = np.flatnonzero(np.append(True, first[1:] != first[:-1])) if len(by) else by
+        ranks = np.arange(len(by)) - np.repeat(begins, _lengths(begins, len(by)))
+        donors[by] = self.pools[first + ranks]
+        return donors
+
+    def replaced(self, ids: Ids, own: Codes, donors: Ints) -> Codes:
+        """Return the codes (categories, rows) of some rows, given the donors of all persons."""
+        places = self.places[np.searchsorted(self.rows, row_words(ids))]
+        person = np.searchsorted(self.starts, places, side="right") - 1
+        donor = donors[person]
+        at = self.starts[donor] + np.minimum(places - self.starts[person], self._sizes[donor] - 1)
+        return np.where((donor < 0) | (own == MISSING), own, self.codes[:, at])
+
+
+def row_words(ids: Ids) -> Words:
+    """Return a word that identifies each row."""
+    return ids[:, 0] ^ ids[:, 1]
+
+
+def _lengths(starts: Ints, rows: int) -> Ints:
+    return np.diff(np.append(starts, rows))
+
+
+def _classes(came: Ints, sizes: Ints) -> tuple[Ints, Ints, Ints, Flags]:
+    """Return the persons class by class, where each one's class begins, its size, and who draws."""
+    pools: list[Ints] = []
+    firsts, counts = np.zeros(len(came), dtype=np.int64), np.zeros(len(came), dtype=np.int64)
+    draws, at = np.zeros(len(came), dtype=np.bool_), 0
+    for edition in np.unique(came):
+        here = np.flatnonzero(came == edition)
+        if len(here) < LEAST:
+            classes, everybody = [here], np.flatnonzero(came <= edition)
+            draws[here] = True
+        else:
+            classes, everybody = _of_like_size(here, sizes[here]), None
+        for members in classes:
+            pool = members if everybody is None else everybody
+            firsts[members], counts[members] = at, len(pool)
+            pools.append(pool)
+            at += len(pool)
+    return np.concatenate(pools), firsts, counts, draws
+
+
+def _of_like_size(persons: Ints, sizes: Ints) -> list[Ints]:
+    """Divide persons by how many rows they had; what fewer than LEAST had goes with the next."""
+    order = np.argsort(sizes, kind="stable")
+    cuts, begun = [], 0
+    for end in np.flatnonzero(np.diff(sizes[order])) + 1:
+        if end - begun >= LEAST and len(order) - end >= LEAST:
+            cuts.append(int(end))
+            begun = int(end)
+    return [np.sort(persons[each]) for each in np.split(order, cuts)]
+
+
+def _filled(codes: Codes, starts: Ints, units: Ids, categories: Categories, secret: bytes) -> Codes:
+    """Return the codes of a category with values in place of gaps: those of the row before.
+
+    Before the first value of a person it is that value; a person without one draws it.
+    """
+    missing = codes == MISSING
+    if not missing.any():
+        return codes
+    lengths = _lengths(starts, len(codes))
+    rows, begins = np.arange(len(codes)), np.repeat(starts, lengths)
+    before = np.maximum.accumulate(np.where(missing, -1, rows))
+    after = np.minimum.accumulate(np.where(missing, len(codes), rows)[::-1])[::-1]
+    ends = begins + np.repeat(lengths, lengths)
+    source = np.where(before >= begins, before, after)
+    words = BlockFunction(secret)(units, room_for(len(units)))[::2]
+    drawn = np.minimum(
+        np.searchsorted(categories.bounds, words, side="right"), len(categories.bounds) - 1
+    ).astype(codes.dtype)
+    nothing = source >= ends
+    return np.where(nothing, np.repeat(drawn, lengths), codes[np.where(nothing, 0, source)])

@@ -1,0 +1,192 @@
+"""Sampled persons: all rows of some, to measure what distinguishes persons and what their rows.
+
+The sample has the units whose keyed hash is smallest, as many as fit into `most` rows, and of each
+the rows whose hash is smallest, at most MOST_ROWS. Whatever parts a table is surveyed in, parts of
+a unit that belongs to the sample are in the samples of all parts: counts only grow, so what is
+left out of a part would be left out of the whole. Samples add up, to the bit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats, Ids, Ints, Words
+from cornerwave.columns import Schema
+from cornerwave.errors import ColumnError
+from cornerwave.keyed import BlockFunction, room_for
+from cornerwave.noise import PersonNoise
+
+LEAST_PERSONS = 20
+"""Persons of a table with a unit."""
+MOST_ROWS = 256
+"""Rows of one unit: more say little more about it, and one unit must not fill the sample."""
+ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+SPARE = 1.25
+
+
+@dataclass(frozen=True)
+class PersonSample:
+    """Rows of sampled units, sorted by unit and row: hashes, numbers and cells (columns, rows).
+
+    `counts` is how many rows the unit of each row has in all.
+    """
+
+    units: Words
+    rows: Words
+    counts: Ints
+    numbers: Floats
+    cells: Words
+    most: int
+    limit: np.uint64 = ALL
+
+    @classmethod
+    def of(
+        cls, units: Words, rows: Words, numbers: Sequence[Floats], cells: Sequence[Words], most: int
+    ) -> "PersonSample":
+        """Sample some rows, given the hashes of their units and their own."""
+        n = len(units)
+        sample = cls(
+            units,
+            rows,
+            np.zeros(n, dtype=np.int64),
+            np.array(numbers).reshape(len(numbers), n),
+            np.array(cells, dtype=np.uint64).reshape(len(cells), n),
+            most,
+        )
+        order = np.lexsort((rows, units))
+        sample = sample._take(order)
+        first = _first_rows(sample.units)
+        sizes = np.diff(np.append(first, n))
+        return sample._counted(np.repeat(sizes, sizes))._trimmed()
+
+    def __add__(self, other: "PersonSample") -> "PersonSample":
+        limit = min(self.limit, other.limit)
+        one, two = (each._take(np.flatnonzero(each.units <= limit)) for each in (self, other))
+        both = PersonSample(
+            np.concatenate([one.units, two.units]),
+            np.concatenate([one.rows, two.rows]),
+            np.concatenate([one.counts, two.counts]),
+            np.concatenate([one.numbers, two.numbers], axis=1),
+            np.concatenate([one.cells, two.cells], axis=1),
+            self.most,
+            limit,
+        )
+        from_two = np.repeat([False, True], [len(one.units), len(two.units)])
+        order = np.lexsort((both.rows, both.units))
+        both, from_two = both._take(order), from_two[order]
+        return both._counted(_added(both.units, both.counts, from_two))._trimmed()
+
+    def _counted(self, counts: Ints) -> "PersonSample":
+        return PersonSample(
+            self.units, self.rows, counts, self.numbers, self.cells, self.most, self.limit
+        )
+
+    def _take(self, rows: Ints) -> "PersonSample":
+        return PersonSample(
+            self.units[rows],
+            self.rows[rows],
+            self.counts[rows],
+            self.numbers[:, rows],
+            self.cells[:, rows],
+            self.most,
+            self.limit,
+        )
+
+    def _trimmed(self) -> "PersonSample":
+        """Return the sample without rows and units too many."""
+        first = _first_rows(self.units)
+        sizes = np.diff(np.append(first, len(self.units)))
+        kept = np.minimum(sizes, MOST_ROWS)
+        place = np.arange(len(self.units)) - np.repeat(first, sizes)
+        fits = np.cumsum(kept) <= self.most
+        if len(fits):
+            fits[0] = True
+        if (sizes <= MOST_ROWS).all() and fits.all():
+            return self
+        rows = np.flatnonzero((place < MOST_ROWS) & np.repeat(fits, sizes))
+        limit = self.units[first[fits][-1]] if not fits.all() else self.limit
+        found = self._take(rows)
+        return PersonSample(
+            found.units,
+            found.rows,
+            found.counts,
+            found.numbers,
+            found.cells,
+            self.most,
+            min(self.limit, limit),
+        )
+
+    @property
+    def starts(self) -> Ints:
+        """Where the rows of each unit begin."""
+        return _first_rows(self.units)
+
+
+def _first_rows(units: Words) -> Ints:
+    changes = np.ones(len(units), dtype=np.bool_)
+    changes[1:] = units[1:] != units[:-1]
+    return np.flatnonzero(changes)
+
+
+def _added(units: Words, counts: Ints, from_two: Flags) -> Ints:
+    """Return the sum of the counts that two samples have of each unit, for each of its rows."""
+    first = _first_rows(units)
+    sizes = np.diff(np.append(first, len(units)))
+    if not len(first):
+        return counts
+    one = np.maximum.reduceat(np.where(from_two, 0, counts), first)
+    two = np.maximum.reduceat(np.where(from_two, counts, 0), first)
+    return np.repeat(one + two, sizes)
+
+
+def unit_hashes(units: Ids, secret: bytes) -> Words:
+    """Return a keyed hash of each unit, to choose a sample by."""
+    return BlockFunction(secret)(units, room_for(len(units)))[::2].copy()
+
+
+def check_persons(sample: PersonSample, schema: Schema) -> None:
+    """Raise ColumnError for a unit that names no persons with several rows, or few of them."""
+    persons, unit = len(sample.starts), schema.unit
+    if persons == len(sample.units) and (sample.counts == 1).all():
+        raise ColumnError(
+            f"{unit!r} is another one in every row, so each row is a person; leave the unit out, "
+            "or make it the key",
+            use=("key", "drop"),
+        )
+    if persons < LEAST_PERSONS:
+        raise ColumnError(
+            f"{unit!r} names {persons} persons or things, and at least {LEAST_PERSONS} are needed: "
+            "among so few none can be hidden. Choose another unit, or leave it out",
+        )
+
+
+def next_rows(starts: Ints, rows: int) -> Ints:
+    """Return another row of the same unit for each row, in a circle; of a single row itself."""
+    following = np.arange(1, rows + 1)
+    following[np.append(starts[1:], rows) - 1] = starts
+    return following
+
+
+def person_noise(sample: PersonSample, mean: Floats, shape: Floats) -> PersonNoise:
+    """Return the noise for a table, from sampled persons and the shape that rows need alone.
+
+    With x the numbers less their mean, over pairs of different rows of a person
+
+        B = E[x_i x_j']        D = E[(x_i - x_j)(x_i - x_j)'] / 2
+
+    where j is the next row of the person after i, in a circle; pairs with a gap are left out.
+    """
+    x = sample.numbers[: len(mean)] - mean[:, None]
+    other = next_rows(sample.starts, x.shape[1])
+    paired = np.flatnonzero(other != np.arange(len(other)))
+    one, two = x[:, paired], x[:, other[paired]]
+    product, difference = _mean_products(one, two), one - two
+    between = (product + product.T) / 2
+    return PersonNoise.of(between, _mean_products(difference, difference) / 2, shape)
+
+
+def _mean_products(one: Floats, two: Floats) -> Floats:
+    """Return E[one_a two_b] over the rows that have both; 0 where none does."""
+    number = (~np.isnan(one)).astype(np.float64) @ (~np.isnan(two)).astype(np.float64).T
+    return np.asarray(np.nan_to_num(one) @ np.nan_to_num(two).T / np.maximum(number, 1.0))
