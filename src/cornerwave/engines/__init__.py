@@ -19,14 +19,18 @@ from cornerwave.engines._passes import (
     check_order,
     survey_batch,
 )
+from cornerwave.errors import SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from cornerwave.columns import Schema
     from cornerwave.engines._passes import Engine
     from cornerwave.engines.sorted_keys import KeepKeys
     from cornerwave.sources import Progress, Source
+    from cornerwave.spine.recipe import Recipe
     from cornerwave.spine.rows import RowSecrets
     from cornerwave.spine.survey import Survey, Surveyor
 
@@ -59,7 +63,7 @@ def engine_for(
     types: "pa.Schema",
     secrets: "RowSecrets",
     *,
-    keep_keys: "KeepKeys",
+    keep_keys: "KeepKeys | None",
     spark: Any = None,
     at_once: int | None = None,
 ) -> "Engine":
@@ -75,6 +79,28 @@ def engine_for(
     from cornerwave.engines.spark import Cluster
 
     return Cluster(source, schema, types, secrets, spark, keep_keys, surveys=True)
+
+
+def add_histories(source: "Source", recipe: "Recipe", ends: "Sequence[int]") -> None:
+    """Give a recipe the categories of all persons of a table, if it needs them.
+
+    The rows of each edition end at `ends`. Raises SourceChanged for rows that cannot be those of
+    the registered table.
+    """
+    if not recipe.needs_histories:
+        return
+    from cornerwave.engines._passes import history_pass, registered_rows
+
+    frozen = recipe.frozen
+    engine = engine_for(
+        source, frozen.schema, frozen.source_types, recipe.row_secrets, keep_keys=None
+    )
+    if len(ends) > 1 and not engine.is_placed:
+        raise SourceError(
+            "rows of a frame have no places, by which to know the editions of persons"
+        )
+    with registered_rows():
+        recipe.histories = engine.run(history_pass(recipe, ends))
 
 
 def survey_source(

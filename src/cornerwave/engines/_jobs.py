@@ -49,6 +49,7 @@ from cornerwave.passes import Pass
 from cornerwave.sources import Address
 from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.histories import Histories
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, group_rows, row_ids
 
@@ -67,10 +68,11 @@ class CopyPlan:
     edition: int
     batch: int | None
     past: Past | None
+    histories: Histories | None
 
     def recipe(self) -> Recipe:
         """Return the recipe of the copies."""
-        return Recipe(
+        recipe = Recipe(
             self.dataset,
             Frozen.from_json(self.frozen),
             self.wanted,
@@ -80,6 +82,8 @@ class CopyPlan:
             batch=self.batch,
             past=self.past,
         )
+        recipe.histories = self.histories
+        return recipe
 
     def write(
         self, recipe: Recipe, part: int | None, groups: Iterable[tuple[Ids, pa.Table]]

@@ -16,14 +16,15 @@ import pyarrow as pa
 
 from cornerwave.arrays import Ids, Ints, Words
 from cornerwave.choices import KEEP_ORDER, SHUFFLE
-from cornerwave.columns import Scale, Schema, listed
+from cornerwave.columns import Scale, Schema, listed, one_chunk, to_floats
 from cornerwave.editions import Ranges
 from cornerwave.errors import ColumnError, SourceChanged, SourceError, SourceLost, warn
-from cornerwave.passes import Found, Pass, Result_co
+from cornerwave.passes import Adding, Found, Pass, Result_co
 from cornerwave.privacy import WAYS_OUT, RevealedByOrder, RowOrder, find_units
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows, row_words
+from cornerwave.spine.person_sample import PersonValues, constant_columns
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import Group, RowSecrets, row_ids, unit_ids
 from cornerwave.spine.survey import Sample, Sampler, Survey, Surveyor, no_rows
@@ -156,7 +157,39 @@ def survey_rows(
     surveyor = Surveyor(schema, scales, secrets)
     order = order_of(schema, is_placed=engine.is_placed, rows=engine.all_rows)
     survey = engine.run(SurveyPass(surveyor, order, rows=engine.all_rows), progress).survey
+    if survey.persons is not None:
+        names = constant_columns(survey.persons, schema.perturbed)
+        survey = replace(survey, constants=constants_of(engine, names, schema, secrets))
     return surveyor, survey.trimmed()  # sorted once, and not each time that it is used
+
+
+def constants_of(
+    engine: Engine, names: Sequence[str], schema: Schema, secrets: RowSecrets
+) -> PersonValues | None:
+    """Return the values of columns that may be constant in each person; None without any."""
+    return engine.run(ConstantPass(tuple(names), schema, secrets)) if names else None
+
+
+@dataclass(frozen=True, repr=False)
+class ConstantPass(Adding[Block, PersonValues]):
+    """Looks whether columns are constant in each person: in all persons, not in sampled ones."""
+
+    names: tuple[str, ...]
+    schema: Schema
+    secrets: RowSecrets
+
+    def nothing(self) -> PersonValues:
+        """Return the values of no rows."""
+        none = np.empty((0, 2), dtype=np.uint64)
+        return PersonValues.of(self.names, none, np.empty((len(self.names), 0)))
+
+    def of(self, block: Block, known: PersonValues) -> PersonValues:
+        """Return those of some rows."""
+        units = unit_ids(block.ids, block.table, self.schema, self.secrets)
+        values = np.array(
+            [to_floats(one_chunk(block.table.column(name)), name) for name in self.names]
+        )
+        return PersonValues.of(self.names, units, values)
 
 
 def seen_in(source: Source, schema: Schema) -> list[str]:
@@ -323,9 +356,16 @@ SAMPLED = 1 << 13
 
 
 def survey_batch(
-    engine: Engine, surveyor: Surveyor, ranges: Ranges, *, progress: Progress = silent
+    engine: Engine,
+    surveyor: Surveyor,
+    ranges: Ranges,
+    *,
+    constant: Sequence[str] = (),
+    progress: Progress = silent,
 ) -> Survey:
     """Survey new rows of a table on an engine; `ranges` counts those beyond the scales.
+
+    Some columns are `constant` in each person.
 
     Raises SourceError, also if two rows have one key, if their order reveals a column, or if rows
     belong together.
@@ -334,7 +374,8 @@ def survey_batch(
     order = batch_order(schema, is_placed=engine.is_placed, rows=engine.all_rows)
     found = engine.run(SurveyPass(surveyor, order, ranges), progress)
     ranges.outside.update(found.outside)
-    return found.survey
+    constants = constants_of(engine, constant, schema, surveyor.secrets)
+    return replace(found.survey, constants=constants)
 
 
 def batch_order(schema: Schema, **known: Any) -> RowOrder:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cornerwave.arrays import Ids, Words
 from cornerwave.choices import SHUFFLE
 from cornerwave.columns import Fingerprint, Schema
-from cornerwave.engines._passes import Block, history_pass, registered_rows, seen_in, survey_rows
+from cornerwave.engines._passes import Block, registered_rows, seen_in, survey_rows
 from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
 from cornerwave.passes import Found, Pass, Result_co, add_up, in_threads
@@ -122,20 +122,6 @@ def make_copies(
             found = part if found is None else found + part
             progress(part.rows)
     recipe.check(found)
-
-
-def add_histories(
-    source: Source, recipe: Recipe, ends: Sequence[int], threads: int | None = None
-) -> None:
-    """Give a recipe the categories of all persons of a table, if it needs them.
-
-    The rows of each edition end at `ends`. Raises SourceChanged for rows that cannot be those of
-    the registered table.
-    """
-    if recipe.needs_histories:
-        engine = Threads(source, recipe.frozen.schema, recipe.row_secrets, threads)
-        with registered_rows():
-            recipe.histories = engine.run(history_pass(recipe, ends))
 
 
 def rows_as_copied(source: Source, recipe: Recipe) -> Iterator[pa.Table]:

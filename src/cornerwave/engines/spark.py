@@ -160,6 +160,7 @@ def copies_on_spark(
         edition=recipe.edition,
         batch=recipe.batch,
         past=recipe.past,
+        histories=recipe.histories,
     )
     if frozen.schema.order == SHUFFLE:
         buckets = bucket_count(frozen.rows, len(frozen.schema.used))

@@ -12,7 +12,7 @@ a person's rows takes away noise and signal alike. A column that is constant in 
 zero row in L_R, so its noise is the same in all rows of a person, to the bit.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,18 +40,29 @@ class PersonNoise:
 
         B + R is at least as large as `least`, as matrices, and R never less than what is within:
         with R = K - B a fluctuation that is small in some direction would lie bare. What is
-        wanting is added to B, so that constant columns stay constant in R.
+        wanting, E, is added to R but for what columns have of it that are constant in each person:
+
+            E = E_c E_cc^-1 E_c'  (to B)  +  the rest, which is 0 in these columns  (to R)
         """
         within = _covering(within)
         between = _covering(between)
         scale = _scale(least)
         missing = positive((least - between - within) / np.outer(scale, scale))
+        constant = np.flatnonzero(np.diag(within) == 0)
+        of_constant = missing[:, constant] @ np.linalg.pinv(missing[np.ix_(constant, constant)])
+        shared = of_constant @ missing[constant]
+        scales = np.outer(scale, scale)
+        between = between + shared * scales
+        within = within + positive(missing - shared) * scales
         # a column without any variance within persons must have none of it left by rounding
-        constant = np.diag(within) == 0
         within[constant] = 0.0
         within[:, constant] = 0.0
-        between = between + missing * np.outer(scale, scale)
         return cls(between, within, factor(between).lower, factor(within).lower)
+
+    def constant(self, names: Sequence[str]) -> list[str]:
+        """Return which columns have the same noise in all rows of a person."""
+        zero = (np.diag(self.within) == 0) & (np.diag(self.between) > 0)
+        return [name for name, each in zip(names, zero.tolist(), strict=True) if each]
 
     @property
     def shape(self) -> Floats:

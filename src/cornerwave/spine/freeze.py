@@ -284,7 +284,9 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     persons = None
     if survey.persons is not None:
         check_persons(survey.persons, schema)
-        persons = person_noise(survey.persons, moments.mean, shape)
+        changing = survey.constants.varying if survey.constants else ()
+        varying = [schema.perturbed.index(name) for name in changing]
+        persons = person_noise(survey.persons, moments.mean, shape, varying)
         shape = persons.shape
     lower = factor(shape)
     lower.warn(schema.perturbed)

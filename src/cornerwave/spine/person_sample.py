@@ -6,6 +6,7 @@ a unit that belongs to the sample are in the samples of all parts: counts only g
 left out of a part would be left out of the whole. Samples add up, to the bit.
 """
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,8 @@ LEAST_PERSONS = 20
 MOST_ROWS = 256
 """Rows of one unit: more say little more about it, and one unit must not fill the sample."""
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-SPARE = 1.25
+RARE_CHANGE = 0.01
+"""The share of a column's variance that noise by row has, if it changes in no sampled person."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,77 @@ def check_persons(sample: PersonSample, schema: Schema) -> None:
         )
 
 
+def constant_columns(sample: PersonSample, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that are constant in every sampled person."""
+    x = sample.numbers[: len(names)]
+    if not x.shape[1]:
+        return ()
+    low, high = (f.reduceat(x, sample.starts, axis=1) for f in (np.fmin, np.fmax))
+    varies = np.flatnonzero((high > low).any(axis=1)).tolist()
+    return tuple(name for place, name in enumerate(names) if place not in varies)
+
+
+@dataclass(frozen=True)
+class PersonValues:
+    """The values of some columns that are constant in each person, by a word for the person.
+
+    `varying` are columns that are not: no noise but that of rows hides how they change. Missing
+    values are NaN, and may stand beside others.
+    """
+
+    columns: tuple[str, ...]
+    units: Words
+    values: Floats
+    varying: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, columns: Sequence[str], units: Ids, values: Floats) -> "PersonValues":
+        """Return those of some rows, given the ids of their units."""
+        return _merged(tuple(columns), units[:, 0] ^ units[:, 1], values, frozenset())
+
+    def __add__(self, other: "PersonValues") -> "PersonValues":
+        return _merged(
+            self.columns,
+            np.concatenate([self.units, other.units]),
+            np.concatenate([self.values, other.values], axis=1),
+            self.varying | other.varying,
+        )
+
+    def trimmed(self) -> "PersonValues":
+        """Return the same: all persons are needed."""
+        return self
+
+    def only(self, columns: Sequence[str]) -> "PersonValues":
+        """Return the values of some of the columns."""
+        places = [self.columns.index(name) for name in columns]
+        return PersonValues(tuple(columns), self.units, self.values[places])
+
+    def to_bytes(self) -> bytes:
+        """Return what a ledger keeps."""
+        out, names = io.BytesIO(), np.array(self.columns, dtype=np.str_)
+        np.savez(out, columns=names, units=self.units, values=self.values)
+        return out.getvalue()
+
+    @classmethod
+    def read(cls, content: bytes) -> "PersonValues":
+        """Return what `to_bytes` wrote."""
+        with np.load(io.BytesIO(content), allow_pickle=False) as kept:
+            return cls(tuple(kept["columns"].tolist()), kept["units"], kept["values"])
+
+
+def _merged(
+    columns: tuple[str, ...], units: Words, values: Floats, varying: frozenset[str]
+) -> PersonValues:
+    order = np.argsort(units, kind="stable")
+    units, values = units[order], values[:, order]
+    first = _first_rows(units)
+    if len(first) < len(units):
+        low, high = (f.reduceat(values, first, axis=1) for f in (np.fmin, np.fmax))
+        varying |= {columns[i] for i in np.flatnonzero((high > low).any(axis=1)).tolist()}
+        units, values = units[first], low
+    return PersonValues(columns, units, values, varying)
+
+
 def next_rows(starts: Ints, rows: int) -> Ints:
     """Return another row of the same unit for each row, in a circle; of a single row itself."""
     following = np.arange(1, rows + 1)
@@ -168,7 +241,9 @@ def next_rows(starts: Ints, rows: int) -> Ints:
     return following
 
 
-def person_noise(sample: PersonSample, mean: Floats, shape: Floats) -> PersonNoise:
+def person_noise(
+    sample: PersonSample, mean: Floats, shape: Floats, varying: Sequence[int] = ()
+) -> PersonNoise:
     """Return the noise for a table, from sampled persons and the shape that rows need alone.
 
     With x the numbers less their mean, over pairs of different rows of a person
@@ -176,6 +251,7 @@ def person_noise(sample: PersonSample, mean: Floats, shape: Floats) -> PersonNoi
         B = E[x_i x_j']        D = E[(x_i - x_j)(x_i - x_j)'] / 2
 
     where j is the next row of the person after i, in a circle; pairs with a gap are left out.
+    Columns that are `varying`, though in no sampled person, get some noise by row.
     """
     x = sample.numbers[: len(mean)] - mean[:, None]
     other = next_rows(sample.starts, x.shape[1])
@@ -183,7 +259,10 @@ def person_noise(sample: PersonSample, mean: Floats, shape: Floats) -> PersonNoi
     one, two = x[:, paired], x[:, other[paired]]
     product, difference = _mean_products(one, two), one - two
     between = (product + product.T) / 2
-    return PersonNoise.of(between, _mean_products(difference, difference) / 2, shape)
+    within = _mean_products(difference, difference) / 2
+    for place in varying:
+        within[place, place] += RARE_CHANGE * shape[place, place]
+    return PersonNoise.of(between, within, shape)
 
 
 def _mean_products(one: Floats, two: Floats) -> Floats:

@@ -194,7 +194,8 @@ class Recipe:
     def perturbed(self, group: Group) -> list[Floats]:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
         frozen, secrets = self.frozen, self._noise_secrets
-        scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.ids))
+        drawn_by = group.ids if frozen.persons is None else self.units(group.ids, group.table)
+        scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, drawn_by))
         filled = fill_missing(scaled, group.ids, frozen.schema, frozen.draws, secrets.missing)
         x = np.ascontiguousarray(filled)
         copies = {index: self._memory.lend(x.shape) for index in self._reading.wanted}

@@ -51,7 +51,7 @@ from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
-from cornerwave.spine.person_sample import PersonSample, unit_hashes
+from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
 from cornerwave.spine.rows import Group, RowSecrets, unit_ids
 
 SAMPLE_ROWS = 1 << 20
@@ -206,6 +206,8 @@ class Survey:
     units: Sample
     first: Sample
     persons: PersonSample | None = None
+    constants: PersonValues | None = None
+    """Columns that are constant in each person: of all persons, from a look of its own."""
 
     @property
     def whole(self) -> Moments:
@@ -295,7 +297,9 @@ class Surveyor:
         """
         schema, group = self.schema, Group.of(ids, table, self.schema)
         # moments, samples and the noise itself live on the scales of the columns
-        draws = rank_draws(self.secrets, ids)
+        units = None if schema.unit is None else unit_ids(ids, table, schema, self.secrets)
+        # of persons: a value that they have in several rows has one rank
+        draws = rank_draws(self.secrets, ids if units is None else units)
         numbers = on_scales(self.scales, schema.perturbed, group.numbers, draws)
         fingerprint, hashes = group.recognised(self.secrets)
         sampled = [schema.perturbed.index(name) for name in self.sampled]
@@ -315,7 +319,7 @@ class Surveyor:
             joint=self._joint(hashes, numbers, group, below[1]),
             units=self._units(hashes, table, unit_limit),
             first=self._first(places, numbers, group),
-            persons=self._persons(hashes, numbers, group, known.persons if known else None),
+            persons=self._persons(units, hashes, numbers, group, known.persons if known else None),
         )
 
     def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
@@ -340,12 +344,16 @@ class Surveyor:
         )
 
     def _persons(
-        self, hashes: Words, numbers: Floats, group: Group, known: PersonSample | None
+        self,
+        units: Ids | None,
+        hashes: Words,
+        numbers: Floats,
+        group: Group,
+        known: PersonSample | None,
     ) -> PersonSample | None:
         """Sample units, with the same columns of their rows as the joint sample."""
-        if self.schema.unit is None:
+        if units is None:
             return None
-        units = unit_ids(group.ids, group.table, self.schema, self.secrets)
         chosen = unit_hashes(units, self.secrets.sample)
         rows = np.flatnonzero(chosen <= (known.limit if known else ALL))
         shown = [

@@ -14,7 +14,8 @@ import pyarrow as pa
 from cornerwave.choices import KEY, names_of
 from cornerwave.columns import Finish, listed
 from cornerwave.editions import REGISTERED, UPDATED, Edition, Portion, hidden_of_changing, portion
-from cornerwave.engines.local import add_histories, rows_as_copied
+from cornerwave.engines import add_histories
+from cornerwave.engines.local import rows_as_copied
 from cornerwave.errors import (
     DatasetClosed,
     LevelError,

@@ -16,7 +16,7 @@ import numpy as np
 
 from cornerwave import sizes
 from cornerwave.arrays import Flags, Floats, Words
-from cornerwave.columns import Schema
+from cornerwave.columns import Schema, listed
 from cornerwave.editions import (
     APPENDED,
     AllRows,
@@ -52,6 +52,7 @@ from cornerwave.reuse import TableMarks, grown
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.missing import fill_missing
+from cornerwave.spine.person_sample import PersonValues
 from cornerwave.spine.recipe import NoiseSecrets
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Survey, Surveyor, rank_draws
@@ -77,6 +78,10 @@ UNITS = "units"
 
 FIRST = "first"
 """The name of the first rows of editions, by which rows that come in their order are known."""
+
+
+PERSONS = "persons"
+"""The name of the values that are constant in each person, by which to see that they stay so."""
 
 
 ROWS = "rows"
@@ -166,7 +171,22 @@ def _compared(
             check_all_rows(dataset.frozen, brought.surveyor, known, survey)
             known = known.as_measured
         kept[ROWS] = known.to_bytes()
+    if survey.constants is not None and (content := ledger.attachment(entry, PERSONS)) is not None:
+        kept[PERSONS] = _still_constant(content, survey.constants).to_bytes()
     return kept
+
+
+def _still_constant(content: bytes, new: PersonValues) -> PersonValues:
+    """Return the constants of old and new rows. Raises ColumnError if one is none any more."""
+    known = PersonValues.read(content).only(new.columns)
+    both = known + new
+    if both.varying:
+        raise ColumnError(
+            f"{listed(sorted(both.varying))}: so far the same in all rows of a person, so that "
+            "copies have the same noise in all of them, and a change would lie bare; new rows have "
+            "another value. Leave such rows out, or register the table anew"
+        )
+    return both
 
 
 def kept_beside(surveyor: Surveyor, survey: Survey, frozen: Frozen) -> dict[str, bytes]:
@@ -177,6 +197,8 @@ def kept_beside(surveyor: Surveyor, survey: Survey, frozen: Frozen) -> dict[str,
     if surveyor.schema.order is None:
         rows = survey.first.ordered
         kept[FIRST] = FirstRows.of(rows.numbers, rows.cells).to_bytes()
+    if survey.constants is not None:
+        kept[PERSONS] = survey.constants.to_bytes()
     if shows_something(frozen):
         kept[ROWS] = AllRows.of(survey, surveyor.schema).to_bytes()
     return kept
@@ -232,7 +254,8 @@ def grow(
             spark=spark,
             at_once=sizes.BATCH_ROWS,
         )
-        survey = survey_batch(engine, surveyor, ranges, progress=progress)
+        constant = frozen.persons.constant(frozen.schema.perturbed) if frozen.persons else ()
+        survey = survey_batch(engine, surveyor, ranges, constant=constant, progress=progress)
         edition = next_edition(
             dataset.editions,
             survey.fingerprint,
@@ -289,6 +312,11 @@ def update_table(
     frozen, last = dataset.frozen, dataset.editions[-1]
     dataset.check_open()
     accepted = accepted_moves(advancing, frozen.categories)
+    if frozen.schema.unit is not None:
+        raise ColumnError(
+            f"{dataset.name!r} has persons with several rows ({frozen.schema.unit}): new rows can "
+            "be appended, but rows that are there cannot be changed. Append, or register anew"
+        )
     if frozen.schema.key is None:
         raise ColumnError(
             f"{dataset.name!r} has no key column, so nobody can say which row of the new table is "
