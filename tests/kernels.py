@@ -206,6 +206,11 @@ CALLS: dict[str, Callable[[Generator], list[Any]]] = {
         zeros(np.int64, 28),
     ],
     "find_ends": lambda r: [with_gaps(floats(r, 7, ROWS)), zeros(float, 7), zeros(float, 7)],
+    "round_covariance": lambda r: [
+        r.integers(0, 2**20, (7, 7)),
+        *(r.integers(-(2**62), 2**62, (most, 7, 7)) for most in (3, 9, 9)),
+        zeros(float, 7, 7),
+    ],
     "factor_correlation": lambda r: [
         covariance(r, 7),
         np.array([True] * 6 + [False]),

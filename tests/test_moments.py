@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from cornerwave import moments as _exact
 from cornerwave.errors import SingularCovariance, SourceError
 from cornerwave.moments import Moments
 from cornerwave.noise import factor
@@ -65,13 +64,35 @@ def test_the_covariance_is_the_exact_one_rounded_once(whole, cut):
     assert merged(np.split(X, [cut])).covariance.tolist() == K
 
 
-@given(hnp.arrays(np.int64, (5, 3), elements=st.integers(-(2**61), 2**61)))
-def test_digits_that_overflow_make_whole_numbers(digits):
-    """As sums over many rows do: each goes beyond its place."""
-    found = _exact._whole(list(digits[:4]), digits[4])
-    assert found.tolist() == [
-        sum(int(d) << (_exact.BITS * k) for k, d in enumerate(column)) for column in digits.T
+def sums_of_digits(most):
+    return hnp.arrays(np.int64, (9, 2, 2), elements=st.integers(-most, most))
+
+
+@given(
+    st.integers(2, 2**39),
+    hnp.arrays(np.int64, (3, 2, 2), elements=st.integers(-(2**60), 2**60)),
+    sums_of_digits(2**48) | sums_of_digits(1),
+    sums_of_digits(2**62) | sums_of_digits(1),
+)
+@settings(deadline=None)
+def test_sums_of_any_size_are_rounded_once(rows, sums, high, low):
+    """As those over many rows: each goes beyond its place, and quotients may be tiny."""
+    count, ends = np.full((2, 2), rows), np.zeros(2)
+    products = [limb.reshape(3, 3, 2, 2) for limb in (high, low)]
+    found = Moments(rows, np.full(2, 2), count, sums, *products, ends, ends)
+    totals = [
+        [sum(int(sums[d, i, j]) << 22 * (2 - d) for d in range(3)) for j in (0, 1)] for i in (0, 1)
     ]
+    for i, j in ((0, 0), (1, 0), (1, 1)):
+        both = sum(
+            ((int(products[0][d, e, i, j]) << 32) + int(products[1][d, e, i, j]))
+            << 22 * (4 - d - e)
+            for d in range(3)
+            for e in range(3)
+        )
+        exact = Fraction(rows * both - totals[i][j] * totals[j][i], rows * (rows - 1))
+        assert found.covariance[i, j] == found.covariance[j, i] == float(exact)
+    assert found.mean.tolist() == [float(Fraction(totals[i][i], rows)) for i in (0, 1)]
 
 
 @given(TABLES)

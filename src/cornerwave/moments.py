@@ -97,12 +97,12 @@ class Moments:
         products = gram[:size, :size].reshape(DIGITS, number, DIGITS, number).transpose(0, 2, 1, 3)
         # without gaps every row has every column
         count = gram[size:, size:] if gaps else np.full((number, number), rows)
-        sums = gram[:size, size:] if gaps else np.repeat(sums, number)
+        found = gram[:size, size:] if gaps else np.repeat(sums, number)
         return cls(
             rows=rows,
             top=top,
             count=count.astype(np.int64),
-            sums=sums.reshape(DIGITS, number, number).copy(),
+            sums=found.reshape(DIGITS, number, number).copy(),
             high=products >> _LIMB,
             low=products & ((1 << _LIMB) - 1),
             lowest=lowest,
@@ -146,38 +146,23 @@ class Moments:
         """The largest |x| of each column, 0 if it has no value."""
         return _largest(self.lowest, self.highest)
 
-    @cached_property
-    def _totals(self) -> Any:
-        """Sums of column i over the rows that have j, in units of 2^(22 (top - 2)): whole."""
-        top, middle, low = self.sums
-        return _whole([low, middle], top)
-
     @property
     def mean(self) -> Floats:
         """The mean of each column over the rows that have it, rounded once."""
-        count = np.maximum(self.present, 1).astype(object)
-        quotient = (np.diag(self._totals) / count).astype(np.float64)
+        # sums of a column in units of 2^(22 (top - 2)): whole numbers, of any size
+        top, middle, low = (np.diag(digit).astype(object) for digit in self.sums)
+        total = (((top << BITS) + middle) << BITS) + low
+        quotient = (total / np.maximum(self.present, 1).astype(object)).astype(np.float64)
         return np.asarray(np.ldexp(quotient, BITS * (self.top - DIGITS + 1)))
 
     @cached_property
     def covariance(self) -> Floats:
         """The sample covariance K, rounded once; 0 where fewer than two rows have both."""
-        number = len(self.top)
-        here = np.tril_indices(number)
-        digits, above = [], np.zeros(len(here[0]), dtype=np.int64)
-        for place in range(2 * DIGITS - 2, -1, -1):  # of digits d and e with d + e = place
-            pairs = [(d, place - d) for d in range(DIGITS) if 0 <= place - d < DIGITS]
-            high, low = (sum(limb[pair][here] for pair in pairs) for limb in (self.high, self.low))
-            digits.append(low + above)
-            above = high << (_LIMB - BITS)
-        products = _whole([*digits, above], np.zeros_like(above))
-        count = self.count[here].astype(object)
-        scatter = count * products - self._totals[here] * self._totals.T[here]
-        quotient = (scatter / np.maximum(count * (count - 1), 1)).astype(np.float64)
-        places = self.top - DIGITS + 1
-        K = np.zeros((number, number))
-        K[here] = K.T[here] = np.ldexp(quotient, BITS * (places[here[0]] + places[here[1]]))
-        return K
+        number, places = len(self.top), self.top - DIGITS + 1
+        quotient, shape = np.empty((number, number)), (DIGITS * DIGITS, number, number)
+        high, low = (np.ascontiguousarray(limb).reshape(shape) for limb in (self.high, self.low))
+        _core.round_covariance(self.count, self.sums, high, low, quotient)
+        return np.asarray(np.ldexp(quotient, BITS * np.add.outer(places, places)))
 
     @property
     def vanishing(self) -> Flags:
@@ -188,22 +173,6 @@ class Moments:
     def deviation(self) -> Floats:
         """The standard deviation of each column."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
-
-
-def _whole(digits: Sequence[Ints], top: Ints) -> Any:
-    """Return the sum of digits[k] 2^(22 k), their number even, and the top beyond: Python's own.
-
-    Few operations are on these, two digits at a time: each takes as long as fifty on words.
-    """
-    words, carry = [], np.zeros_like(top)
-    for digit in digits:
-        carried = digit + carry
-        words.append(carried & ((1 << BITS) - 1))
-        carry = carried >> BITS
-    whole = (top + carry).astype(object)
-    for k in range(len(words) - 2, -1, -2):
-        whole = (whole << (2 * BITS)) + ((words[k + 1] << BITS) + words[k])
-    return whole
 
 
 def _largest(lowest: Floats, highest: Floats) -> Floats:

@@ -94,6 +94,11 @@ def add_digit_products(
 ) -> None: ...
 def find_ends(columns: Floats, lowest: Floats, highest: Floats) -> bool: ...
 
+# --- exact_covariance.cpp -------------------------------------------------------------------------
+# count, out: (columns, columns); sums, high, low: (digits, or pairs of digits, columns, columns)
+
+def round_covariance(count: Ints, sums: Ints, high: Ints, low: Ints, out: Floats) -> None: ...
+
 # --- matrices.cpp ---------------------------------------------------------------------------------
 
 def factor_correlation(

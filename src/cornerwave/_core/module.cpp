@@ -19,6 +19,7 @@ void bind_copies(nb::module_ &);
 void bind_refresh(nb::module_ &);
 void bind_hashes(nb::module_ &);
 void bind_exact_sums(nb::module_ &);
+void bind_exact_covariance(nb::module_ &);
 void bind_matrices(nb::module_ &);
 void bind_sketches(nb::module_ &);
 void bind_columns(nb::module_ &);
@@ -62,6 +63,7 @@ NB_MODULE(NAME, module) {
   bind_refresh(module);
   bind_hashes(module);
   bind_exact_sums(module);
+  bind_exact_covariance(module);
   bind_matrices(module);
   bind_sketches(module);
   bind_columns(module);
