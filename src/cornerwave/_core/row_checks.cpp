@@ -99,6 +99,14 @@ static void add_cells(const double *__restrict values, double one, double sign, 
     words[j] += (bits_of((one + sign * values[j]) + 0x1.8p52) - 0x4338000000000000) * factor;
 }
 
+// Make each word the lesser of itself and its negative, and fill in its place in the table.
+static void fill_places(u64 *__restrict words, i64 size, std::uint32_t *__restrict places) {
+  for (i64 j = 0; j < size; j++) {
+    words[j] = std::min(words[j], 0 - words[j]);
+    places[j] = static_cast<std::uint32_t>((words[j] * ODD) >> (64 - TABLE_BITS));
+  }
+}
+
 // Return how many sums and differences of two rows, z (axes, rows) in cells, are sqrt 2 of a third.
 // Cells are known by a sum of whole numbers modulo 2^64, whose negative is that of the negatives.
 static i64 count_sums(const Matrix<const double> &z) {
@@ -112,10 +120,9 @@ static i64 count_sums(const Matrix<const double> &z) {
     add_cells(scaled.data(), 0.0, 1.0, factors[axis], rows, wanted.data());
   }
   std::vector<char> table(1 << TABLE_BITS, 0);
-  for (u64 &word : wanted) {
-    word = std::min(word, 0 - word);
-    table[(word * ODD) >> (64 - TABLE_BITS)] = 1;
-  }
+  std::vector<std::uint32_t> places(rows);
+  fill_places(wanted.data(), rows, places.data());
+  for (std::uint32_t place : places) table[place] = 1;
   std::sort(wanted.begin(), wanted.end());
   i64 found = 0;
   for (i64 i = 1; i < rows; i++)
@@ -123,11 +130,9 @@ static i64 count_sums(const Matrix<const double> &z) {
       std::fill(words.begin(), words.begin() + i, u64{0});
       for (i64 axis = 0; axis < values.count; axis++)
         add_cells(values[axis], values(axis, i), sign, factors[axis], i, words.data());
-      for (i64 j = 0; j < i; j++) {
-        const u64 word = std::min(words[j], 0 - words[j]);
-        if (table[(word * ODD) >> (64 - TABLE_BITS)])
-          found += std::binary_search(wanted.begin(), wanted.end(), word);
-      }
+      fill_places(words.data(), i, places.data());
+      for (i64 j = 0; j < i; j++)
+        if (table[places[j]]) found += std::binary_search(wanted.begin(), wanted.end(), words[j]);
     }
   return found;
 }
