@@ -4,6 +4,7 @@ warm        each command, after it has run once
 cold        the first `register` and `release` after installing: no bytecode, no compiled code
 read-only   the same where nothing can be kept, as in a container: each time anew
 eight       eight first releases at once, until the last has ended
+worker      what a Spark worker imports, without Spark
 
 Each figure is the best of several runs in processes of their own, by the wall clock.
 """
@@ -29,6 +30,8 @@ WARM = {
     "inspect": ("inspect tiny.csv", ""),
     "audit": ("audit tiny.csv tiny-ann.parquet tiny-bob.parquet", ""),
 }
+WORKER = "import cornerwave.engines._on_worker"
+"""What a task on a worker of Spark loads before its first row; Spark starts Python anew for it."""
 NUMBERS = count()
 
 
@@ -52,14 +55,14 @@ def start() -> None:
             _show(f"{command}, warm", _best(given, folder, {}, repeats=7), target)
         for command in ("register", "release"):
             given = WARM[command][0]
-            _show(
-                show, f"first {command}", _best(given, folder, _empty(folder), repeats=1), "as warm"
-            )
+            first = [_command(given, folder, _empty(folder)) for _ in range(3)]
+            _show(f"first {command}", _least(first), "as warm")
             nothing = {**_empty(folder), "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nowhere"}
-            _show(
-                show, f"{command}, read-only", _best(given, folder, nothing, repeats=1), "as warm"
-            )
+            _show(f"{command}, read-only", _best(given, folder, nothing, repeats=3), "as warm")
         show("eight first releases at once, seconds", f"{_eight(folder):.2f}", "")
+        worker = [_timed(["-c", WORKER], folder, _empty(folder)) for _ in range(3)]
+        _show("what a Spark worker imports, first time", _least(worker), "")
+        _show("the same, warm", _least([_timed(["-c", WORKER], folder) for _ in range(3)]), "")
 
 
 def _prepare(folder: Path) -> None:
@@ -96,7 +99,10 @@ def _eight(folder: Path) -> float:
 
 
 def _best(given: str, folder: Path, settings: dict[str, str], *, repeats: int) -> Run:
-    runs = [_command(given, folder, settings) for _ in range(repeats)]
+    return _least([_command(given, folder, settings) for _ in range(repeats)])
+
+
+def _least(runs: list[Run]) -> Run:
     return Run(*(min(figures) for figures in zip(*runs, strict=True)))
 
 
