@@ -150,7 +150,8 @@ def _group_work(vault: Vault, table: pa.Table, wanted: list[CopySpec]) -> Simple
     """Return what a recipe does to the numbers and to the categories of all rows of a table."""
     dataset = vault.register(f"{table.num_columns} columns", table)
     recipe, schema = dataset.recipe(wanted), dataset.frozen.schema
-    rows = Group.of(row_ids(0, table, schema, recipe.row_secrets), table, schema)
+    secrets = recipe.row_secrets
+    rows = Group.of(row_ids(0, table, schema, secrets), table, schema, secrets)
     return SimpleNamespace(
         numbers=lambda: recipe.perturbed(rows), cells=lambda: recipe.refreshed(rows)
     )
@@ -182,7 +183,7 @@ def rows() -> None:
     schema, secrets = decide(table.schema, Choices()), RowSecrets.of(Key.generate().derive)
     surveyor = Surveyor(schema, (Scale(None),) * 4, secrets)
     ids, places = row_ids(0, table, schema, secrets), np.arange(len(X))
-    group, copy = Group.of(ids, table, schema), np.empty_like(X)
+    group, copy = Group.of(ids, table, schema, secrets), np.empty_like(X)
     copying, fingerprint, marks = best(
         lambda: np.copyto(copy, X),
         lambda: group.fingerprint(secrets),

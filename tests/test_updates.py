@@ -557,7 +557,7 @@ def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, at
 
 
 def row_words(table, schema, secrets):
-    group = Group.of(row_ids(0, table, schema, secrets), table, schema)
+    group = Group.of(row_ids(0, table, schema, secrets), table, schema, secrets)
     group.recognised(secrets)
     return differences.RowWords(group.ids, group.words)
 

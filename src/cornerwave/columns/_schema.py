@@ -329,6 +329,14 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
 
 
 def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
+    hidden = [n for n in choices.named("hide_missing") if roles[n] == PERTURBED]
+    if choices.unit is not None and hidden:
+        raise ColumnError(
+            f"{listed(hidden)}: hide_missing does not go with a unit for numbers: what is drawn "
+            "for a gap would stand out among the other rows of the person. Let gaps be visible, "
+            "fill them in before, or drop the column",
+            use=("drop",),
+        )
     for choice in _NAMING:
         allowed = DECLARED[choice].roles
         for name in choices.named(choice):

@@ -81,11 +81,11 @@ def engine_for(
     return Cluster(source, schema, types, secrets, spark, keep_keys, surveys=True)
 
 
-def add_histories(source: "Source", recipe: "Recipe", ends: "Sequence[int]") -> None:
+def add_histories(source: "Source", recipe: "Recipe", ends: "Sequence[int]", whole: str) -> None:
     """Give a recipe the categories of all persons of a table, if it needs them.
 
-    The rows of each edition end at `ends`. Raises SourceChanged for rows that cannot be those of
-    the registered table.
+    The rows of each edition end at `ends`; `whole` is the fingerprint of all. Raises
+    SourceChanged for rows that cannot be those of the registered table.
     """
     if not recipe.needs_histories:
         return
@@ -100,7 +100,7 @@ def add_histories(source: "Source", recipe: "Recipe", ends: "Sequence[int]") -> 
             "rows of a frame have no places, by which to know the editions of persons"
         )
     with registered_rows():
-        recipe.histories = engine.run(history_pass(recipe, ends))
+        recipe.histories = engine.run(history_pass(recipe, ends, whole))
 
 
 def survey_source(

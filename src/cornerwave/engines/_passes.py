@@ -307,12 +307,17 @@ def _revealed(
 
 @dataclass(frozen=True, repr=False)
 class HistoryPass(Pass[Block, HistoryRows, Histories]):
-    """Collects the categories of all persons; `ends` is where the rows of each edition end."""
+    """Collects the categories of all persons; `ends` is where the rows of each edition end.
+
+    `whole` is the fingerprint of all rows: with those of another table, what replaces a history
+    would be another one, and the difference of two copies would show who was replaced.
+    """
 
     frozen: Frozen
     rows: RowSecrets
     noise: NoiseSecrets
     ends: tuple[int, ...]
+    whole: str
 
     def nothing(self) -> HistoryRows:
         """Return no rows."""
@@ -321,22 +326,28 @@ class HistoryPass(Pass[Block, HistoryRows, Histories]):
     def of(self, block: Block, known: HistoryRows) -> HistoryRows:
         """Collect those of some rows."""
         schema = self.frozen.schema
-        group = Group.of(block.ids, block.table, schema)
+        group = Group.of(block.ids, block.table, schema, self.rows)
         editions = np.searchsorted(self.ends, block.places, side="right")
         words = row_words(block.ids)
         # rows without a key are in the order of the file
         order = words if schema.key is not None else block.places.astype(np.uint64)
-        units = unit_ids(block.ids, block.table, schema, self.rows)
-        return HistoryRows(((words, units, editions, order, self.frozen.codes(group)),))
+        rows = words, group.units, editions, order, self.frozen.codes(group)
+        return HistoryRows((rows,), group.fingerprint(self.rows))
 
     def finish(self, found: HistoryRows) -> Histories:
-        """Put them in order, person by person."""
+        """Put them in order, person by person. Raises SourceChanged for another table."""
+        if str(found.fingerprint) != self.whole:
+            raise SourceChanged(
+                "this is not the registered table: a value or a row differs, perhaps in a batch "
+                "that was appended. Persons are replaced by others of the whole table, so nothing "
+                "was written. Restore the registered table"
+            )
         return Histories.of(found, self.frozen.categories, self.noise.missing)
 
 
-def history_pass(recipe: Recipe, ends: Sequence[int]) -> HistoryPass:
+def history_pass(recipe: Recipe, ends: Sequence[int], whole: str) -> HistoryPass:
     """Return what collects the categories that a recipe needs."""
-    return HistoryPass(recipe.frozen, recipe.row_secrets, recipe.noise_secrets, tuple(ends))
+    return HistoryPass(recipe.frozen, recipe.row_secrets, recipe.noise_secrets, tuple(ends), whole)
 
 
 # --------------------------------------------------------------------------------------------------

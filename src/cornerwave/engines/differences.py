@@ -106,7 +106,7 @@ def compare(
             return Fingerprint.nothing(), (0, np.empty(0, dtype=np.uint64))
         start, table = some
         ids = row_ids(start, table, schema, secrets)
-        part, macs = Group.of(ids, table, schema).recognised(secrets)
+        part, macs = Group.of(ids, table, schema, secrets).recognised(secrets)
         return part, (start, macs)
 
     def work(pair: Sequence[Numbered | None]) -> list[Fingerprint]:
@@ -235,7 +235,7 @@ class DifferingRows:
 
     def _wait(self, is_new: bool, ids: Ids, rows: pa.Table) -> int:
         """Let rows wait for those of the other edition; return the sum of their MACs."""
-        group = Group.of(ids, rows, self._surveyor.schema)
+        group = Group.of(ids, rows, self._surveyor.schema, self._surveyor.secrets)
         _, macs = group.recognised(self._surveyor.secrets)
         self._buckets.take(is_new, np.vstack([ids.T, group.words]))
         return int(macs.sum())

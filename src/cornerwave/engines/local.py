@@ -16,7 +16,7 @@ from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
 from cornerwave.passes import Found, Pass, Result_co, add_up, in_threads
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.recipe import Recipe
-from cornerwave.spine.rows import RowSecrets, numbered, row_ids
+from cornerwave.spine.rows import RowSecrets, numbered, row_ids, unit_ids
 from cornerwave.spine.survey import Survey, Surveyor
 
 
@@ -130,8 +130,9 @@ def rows_as_copied(source: Source, recipe: Recipe) -> Iterator[pa.Table]:
     for ids, table in _identified(source, recipe):
         shown = table
         if unit is not None:
+            units = unit_ids(ids, table, recipe.frozen.schema, recipe.row_secrets)
             place = table.schema.get_field_index(unit)
-            shown = shown.set_column(place, unit, recipe.unit_pseudonyms(ids, table))
+            shown = shown.set_column(place, unit, recipe.unit_pseudonyms(units))
         if key is not None:
             place = table.schema.get_field_index(key)
             shown = shown.set_column(place, key, recipe.pseudonyms(ids))

@@ -151,7 +151,7 @@ def sampled_persons(
     ]
     return PersonRows(
         names=schema.perturbed,
-        numbers=np.nan_to_num(x),
+        numbers=_with_means(x, sample.starts),
         categories={
             name: np.array([c.values for c in indicators(name, name, codes, none, most=most)])
             for name, codes in coded.items()
@@ -161,6 +161,20 @@ def sampled_persons(
         between=noise.between,
         within=noise.within,
     )
+
+
+def _with_means(x: Floats, starts: Ints) -> Floats:
+    """Return numbers (columns, rows) of persons with the person's mean in place of gaps.
+
+    A column that is constant in each person stays so; a person without any value has 0.
+    """
+    present = ~np.isnan(x)
+    if present.all():
+        return x
+    sizes = np.diff(np.append(starts, x.shape[1]))
+    sums = np.add.reduceat(np.nan_to_num(x), starts, axis=1)
+    means = sums / np.maximum(np.add.reduceat(present, starts, axis=1, dtype=np.int64), 1)
+    return np.where(present, x, np.repeat(means, sizes, axis=1))
 
 
 def _features(

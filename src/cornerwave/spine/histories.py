@@ -10,23 +10,22 @@ q = 1/sqrt(1+v) it is the person's, else that of a person chosen by chance.
 
 So an event permutes the persons of a class. Classes are persons that came with one edition and had
 as many rows then; sizes that fewer than LEAST persons have share a class with the next. Persons
-that came with fewer than LEAST others draw from all that were there. None of that changes when
-editions come, so no change of a donor shows who was replaced; a history that outgrows its donor's
-keeps the last of its values.
+that came with fewer than LEAST others draw from all that were there. A history that outgrows its
+donor's keeps the last of its values. Which cells are missing is the person's own, unless that is
+hidden: a donor's gaps take the value of the row before, or after.
 
-Which cells are missing is the person's own, unless that is hidden: a donor's gaps take the value
-of the row before, or after.
+None of that changes when editions come: a row takes from a donor only what was there when the row
+itself came. Else a change of a cell between two editions would show who was replaced.
 """
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from cornerwave.arrays import Codes, Flags, Ids, Ints, Words
-from cornerwave.columns import Categories
+from cornerwave.columns import Categories, Fingerprint
 from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.noise import MISSING, EventClock
 
@@ -42,9 +41,10 @@ class HistoryRows:
     """
 
     parts: tuple[tuple[Words, Ids, Ints, Words, Codes], ...] = ()
+    fingerprint: Fingerprint = field(default_factory=Fingerprint.nothing)
 
     def __add__(self, other: "HistoryRows") -> "HistoryRows":
-        return HistoryRows(self.parts + other.parts)
+        return HistoryRows(self.parts + other.parts, self.fingerprint + other.fingerprint)
 
     def trimmed(self) -> "HistoryRows":
         """Return the same: all rows are needed."""
@@ -56,14 +56,17 @@ class Histories:
     """The categories of all rows, person by person.
 
     `rows` are the sorted words that identify rows, `places` where their codes are; `units` the ids
-    of persons, whose rows begin at `starts`. `pools` holds persons, class by class: those of person
-    u begin at `firsts[u]` and are `counts[u]`; they are permuted unless the person `draws`.
+    of persons, whose rows begin at `starts`. `stamps` are person * `editions` + edition of each
+    row, ascending. `pools` holds persons, class by class: those of person u begin at `firsts[u]`
+    and are `counts[u]`; they are permuted unless the person `draws`.
     """
 
     rows: Words
     places: Ints
     units: Ids
     starts: Ints
+    stamps: Ints
+    editions: int
     codes: Codes
     pools: Ints
     firsts: Ints
@@ -86,18 +89,11 @@ class Histories:
         # how many rows a person had when it came
         sizes = np.add.reduceat((editions == np.repeat(came, _lengths(starts, len(units)))), starts)
         pools, firsts, counts, draws = _classes(came, sizes)
-        filled = np.stack(
-            [
-                _filled(
-                    own,
-                    starts,
-                    units[starts],
-                    each,
-                    expand(secret, "gaps", each.columns[0].encode()),
-                )
-                for own, each in zip(codes, categories, strict=True)
-            ]
-        )
+        number = int(editions.max(initial=0)) + 1
+        stamps = (np.cumsum(is_first) - 1) * number + editions
+        for own, each in zip(codes, categories, strict=True):
+            gaps = expand(secret, "gaps", each.columns[0].encode())
+            own[:] = _filled(own, starts, stamps, units[starts], each, gaps)
         places = np.empty(len(by), dtype=np.int64)
         places[by] = np.arange(len(by))
         ascending = np.argsort(words, kind="stable")
@@ -106,16 +102,14 @@ class Histories:
             places[ascending],
             units[starts],
             starts,
-            filled,
+            stamps,
+            number,
+            codes,
             pools,
             firsts,
             counts,
             draws,
         )
-
-    @cached_property
-    def _sizes(self) -> Ints:
-        return _lengths(self.starts, len(self.rows))
 
     def donors(self, clock: EventClock, secret: bytes) -> Ints:
         """Return the donor of each person at each level (levels, persons), -1 for none."""
@@ -143,9 +137,11 @@ class Histories:
     def replaced(self, ids: Ids, own: Codes, donors: Ints) -> Codes:
         """Return the codes (categories, rows) of some rows, given the donors of all persons."""
         places = self.places[np.searchsorted(self.rows, row_words(ids))]
-        person = np.searchsorted(self.starts, places, side="right") - 1
+        person, edition = np.divmod(self.stamps[places], self.editions)
         donor = donors[person]
-        at = self.starts[donor] + np.minimum(places - self.starts[person], self._sizes[donor] - 1)
+        # where the donor's rows end that were there when this row came
+        end = np.searchsorted(self.stamps, donor * self.editions + edition, side="right")
+        at = np.minimum(self.starts[donor] + places - self.starts[person], end - 1)
         return np.where((donor < 0) | (own == MISSING), own, self.codes[:, at])
 
 
@@ -189,10 +185,13 @@ def _of_like_size(persons: Ints, sizes: Ints) -> list[Ints]:
     return [np.sort(persons[each]) for each in np.split(order, cuts)]
 
 
-def _filled(codes: Codes, starts: Ints, units: Ids, categories: Categories, secret: bytes) -> Codes:
+def _filled(
+    codes: Codes, starts: Ints, stamps: Ints, units: Ids, categories: Categories, secret: bytes
+) -> Codes:
     """Return the codes of a category with values in place of gaps: those of the row before.
 
-    Before the first value of a person it is that value; a person without one draws it.
+    Before the first value of a person it is that value, if it came with the same edition; a person
+    without one draws it.
     """
     missing = codes == MISSING
     if not missing.any():
@@ -201,7 +200,7 @@ def _filled(codes: Codes, starts: Ints, units: Ids, categories: Categories, secr
     rows, begins = np.arange(len(codes)), np.repeat(starts, lengths)
     before = np.maximum.accumulate(np.where(missing, -1, rows))
     after = np.minimum.accumulate(np.where(missing, len(codes), rows)[::-1])[::-1]
-    ends = begins + np.repeat(lengths, lengths)
+    ends = np.searchsorted(stamps, stamps, side="right")
     source = np.where(before >= begins, before, after)
     words = BlockFunction(secret)(units, room_for(len(units)))[::2]
     drawn = np.minimum(

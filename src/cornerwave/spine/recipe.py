@@ -48,7 +48,7 @@ from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.histories import Histories
 from cornerwave.spine.missing import fill_missing
-from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms, unit_ids
+from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms
 from cornerwave.spine.survey import rank_draws
 
 
@@ -119,7 +119,7 @@ class Recipe:
         Raises SourceError for rows that cannot be those of the registered table.
         """
         try:
-            group = Group.of(ids, table, self.frozen.schema)
+            group = Group.of(ids, table, self.frozen.schema, self.row_secrets)
             numbers = [self.frozen.unscaled(made) for made in self.perturbed(group)]
             categories = self.refreshed(group)
             made = dict(zip(self._levels, zip(numbers, categories, strict=True), strict=True))
@@ -141,10 +141,9 @@ class Recipe:
         """Return what stands for the keys of rows in copies."""
         return pseudonyms(ids, self._noise_secrets.pseudonyms)
 
-    def unit_pseudonyms(self, ids: Ids, table: pa.Table) -> pa.Array:
+    def unit_pseudonyms(self, units: Ids) -> pa.Array:
         """Return what stands for the units of rows in copies: the same for all rows of a unit."""
-        secret = expand(self._noise_secrets.pseudonyms, "units")
-        return pseudonyms(self.units(ids, table), secret)
+        return pseudonyms(units, expand(self._noise_secrets.pseudonyms, "units"))
 
     def check(self, found: Fingerprint | None) -> None:
         """Raise SourceChanged unless this is the fingerprint of the registered table."""
@@ -194,8 +193,7 @@ class Recipe:
     def perturbed(self, group: Group) -> list[Floats]:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
         frozen, secrets = self.frozen, self._noise_secrets
-        drawn_by = group.ids if frozen.persons is None else self.units(group.ids, group.table)
-        scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, drawn_by))
+        scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.units))
         filled = fill_missing(scaled, group.ids, frozen.schema, frozen.draws, secrets.missing)
         x = np.ascontiguousarray(filled)
         copies = {index: self._memory.lend(x.shape) for index in self._reading.wanted}
@@ -222,11 +220,10 @@ class Recipe:
         self, noise: PersonNoise, group: Group, x: Floats, copies: Mapping[int, Floats]
     ) -> None:
         """Fill in the numbers with the noise of persons and of their rows."""
-        units = self.units(group.ids, group.table)
         reader = self._persons.pop() if self._persons else self._new_person_reader(noise)
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
             some = slice(start, start + self._block_rows)
-            for index, made in reader.noise(group.ids[some], units[some]):
+            for index, made in reader.noise(group.ids[some], group.units[some]):
                 copies[index][:, some] = add_noise_on_grid(x[:, some], made, self.frozen.grid)
         self._persons.append(reader)
 
@@ -234,10 +231,6 @@ class Recipe:
         return PersonReader(
             self._reading, self._noise_secrets.noise, noise=noise, rows=self._block_rows
         )
-
-    def units(self, ids: Ids, table: pa.Table) -> Ids:
-        """Return the ids of the units that rows belong to."""
-        return unit_ids(ids, table, self.frozen.schema, self.row_secrets)
 
     def _carry_over(self, past: Past, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
         """Give rows that an edition changed the noise that this made of theirs."""
@@ -322,7 +315,7 @@ class Recipe:
         if schema.pseudonym is not None:
             shown[schema.pseudonym] = self.pseudonyms(group.ids)
         if schema.unit_pseudonym is not None:
-            shown[schema.unit_pseudonym] = self.unit_pseudonyms(group.ids, group.table)
+            shown[schema.unit_pseudonym] = self.unit_pseudonyms(group.units)
         return shown
 
     def _copy(

@@ -86,17 +86,19 @@ class Group:
     """Some rows: their table, ids, numbers (N, rows) and encoded categories and kept columns.
 
     `words` (N + encoded, rows) has 64 bits for each value: first those of the numbers, in the
-    same memory, then those of the cells that are encoded.
+    same memory, then those of the cells that are encoded. `units` are the ids of the persons that
+    rows belong to, or those of the rows themselves in a table without a unit.
     """
 
     table: pa.Table
     ids: Ids
+    units: Ids
     words: Words
     numbers: Floats
     encoded: Mapping[str, Encoded]
 
     @classmethod
-    def of(cls, ids: Ids, table: pa.Table, schema: Schema) -> "Group":
+    def of(cls, ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> "Group":
         """Convert some rows. Raises ColumnError for a value that cannot be used."""
         number = len(schema.perturbed)
         words = np.empty((number + len(schema.encoded), table.num_rows), dtype=np.uint64)
@@ -112,7 +114,8 @@ class Group:
             )
             for name in schema.encoded
         }
-        return cls(table, ids, words, numbers, encoded)
+        units = ids if schema.unit is None else unit_ids(ids, table, schema, secrets)
+        return cls(table, ids, units, words, numbers, encoded)
 
     def recognised(self, secrets: RowSecrets) -> tuple[Fingerprint, Words]:
         """Return the fingerprint of these rows, and 64 bits of each row's MAC.

@@ -52,7 +52,7 @@ from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
 from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
-from cornerwave.spine.rows import Group, RowSecrets, unit_ids
+from cornerwave.spine.rows import Group, RowSecrets
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution: a quantile has the standard error
@@ -295,11 +295,10 @@ class Surveyor:
         If they are to be added to what is `known` of others, and to nothing before that, what
         cannot matter there is left out. Raises SourceError for values that cannot be used.
         """
-        schema, group = self.schema, Group.of(ids, table, self.schema)
-        # moments, samples and the noise itself live on the scales of the columns
-        units = None if schema.unit is None else unit_ids(ids, table, schema, self.secrets)
+        schema, group = self.schema, Group.of(ids, table, self.schema, self.secrets)
+        # moments, samples and the noise itself live on the scales of the columns;
         # of persons: a value that they have in several rows has one rank
-        draws = rank_draws(self.secrets, ids if units is None else units)
+        draws = rank_draws(self.secrets, group.units)
         numbers = on_scales(self.scales, schema.perturbed, group.numbers, draws)
         fingerprint, hashes = group.recognised(self.secrets)
         sampled = [schema.perturbed.index(name) for name in self.sampled]
@@ -319,7 +318,7 @@ class Surveyor:
             joint=self._joint(hashes, numbers, group, below[1]),
             units=self._units(hashes, table, unit_limit),
             first=self._first(places, numbers, group),
-            persons=self._persons(units, hashes, numbers, group, known.persons if known else None),
+            persons=self._persons(hashes, numbers, group, known.persons if known else None),
         )
 
     def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
@@ -345,16 +344,15 @@ class Surveyor:
 
     def _persons(
         self,
-        units: Ids | None,
         hashes: Words,
         numbers: Floats,
         group: Group,
         known: PersonSample | None,
     ) -> PersonSample | None:
         """Sample units, with the same columns of their rows as the joint sample."""
-        if units is None:
+        if self.schema.unit is None:
             return None
-        chosen = unit_hashes(units, self.secrets.sample)
+        chosen = unit_hashes(group.units, self.secrets.sample)
         rows = np.flatnonzero(chosen <= (known.limit if known else ALL))
         shown = [
             shown_numbers(taken(one_chunk(group.table.column(name)), rows))

@@ -148,8 +148,9 @@ class Dataset:
         """Give a recipe the categories of all persons, of the whole table, if it needs them."""
         if recipe.needs_histories:
             whole = self.portion(edition=rows.edition)
-            ends = [each.rows for each in self.editions[: rows.edition]]
-            add_histories(self.parts.of(whole), recipe, ends)
+            editions = self.editions[: rows.edition]
+            ends = [each.rows for each in editions]
+            add_histories(self.parts.of(whole), recipe, ends, editions[-1].whole)
 
     def append(self, batch: Any, *, spark: Any = None, progress: Progress = silent) -> Edition:
         """Append new rows, a file or a frame, and return the edition that they make.
