@@ -69,7 +69,7 @@ _OF_TABLE = [choice for choice in DECLARED.values() if not choice.is_of_column]
 _OF_COLUMN = [choice for choice in DECLARED.values() if choice.is_of_column]
 _BY_COLUMN_KEY = {choice.key: choice for choice in (*_OF_COLUMN, HIDDEN, _MISSING)}
 _COLUMN_KEYS = ("name", *_BY_COLUMN_KEY)
-_TABLE_KEYS = ("column", *dict.fromkeys(choice.key for choice in _OF_TABLE), "reading")
+_TABLE_KEYS = ("unit", "column", *dict.fromkeys(choice.key for choice in _OF_TABLE), "reading")
 _COPY_KEYS = ("to", "privacy", "noise", "out")
 ALONE = "a schema file states all choices; leave out the others"
 """Why a schema file and other choices do not go together."""
@@ -85,6 +85,8 @@ def read_choices(path: Path, columns: Sequence[str]) -> Choices:
     for choice in _OF_TABLE:
         if choice.key in content:
             choice.check(content[choice.key], f"{path.name}: ", choice.key)
+    if "unit" in content:
+        entries = _with_unit(entries, content["unit"], path)
     if twice := repeated(entry["name"] for entry in entries):
         raise ColumnError(f"{path.name} has more than one decision for {listed(twice)}")
     entries = _expanded(entries, columns, path)
@@ -97,6 +99,15 @@ def read_choices(path: Path, columns: Sequence[str]) -> Choices:
             f"{', '.join(DOES.values())}"
         )
     return _choices(entries, content)
+
+
+def _with_unit(entries: list[TomlTable], unit: Any, path: Path) -> list[TomlTable]:
+    """Return entries with the unit that is named for the whole table."""
+    if not isinstance(unit, str):
+        raise ColumnError(f"{path.name}: unit must be the name of a column")
+    others = [entry for entry in entries if entry["name"] != unit]
+    here = next((entry for entry in entries if entry["name"] == unit), {})
+    return [*others, {**here, "name": unit, "do": DOES[UNIT]}]
 
 
 def schema_reading(path: Path, given: ReadingSettings | None = None) -> ReadingSettings:
@@ -151,7 +162,7 @@ def _of_table(schema: Schema) -> Iterator[tuple[str, Any]]:
     """Yield the keys of the table; a flag only if it was chosen."""
     for choice in _OF_TABLE:
         value = getattr(schema, choice.key)
-        if not choice.is_flag or value == choice.value:
+        if value is not None and (not choice.is_flag or value == choice.value):
             yield choice.key, value
 
 

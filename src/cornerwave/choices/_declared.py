@@ -166,6 +166,15 @@ class Choices:
         "unit: names the person that rows belong to, a pseudonym in copies",
         COLUMN,
     )
+    time: str | None = declared(
+        "Column that states when a person's row was: a number, date or time",
+        kind=_NOT_EMPTY,
+        default=None,
+        value="visited",
+        roles=(PERTURBED, KEPT),
+        label="Time of a person's rows",
+        asked=True,
+    )
     drop: tuple[str, ...] = _do(DROPPED, "Leave a column out", "drop: leave out")
     keep: tuple[str, ...] = _do(KEPT, "Release a column unchanged", "keep: unchanged")
     categorical: tuple[str, ...] = _do(
@@ -316,7 +325,8 @@ class Choices:
         given = getattr(self, choice)
         if choice == "together":
             return [name for group in given for name in group]
-        return ([] if given is None else [given]) if choice in ("key", "unit") else list(given)
+        one = DECLARED[choice].gives == COLUMN or choice == "time"
+        return ([] if given is None else [given]) if one else list(given)
 
     def of_column(self, choice: str, column: str) -> Any:
         """Return what was chosen for a column: a value or None, or whether it was."""
@@ -330,7 +340,7 @@ class Choices:
             if choice.gives == VALUES:
                 for name, value in given.items():
                     choice.check(value, f"{name!r}: ")
-            elif choice.gives == TABLE and not choice.is_flag:
+            elif choice.gives == TABLE and not choice.is_flag and given is not None:
                 choice.check(given, "")
 
 
@@ -354,6 +364,7 @@ class ChoiceArguments(TypedDict, total=False):
     key: str | None
     key_as_is: bool
     unit: str | None
+    time: str | None
     drop: Iterable[str]
     keep: Iterable[str]
     categorical: Iterable[str]

@@ -94,8 +94,9 @@ class Schema:
 
     `together` are the groups of category columns that are refreshed as one; values held
     by fewer than `min_count` rows are pooled. `order` is what the owner chose for the order
-    of the rows; None if there was no need to. `independent_rows` if the owner stated that no two
-    rows belong together, `few_rows` if the owner accepts that there are few.
+    of the rows; None if there was no need to. `time` states when rows were.
+    `independent_rows` if the owner stated that no two rows belong together, `few_rows` if the owner
+    accepts that there are few.
     """
 
     columns: tuple[Column, ...]
@@ -104,6 +105,7 @@ class Schema:
     order: str | None = None
     independent_rows: bool = False
     few_rows: bool = False
+    time: str | None = None
 
     def __post_init__(self) -> None:
         if not self.perturbed and not self.categories:
@@ -217,6 +219,7 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
         choices.order,
         choices.independent_rows,
         choices.few_rows,
+        choices.time,
     )
 
 
@@ -254,7 +257,7 @@ def _column(part: pa.Field, choices: Choices) -> Column:
         str(part.type),
         role,
         unit=unit_of(part.type) if role == PERTURBED else None,
-        shown=role not in (KEY, UNIT) or name not in choices.drop,
+        shown=role == DROPPED or name not in choices.drop,
         base=UNIFORM if name in choices.uniform else MARGINAL,
         declared=role == CATEGORY and name in choices.categorical,
         as_is=(role == KEY and choices.key_as_is) or (role == UNIT and name in choices.keep),
@@ -272,7 +275,7 @@ def _role(part: pa.Field, choices: Choices) -> str:
                 f"{name!r}: a {role} must be whole numbers, text or dates, not {part.type}"
             )
         return role
-    if name in choices.drop:
+    if name in choices.drop and name != choices.time:
         return DROPPED
     if name in choices.keep:
         if pa.types.is_nested(part.type):
@@ -286,7 +289,9 @@ def _role(part: pa.Field, choices: Choices) -> str:
     return PERTURBED if is_number(part.type) else ""
 
 
-_NAMING = [name for name, each in DECLARED.items() if each.gives != TABLE or name == "together"]
+_NAMING = [
+    name for name, each in DECLARED.items() if each.gives != TABLE or name in ("together", "time")
+]
 """The choices that name columns."""
 
 
@@ -300,6 +305,11 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
     if both := sorted(set(choices.keep) & {*choices.drop, choices.key}):
         raise ColumnError(f"{listed(both)}: kept and also dropped or the key; choose one")
+    if choices.time is not None and choices.unit is None:
+        raise ColumnError(
+            f"{choices.time!r} is the time of a person's rows, but no column names the person",
+            use=("unit",),
+        )
     if choices.unit is not None and choices.unit == choices.key:
         raise ColumnError(f"{choices.unit!r}: the key and also the unit; choose one")
     if choices.unit is not None and choices.independent_rows:

@@ -19,10 +19,16 @@ from cornerwave.noise._carried import (
     personal_history,
 )
 from cornerwave.noise._changed_rows import ChangedRows, Past
-from cornerwave.noise._factor import factor, noise_shape
+from cornerwave.noise._factor import SWEEPS, factor, noise_shape
 from cornerwave.noise._grid import COARSEST, GRID_BITS, add_noise_on_grid, grid_of
 from cornerwave.noise._memory import CACHE_BYTES, Memory
-from cornerwave.noise._person_noise import PersonNoise, PersonReader
+from cornerwave.noise._person_noise import (
+    PersonNoise,
+    PersonReader,
+    covering,
+    divided,
+    without,
+)
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
 from cornerwave.noise._refresh import (
     MISSING,
@@ -62,6 +68,7 @@ __all__ = [
     "MISSING",
     "NOISE_FORMAT",
     "ORIGIN",
+    "SWEEPS",
     "ChangedRows",
     "Changes",
     "EventClock",
@@ -84,6 +91,8 @@ __all__ = [
     "available_threads",
     "changed_cells",
     "coefficients",
+    "covering",
+    "divided",
     "drifting_history",
     "exact_transition",
     "factor",
@@ -102,4 +111,5 @@ __all__ = [
     "steps",
     "thresholds",
     "transitions",
+    "without",
 ]

@@ -1,15 +1,20 @@
 """The noise of a table in which a person has several rows.
 
-    W_i(v) = L_B P_u(v) + L_R P_i(v)          B = L_B L_B',  R = L_R L_R'
+    W_i(v) = Phi(t) L_C P_u(v) + L_R P_i(v)
 
 P_u is a white path of the person, keyed by the unit's id, P_i one of the row, keyed by the row's
-id. Both have the levels of one path, so Cov(W_i(u), W_i(v)) = min(u, v) (B + R) as in any table,
-and Cov(W_i(u), W_j(v)) = min(u, v) B for two rows of a person: all copies together say no more
-about a person than the best of them.
+id. Both have the levels of one path, so for rows i and j of a person, at times s and t,
 
-B is shaped like what distinguishes persons, R like what distinguishes the rows of one: averaging
-a person's rows takes away noise and signal alike. A column that is constant in each person has a
-zero row in L_R, so its noise is the same in all rows of a person, to the bit.
+    Cov(W_i(u), W_j(v)) = min(u, v) (Phi(s) C Phi(t)' + [i = j] R(t))
+
+and all copies together say no more about a person than the best of them. C is the covariance of
+a person's levels at some knots in time, of all columns together, Phi are linear hats between
+knots, and R is that of the nearest knot. Without a time there is one knot: C is B, what
+distinguishes persons.
+
+C is shaped like the curves of persons, R like what distinguishes neighbouring rows of one:
+averaging rows of a person takes away noise and signal alike. A column that is constant in each
+person has one level, and nothing in R, so its noise is the same in all rows, to the bit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave import _core
-from cornerwave.arrays import Floats, Ids
+from cornerwave.arrays import Floats, Ids, Ints
 from cornerwave.keyed import expand
 from cornerwave.noise._factor import absolute, factor, positive
 from cornerwave.noise._reading import Reader, Reading
@@ -27,103 +32,200 @@ from cornerwave.noise._reading import Reader, Reading
 
 @dataclass(frozen=True)
 class PersonNoise:
-    """B and R, and their factors."""
+    """J knots in time; at each L_C (N columns, Q paths), and R with its factor.
 
-    between: Floats
-    within: Floats
+    `shape` is the covariance of the noise of a row for v = 1, on average over rows; `constant` are
+    the columns that have the same noise in all rows of a person.
+    """
+
+    knots: Floats
     person: Floats
+    within: Floats
     row: Floats
+    shape: Floats
+    constant: tuple[int, ...]
 
     @classmethod
     def of(cls, between: Floats, within: Floats, least: Floats) -> "PersonNoise":
         """Return the noise for measured covariances between persons and within them.
 
         B + R is at least as large as `least`, as matrices, and R never less than what is within:
-        with R = K - B a fluctuation that is small in some direction would lie bare. What is
-        wanting, E, is added to R but for what columns have of it that are constant in each person:
-
-            E = E_c E_cc^-1 E_c'  (to B)  +  the rest, which is 0 in these columns  (to R)
+        with R = K - B a fluctuation that is small in some direction would lie bare.
         """
-        within = _covering(within)
-        between = _covering(between)
-        scale = _scale(least)
-        missing = positive((least - between - within) / np.outer(scale, scale))
+        within, between = covering(within), covering(between)
         constant = np.flatnonzero(np.diag(within) == 0)
-        of_constant = missing[:, constant] @ np.linalg.pinv(missing[np.ix_(constant, constant)])
-        shared = of_constant @ missing[constant]
-        scales = np.outer(scale, scale)
-        between = between + shared * scales
-        within = within + positive(missing - shared) * scales
-        # a column without any variance within persons must have none of it left by rounding
-        within[constant] = 0.0
-        within[:, constant] = 0.0
-        return cls(between, within, factor(between).lower, factor(within).lower)
+        to_person, to_rows = divided(least - between - within, constant, least)
+        between, within = between + to_person, without(within + to_rows, constant)
+        return cls(
+            knots=np.zeros(1),
+            person=factor(between).lower[None],
+            within=within[None],
+            row=factor(within).lower[None],
+            shape=between + within,
+            constant=tuple(constant.tolist()),
+        )
 
-    def constant(self, names: Sequence[str]) -> list[str]:
-        """Return which columns have the same noise in all rows of a person."""
-        zero = (np.diag(self.within) == 0) & (np.diag(self.between) > 0)
-        return [name for name, each in zip(names, zero.tolist(), strict=True) if each]
+    def named(self, names: Sequence[str]) -> list[str]:
+        """Return the names of the columns that are constant in each person, and vary among them."""
+        return [names[i] for i in self.constant if self.shape[i, i] > 0]
 
-    @property
-    def shape(self) -> Floats:
-        """The covariance of the noise of a row, for v = 1."""
-        return np.asarray(self.between + self.within)
+    def only(self, columns: Sequence[int]) -> "PersonNoise":
+        """Return the noise of some columns."""
+        at = np.ix_(columns, columns)
+        within = np.stack([own[at] for own in self.within])
+        return PersonNoise(
+            knots=self.knots,
+            person=self.person[:, columns],
+            within=within,
+            row=np.stack([factor(own).lower for own in within]),
+            shape=self.shape[at],
+            constant=tuple(k for k, i in enumerate(columns) if i in self.constant),
+        )
 
-    def to_json(self) -> dict[str, list[list[float]]]:
+    def near(self, times: Floats) -> Ints:
+        """Return the knot that is nearest to each time."""
+        below, weight = self.hats(times)
+        return np.asarray(below + (weight > 0.5))
+
+    def hats(self, times: Floats) -> tuple[Ints, Floats]:
+        """Return the knot before each time, and the weight of the one after it.
+
+        Before the first knot and after the last, as of rows that come later, the curve goes on as
+        in a mirror: rows differ there as much as they did. A row without a time is in the middle.
+        """
+        knots = self.knots
+        if len(knots) == 1:
+            return np.zeros(len(times), dtype=np.int64), np.zeros(len(times))
+        span = float(knots[-1] - knots[0])
+        along = np.mod(np.nan_to_num(times, nan=float(np.median(knots))) - knots[0], 2 * span)
+        known = knots[0] + np.minimum(along, 2 * span - along)
+        below = np.clip(np.searchsorted(knots, known, side="right") - 1, 0, len(knots) - 2)
+        return below, np.asarray((known - knots[below]) / (knots[below + 1] - knots[below]))
+
+    def to_json(self) -> dict[str, Any]:
         """Return the matrices, exactly."""
-        return {
-            "between": self.between.tolist(),
-            "within": self.within.tolist(),
-            "person": self.person.tolist(),
-            "row": self.row.tolist(),
-        }
+        kept = {name: getattr(self, name).tolist() for name in _ARRAYS}
+        return {**kept, "constant": list(self.constant)}
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any], columns: int) -> "PersonNoise":
+    def from_json(cls, kept: Mapping[str, Any]) -> "PersonNoise":
         """Return what `to_json` gave."""
-        names = ("between", "within", "person", "row")
-        return cls(*(np.array(kept[n], dtype=np.float64).reshape(columns, columns) for n in names))
+        arrays = {name: np.array(kept[name], dtype=np.float64) for name in _ARRAYS}
+        columns, knots = len(kept["shape"]), len(kept["knots"])
+        for name in ("person", "within", "row"):  # of no columns nothing states the shape
+            arrays[name] = arrays[name].reshape(knots, columns, -1 if columns else 0)
+        return cls(**arrays, constant=tuple(kept["constant"]))
 
 
-def _scale(covariance: Floats) -> Floats:
+_ARRAYS = ("knots", "person", "within", "row", "shape")
+
+
+def covering(covariance: Floats) -> Floats:
+    """Return a definite matrix that is at least as large: chance can make moments indefinite."""
+    scale = scale_of(np.abs(covariance))
+    correlation = covariance / np.outer(scale, scale)
+    return np.asarray(absolute(correlation) * np.outer(scale, scale))
+
+
+def scale_of(covariance: Floats) -> Floats:
+    """Return the deviations, 1 for what does not vary."""
     deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     return np.where(deviation > 0, deviation, 1.0)
 
 
-def _covering(covariance: Floats) -> Floats:
-    """Return a definite matrix that is at least as large: chance can make moments indefinite."""
-    scale = _scale(np.abs(covariance))
-    correlation = covariance / np.outer(scale, scale)
-    return np.asarray(absolute(correlation) * np.outer(scale, scale))
+def divided(wanting: Floats, constant: Ints, like: Floats) -> tuple[Floats, Floats]:
+    """Divide what noise wants of a covariance between persons and rows: its positive part, E.
+
+    E = E_c E_cc^-1 E_c'  (to persons)  +  the rest, 0 in constant columns  (to rows), on the scale
+    of the deviations of `like`.
+    """
+    scale = scale_of(like)
+    scales = np.outer(scale, scale)
+    E = positive(wanting / scales)
+    shared = E[:, constant] @ _inverse(E[np.ix_(constant, constant)]) @ E[constant]
+    return np.asarray(shared * scales), np.asarray(positive(E - shared) * scales)
+
+
+def _inverse(E: Floats) -> Floats:
+    """Return the inverse of a correlation, without what rounding leaves of directions."""
+    values, vectors = np.linalg.eigh(E)
+    kept = values > 1e-9
+    return np.asarray(vectors[:, kept] / values[kept] @ vectors[:, kept].T)
+
+
+def without(matrix: Floats, columns: Ints) -> Floats:
+    """Return a covariance without some columns, to the last bit of rounding."""
+    matrix = matrix.copy()
+    matrix[columns] = 0.0
+    matrix[:, columns] = 0.0
+    return matrix
 
 
 class PersonReader:
     """Computes W for blocks of at most `rows` rows. Each thread needs its own."""
 
     def __init__(self, reading: Reading, key: bytes, *, noise: PersonNoise, rows: int) -> None:
-        columns = len(noise.row)
-        self._noise = noise
+        _, columns, paths = noise.person.shape
+        self._noise, self._columns = noise, columns
         self._rows = Reader(reading, key, columns=columns, rows=rows)
-        self._persons = Reader(reading, expand(key, "persons"), columns=columns, rows=rows)
-        self._nothing = np.zeros((columns, 0)), np.zeros((0, rows))
+        self._persons = Reader(reading, expand(key, "persons"), columns=paths, rows=rows)
 
-    def noise(self, ids: Ids, units: Ids) -> Iterator[tuple[int, Floats]]:
-        """Yield (index, W) for each wanted level, given the ids of rows and of their units."""
+    def noise(self, ids: Ids, units: Ids, times: Floats | None) -> Iterator[tuple[int, Floats]]:
+        """Yield (index, W) for each wanted level, given rows' ids, units and times."""
         # rows of a person that follow each other read their path once
         first = np.ones(len(units), dtype=np.bool_)
         first[1:] = (units[1:] != units[:-1]).any(axis=1)
         persons, of_row = units[first], np.cumsum(first) - 1
-        no_recall, no_lasting = self._nothing[0], self._nothing[1][:, : len(ids)]
+        curve = _Curve(self._noise, np.zeros(len(ids)) if times is None else times)
         pairs = zip(self._rows.white(ids), self._persons.white(persons), strict=True)
         for (index, white), (_, paths) in pairs:
-            noise = np.empty(white.shape)
-            _core.carry_over(
-                self._noise.person,
-                np.ascontiguousarray(paths.take(of_row, axis=1)),
-                no_recall,
-                np.ascontiguousarray(no_lasting),
-                self._noise.row,
-                white,
-                noise,
-            )
-            yield index, noise
+            yield index, curve.noise(paths.take(of_row, axis=1), white)
+
+
+class _Curve:
+    """Where rows lie in time: which of them are between two knots, and near one."""
+
+    def __init__(self, noise: PersonNoise, times: Floats) -> None:
+        self._noise, knots = noise, len(noise.knots)
+        below, self._weight = noise.hats(times)
+        near = below + (self._weight > 0.5)
+        self._before = [np.flatnonzero(below == knot) for knot in range(knots)]
+        self._after = [np.flatnonzero(below + 1 == knot) for knot in range(knots)]
+        self._near = [np.flatnonzero(near == knot) for knot in range(knots)]
+
+    def noise(self, paths: Floats, white: Floats) -> Floats:
+        """Return W of rows, given the white paths of their persons and their own."""
+        noise = self._noise
+        if len(noise.knots) == 1:
+            return shaped(noise.person[0], paths, noise.row[0], white)
+        out = np.zeros(white.shape)
+        for knot, (before, after, near) in enumerate(
+            zip(self._before, self._after, self._near, strict=True)
+        ):
+            for rows, weight in ((before, 1 - self._weight), (after, self._weight)):
+                if len(rows):
+                    level = shaped(noise.person[knot], paths[:, rows])
+                    out[:, rows] += weight[rows] * level
+            if len(near):
+                out[:, near] += shaped(noise.row[knot], white[:, near])
+        for column in noise.constant:  # read without hats, or rounding would show the time
+            out[column] = shaped(noise.person[0][column : column + 1], paths)[0]
+        return out
+
+
+def shaped(
+    loadings: Floats, paths: Floats, factor: Floats | None = None, white: Floats | None = None
+) -> Floats:
+    """Return loadings @ paths, and factor @ white if given, by strict arithmetic."""
+    columns, rows = len(loadings), paths.shape[1]
+    out = np.empty((columns, rows))
+    _core.carry_over(
+        np.ascontiguousarray(loadings),
+        np.ascontiguousarray(paths),
+        np.zeros((columns, 0)),
+        np.zeros((0, rows)),
+        np.zeros((columns, columns)) if factor is None else np.ascontiguousarray(factor),
+        np.zeros((columns, rows)) if white is None else np.ascontiguousarray(white),
+        out,
+    )
+    return out

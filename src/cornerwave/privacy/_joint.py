@@ -1,5 +1,6 @@
 """What copies hide of each column, measured from a sample of rows: recorded at registration."""
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -18,12 +19,12 @@ HUNDREDTHS = slice(9, None, 10)
 """Levels 0.01, 0.02, ... of the lattice, at which shares are recorded."""
 
 
-def measure_hidden(sample: JointSample, persons: PersonRows | None = None) -> Hidden:
+def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> Hidden:
     """Measure what copies hide of each column, from a sample of rows, and of persons."""
     copy = WholeCopy.of(sample)
     hidden = copy.hidden()
-    if persons is not None:
-        of_persons = hidden_of_persons(persons)
+    for each in persons:
+        of_persons = hidden_of_persons(each)
         hidden = {name: np.minimum(own, of_persons.get(name, own)) for name, own in hidden.items()}
     needed, bounds = levels_needed(hidden), copy.strongest_open()
     strongest = {

@@ -1,20 +1,22 @@
 """What copies hide of a person from somebody who knows which rows are theirs.
 
-For a person with m rows the copy shows each row and, by linear functions of all, no more about a
-value than that row, the mean of the person's rows and their differences show. With coordinates
+Of a row i of a person with m rows, whoever links them sees linear functions of all of them. The
+ones that count, as x is alike in rows that are near in time and exchangeable else, are
 
-    z = (x_i, mean of the person's x, x_i - x_j)          j the next row of the person
+    value x_i     mean of the person's x     change x_j - x_i     x of the rows before and after
 
-of numbers, of the indicators of categories, and of what has no noise, C their covariance over
-sampled persons of about m rows, and D the noise over 1 - q^2, as in `_whole_copy`:
+j being the next row in time, or any other without a time. With z these functions of all numbers,
+of the indicators of categories, and of what has no noise, C their covariance over rows of sampled
+persons, and D that of their noise over 1 - q^2, as in `_whole_copy`:
 
-    numbers      B + R, B + R/m, 2 R on the diagonal; B + R/m, R and 0 beside it
-    categories   C of all their coordinates: an event replaces the person's whole history by that
-                 of another person, in all categories at once
+    numbers      for functions with weights a and b of the rows j of a person
+                 (sum_j a_j Phi_j) C_levels (sum_j b_j Phi_j)'  +  sum_j a_j b_j R_j
+    categories   C itself: an event replaces the person's whole history by that of another person,
+                 in all categories at once
     shown        0
 
 the best linear estimate of a coordinate leaves C_kk - q^2 c_k' (q^2 C + D)^-1 c_k of it. Privacy is
-the least of the values, means and differences of every column, on average over rows.
+the least of the values, means and changes of every column, on average over rows.
 
 A sample of few persons fits chance, so that this is too low; coefficients that were learned from
 other persons leave too much. The truth lies between the two, and their mean is taken.
@@ -28,10 +30,12 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.levels import LATTICE
+from cornerwave.noise import PersonNoise
 
 LEAST_UNITS, PER_COORDINATE = 200, 5
 """Units of a class of like numbers of rows, at the least, and for each coordinate."""
-LEVELS = 33
+MOST_CLASSES = 6
+LEVELS = 17
 """Levels at which it is computed; between them the hidden share over 1 - q^2 is linear."""
 SLIGHT = 0.01
 """Less than this share is chance of the sampled persons."""
@@ -44,7 +48,8 @@ class PersonRows:
 
     `numbers` are those on their scales less their means, 0 where missing; `categories` has the
     indicators of each category by its name; `shown` is what has no noise. `starts` is where the
-    rows of each person begin, `between` and `within` are B and R.
+    rows of each person begin; rows of a person are in the order of `times` if they
+    are `in_time`.
     """
 
     names: Sequence[str]
@@ -52,8 +57,9 @@ class PersonRows:
     categories: Mapping[str, Floats]
     shown: Floats
     starts: Ints
-    between: Floats
-    within: Floats
+    noise: PersonNoise
+    times: Floats | None = None
+    in_time: bool = False
 
     @property
     def sizes(self) -> Ints:
@@ -125,7 +131,7 @@ class _Class:
             apart = (_left(one, other, D, share) + _left(other, one, D, share)) / 2
             left = np.clip((fitted + apart) / 2, 0.0, np.diag(C))
             for k in np.flatnonzero(np.diag(C) > TINY).tolist():
-                if self.names[k]:
+                if self.names[k] and self.kinds[k] in (VALUE, MEAN, CHANGE):
                     sums.add(self.names[k], self.kinds[k], level, rows * left[k], rows * C[k, k])
 
 
@@ -150,9 +156,9 @@ def _covariance(z: Floats) -> Floats:
 
 def _classes(rows: PersonRows) -> Iterator[_Class]:
     """Yield classes of persons with like numbers of rows, each of enough persons."""
-    kinds = 1 if (rows.sizes == 1).all() else 3
+    kinds = len(_functions(rows.starts, 0, in_time=rows.in_time))
     coordinates = kinds * (len(rows.numbers) + sum(map(len, rows.categories.values())))
-    least = max(LEAST_UNITS, PER_COORDINATE * coordinates)
+    least = max(LEAST_UNITS, PER_COORDINATE * coordinates, len(rows.sizes) // MOST_CLASSES)
     order, sizes = np.argsort(rows.sizes, kind="stable"), rows.sizes
     begin = 0
     while begin < len(order):
@@ -167,39 +173,116 @@ def _classes(rows: PersonRows) -> Iterator[_Class]:
 
 def _class(rows: PersonRows, persons: Ints) -> _Class:
     sizes = rows.sizes[persons]
-    at = np.concatenate(
-        [np.arange(s, s + m) for s, m in zip(rows.starts[persons], sizes, strict=True)]
-    )
+    firsts = rows.starts[persons].tolist()
+    at = np.concatenate([np.arange(s, s + m) for s, m in zip(firsts, sizes.tolist(), strict=True)])
     starts = np.append(0, np.cumsum(sizes)[:-1])
-    one_of_m = np.repeat(1 / sizes, sizes)
+    functions = _functions(starts, len(at), in_time=rows.in_time)
     names, kinds, parts, drawn = [], [], [], []
     for name, values in _columns(rows):
         own = values[:, at]
-        mean = np.repeat(np.add.reduceat(own, starts, axis=1) / sizes, sizes, axis=1)
-        for kind, z in ((VALUE, own), (MEAN, mean), (CHANGE, own - own[:, _next(starts, len(at))])):
-            names += [name] * len(z)
-            kinds += [kind] * len(z)
-            parts.append(z)
-            drawn += [name in rows.categories] * len(z)
+        for kind, function in functions.items():
+            names += [name] * len(own)
+            kinds += [kind] * len(own)
+            parts.append(function.of(own))
+            drawn += [name in rows.categories] * len(own)
+    # how many rows a person has is seen
+    count = np.repeat(sizes, sizes).astype(np.float64)
+    for each in (1 / count, np.log(count)):
+        names, kinds, drawn = [*names, ""], [*kinds, VALUE], [*drawn, False]
+        parts.append(each[None])
     half = np.repeat(np.arange(len(sizes)) % 2 == 0, sizes)
     noise = np.zeros((len(names), len(names)))
-    number = [names.index(name) for name in rows.names]
-    for i, a in enumerate(number):
-        for j, b in enumerate(number):
-            noise[a : a + 3, b : b + 3] = _noise(rows.between[i, j], rows.within[i, j], one_of_m)
+    number, columns = len(functions), len(rows.names)
+    times = np.zeros(len(at)) if rows.times is None else rows.times[at]
+    of_numbers = _noise(rows.noise, times, list(functions.values()))
+    # coordinates go by column, then by function
+    noise[: number * columns, : number * columns] = of_numbers.transpose(2, 0, 3, 1).reshape(
+        columns * number, columns * number
+    )
     return _Class(np.concatenate(parts), names, kinds, noise, np.array(drawn), half)
 
 
-def _noise(between: float, within: float, one_of_m: Floats) -> Floats:
-    """Return the covariance of the noise of value, mean and change, for two columns.
+@dataclass(frozen=True)
+class _Function:
+    """A linear function of the rows of each row's person: weights of some rows (rows, some).
 
-    `one_of_m` is 1/m for each row; a row that is alone does not change.
+    None stands for the mean of all, by the `starts` of persons.
     """
-    mean = between + within * float(one_of_m.mean())
-    change = within * float(np.mean(one_of_m < 1))
-    return np.array(
-        [[between + within, mean, change], [mean, mean, 0.0], [change, 0.0, 2 * change]]
-    )
+
+    at: Ints
+    weights: Floats | None
+    starts: Ints
+
+    def of(self, values: Floats) -> Floats:
+        """Return it of values (k, rows)."""
+        if self.weights is not None:
+            return np.asarray((values[:, self.at] * self.weights).sum(axis=2))
+        sizes = np.diff(np.append(self.starts, values.shape[1]))
+        means = np.add.reduceat(values, self.starts, axis=1) / sizes
+        return np.repeat(means, sizes, axis=1)
+
+    def rows_shared_with(self, other: "_Function") -> Iterator[tuple[Ints, Floats]]:
+        """Yield rows j, and a_j b_j: of this function and another."""
+        if self.weights is None and other.weights is None:
+            sizes = np.diff(np.append(self.starts, len(self.at)))
+            yield np.arange(len(self.at)), np.repeat(1.0 / sizes, sizes)
+        elif self.weights is None:
+            yield from other.rows_shared_with(self)
+        elif other.weights is None:
+            sizes = np.diff(np.append(self.starts, len(self.at)))
+            one_of_m = np.repeat(1.0 / sizes, sizes)
+            for at, weights in zip(self.at.T, self.weights.T, strict=True):
+                yield at, weights * one_of_m
+        else:
+            for at, a in zip(self.at.T, self.weights.T, strict=True):
+                for also, b in zip(other.at.T, other.weights.T, strict=True):
+                    yield at, np.where(at == also, a * b, 0.0)
+
+
+def _functions(starts: Ints, rows: int, *, in_time: bool) -> dict[str, _Function]:
+    """Return the functions of a person's rows that somebody looks at, for each row."""
+    here = np.arange(rows)
+    sizes = np.diff(np.append(starts, rows)) if rows else np.zeros(0, dtype=np.int64)
+    first = np.repeat(starts, sizes) if rows else here
+    last = first + np.repeat(sizes, sizes) - 1 if rows else here
+
+    def beside(step: int) -> tuple[Ints, Floats]:
+        inside = (here + step >= first) & (here + step <= last)
+        return np.clip(here + step, first, last), inside.astype(np.float64)
+
+    def one(at: Ints, weight: Floats) -> _Function:
+        return _Function(at[:, None], weight[:, None], starts)
+
+    ones = np.ones(rows)
+    # of the last row the next is the one before, in time, and the first one else
+    following = np.where(here < last, here + 1, np.maximum(here - 1, first) if in_time else first)
+    change = _Function(np.stack([following, here], axis=1), np.stack([ones, -ones], axis=1), starts)
+    found = {VALUE: one(here, ones), MEAN: _Function(here, None, starts), CHANGE: change}
+    if in_time:
+        found |= {f"{step:+d}": one(*beside(step)) for step in (-2, -1, 1, 2)}
+    return found
+
+
+def _noise(noise: PersonNoise, times: Floats, functions: Sequence[_Function]) -> Floats:
+    """Return the covariance of the noise of functions, on average over rows (f, g, N, N)."""
+    knots, (below, weight) = len(noise.knots), noise.hats(times)
+    phi = np.zeros((knots, len(times)))
+    phi[below, np.arange(len(times))] = 1 - weight
+    if knots > 1:
+        phi[below + 1, np.arange(len(times))] += weight
+    near = below + (weight > 0.5)
+    of_phi = [function.of(phi) for function in functions]
+    found = np.empty((len(functions), len(functions), *noise.shape.shape))
+    for f, one in enumerate(functions):
+        for g, other in enumerate(functions):
+            levels = of_phi[f] @ of_phi[g].T / len(times)
+            rows = np.zeros(knots)
+            for at, weights in one.rows_shared_with(other):
+                rows += np.bincount(near[at], weights, minlength=knots) / len(times)
+            found[f, g] = np.einsum(
+                "kl,knq,lmq->nm", levels, noise.person, noise.person, optimize=True
+            ) + np.einsum("k,knm->nm", rows, noise.within)
+    return found
 
 
 def _columns(rows: PersonRows) -> Iterator[tuple[str, Floats]]:
@@ -208,10 +291,3 @@ def _columns(rows: PersonRows) -> Iterator[tuple[str, Floats]]:
         yield name, values[None]
     yield from rows.categories.items()
     yield "", rows.shown
-
-
-def _next(starts: Ints, rows: int) -> Ints:
-    """Return another row of the same person for each row, in a circle."""
-    following = np.arange(1, rows + 1)
-    following[np.append(starts[1:], rows) - 1] = starts
-    return following

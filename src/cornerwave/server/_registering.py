@@ -35,7 +35,7 @@ from cornerwave.choices import (
 from cornerwave.columns import is_number, listed
 from cornerwave.errors import CornerwaveError, SourceError, collecting_warnings, discreet
 from cornerwave.inspection import ColumnReport, inspect
-from cornerwave.kinds import OneOf
+from cornerwave.kinds import OneOf, Text
 from cornerwave.outlook import explained
 from cornerwave.server._page import Ticked, page, router, signed_in, words_of
 from cornerwave.server._replies import service_of
@@ -286,6 +286,8 @@ def _of_table(choice: Choice, text: str) -> Any:
     """Return what a field states about the table. Raises SourceError."""
     if choice.is_flag:
         return text == ("on" if choice.value is True else choice.value)
+    if isinstance(choice.kind, Text):
+        return text or None
     if not text.isdecimal() or len(text) > 9:
         raise SourceError(f"{choice.label.lower()}: give a whole number of rows, 0 for none")
     return int(text)

@@ -39,6 +39,8 @@ from cornerwave.privacy import (
     standardised,
 )
 from cornerwave.spine.missing import Draws, fill_missing
+from cornerwave.spine.person_curves import hats, less_time
+from cornerwave.spine.person_sample import PersonSample
 from cornerwave.spine.survey import Survey, Surveyor
 
 MOST_INDICATORS, MOST_RARE, ROWS_PER_COORDINATE = 160, 96, 5
@@ -130,12 +132,39 @@ def sampled_persons(
     survey: Survey,
     categories: Sequence[Categories],
     noise: PersonNoise | None,
-) -> PersonRows | None:
-    """Return the rows of sampled persons, for their noise; None for a table without a unit."""
+) -> list[PersonRows]:
+    """Return the rows of sampled persons, for their noise; none for a table without a unit.
+
+    Who knows the order of a person's rows knows their times: these are looked at by themselves.
+    """
     schema, sample = surveyor.schema, survey.persons
     if sample is None or noise is None:
-        return None
-    x = sample.numbers[: len(schema.perturbed)] - survey.moments.mean[:, None]
+        return []
+    if schema.time is None:
+        return [_person_rows(surveyor, survey, sample, categories, noise, schema.perturbed)]
+    ordered, names = sample.in_order_of(sample.numbers[-1]), schema.perturbed
+    others = [name for name in names if name != schema.time]
+    found = [_person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)]
+    if schema.time in names:
+        found.append(_person_rows(surveyor, survey, sample, (), noise, [schema.time]))
+    return found
+
+
+def _person_rows(
+    surveyor: Surveyor,
+    survey: Survey,
+    sample: PersonSample,
+    categories: Sequence[Categories],
+    noise: PersonNoise,
+    names: Sequence[str],
+    *,
+    in_time: bool = False,
+) -> PersonRows:
+    """Return the rows of sampled persons with some of the numbers, and categories."""
+    schema = surveyor.schema
+    times = None if schema.time is None else sample.numbers[-1]
+    numbers = sample.numbers[: None if times is None else -1]
+    x = numbers[: len(schema.perturbed)] - survey.moments.mean[:, None]
     cells = dict(zip(schema.encoded, sample.cells, strict=False))
     coded = {
         "+".join(each.columns): _codes(np.array([cells[name] for name in each.columns]))
@@ -143,23 +172,29 @@ def sampled_persons(
     }
     most = max(1, MOST_OF_PERSONS // max(1, len(coded)))
     none = np.zeros(len(sample.units), dtype=np.bool_)
-    shown = [*np.isnan(x), *sample.numbers[len(x) :]]
+    shown = [*np.isnan(x), *numbers[len(x) :]]
     shown += [
         each.values
         for name in schema.kept
         for each in indicators(name, name, _codes(cells[name][None]), none, most=MOST_SHOWN)
     ]
+    chosen = [schema.perturbed.index(name) for name in names]
+    x = _with_means(x[chosen], sample.starts)
+    if in_time and times is not None:  # what time does to everybody is nobody's secret
+        sizes = np.diff(np.append(sample.starts, len(times)))
+        x = less_time(x, hats(times, noise.knots), sample.starts, sizes)
     return PersonRows(
-        names=schema.perturbed,
-        numbers=_with_means(x, sample.starts),
+        names=names,
+        numbers=x,
         categories={
             name: np.array([c.values for c in indicators(name, name, codes, none, most=most)])
             for name, codes in coded.items()
         },
         shown=np.nan_to_num(np.array(shown, dtype=np.float64).reshape(len(shown), len(none))),
         starts=sample.starts,
-        between=noise.between,
-        within=noise.within,
+        noise=noise.only(chosen),
+        times=times,
+        in_time=in_time,
     )
 
 

@@ -52,7 +52,8 @@ from cornerwave.privacy import (
 )
 from cornerwave.spine.coordinates import NoisyNumbers, sampled_persons, sampled_rows
 from cornerwave.spine.missing import Draws, has_many_complete_rows
-from cornerwave.spine.person_sample import check_persons, person_noise
+from cornerwave.spine.person_curves import curve_noise
+from cornerwave.spine.person_sample import PersonSample, check_persons, person_noise
 from cornerwave.spine.rows import Group
 from cornerwave.spine.survey import Survey, Surveyor, on_scales
 
@@ -153,6 +154,7 @@ class Frozen:
             "order": self.schema.order,
             "independent_rows": self.schema.independent_rows,
             "few_rows": self.schema.few_rows,
+            **({} if self.schema.time is None else {"time": self.schema.time}),
             "types": base64.b64encode(self.source_types.serialize()).decode(),
             "rows": self.rows,
             "scales": [asdict(scale) for scale in self.scales],
@@ -195,6 +197,7 @@ class Frozen:
                 order=kept["order"],
                 independent_rows=kept["independent_rows"],
                 few_rows=kept["few_rows"],
+                time=kept.get("time"),
             ),
             source_types=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept["types"]))),
             rows=kept["rows"],
@@ -209,7 +212,7 @@ class Frozen:
             fingerprint=kept["fingerprint"],
             draws=kept["draws"] and _draws(kept["draws"], columns),
             hidden=_hidden(kept["hidden"]),
-            persons=PersonNoise.from_json(kept["persons"], columns) if "persons" in kept else None,
+            persons=PersonNoise.from_json(kept["persons"]) if "persons" in kept else None,
             joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
@@ -286,7 +289,7 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         check_persons(survey.persons, schema)
         changing = survey.constants.varying if survey.constants else ()
         varying = [schema.perturbed.index(name) for name in changing]
-        persons = person_noise(survey.persons, moments.mean, shape, varying)
+        persons = _person_noise(survey.persons, schema, shape, varying)
         shape = persons.shape
     lower = factor(shape)
     lower.warn(schema.perturbed)
@@ -314,6 +317,18 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         ),
         persons=persons,
     )
+
+
+def _person_noise(
+    sample: PersonSample, schema: Schema, shape: Floats, varying: Sequence[int]
+) -> PersonNoise:
+    """Return the noise of persons, in time if rows have one."""
+    columns = len(schema.perturbed)
+    by_row = person_noise(sample, columns, shape, varying)
+    if schema.time is None or not columns:
+        return by_row
+    when = schema.perturbed.index(schema.time) if schema.time in schema.perturbed else None
+    return curve_noise(sample, sample.numbers[-1], shape, by_row, when)
 
 
 def pairs_worth_joining(

@@ -16,6 +16,7 @@ from cornerwave.arrays import Flags, Floats, Ids, Ints, Words
 from cornerwave.columns import Schema
 from cornerwave.errors import ColumnError
 from cornerwave.keyed import BlockFunction, room_for
+from cornerwave.moments import Moments
 from cornerwave.noise import PersonNoise
 
 LEAST_PERSONS = 20
@@ -118,6 +119,10 @@ class PersonSample:
             self.most,
             min(self.limit, limit),
         )
+
+    def in_order_of(self, times: Floats) -> "PersonSample":
+        """Return the rows of each unit in the order of their times."""
+        return self._take(np.lexsort((times, self.units)))
 
     @property
     def starts(self) -> Ints:
@@ -242,30 +247,23 @@ def next_rows(starts: Ints, rows: int) -> Ints:
 
 
 def person_noise(
-    sample: PersonSample, mean: Floats, shape: Floats, varying: Sequence[int] = ()
+    sample: PersonSample, columns: int, shape: Floats, varying: Sequence[int] = ()
 ) -> PersonNoise:
     """Return the noise for a table, from sampled persons and the shape that rows need alone.
 
-    With x the numbers less their mean, over pairs of different rows of a person
+    Over pairs of different rows of a person
 
-        B = E[x_i x_j']        D = E[(x_i - x_j)(x_i - x_j)'] / 2
+        D = Cov(x_i - x_j) / 2        B = (Cov(x_i + x_j) - Cov(x_i - x_j)) / 4
 
     where j is the next row of the person after i, in a circle; pairs with a gap are left out.
     Columns that are `varying`, though in no sampled person, get some noise by row.
     """
-    x = sample.numbers[: len(mean)] - mean[:, None]
-    other = next_rows(sample.starts, x.shape[1])
+    x, other = sample.numbers[:columns], next_rows(sample.starts, len(sample.units))
     paired = np.flatnonzero(other != np.arange(len(other)))
     one, two = x[:, paired], x[:, other[paired]]
-    product, difference = _mean_products(one, two), one - two
-    between = (product + product.T) / 2
-    within = _mean_products(difference, difference) / 2
+    # exact sums, as of K: the noise depends on every bit
+    of_sums, of_differences = (Moments.of_columns(z).covariance for z in (one + two, one - two))
+    within = of_differences / 2
     for place in varying:
         within[place, place] += RARE_CHANGE * shape[place, place]
-    return PersonNoise.of(between, within, shape)
-
-
-def _mean_products(one: Floats, two: Floats) -> Floats:
-    """Return E[one_a two_b] over the rows that have both; 0 where none does."""
-    number = (~np.isnan(one)).astype(np.float64) @ (~np.isnan(two)).astype(np.float64).T
-    return np.asarray(np.nan_to_num(one) @ np.nan_to_num(two).T / np.maximum(number, 1.0))
+    return PersonNoise.of((of_sums - of_differences) / 4, within, shape)

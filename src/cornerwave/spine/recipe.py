@@ -48,7 +48,7 @@ from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.histories import Histories
 from cornerwave.spine.missing import fill_missing
-from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms
+from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms, row_times
 from cornerwave.spine.survey import rank_draws
 
 
@@ -220,10 +220,12 @@ class Recipe:
         self, noise: PersonNoise, group: Group, x: Floats, copies: Mapping[int, Floats]
     ) -> None:
         """Fill in the numbers with the noise of persons and of their rows."""
+        times = row_times(group.table, self.frozen.schema)
         reader = self._persons.pop() if self._persons else self._new_person_reader(noise)
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
             some = slice(start, start + self._block_rows)
-            for index, made in reader.noise(group.ids[some], group.units[some]):
+            when = None if times is None else times[some]
+            for index, made in reader.noise(group.ids[some], group.units[some], when):
                 copies[index][:, some] = add_noise_on_grid(x[:, some], made, self.frozen.grid)
         self._persons.append(reader)
 

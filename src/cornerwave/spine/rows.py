@@ -21,6 +21,7 @@ from cornerwave.columns import (
     key_ids,
     macs,
     one_chunk,
+    to_floats,
     value_type,
 )
 from cornerwave.keyed import BlockFunction, Secrets, room_for
@@ -79,6 +80,11 @@ def unit_ids(ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> 
     alone = np.ascontiguousarray(ids[missing])
     units[missing] = BlockFunction(secrets.units)(alone, room_for(len(alone))).reshape(-1, 2)
     return units
+
+
+def row_times(table: pa.Table, schema: Schema) -> Floats | None:
+    """Return when rows were, NaN where that is missing; None for a table without a time."""
+    return None if schema.time is None else to_floats(_whole(table, schema.time), schema.time)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
 from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
-from cornerwave.spine.rows import Group, RowSecrets
+from cornerwave.spine.rows import Group, RowSecrets, row_times
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution: a quantile has the standard error
@@ -358,10 +358,12 @@ class Surveyor:
             shown_numbers(taken(one_chunk(group.table.column(name)), rows))
             for name in self.schema.unchanged
         ]
+        when = row_times(group.table, self.schema)
+        times = [] if when is None else [when[rows]]
         return PersonSample.of(
             chosen[rows],
             hashes[rows],
-            [*(each[rows] for each in numbers), *shown],
+            [*(each[rows] for each in numbers), *shown, *times],
             [each[rows] for each in group.cells],
             self.joint_rows,
         )

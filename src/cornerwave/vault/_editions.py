@@ -254,7 +254,7 @@ def grow(
             spark=spark,
             at_once=sizes.BATCH_ROWS,
         )
-        constant = frozen.persons.constant(frozen.schema.perturbed) if frozen.persons else ()
+        constant = frozen.persons.named(frozen.schema.perturbed) if frozen.persons else ()
         survey = survey_batch(engine, surveyor, ranges, constant=constant, progress=progress)
         edition = next_edition(
             dataset.editions,

@@ -1,0 +1,268 @@
+"""The curves of persons in time, from sampled persons: C at some knots, and R at each.
+
+With x the numbers less what time does to all persons, i and j different rows of a person,
+
+    x_i x_j'  ~  Phi_i C Phi_j'          least squares over pairs, with a ridge of a few persons
+                                         towards what the lag |t_i - t_j| alone says
+    D_k = half the covariance of differences of neighbours in time near knot k
+    C_kk = V_k - D_k                     V_k the covariance near knot k
+    R_k = D_k + (V_k - C_kk - D_k)+      never K - C: a change would lie bare
+
+made definite, and cut to the paths that hold all but a thousandth of its trace: a person takes as
+many normals at each level. Moments are rounded before the strict arithmetic begins, so that the
+machine that summed them does not matter.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cornerwave import _core
+from cornerwave.arrays import Floats, Ints
+from cornerwave.noise import SWEEPS, PersonNoise, covering, divided, factor, without
+from cornerwave.spine.person_sample import PersonSample
+
+MOST_TIMES, KNOTS = 24, 12
+"""Each time is a knot if there are no more than this; else so many lie at quantiles of times."""
+MOST_LEVELS, FEWEST_KNOTS = 360, 4
+"""Levels of a person, of all columns and knots: wide tables have fewer knots."""
+RIDGE = 3.0
+"""Persons that the fit by lags counts as."""
+NEAR = 20.0
+"""Rows that all knots together count as, in the moments near one."""
+KEPT = 0.999
+"""The share of C's trace that the paths of a person hold."""
+BITS = 24
+"""Moments are rounded to so many bits of the deviations."""
+CHUNK = 4096
+
+
+def knots_of(times: Floats, columns: int) -> Floats:
+    """Return the knots for rows at some times; one if time does not vary."""
+    distinct = np.unique(times[~np.isnan(times)])
+    most = max(FEWEST_KNOTS, MOST_LEVELS // max(columns, 1))
+    if len(distinct) <= min(MOST_TIMES, most):
+        return distinct if len(distinct) else np.zeros(1)
+    known = np.sort(times[~np.isnan(times)])
+    places = np.linspace(0, len(known) - 1, min(KNOTS, most)).round().astype(np.int64)
+    return np.unique(known[places])
+
+
+def hats(times: Floats, knots: Floats) -> Floats:
+    """Return Phi (rows, knots): linear hats, level beyond the ends and in the middle for gaps."""
+    known = np.nan_to_num(times, nan=float(np.median(knots)))
+    return np.stack([np.interp(known, knots, own) for own in np.eye(len(knots))], axis=1)
+
+
+def curve_noise(
+    sample: PersonSample, times: Floats, shape: Floats, by_row: PersonNoise, when: int | None
+) -> PersonNoise:
+    """Return the noise for a table with a time, from sampled persons.
+
+    `by_row` is the noise without it; `when` is the place of the time, if it has noise itself: less
+    what time does nothing is left of it, so that it keeps the noise that it has there.
+    """
+    columns, constant = len(shape), np.array(by_row.constant, dtype=np.int64)
+    knots = knots_of(times, columns)
+    rows = _Rows.of(sample, times, columns, knots)
+    near, D = rows.near_knots(rows.x), rows.near_knots(rows.changes, rows.between_neighbours) / 2
+    C = rows.levels(near - D, constant)
+    person = _loadings(C, len(knots), columns, constant)
+    of_levels = np.einsum("knq,kmq->knm", person, person)
+    within = np.stack([without(covering(own), constant) for own in D])
+    within = within + np.stack(
+        [
+            without(divided(v - c - d, constant, shape)[1], constant)
+            for v, c, d in zip(near, of_levels, within, strict=True)
+        ]
+    )
+    if when is not None:
+        within[:, when, when] = np.maximum(within[:, when, when], by_row.within[0, when, when])
+    mean = rows.mean_noise(person, within)
+    # what a row needs by itself, as in any table
+    to_person, to_rows = divided(shape - mean, constant, shape)
+    within = within + without(to_rows, constant)
+    more = factor(to_person).lower
+    person = np.concatenate([person, np.broadcast_to(more, (len(knots), *more.shape))], axis=2)
+    used = np.flatnonzero(np.abs(person).max(axis=(0, 1)) > 0)
+    return PersonNoise(
+        knots=knots,
+        person=np.ascontiguousarray(person[:, :, used]),
+        within=within,
+        row=np.stack([factor(own).lower for own in within]),
+        shape=mean + to_person + without(to_rows, constant),
+        constant=tuple(constant.tolist()),
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of sampled persons in the order of time: x (columns, rows), Phi (rows, knots)."""
+
+    x: Floats
+    phi: Floats
+    times: Floats
+    starts: Ints
+    knots: Floats
+
+    @classmethod
+    def of(cls, sample: PersonSample, times: Floats, columns: int, knots: Floats) -> "_Rows":
+        sizes = np.diff(np.append(sample.starts, len(sample.units)))
+        person = np.repeat(np.arange(len(sizes)), sizes)
+        order = np.lexsort((times, person))
+        times = times[order]
+        x = _complete(sample.numbers[:columns, order], sample.starts, sizes)
+        phi = hats(times, knots)
+        return cls(less_time(x, phi, sample.starts, sizes), phi, times, sample.starts, knots)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        return np.diff(np.append(self.starts, self.x.shape[1]))
+
+    @cached_property
+    def _first(self) -> Ints:
+        """The rows that have a next one of the same person."""
+        last = np.append(self.starts[1:], self.x.shape[1]) - 1
+        return np.setdiff1d(np.arange(self.x.shape[1]), last)
+
+    @cached_property
+    def changes(self) -> Floats:
+        """The differences of neighbours in time."""
+        return np.asarray(self.x[:, self._first + 1] - self.x[:, self._first])
+
+    @cached_property
+    def between_neighbours(self) -> Floats:
+        """Phi of what lies between two neighbours."""
+        return np.asarray((self.phi[self._first] + self.phi[self._first + 1]) / 2)
+
+    def near_knots(self, x: Floats, phi: Floats | None = None) -> Floats:
+        """Return the second moments of rows near each knot (knots, N, N)."""
+        phi = self.phi if phi is None else phi
+        weights = phi.sum(axis=0)
+        overall = x @ x.T / max(1, x.shape[1])
+        sums = np.stack([(x * own) @ x.T for own in phi.T])
+        return _rounded((sums + NEAR * overall) / (weights + NEAR)[:, None, None], overall)
+
+    def levels(self, diagonal: Floats, constant: Ints) -> Floats:
+        """Return C (knots, N, knots, N), not yet definite."""
+        J, N = len(self.knots), len(self.x)
+        # a person weighs as much as its rows: of m rows each has m - 1 partners
+        weight = 1 / np.maximum(self.sizes - 1, 1)
+        of_row = np.repeat(weight, self.sizes)
+        gram = np.add.reduceat(_squares(self.phi), self.starts, axis=0)
+        G = (gram * weight[:, None]).T @ gram
+        sums = np.zeros((J, N, J, N))
+        P = np.add.reduceat(self.phi[:, :, None] * self.x.T[:, None, :], self.starts, axis=0)
+        flat = P.reshape(len(P), -1)
+        sums += ((flat * weight[:, None]).T @ flat).reshape(J, N, J, N)
+        for at in range(0, self.x.shape[1], CHUNK):  # less the pairs of a row with itself
+            some = slice(at, at + CHUNK)
+            squares, x = _squares(self.phi[some]), self.x[:, some]
+            G -= (squares * of_row[some, None]).T @ squares
+            own = np.einsum(
+                "ikl,ai,bi->kalb",
+                squares.reshape(-1, J, J) * of_row[some, None, None],
+                x,
+                x,
+                optimize=True,
+            )
+            sums -= own
+        # [kk', ll'] -> [kl, k'l']
+        G = G.reshape(J, J, J, J).transpose(0, 2, 1, 3).reshape(J * J, J * J)
+        by_lag = self._by_lag(sums)
+        ridge = RIDGE * max(float(weight.mean()), 1e-12)
+        wanted = sums.transpose(0, 2, 1, 3).reshape(J * J, N * N)
+        prior = by_lag.transpose(0, 2, 1, 3).reshape(J * J, N * N)
+        C = np.linalg.solve(G + ridge * np.eye(J * J), wanted + ridge * prior)
+        C = C.reshape(J, J, N, N).transpose(0, 2, 1, 3)
+        C = (C + C.transpose(2, 3, 0, 1)) / 2
+        for knot in range(J):
+            C[knot, :, knot, :] = diagonal[knot]
+        flat = C.reshape(J * N, J * N)
+        scale = np.sqrt(np.maximum(np.abs(np.diag(self.x @ self.x.T / max(1, self.x.shape[1]))), 0))
+        return _rounded(flat, np.diag(np.tile(scale**2, J))).reshape(J, N, J, N)
+
+    def _by_lag(self, sums: Floats) -> Floats:
+        """Return C if it depended on the lag alone: the mean of products of pairs of such a lag."""
+        J, N = len(self.knots), len(self.x)
+        count = np.add.reduceat(self.phi, self.starts, axis=0)
+        weight = 1 / np.maximum(self.sizes - 1, 1)
+        number = (count * weight[:, None]).T @ count - np.einsum(
+            "ik,il,i->kl", self.phi, self.phi, np.repeat(weight, self.sizes), optimize=True
+        )
+        lags = np.abs(self.knots[:, None] - self.knots[None, :])
+        width = max(float(np.median(np.diff(self.knots))), 1e-300) if J > 1 else 1.0
+        found = np.empty((J, N, J, N))
+        for k in range(J):
+            for other in range(J):
+                near = np.exp(-0.5 * ((lags - lags[k, other]) / width) ** 2)
+                total = np.einsum("kl,kalb->ab", near, sums)
+                found[k, :, other, :] = total / max(float((near * number).sum()), 1e-12)
+        return found
+
+    def mean_noise(self, person: Floats, within: Floats) -> Floats:
+        """Return the covariance of the noise of a row, on average over rows."""
+        J = len(self.knots)
+        weights = self.phi.T @ self.phi / max(1, len(self.phi))
+        near = np.bincount(self.phi.argmax(axis=1), minlength=J) / max(1, len(self.phi))
+        levels = np.einsum("kl,knq,lmq->nm", weights, person, person, optimize=True)
+        return _rounded(levels + np.einsum("k,knm->nm", near, within), levels + within[0])
+
+
+def _squares(phi: Floats) -> Floats:
+    return (phi[:, :, None] * phi[:, None, :]).reshape(len(phi), -1)
+
+
+def _complete(x: Floats, starts: Ints, sizes: Ints) -> Floats:
+    """Return numbers with the person's mean in place of gaps, or that of all, less that of all."""
+    x = x - np.nanmean(x, axis=1, keepdims=True)
+    missing = np.isnan(x)
+    if not missing.any():
+        return np.asarray(x)
+    known = np.add.reduceat(~missing, starts, axis=1)
+    means = np.add.reduceat(np.where(missing, 0.0, x), starts, axis=1) / np.maximum(known, 1)
+    return np.where(missing, np.repeat(means, sizes, axis=1), x)
+
+
+def less_time(x: Floats, phi: Floats, starts: Ints, sizes: Ints) -> Floats:
+    """Return numbers without what time does to all persons, as rows within persons show it."""
+    of_person = np.add.reduceat(phi, starts, axis=0) / sizes[:, None]
+    centred = phi - np.repeat(of_person, sizes, axis=0)
+    means = np.add.reduceat(x, starts, axis=1) / sizes
+    gram = centred.T @ centred
+    gram += 1e-9 * max(float(np.trace(gram)), 1e-300) * np.eye(len(gram))
+    effect = np.linalg.solve(gram, centred.T @ (x - np.repeat(means, sizes, axis=1)).T)
+    left = x - (phi @ effect).T
+    return np.asarray(left - left.mean(axis=1, keepdims=True))
+
+
+def _rounded(matrices: Floats, of: Floats) -> Floats:
+    """Return moments rounded to BITS bits of the deviations that `of` has."""
+    deviation = np.sqrt(np.maximum(np.abs(np.diag(of)), 1e-300))
+    step = np.ldexp(1.0, np.frexp(np.outer(deviation, deviation))[1] - BITS)
+    return np.asarray(np.rint(matrices / step) * step)
+
+
+def _loadings(C: Floats, knots: int, columns: int, constant: Ints) -> Floats:
+    """Return L_C (knots, columns, paths): C made definite, in as few paths as hold its trace."""
+    # a constant column has one level, which stands for all knots
+    level = np.arange(knots * columns).reshape(knots, columns)
+    level[:, constant] = level[0, constant]
+    names, place = np.unique(level, return_inverse=True)
+    place = place.reshape(knots, columns)
+    pick = np.zeros((knots * columns, len(names)))
+    pick[np.arange(knots * columns), place.ravel()] = 1.0
+    pick /= pick.sum(axis=0)
+    flat = C.reshape(knots * columns, knots * columns)
+    reduced = pick.T @ flat @ pick
+    scale = np.sqrt(np.maximum(np.abs(np.diag(reduced)), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.array(reduced / np.outer(scale, scale), order="C"), np.eye(len(names))
+    _core.diagonalise(values, vectors, SWEEPS)
+    spectrum = np.maximum(np.diag(values), 0.0)
+    order = np.argsort(-spectrum, kind="stable")
+    held = np.cumsum(spectrum[order]) >= KEPT * spectrum.sum()
+    paths = order[: int(np.argmax(held)) + 1] if spectrum.sum() > 0 else order[:1]
+    loadings = scale[:, None] * vectors[:, paths] * np.sqrt(spectrum[paths])
+    return np.ascontiguousarray(loadings[place])
