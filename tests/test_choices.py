@@ -118,7 +118,11 @@ COLUMN_OF = {
     "categorical": "c",
 }
 COLUMN_OF |= {"uniform": "c"}
-MADE = {"min_count": 5, "together": (("c", "d"),), "released_as": {"x": "NAME"}}
+MADE = {"time": "x", "min_count": 5, "together": (("c", "d"),), "released_as": {"x": "NAME"}}
+
+
+BESIDE = {"key_as_is": {"key": "id"}, "time": {"unit": "id"}}
+"""What a choice needs beside it."""
 
 
 def made_alone(choice: Choice) -> Choices:
@@ -128,7 +132,7 @@ def made_alone(choice: Choice) -> Choices:
     of_columns = {column: value} if choice.gives == VALUES else (column,)
     given = MADE.get(choice.name, True if choice.gives == TABLE else of_columns)
     chosen = {choice.name: column if choice.gives == COLUMN else given}
-    return Choices(**({"key": "id"} if choice.name == "key_as_is" else {}) | chosen)
+    return Choices(**BESIDE.get(choice.name, {}) | chosen)
 
 
 @pytest.mark.parametrize("name", DECLARED)

@@ -65,7 +65,7 @@ def curve_noise(
     """
     columns, constant = len(shape), np.array(by_row.constant, dtype=np.int64)
     knots = knots_of(times, columns)
-    rows = _Rows.of(sample, times, columns, knots)
+    rows = _RowsInTime.of(sample, times, columns, knots)
     near, D = rows.near_knots(rows.x), rows.near_knots(rows.changes, rows.between_neighbours) / 2
     C = rows.levels(near - D, constant)
     person = _loadings(C, len(knots), columns, constant)
@@ -97,7 +97,7 @@ def curve_noise(
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowsInTime:
     """Rows of sampled persons in the order of time: x (columns, rows), Phi (rows, knots)."""
 
     x: Floats
@@ -107,7 +107,7 @@ class _Rows:
     knots: Floats
 
     @classmethod
-    def of(cls, sample: PersonSample, times: Floats, columns: int, knots: Floats) -> "_Rows":
+    def of(cls, sample: PersonSample, times: Floats, columns: int, knots: Floats) -> "_RowsInTime":
         sizes = np.diff(np.append(sample.starts, len(sample.units)))
         person = np.repeat(np.arange(len(sizes)), sizes)
         order = np.lexsort((times, person))

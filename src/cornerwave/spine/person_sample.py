@@ -108,7 +108,8 @@ class PersonSample:
         if (sizes <= MOST_ROWS).all() and fits.all():
             return self
         rows = np.flatnonzero((place < MOST_ROWS) & np.repeat(fits, sizes))
-        limit = self.units[first[fits][-1]] if not fits.all() else self.limit
+        # other parts may have units before the first that does not fit here
+        limit = self.units[first[~fits][0]] - np.uint64(1) if not fits.all() else self.limit
         found = self._take(rows)
         return PersonSample(
             found.units,
