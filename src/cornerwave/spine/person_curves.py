@@ -65,6 +65,8 @@ def curve_noise(
     """
     columns, constant = len(shape), np.array(by_row.constant, dtype=np.int64)
     knots = knots_of(times, columns)
+    if len(knots) == 1:
+        return by_row
     rows = _RowsInTime.of(sample, times, columns, knots)
     near, D = rows.near_knots(rows.x), rows.near_knots(rows.changes, rows.between_neighbours) / 2
     C = rows.levels(near - D, constant)
@@ -240,7 +242,7 @@ def less_time(x: Floats, phi: Floats, starts: Ints, sizes: Ints) -> Floats:
 def _rounded(matrices: Floats, of: Floats) -> Floats:
     """Return moments rounded to BITS bits of the deviations that `of` has."""
     deviation = np.sqrt(np.maximum(np.abs(np.diag(of)), 1e-300))
-    step = np.ldexp(1.0, np.frexp(np.outer(deviation, deviation))[1] - BITS)
+    step = np.maximum(np.ldexp(1.0, np.frexp(np.outer(deviation, deviation))[1] - BITS), 1e-290)
     return np.asarray(np.rint(matrices / step) * step)
 
 
