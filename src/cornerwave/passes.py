@@ -9,7 +9,7 @@ A block is some rows of whatever is looked at: of a table, or of a source and it
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -47,6 +47,11 @@ class Pass(ABC, Generic[Rows, Found, Result_co]):
 
     compares_keys = False
     """Whether the engine sees to it that no two rows have one key."""
+
+    @property
+    def reads(self) -> Sequence[str] | None:
+        """The columns that it looks at, the key among them; None for all of registration's."""
+        return None
 
     @abstractmethod
     def nothing(self) -> Found:

@@ -29,6 +29,7 @@ from cornerwave.vault import Vault, write_all_spark
 from tests import sail
 from tests.engines.audits import PRIVACY, audited, is_same_audit, table_and_copies
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
+from tests.panels import panel, with_gaps
 
 pytestmark = sail.KNOWN_WARNINGS
 
@@ -84,6 +85,26 @@ def test_a_frame_gives_the_dataset_and_the_copies_of_the_local_engine(
         assert found.value == pytest.approx(wanted_mean.value, rel=1e-12)  # in another order
     assert [held.recipient for held in there.holdings] == ["near", "middle", "far"]
     assert {held.spec.format for held in there.holdings} == {"parquet parts"}
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_persons_have_the_noise_and_the_histories_of_the_local_engine(
+    spark, vault, other, tmp_path, monkeypatch, shuffle
+):
+    monkeypatch.setattr("cornerwave.sizes.SHUFFLE_CELLS", 6 * 100)
+    table = panel(90, np.arange(90) % 7 + 1)
+    table = table.append_column("id", pa.array([f"v{n}" for n in range(table.num_rows)]))
+    file = written(with_gaps(table, "stage"), tmp_path / "panel.parquet")
+    choices = {"key": "id", "unit": "patient", "shuffle": shuffle, "keep_order": not shuffle}
+    here = vault.register("people", file, few_rows=True, **choices)
+    there = other.register("people", frame_of(spark, file), few_rows=True, **choices)
+    assert there.frozen.to_json() == here.frozen.to_json()
+    assert here.frozen.persons.constant(here.frozen.schema.perturbed) == ["height"]
+    copies = [(r, tmp_path / r.recipient) for r in there.release_many(LEVELS)]
+    write_all_spark(copies)
+    for wanted, (_, folder) in zip(local_copies(here, tmp_path), copies, strict=True):
+        assert by_key(read(folder)).equals(by_key(wanted), check_metadata=False)
+        assert wanted["sex"].to_pylist() != table["sex"].to_pylist()
 
 
 def later(rows=400, first="later 0"):

@@ -10,6 +10,7 @@ import warnings
 import zlib
 from contextlib import contextmanager
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
@@ -27,6 +28,7 @@ from tests.engines import through_spark
 from tests.engines.audits import is_same_audit
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 from tests.engines.faults import failing_once, wait_for, waiting
+from tests.panels import panel
 
 pytestmark = [
     pytest.mark.slow,
@@ -125,6 +127,21 @@ def test_the_cluster_gives_the_dataset_and_the_copies_of_the_local_engine(
         if by_frame and not shuffle:  # in the order of its partitions
             wanted, found = by_key(wanted), by_key(found)
         assert found.equals(wanted, check_metadata=False)
+
+
+def test_persons_have_the_noise_and_the_histories_of_the_local_engine(spark, vault, tmp_path):
+    table = panel(200, np.arange(200) % 9 + 1)
+    table = table.append_column("id", pa.array([f"v{n}" for n in range(table.num_rows)]))
+    file = tmp_path / "panel.parquet"
+    papq.write_table(table, file, row_group_size=150)
+    other = Vault.create(tmp_path / "other", key_file=vault.path / "key")
+    here = vault.register("people", file, key="id", unit="patient", keep_order=True)
+    frame = spark.read.parquet(str(file)).repartition(4)
+    there = other.register("people", frame, key="id", unit="patient", keep_order=True)
+    assert there.frozen.to_json() == here.frozen.to_json()
+    found = there.release(to="here", noise=1.0).write_spark(tmp_path / "copy")
+    wanted = papq.read_table(here.release(to="here", noise=1.0).write(tmp_path / "one.parquet"))
+    assert by_key(papq.read_table(found)).equals(by_key(wanted), check_metadata=False)
 
 
 @pytest.mark.parametrize("by_frame", [True, False])

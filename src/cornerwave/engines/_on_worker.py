@@ -53,6 +53,8 @@ _ROOMS = (
     "cornerwave.columns.",
     "cornerwave.moments",
     "cornerwave.reuse.",
+    "cornerwave.spine.histories",
+    "cornerwave.spine.person_sample",
     "cornerwave.spine.survey",
 )
 

@@ -178,6 +178,12 @@ class ConstantPass(Adding[Block, PersonValues]):
     schema: Schema
     secrets: RowSecrets
 
+    @property
+    def reads(self) -> list[str]:
+        """The columns that it looks at."""
+        named = (self.schema.key, self.schema.unit, *self.names)
+        return [name for name in named if name is not None]
+
     def nothing(self) -> PersonValues:
         """Return the values of no rows."""
         none = np.empty((0, 2), dtype=np.uint64)
@@ -318,6 +324,11 @@ class HistoryPass(Pass[Block, HistoryRows, Histories]):
     noise: NoiseSecrets
     ends: tuple[int, ...]
     whole: str
+
+    @property
+    def reads(self) -> list[str]:
+        """The columns that it looks at: all that have a part in the fingerprint."""
+        return self.frozen.schema.used
 
     def nothing(self) -> HistoryRows:
         """Return no rows."""

@@ -70,6 +70,8 @@ class Threads:
     def run(self, pass_: Pass[Block, Found, Result_co], progress: Progress = silent) -> Result_co:
         """Run a pass over all rows. Raises ColumnError if it compares keys, and rows have one."""
         columns = seen_in(self.source, self.schema)
+        if pass_.reads is not None:
+            columns = [name for name in columns if name in pass_.reads]
         groups = numbered(self.source, self.schema, self.at_once, columns)
         key = self.schema.key if pass_.compares_keys else None
         with SortedKeys(key) as keys:

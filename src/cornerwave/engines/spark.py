@@ -366,9 +366,10 @@ def check_closures(session: Any, size: int) -> None:
     if size + _ENVELOPE <= most or str(encrypted).lower() == "true":
         return
     raise ClusterError(
-        f"what the machines need, secrets among it, takes {size:,} bytes (category values take "
-        f"most of it). Spark writes more than {most:,} bytes to disks in plain text unless "
-        "spark.io.encryption.enabled is true; set it when the cluster's session is made"
+        f"what the machines need, secrets among it, takes {size:,} bytes (values of categories, "
+        f"and in a table with a unit their histories, take most of it). Spark writes more than "
+        f"{most:,} bytes to disks in plain text unless spark.io.encryption.enabled is true; set "
+        "it when the cluster's session is made"
     )
 
 

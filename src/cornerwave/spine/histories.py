@@ -80,7 +80,7 @@ class Histories:
             np.concatenate(each, axis=axis)
             for each, axis in zip(zip(*found.parts, strict=True), (0, 0, 0, 0, 1), strict=True)
         )
-        by = np.lexsort((order, editions, units[:, 1], units[:, 0]))
+        by = _by_person(units, editions, order)
         units, editions, codes = units[by], editions[by], codes[:, by]
         is_first = np.ones(len(units), dtype=np.bool_)
         is_first[1:] = (units[1:] != units[:-1]).any(axis=1)
@@ -96,10 +96,12 @@ class Histories:
             own[:] = _filled(own, starts, stamps, units[starts], each, gaps)
         places = np.empty(len(by), dtype=np.int64)
         places[by] = np.arange(len(by))
-        ascending = np.argsort(words, kind="stable")
+        if (words[1:] < words[:-1]).any():
+            ascending = np.argsort(words, kind="stable")
+            words, places = words[ascending], places[ascending]
         return cls(
-            words[ascending],
-            places[ascending],
+            words,
+            places,
             units[starts],
             starts,
             stamps,
@@ -136,18 +138,44 @@ class Histories:
 
     def replaced(self, ids: Ids, own: Codes, donors: Ints) -> Codes:
         """Return the codes (categories, rows) of some rows, given the donors of all persons."""
-        places = self.places[np.searchsorted(self.rows, row_words(ids))]
-        person, edition = np.divmod(self.stamps[places], self.editions)
+        # a row that is not there gets any place: the fingerprint will not be the registered one
+        found = np.searchsorted(self.rows, row_words(ids))
+        places = self.places[np.minimum(found, len(self.rows) - 1)]
+        person = self.stamps[places] // self.editions
+        rows = np.flatnonzero(donors[person] >= 0)
+        places, person = places[rows], person[rows]
         donor = donors[person]
-        # where the donor's rows end that were there when this row came
-        end = np.searchsorted(self.stamps, donor * self.editions + edition, side="right")
-        at = np.minimum(self.starts[donor] + places - self.starts[person], end - 1)
-        return np.where((donor < 0) | (own == MISSING), own, self.codes[:, at])
+        last = self._ends(donor, self.stamps[places] % self.editions) - 1
+        at = np.minimum(self.starts[donor] + places - self.starts[person], last)
+        out = own.copy()
+        out[:, rows] = np.where(own[:, rows] == MISSING, MISSING, self.codes[:, at])
+        return out
+
+    def _ends(self, persons: Ints, edition: Ints) -> Ints:
+        """Return where the rows of persons end that were there with an edition."""
+        if self.editions == 1:
+            return np.append(self.starts[1:], len(self.rows))[persons]
+        return np.searchsorted(self.stamps, persons * self.editions + edition, side="right")
 
 
 def row_words(ids: Ids) -> Words:
     """Return a word that identifies each row."""
     return ids[:, 0] ^ ids[:, 1]
+
+
+def _by_person(units: Ids, editions: Ints, order: Words) -> Ints:
+    """Return rows sorted by their unit's first word, then by edition and order.
+
+    Rows of a person that follow each other are sorted as one.
+    """
+    if ((editions[1:] < editions[:-1]) | (order[1:] < order[:-1])).any():
+        return np.lexsort((order, editions, units[:, 0]))
+    word = units[:, 0]
+    firsts = np.flatnonzero(np.append(True, word[1:] != word[:-1]))
+    runs = np.argsort(word[firsts], kind="stable")
+    lengths = _lengths(firsts, len(word))[runs]
+    begins = np.cumsum(lengths) - lengths
+    return np.asarray(np.arange(len(word)) + np.repeat(firsts[runs] - begins, lengths))
 
 
 def _lengths(starts: Ints, rows: int) -> Ints:
