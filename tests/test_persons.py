@@ -341,7 +341,8 @@ def history_rows(units, editions, codes):
     """Rows of persons, by the places at which they came."""
     places = np.arange(len(units), dtype=np.uint64)
     ids = position_ids(1 << 30, int(units.max()) + 1).copy()[units]
-    return HistoryRows(((places, ids, editions, places, np.atleast_2d(codes).copy()),))
+    order = places.astype(np.float64)
+    return HistoryRows(((places, ids, editions, order, np.atleast_2d(codes).copy()),))
 
 
 @cache
@@ -475,6 +476,24 @@ def test_all_categories_of_a_person_are_replaced_by_those_of_one_other(vault):
             assert None in wanted
         assert copy[name].to_pylist() == wanted.tolist(), name
     assert 0.4 < (donor != of).mean() < 0.7  # 1 - 1/sqrt(5) = .55, and few are their own donor
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_with_a_time_histories_are_in_its_order_whatever_that_of_the_file(vault, timed):
+    """Else a stage that only rises would fall in the rows of those who were replaced."""
+    table = panel(200, 8).drop(["height", "sex"])
+    visit = pa.array(np.arange(1600) % 8)
+    table = with_column(table, "visit", visit)
+    rises = pa.array([f"R{n // 3}" for n in np.array(visit) + persons_of(table) % 4])
+    table = with_column(table, "stage", rises)
+    table = with_column(table, "row", pa.array(range(1600)))
+    mixed = table.take(pa.array(np.random.default_rng(2).permutation(1600)))
+    choices = {"time": "visit"} if timed else {}
+    _, copy = released(vault, mixed, noise=4.0, key="row", keep=["visit"], **choices)
+    copy = copy.sort_by([("patient", "ascending"), ("visit", "ascending")])
+    stage = np.array([int(cell[1:]) for cell in copy["stage"].to_pylist()]).reshape(200, 8)
+    falls = (np.diff(stage, axis=1) < 0).any(axis=1).mean()
+    assert falls == 0 if timed else falls > 0.4
 
 
 def test_a_gap_in_a_constant_column_leaves_what_is_hidden(vault):

@@ -99,7 +99,7 @@ def test_persons_have_the_noise_and_the_histories_of_the_local_engine(
     here = vault.register("people", file, few_rows=True, **choices)
     there = other.register("people", frame_of(spark, file), few_rows=True, **choices)
     assert there.frozen.to_json() == here.frozen.to_json()
-    assert here.frozen.persons.constant(here.frozen.schema.perturbed) == ["height"]
+    assert here.frozen.persons.named(here.frozen.schema.perturbed) == ["height"]
     copies = [(r, tmp_path / r.recipient) for r in there.release_many(LEVELS)]
     write_all_spark(copies)
     for wanted, (_, folder) in zip(local_copies(here, tmp_path), copies, strict=True):

@@ -26,7 +26,7 @@ from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows, row_words
 from cornerwave.spine.person_sample import PersonValues, constant_columns
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
-from cornerwave.spine.rows import Group, RowSecrets, row_ids, unit_ids
+from cornerwave.spine.rows import Group, RowSecrets, row_ids, row_times, unit_ids
 from cornerwave.spine.survey import Sample, Sampler, Survey, Surveyor, no_rows
 
 
@@ -340,8 +340,10 @@ class HistoryPass(Pass[Block, HistoryRows, Histories]):
         group = Group.of(block.ids, block.table, schema, self.rows)
         editions = np.searchsorted(self.ends, block.places, side="right")
         words = row_words(block.ids)
-        # rows without a key are in the order of the file
-        order = words if schema.key is not None else block.places.astype(np.uint64)
+        times = row_times(block.table, schema)
+        # rows without a time and without a key are in the order of the file
+        order = block.places.astype(np.float64) if schema.key is None else np.zeros(len(words))
+        order = order if times is None else times
         rows = words, group.units, editions, order, self.frozen.codes(group)
         return HistoryRows((rows,), group.fingerprint(self.rows))
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cornerwave.arrays import Codes, Flags, Ids, Ints, Words
+from cornerwave.arrays import Codes, Flags, Floats, Ids, Ints, Words
 from cornerwave.columns import Categories, Fingerprint
 from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.noise import MISSING, EventClock
@@ -37,10 +37,11 @@ LEAST = 20
 class HistoryRows:
     """Rows of persons: words that identify them, units, editions, order, codes of categories.
 
-    `a + b` has the rows of both, in parts.
+    The rows of a person are in the order of their times, or of the file; of rows that have neither
+    a time nor a place, by their words. `a + b` has the rows of both, in parts.
     """
 
-    parts: tuple[tuple[Words, Ids, Ints, Words, Codes], ...] = ()
+    parts: tuple[tuple[Words, Ids, Ints, Floats, Codes], ...] = ()
     fingerprint: Fingerprint = field(default_factory=Fingerprint.nothing)
 
     def __add__(self, other: "HistoryRows") -> "HistoryRows":
@@ -80,7 +81,7 @@ class Histories:
             np.concatenate(each, axis=axis)
             for each, axis in zip(zip(*found.parts, strict=True), (0, 0, 0, 0, 1), strict=True)
         )
-        by = _by_person(units, editions, order)
+        by = _by_person(units, editions, order, words)
         units, editions, codes = units[by], editions[by], codes[:, by]
         is_first = np.ones(len(units), dtype=np.bool_)
         is_first[1:] = (units[1:] != units[:-1]).any(axis=1)
@@ -163,13 +164,13 @@ def row_words(ids: Ids) -> Words:
     return ids[:, 0] ^ ids[:, 1]
 
 
-def _by_person(units: Ids, editions: Ints, order: Words) -> Ints:
-    """Return rows sorted by their unit's first word, then by edition and order.
+def _by_person(units: Ids, editions: Ints, order: Floats, words: Words) -> Ints:
+    """Return rows sorted by their unit's first word, then by edition, order and their own word.
 
     Rows of a person that follow each other are sorted as one.
     """
-    if ((editions[1:] < editions[:-1]) | (order[1:] < order[:-1])).any():
-        return np.lexsort((order, editions, units[:, 0]))
+    if not ((editions[1:] >= editions[:-1]) & (order[1:] > order[:-1])).all():
+        return np.lexsort((words, order, editions, units[:, 0]))
     word = units[:, 0]
     firsts = np.flatnonzero(np.append(True, word[1:] != word[:-1]))
     runs = np.argsort(word[firsts], kind="stable")
