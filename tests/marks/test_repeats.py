@@ -205,3 +205,11 @@ def test_values_too_far_apart_for_floating_point_have_no_step():
     assert lattice(np.array([-1.7e308, 1.7e308, 3.0]), whole=True) == np.inf
     assert lattice(np.array([1.0, 2.5, 4.0]), whole=True) == 3.0
     assert lattice(np.array([np.inf, 1.0, -np.inf, 2.5, 4.0]), whole=True) == 3.0  # text: 1e999
+
+
+def test_numbers_beyond_single_precision_are_kept():
+    """1e60 is beyond single precision: it is kept as the largest, without a fault."""
+    values = np.random.default_rng(0).normal(size=300) * 1e60
+    with np.errstate(all="raise"):
+        text = marks_of(pa.table({"x": values}), Key.generate(), {}).to_json()
+    assert TableMarks.from_json(text).to_json() == text

@@ -140,7 +140,9 @@ class TableMarks:
 def _encoded(words: Words | Floats) -> str:
     """Return words as text, with no more bytes each than are needed; or numbers, single ones."""
     if words.dtype == np.float64:
-        return base64.b64encode(words.astype("<f4").tobytes()).decode()
+        ends = np.finfo(np.float32)  # what is further out need not be told apart
+        single = np.clip(words, ends.min, ends.max).astype("<f4")
+        return base64.b64encode(single.tobytes()).decode()
     size = 2 if not len(words) or words.max() < 1 << 16 else BYTES
     content = words.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :size]
     return f"{size}:{base64.b64encode(content.tobytes()).decode()}"
