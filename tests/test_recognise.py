@@ -313,10 +313,13 @@ def test_an_address_is_found_wherever_it_begins(text):
 
 
 @pytest.mark.parametrize("name", ["recid", "persnum", "id", "Ketchup.hid", "household"])
-def test_names_of_things_with_several_rows_are_left_to_the_owner(name):
+def test_names_of_things_with_several_rows_are_the_unit_or_left_to_the_owner(name):
     report = of_few_rows_each(name)
-    assert report.do == "decide"
-    assert "of people or things, according to its name: 136 values" in report.warnings[0]
+    assert report.do == "unit"
+    assert "Its 136 values repeat, about 22.1 rows each" in report.warnings[0]
+    two = of_few_rows_each(name, beside="subject_id")  # which of them?
+    assert two.do == "decide"
+    assert "of people or things, according to its name: 136 values" in two.warnings[0]
 
 
 @pytest.mark.parametrize("name", ["paid", "hits", "num_pets", "family_size"])
@@ -324,7 +327,11 @@ def test_measurements_of_the_same_numbers_are_not(name):
     assert of_few_rows_each(name).do == "perturb"
 
 
-def of_few_rows_each(name):
-    values = np.random.default_rng(3).integers(1000, 1136, 3000)
-    [report, _] = inspect(open_source(pa.table({name: values, "x": values % 7 / 2}))).columns
+def of_few_rows_each(name, beside="x"):
+    rng = np.random.default_rng(3)
+    values, others = rng.integers(1000, 1136, 3000), rng.integers(200, size=3000)
+    other = values % 7 / 2 if beside == "x" else others
+    [report, _, _] = inspect(
+        open_source(pa.table({name: values, beside: other, "y": rng.normal(size=3000)}))
+    ).columns
     return report

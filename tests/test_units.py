@@ -83,8 +83,10 @@ def test_rows_of_a_person_are_refused_with_what_they_give_away(vault, untouched,
     table = visits().select([*names, *NOISY])
     with untouched(), pytest.raises(ColumnError, match=f"{names[0]}.* belong together") as e:
         vault.register("clinic", table, **choices)
-    assert e.value.use == ("independent_rows",)
+    assert e.value.use == ("unit", "independent_rows")
     said = str(e.value)
+    remedy = "make a column of this part" if names == ["id"] else "name 'person' as the unit"
+    assert remedy in said
     assert "'height' (1.00)" in said
     assert "1,000 such groups, about 10 rows each" in said
     assert "leaves 0.091 of a value of" in said  # v / (10 + v) at v = 1
@@ -370,7 +372,7 @@ def test_a_message_states_the_plain_mean_and_the_largest_and_names_whole_columns
 def test_the_advice_fits_schools_and_names_the_argument(vault):
     with pytest.raises(ColumnError, match="merely shares a school") as e:
         vault.register("clinic", visits().select(["person", *NOISY]), drop=["person"])
-    assert e.value.__notes__ == ["In Python: independent_rows=True"]
+    assert e.value.__notes__ == ["In Python: unit='person' or independent_rows=True"]
 
 
 @pytest.mark.parametrize("rows", [20, 60, 99])
@@ -585,20 +587,23 @@ def test_what_is_kept_of_all_rows_is_small_and_comes_back(tmp_path):
 # --- the ways to say it ---------------------------------------------------------------------
 
 
-def test_a_draft_leaves_a_column_that_names_units_to_the_owner():
+def test_a_draft_proposes_a_column_that_names_persons_as_the_unit_and_says_why():
     found = inspect(open_source(visits().select(["person", *NOISY])))
     reports = {report.name: report for report in found.columns}
-    assert reports["person"].do == "decide"
-    assert "names units, such as people: 1,000 values of about 10 rows" in draft(found)
-    assert "# independent_rows = true" in draft(found)
+    assert reports["person"].do == "unit"
+    said = draft(found)
+    assert "Its 1,000 values repeat, about 10 rows each; it is called like an identifier" in said
+    assert "'height' (1.00)" in said
+    assert "intraclass correlation: 0 is chance, 1 is equal" in said
+    assert "# independent_rows = true" in said
     assert {reports[name].do for name in ("height", "weight", "cost")} == {"perturb"}
     mixed = shuffled(visits().select(["person", *NOISY]), NOISY)
     other = inspect(open_source(mixed.rename_columns(["count", *NOISY])))
     assert {report.name: report.do for report in other.columns}["count"] == "perturb"
     assert "independent_rows" not in draft(other)
-    named = inspect(open_source(mixed))  # nothing agrees, but it is called so
-    assert {report.name: report.do for report in named.columns}["person"] == "decide"
-    assert "looks like an identifier of people or things" in draft(named)
+    named = inspect(open_source(mixed))  # nothing agrees, but it is called so, and repeats
+    assert {report.name: report.do for report in named.columns}["person"] == "unit"
+    assert "do not agree more than by chance" in draft(named)
     assert "independent_rows" not in draft(named)
 
 
@@ -615,13 +620,16 @@ def test_the_command_and_the_schema_file_name_the_choice(tmp_path, capsys, monke
     run("init")
     code, said = run("register", "clinic", "clinic.parquet", "--drop", "person")
     assert code == 2
-    assert "(--independent-rows)" in said
+    assert "(--unit COLUMN, --independent-rows)" in said
     run("inspect", "clinic.parquet", "--out", "schema.toml")
-    text = Path("schema.toml").read_text().replace('do = "decide"', 'do = "drop"')
+    code, said = run("register", "whole", "clinic.parquet", "--schema", "schema.toml", "--dry-run")
+    assert code == 0
+    assert "unit: person, a pseudonym in copies; 300 persons, typically 10 rows each" in said
+    text = Path("schema.toml").read_text().replace('do = "unit"', 'do = "drop"')
     Path("schema.toml").write_text(text)
     code, said = run("register", "clinic", "clinic.parquet", "--schema", "schema.toml")
     assert code == 2
-    assert "(independent_rows = true)" in said
+    assert '(do = "unit", independent_rows = true)' in said
     Path("schema.toml").write_text(text.replace("# independent_rows", "independent_rows"))
     code, said = run("register", "clinic", "clinic.parquet", "--schema", "schema.toml")
     assert code == 0

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from cornerwave import document as doc
-from cornerwave.choices import CATEGORY, KEPT, PERTURBED, UNIFORM
+from cornerwave.choices import CATEGORY, KEPT, PERTURBED, UNIFORM, UNIT
 from cornerwave.document import DAY, count, is_date, moment, seconds_of
 from cornerwave.documents import page
 from cornerwave.errors import BiasWarning, ColumnError, OutputError, SourceError
@@ -155,6 +155,10 @@ def what(about: ColumnMetadata) -> str:
         return f"category of {number} values, some redrawn{joined}{pooled}"
     if role == KEPT:
         return "unchanged"
+    if role == UNIT and about.pseudonym:
+        return "pseudonym of the person that rows belong to, the same in all copies of this dataset"
+    if role == UNIT:
+        return "names the person that rows belong to, unchanged"
     if about.pseudonym:
         return "pseudonym that identifies the row, the same in all copies of this dataset"
     return "identifies the rows, unchanged"

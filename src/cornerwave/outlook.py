@@ -190,8 +190,10 @@ def recognised(known: Sequence[Outlook]) -> Iterator[str]:
 
 
 def explained(frozen: Frozen) -> Iterator[str]:
-    """Yield sentences: which columns reveal which, and what would lower the noise."""
+    """Yield sentences: persons, which columns reveal which, and what would lower the noise."""
     hidden = frozen.hidden
+    if frozen.people is not None:
+        yield from frozen.people.sentences(frozen.schema)
     strongest = sorted(hidden.strongest.items(), key=lambda each: -each[1].share)
     named = [each.of(name) for name, each in strongest if each.share >= WORTH_NAMING]
     yield from named[:MOST_NAMED]

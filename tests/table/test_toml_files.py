@@ -81,7 +81,7 @@ WRONG = {
         entry(do='"keep"', hiden="true"),
         "column 'a': unknown option 'hiden'",
     ),
-    "no decision": (entry(), "do must be one of perturb, category, key, keep, drop"),
+    "no decision": (entry(), "do must be one of perturb, category, key, unit, keep, drop"),
     "an undecided draft": (
         entry(do='"decide"'),
         "still to decide: 'a'; set 'do' to one of perturb",

@@ -177,7 +177,11 @@ def _hint(use: Sequence[str]) -> str:
     commands = {info.callback.__name__ for info in app.registered_commands if info.callback}
     commands.remove("schema")  # an error means the option of `register`
     called = {name: f"cornerwave {name}" for name in commands}
-    names = [n if " " in n else called.get(n, f"--{n.replace('_', '-')}") for n in use]
+    columns = {"unit": " COLUMN"}
+    names = [
+        n if " " in n else called.get(n, f"--{n.replace('_', '-')}{columns.get(n, '')}")
+        for n in use
+    ]
     return f" ({', '.join(names)})" if names else ""
 
 

@@ -150,6 +150,12 @@ class Schema:
         return next(iter(self._names(UNIT)), None)
 
     @property
+    def naming(self) -> list[str]:
+        """The columns whose types could be those of the key or the unit."""
+        types = {column.name: type_named(column.type) for column in self.columns}
+        return [name for name, type_ in types.items() if type_ is not None and can_name(type_)]
+
+    @property
     def pseudonym(self) -> str | None:
         """The key, if copies have pseudonyms in its place."""
         return self._pseudonym(KEY)
@@ -229,6 +235,12 @@ def is_category(type_: pa.DataType) -> bool:
     return bool(types.is_dictionary(type_) or is_text(type_) or types.is_boolean(type_))
 
 
+def can_name(type_: pa.DataType) -> bool:
+    """Return whether a column of this type can be the key or the unit."""
+    plain = plain_type(type_)
+    return not (pa.types.is_floating(plain) or pa.types.is_nested(plain))
+
+
 def _group(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
     """Return a group of columns; spaces as in 'a, b' are not part of a name."""
     known = tuple(name if name in present else name.strip() for name in names)
@@ -270,7 +282,7 @@ def _role(part: pa.Field, choices: Choices) -> str:
     name, plain = part.name, plain_type(part.type)
     if name in (choices.key, choices.unit):
         role = KEY if name == choices.key else UNIT
-        if pa.types.is_floating(plain) or pa.types.is_nested(plain):
+        if not can_name(plain):
             raise ColumnError(
                 f"{name!r}: a {role} must be whole numbers, text or dates, not {part.type}"
             )

@@ -20,11 +20,18 @@ from cornerwave.columns import Scale, Schema, listed, one_chunk, to_floats
 from cornerwave.editions import Ranges
 from cornerwave.errors import ColumnError, SourceChanged, SourceError, SourceLost, warn
 from cornerwave.passes import Adding, Found, Pass, Result_co
-from cornerwave.privacy import WAYS_OUT, RevealedByOrder, RowOrder, find_units
+from cornerwave.privacy import (
+    LEAST_PERSONS,
+    RevealedByOrder,
+    RowOrder,
+    find_above,
+    find_better,
+    find_units,
+)
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows, row_words
-from cornerwave.spine.person_sample import PersonValues, constant_columns
+from cornerwave.spine.person_sample import PersonValues, check_persons, constant_columns
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import Group, RowSecrets, row_ids, row_times, unit_ids
 from cornerwave.spine.survey import Sample, Sampler, Survey, Surveyor, no_rows
@@ -141,6 +148,8 @@ class SurveyPass(Pass[Block, Surveyed, Surveyed]):
         self.surveyor.check(found.survey)
         check_order(found.order, self.surveyor.schema, is_batch=self.ranges is not None)
         check_units(self.surveyor, found.survey)
+        if self.ranges is None:
+            check_declared_unit(self.surveyor, found.survey)
         return found
 
 
@@ -205,14 +214,55 @@ def seen_in(source: Source, schema: Schema) -> list[str]:
 
 def check_units(surveyor: Surveyor, survey: Survey) -> None:
     """Raise ColumnError if rows belong together, unless the owner states that they do not."""
-    columns, rows = surveyor.unit_columns, survey.units.ordered
-    if not columns.count:
+    columns, rows, schema = surveyor.unit_columns, survey.units.ordered, surveyor.schema
+    if not columns.count or schema.unit is not None:
         return
     found = find_units(columns.looked(rows.numbers, rows.cells), rows=survey.moments.rows)
-    if found:
-        error = ColumnError(f"{found[0]}. {WAYS_OUT}", use=("independent_rows",))
-        error.add_note("In Python: independent_rows=True")
-        raise error
+    if not found:
+        return
+    [unit, *_] = found
+    declared = unit.can_be_declared(schema.naming)
+    error = ColumnError(
+        f"{unit}. {unit.ways_out(schema.naming)}",
+        use=("unit", "independent_rows") if unit.units >= LEAST_PERSONS else ("independent_rows",),
+    )
+    named = f"unit={unit.columns[0]!r} or " if declared else ""
+    error.add_note(f"In Python: {named}independent_rows=True")
+    raise error
+
+
+def check_declared_unit(surveyor: Surveyor, survey: Survey) -> None:
+    """Raise ColumnError if the declared unit does not name what rows belong to.
+
+    Warns if persons belong together.
+    """
+    schema, rows = surveyor.schema, survey.units.ordered
+    if schema.unit is None or survey.persons is None:
+        return
+    looked = surveyor.unit_columns.looked(rows.numbers, rows.cells)
+    if all(each.distinct == 0 for each in looked if each.name == schema.unit):
+        raise ColumnError(f"{schema.unit!r} has no value, so it names nobody; choose another unit")
+    check_persons(survey.persons, schema)
+    better = find_better(looked, schema.unit, rows=survey.moments.rows)
+    if better is not None:
+        remedy = (
+            f"Name {better.columns[0]!r} as the unit"
+            if better.can_be_declared(schema.naming)
+            else "Name as the unit what these rows belong to"
+        )
+        raise ColumnError(
+            f"{schema.unit!r} is not what rows belong to: {better}. Rows with the same "
+            f"{schema.unit!r} agree far less. {remedy}; if they do not belong together, leave "
+            f"{listed(better.columns)} out of the table",
+            use=("unit",),
+        )
+    for above in find_above(looked, schema.unit, persons=survey.persons.persons)[:1]:
+        names = listed(above.columns)
+        warn(
+            f"{above}. Copies hide each {schema.unit!r}, not what those with the same {names} have "
+            f"in common. If {names} is the person, or the thing to hide, name it as the unit",
+            stacklevel=5,
+        )
 
 
 def repeated_ids(ids: Ids, words: Words | None = None) -> int:

@@ -8,7 +8,8 @@ Names and counts are shown, never a value.
     _columns    what each column is, and what to watch for
     _recognise  what must not leave by default, and numbers that are codes; _words: by name
     _disclosure    which columns reveal which, and what copies will look like
-    _draft      the text; columns that name people, firms, places; risks, each with a number
+    _unit_draft columns that name people, firms, places
+    _draft      the text; risks, each with a number
 """
 
 from dataclasses import dataclass
@@ -17,13 +18,13 @@ from cornerwave import sizes
 from cornerwave.columns import SAFE_ROWS
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
-from cornerwave.inspection._draft import (
-    how_read,
-    left_to_owner,
-    risks,
+from cornerwave.inspection._draft import how_read, risks, written
+from cornerwave.inspection._unit_draft import (
+    repeated_identifier,
+    unit_to_propose,
     unit_warnings,
     units_in,
-    written,
+    with_units,
 )
 from cornerwave.privacy import Unit
 from cornerwave.sources import Progress, Source, silent
@@ -58,10 +59,14 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
         progress(table.num_rows)
     columns = tuple(seen.reports(sample.rows))
     units = units_in(sample.rows, seen.rows, {each.name: each.do for each in columns})
-    columns = tuple(left_to_owner(columns, units))
+    unit = unit_to_propose(columns, units) or repeated_identifier(columns, sample.rows, seen.rows)
+    columns = tuple(with_units(columns, units, unit, sample.rows))
     proposed = {each.name: each.do for each in columns}
     disclosed = disclosure(sample.rows, source.schema, proposed)
-    warnings = (*unit_warnings(units), *risks(sample.rows, seen.rows, proposed, disclosed.frozen))
+    warnings = (
+        *unit_warnings(columns, units, unit),
+        *risks(sample.rows, seen.rows, proposed, disclosed.frozen),
+    )
     asks = {
         "shuffle": any(report.by_order for report in columns),
         "keep_order": any(report.by_order for report in columns),

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.arrays import Words
-from cornerwave.choices import Choices
+from cornerwave.arrays import Ints, Words
+from cornerwave.choices import CATEGORY, DOES, DROPPED, PERTURBED, UNIT, Choices
 from cornerwave.columns import (
     DAYS,
     Scale,
@@ -88,13 +88,15 @@ def disclosure(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) ->
     if not any(do in ("perturb", "category") for do in proposed.values()):
         return Disclosure()
     try:
-        apart = _Trial.of(_fewer(rows), types, proposed)
+        proposed = _usable(rows, proposed)
+        apart = _Trial.of(_fewer(rows, _unit_in(proposed)), types, proposed)
         joined = apart.with_close_ones_together()
         shown = joined.with_gaps_hidden().on(rows)
     except SourceError as error:
         return Disclosure((f"registering this draft would be refused: {error}",))
+    counted = replace(shown.frozen, people=None)  # persons are those of all rows, not of the trial
     return Disclosure(
-        (*_saved(apart, joined), *_hiding(joined, shown), *explained(shown.frozen)),
+        (*_saved(apart, joined), *_hiding(joined, shown), *explained(counted)),
         shown.together,
         shown.choices.hide_missing,
         dict(_looks(shown.frozen)),
@@ -102,14 +104,38 @@ def disclosure(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) ->
     )
 
 
-def _fewer(rows: pa.Table) -> pa.Table:
-    """Return rows from all over the table, fewer if it is wide."""
+def _fewer(rows: pa.Table, unit: str | None = None) -> pa.Table:
+    """Return rows from all over the table, or of persons from all over it, fewer if it is wide."""
     most = FEWER_CELLS // max(1, rows.num_columns)
     if rows.num_rows <= most:
         return rows
-    return rows.take(np.linspace(0, rows.num_rows - 1, most).astype(np.int64))
+    if unit is None:
+        return rows.take(np.linspace(0, rows.num_rows - 1, most).astype(np.int64))
+    person, persons = _persons_in(rows, unit)
+    wanted = np.linspace(0, persons - 1, max(1, persons * most // rows.num_rows)).astype(np.int64)
+    return rows.take(np.flatnonzero(np.isin(person, wanted)))
 
 
+def _unit_in(proposed: Mapping[str, str]) -> str | None:
+    return next((name for name, do in proposed.items() if do == DOES[UNIT]), None)
+
+
+def _persons_in(rows: pa.Table, unit: str) -> tuple[Ints, int]:
+    """Return the number of each row's person, and how many persons there are."""
+    coded = pc.dictionary_encode(rows.column(unit).combine_chunks(), null_encoding="encode")
+    return coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
+
+
+def _usable(rows: pa.Table, proposed: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what is proposed; a unit of which few rows were sampled each is left out."""
+    unit = _unit_in(proposed)
+    if unit is None or rows.num_rows >= ROWS_OF_A_PERSON * _persons_in(rows, unit)[1]:
+        return proposed
+    return {**proposed, unit: DOES[DROPPED]}
+
+
+ROWS_OF_A_PERSON = 1.5
+"""So many rows of a person are sampled on average, or the trial is one of rows."""
 HALF = 500
 """Privacy 0.5, in thousandths."""
 SHOWN = 0.5
@@ -147,6 +173,9 @@ def _kind(type_: pa.DataType) -> str:
     return {None: "numbers", DAYS: "dates"}.get(unit_of(type_), "times")
 
 
+_TRIED = (DOES[PERTURBED], DOES[CATEGORY], DOES[UNIT])
+
+
 @dataclass(frozen=True)
 class _Trial:
     """Some rows, registered without a vault."""
@@ -166,7 +195,8 @@ class _Trial:
             rows,
             types,
             Choices(
-                drop=tuple(n for n, do in proposed.items() if do not in ("perturb", "category")),
+                drop=tuple(n for n, do in proposed.items() if do not in _TRIED),
+                unit=_unit_in(proposed),
                 perturb=chosen.get("perturb", ()),
                 categorical=chosen.get("category", ()),
             ),
@@ -215,9 +245,12 @@ class _Trial:
 
         Otherwise it stays as it is.
         """
-        if self.reaches_half or not self.frozen.missing:
+        schema, gaps = self.frozen.schema, self.frozen.missing
+        if schema.unit is not None:  # those of a person's numbers cannot be hidden
+            gaps = tuple(name for name in gaps if name not in schema.perturbed)
+        if self.reaches_half or not gaps:
             return self
-        choices = replace(self.choices, hide_missing=self.frozen.missing)
+        choices = replace(self.choices, hide_missing=gaps)
         hidden = self._with(self.rows, self.types, choices)
         return hidden if hidden.reaches_half else self
 

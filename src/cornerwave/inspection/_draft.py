@@ -6,7 +6,6 @@ Columns that are alike, as item_1, item_2, ..., share one entry with a wildcard.
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,21 +15,17 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.choices import (
-    CATEGORY,
     DECIDE,
     DECLARED,
     DOES,
-    DROPPED,
-    PERTURBED,
     toml_comment,
     toml_text,
 )
-from cornerwave.columns import LEAST_ROWS, SAFE_ROWS, Column, Schema, listed, to_floats
+from cornerwave.columns import LEAST_ROWS, SAFE_ROWS, listed, to_floats
 from cornerwave.errors import ColumnError
 from cornerwave.inspection._columns import ColumnReport
-from cornerwave.inspection._disclosure import KNOWN, Disclosure
+from cornerwave.inspection._disclosure import Disclosure
 from cornerwave.outlook import see
-from cornerwave.privacy import WAYS_OUT, Unit, UnitColumns, find_units
 from cornerwave.sources import Source, open_source
 from cornerwave.spine.freeze import Frozen
 
@@ -368,47 +363,3 @@ def _whole(column: Floats) -> Floats:
     gap = np.isnan(column)
     mean, deviation = (column[~gap].mean(), column[~gap].std()) if not gap.all() else (0.0, 1.0)
     return np.where(gap, 0.0, (column - mean) / (deviation or 1.0))
-
-
-# --------------------------------------------------------------------------------------------------
-# Which columns name units: people, firms, places, of which the table has several rows each.
-
-
-_ROLES = {"perturb": PERTURBED, "category": CATEGORY}
-
-
-def units_in(rows: pa.Table, total: int, proposed: Mapping[str, str]) -> list[Unit]:
-    """Return which columns name units, by sampled rows of `total`, as registration would find."""
-    columns = tuple(
-        Column(part.name, str(part.type), _ROLES.get(proposed[part.name], DROPPED))
-        for part in rows.schema
-    )
-    if not any(column.role != DROPPED for column in columns):
-        return []
-    looked = UnitColumns.of(Schema(columns))
-    numbers, cells = looked.of_rows(rows, np.arange(rows.num_rows), KNOWN)
-    return find_units(looked.looked(np.array(numbers), np.array(cells)), rows=total)
-
-
-def left_to_owner(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> Iterator[ColumnReport]:
-    """Yield what was found, with columns that name units left for the owner to decide."""
-    names = {r.name for r in reports if r.type.endswith("string") or "int" in r.type}
-    naming = {u.columns[0]: u for u in units if len(u.columns) == 1 and u.columns[0] in names}
-    most = max((len(unit.agreeing) for unit in naming.values()), default=0)
-    for report in reports:
-        unit = naming.get(report.name)
-        if unit is None or len(unit.agreeing) < most:  # others agree with what names the units
-            yield report
-            continue
-        reason = (
-            f"names units, such as people: {unit.units:,} values of {unit.sizes}, "
-            "which agree; noise hides each row, not all rows of a unit together"
-        )
-        yield replace(report, do=DECIDE, from_zero=False, warnings=(reason, *report.warnings))
-
-
-def unit_warnings(units: Sequence[Unit]) -> Iterator[str]:
-    """Yield what to know about rows that belong together."""
-    for unit in units[:1]:
-        refused = "Registration refuses that unless independent_rows is true"
-        yield f"units: {unit}. {refused}. {WAYS_OUT}"

@@ -36,6 +36,7 @@ CHOSEN_WORDS, WORDS_IN_TEXT = 2, 4
 column's name suggests it."""
 NEARLY_UNIQUE = 0.95
 IDENTIFIER, DROP_OR_KEY = "looks like an identifier", "drop it, or make it the key"
+OF_THINGS = f"{IDENTIFIER} of people or things"
 FEWEST_NAMED, MOST_EACH = 15, 500
 """Identifiers of several rows each have so many values at least, of so many rows at most."""
 BY_CHANCE = 10.0
@@ -289,7 +290,7 @@ def _of_several(seen: Seen) -> str | None:
     if seen.distinct < FEWEST_NAMED or each > MOST_EACH:
         return None
     return (
-        f"{IDENTIFIER} of people or things, according to its name: {seen.distinct:,} values, of "
+        f"{OF_THINGS}, according to its name: {seen.distinct:,} values, of "
         f"about {each:.3g} rows each; noise on a name is of no use to anybody: drop it"
     )
 

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cornerwave.choices import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED
+from cornerwave.choices import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED, UNIT
 from cornerwave.columns import KNOTS, is_number, type_named
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
 from cornerwave.levels import THOUSANDTHS, Level
@@ -171,7 +171,7 @@ def columns_of(
             continue
         known = metadata.column(part.name)
         role = known.role or (PERTURBED if is_number(part.type) else CATEGORY)
-        if role == KEY:
+        if role in (KEY, UNIT):
             continue
         columns[part.name] = CopyColumn(
             part.name,

@@ -9,6 +9,7 @@
     _edition_order  and that of rows of several editions
     _persons        what they leave of a person with several rows
     _units          which rows are one person's, and what that reveals (_unit, _groups, _unit_rows)
+    _declared_unit  whether a declared unit is the right one
     _coalition      what some recipients can recover together, exactly (_coalition_document)
 
 In: sampled rows, levels. Out: shares of each column's variance. Nothing here needs a key.
@@ -35,6 +36,7 @@ from cornerwave.privacy._coalition_document import (
     coalition_verdict,
 )
 from cornerwave.privacy._covariances import semidefinite
+from cornerwave.privacy._declared_unit import find_above, find_better
 from cornerwave.privacy._distant_rows import DistantRows
 from cornerwave.privacy._edition_order import FIRST, FirstRows
 from cornerwave.privacy._groups import left_of_mean, left_of_value
@@ -61,13 +63,14 @@ from cornerwave.privacy._row_order import (
     left_hidden,
 )
 from cornerwave.privacy._ties import Ties
-from cornerwave.privacy._unit import WAYS_OUT, Looked, Unit
+from cornerwave.privacy._unit import LEAST_PERSONS, Looked, Unit
 from cornerwave.privacy._unit_rows import UnitColumns, UnitRows
 from cornerwave.privacy._units import find_units
 
 __all__ = [
     "ALPHA",
     "FIRST",
+    "LEAST_PERSONS",
     "MATTERS",
     "MOST_VALUES",
     "NUMBERS",
@@ -75,7 +78,6 @@ __all__ = [
     "PLACES",
     "REPEATED",
     "RUN",
-    "WAYS_OUT",
     "CategoryDistribution",
     "Coalition",
     "Coordinate",
@@ -102,6 +104,8 @@ __all__ = [
     "coalition_document",
     "coalition_parts",
     "coalition_verdict",
+    "find_above",
+    "find_better",
     "find_units",
     "guess",
     "hidden_at",

@@ -1,5 +1,6 @@
 """A column as it is looked at for units, and a unit: rows of a person that belong together."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,13 +12,10 @@ SAME = 0.98
 """A column that agrees more than this follows from the value."""
 MOST_NAMED = 5
 """Columns that a message names."""
-WAYS_OUT = (
-    "If these are several rows of a person, or of another thing that copies shall hide, register "
-    "one row of each, such as the mean or the latest. If each row is a record of its own and "
-    "merely shares a school, an area or a product with others, state that rows are independent: "
-    "anyone who knows which rows share it then learns as much as this about them"
-)
-"""What to do about rows that belong together."""
+LEAST_PERSONS = 20
+"""Persons of a table with a unit: among fewer none can be hidden."""
+PART = " separator"
+"""How the name of a part of a text ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +67,16 @@ class Looked:
         whole = bool((least == np.floor(least)).all())
         return replace(self, codes=codes, ordered=True, names=whole)
 
-    def some(self, rows: slice) -> "Looked":
+    def some(self, rows: slice | Ints) -> "Looked":
         """Return some of the rows."""
         return replace(self, codes=self.codes[rows])
+
+    def only(self, rows: Ints) -> "Looked":
+        """Return some of the rows, with codes of their values alone."""
+        codes = self.codes[rows]
+        here = codes >= 0
+        codes[here] = np.unique(codes[here], return_inverse=True)[1]
+        return replace(self, codes=codes)
 
     @property
     def distinct(self) -> int:
@@ -105,12 +110,14 @@ class Unit:
     agreeing: tuple[Agreeing, ...]
     mean_rows: float
     largest: int | None = None
+    of: str = "rows"
+    """What belongs together: rows, or persons with several rows each."""
 
     @property
     def sizes(self) -> str:
         """How many rows the groups have: on average over groups, and at most."""
         most = self.largest is not None and self.largest > 1.5 * self.mean_rows
-        return f"about {self.mean_rows:.3g} rows each" + (
+        return f"about {self.mean_rows:.3g} {self.of} each" + (
             f", at most {self.largest:,}" if most else ""
         )
 
@@ -127,10 +134,42 @@ class Unit:
         ]
         more = len(self.agreeing) - MOST_NAMED
         return (
-            f"rows with the same {names} belong together: they agree in {', '.join(shares)}"
+            f"{self.of} with the same {names} belong together: they agree in {', '.join(shares)}"
             f"{f' and {more} more' if more > 0 else ''}, where 0 is chance and 1 is equal "
             f"({self.units:,} such groups, {self.sizes}). At privacy "
-            f"{PRIVACY:g}, the best linear estimate from all rows of a group leaves "
+            f"{PRIVACY:g}, the best linear estimate from all {self.of} of a group leaves "
             f"{most.value:.3f} of a value of {most.column!r} hidden, and {most.mean:.3f} of the "
             f"group's mean, instead of {PRIVACY:g}"
         )
+
+    def can_be_declared(self, naming: Collection[str]) -> bool:
+        """Whether it is one of the columns that can be a unit, and names enough persons."""
+        return self.columns[0] in naming and len(self.columns) == 1 and self.units >= LEAST_PERSONS
+
+    def ways_out(self, naming: Collection[str]) -> str:
+        """Return what to do about rows that belong together, if some columns can be a unit."""
+        return (
+            "If these are several rows of a person, or of another thing that copies shall hide, "
+            f"{self._remedy(naming)}. If each row is a record of its own and merely shares a "
+            "school, an area or a product with others, state that rows are independent: anyone "
+            "who knows which rows share it then learns as much as this about them"
+        )
+
+    def _remedy(self, naming: Collection[str]) -> str:
+        if self.units < LEAST_PERSONS:
+            return (
+                "register one row of each, such as the mean or the latest: a unit needs at least "
+                f"{LEAST_PERSONS} persons"
+            )
+        if self.can_be_declared(naming):
+            return (
+                f"name {self.columns[0]!r} as the unit: copies then hide all rows of a person "
+                "together"
+            )
+        if len(self.columns) > 1:
+            what = f"one column of {' and '.join(map(repr, self.columns))} together"
+        elif self.columns[0].endswith(PART):
+            what = "a column of this part of the text"
+        else:
+            what = "a column of whole numbers or text that names the person"
+        return f"make {what}, and name it as the unit: copies then hide all rows of a person"

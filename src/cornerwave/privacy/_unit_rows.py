@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints, Words, part_ends
-from cornerwave.choices import CATEGORY, DROPPED, KEY, PERTURBED
+from cornerwave.choices import CATEGORY, DROPPED, KEY, PERTURBED, UNIT
 from cornerwave.columns import (
     MISSING_BITS,
     Column,
@@ -52,10 +52,10 @@ class UnitColumns:
     @classmethod
     def of(cls, schema: Schema) -> "UnitColumns":
         """Return those of a table; none if its owner states that rows are independent."""
-        if schema.independent_rows or schema.unit is not None:
+        if schema.independent_rows:
             return cls((), (), ())
         plain = [column for column in schema.columns if column.role != KEY]
-        texts = [c for c in schema.columns if c.role in (KEY, DROPPED) and _is_text(c)]
+        texts = [c for c in schema.columns if c.role in (KEY, UNIT, DROPPED) and _is_text(c)]
         return cls(
             tuple(column for column in plain if _is_number(column)),
             tuple(c for c in plain if c.role != PERTURBED and type_named(c.type) is not None),

@@ -41,7 +41,7 @@ from cornerwave.privacy._groups import (
     left_of_value,
 )
 from cornerwave.privacy._identifiers import names_a_thing
-from cornerwave.privacy._unit import SAME, Agreeing, Looked, Unit
+from cornerwave.privacy._unit import PART, SAME, Agreeing, Looked, Unit
 
 ALPHA = 1e-6
 """The probability that rows are reported to belong together which do not."""
@@ -62,10 +62,8 @@ SHARE, MORE = 0.25, 0.5
 or if a measurement does; of what is called like an identifier, one is enough."""
 TIMES = 4.0
 """So many times as many as the rows of each are the values of a measurement that names units."""
-PART = " separator"
-"""How the beginning of a text is called; whole columns are named first if they agree in at least"""
 NEARLY = 0.8
-"""this share of as many columns."""
+"""Whole columns come before a part of a text if they agree in this share of as many columns."""
 SOME = 0.1
 """Less than this is no agreement to speak of."""
 MOST_CANDIDATES, MOST_COLUMNS = 32, 256
@@ -144,17 +142,18 @@ class _Rows:
         return Meetings(codes, self.is_new, scale=self.scale, ordered=ordered, blocks=blocks)
 
 
-def find_units(columns: Sequence[Looked], *, rows: int) -> list[Unit]:
+def find_units(columns: Sequence[Looked], *, rows: int, of: str = "rows") -> list[Unit]:
     """Return which columns name units, those first in which most columns agree.
 
-    `columns` are those of all rows of a table, or of a sample of its `rows`.
+    `columns` are those of all rows of a table, or of a sample of its `rows`, or of persons.
     """
     seen = len(columns[0].codes) if columns else 0
     if seen < LEAST_EVIDENCE:
         return []
     some = [c.some(slice(SOME_ROWS)) for c in columns]
     less = len(some[0].codes)
-    return _found(columns, _Rows((rows - 1) / (seen - 1)), some, _Rows((rows - 1) / (less - 1)))
+    found = _found(columns, _Rows((rows - 1) / (seen - 1)), some, _Rows((rows - 1) / (less - 1)))
+    return [replace(unit, of=of) for unit in found]
 
 
 def find_meetings(columns: Sequence[Looked], is_new: Flags, *, rows: int) -> list[Unit]:
@@ -337,11 +336,11 @@ def _several(columns: Sequence[Looked], rows: _Rows) -> Iterator[_Candidate]:
 
     From the best pairs on, columns are added in which rows are equal more often still.
     """
-    alike = {c: _alike(c.codes) for c in columns}
+    alike = {c: share_of_equal_pairs(c.codes) for c in columns}
     usable = sorted((c for c in columns if 0 < alike[c] < 0.9), key=lambda c: alike[c])
     usable, lifts = usable[:SOME_COLUMNS], {}
     for one, two in combinations(usable, 2):
-        share = _alike(_joined(one.codes, two.codes))
+        share = share_of_equal_pairs(joined(one.codes, two.codes))
         if share * len(one.codes) ** 2 / 2 > LEAST_PAIRS and share < SPLIT * alike[one]:
             # P(equal in both) over P(equal in one) P(equal in the other): 1 if independent
             lifts[one, two] = share / (alike[one] * alike[two])
@@ -363,10 +362,10 @@ def _with_one_more(
         return []
     own = chosen[0].codes
     for column in chosen[1:]:
-        own = _joined(own, column.codes)
-    before, best, most = _alike(own), None, LIFT
+        own = joined(own, column.codes)
+    before, best, most = share_of_equal_pairs(own), None, LIFT
     for column in usable:
-        share = _alike(_joined(own, column.codes)) if column not in chosen else before
+        share = share_of_equal_pairs(joined(own, column.codes)) if column not in chosen else before
         if 0 < share < SPLIT * before and share / (before * alike[column]) > most:
             best, most = column, share / (before * alike[column])
     return [*chosen, best] if best else []
@@ -379,12 +378,12 @@ def _together(columns: Sequence[Looked], rows: _Rows) -> _Candidate:
         rest = np.zeros(len(last.codes), dtype=np.int64)
         for column in columns:
             if column is not last:
-                rest = _joined(rest, column.codes)
-        groups.append(rows.groups(_joined(rest, last.codes), ordered=True, blocks=rest))
+                rest = joined(rest, column.codes)
+        groups.append(rows.groups(joined(rest, last.codes), ordered=True, blocks=rest))
     return _Candidate(tuple(columns), tuple(groups))
 
 
-def _joined(codes: Ints, others: Ints) -> Ints:
+def joined(codes: Ints, others: Ints) -> Ints:
     """Return one code for each combination of two, ascending with the first, then the second."""
     both = codes * (int(others.max(initial=0)) + 1) + others
     both[(codes < 0) | (others < 0)] = -1
@@ -393,7 +392,7 @@ def _joined(codes: Ints, others: Ints) -> Ints:
     return both
 
 
-def _alike(codes: Ints) -> float:
+def share_of_equal_pairs(codes: Ints) -> float:
     """Return the share of pairs of rows that are equal."""
     # n (n - 1) ordered pairs of a value, of all ordered pairs
     counts = np.bincount(codes[codes >= 0])

@@ -252,6 +252,8 @@ class Original:
     exposed: Exposed
     left: tuple[Mapping[str, float], ...]
     columns: tuple[str, ...]
+    persons: tuple[str, ...]
+    """Sentences on the persons of a table with a unit."""
 
 
 def copies_of(dataset: Dataset, progress: Progress = lambda rows: None) -> Copies:
@@ -271,7 +273,7 @@ def copies_of(dataset: Dataset, progress: Progress = lambda rows: None) -> Copie
 
 
 def shown_of(dataset: Dataset) -> ShownColumns:
-    """Return the columns to show: constant, kept and key columns would show cells."""
+    """Return the columns to show: constant, kept, key and unit columns would show cells."""
     frozen = dataset.frozen
     varies = dict(zip(frozen.schema.perturbed, np.diag(frozen.covariance) > 0, strict=True))
     numbers = tuple(name for name, does in varies.items() if does)
@@ -393,6 +395,7 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
             exposed=see(frozen, source, [each.noise for each in copies.levels]),
             left=tuple(frozen.left_by_joint(level) for level in copies.levels),
             columns=tuple(perturbed),
+            persons=tuple(frozen.people.sentences(frozen.schema)) if frozen.people else (),
         )
 
 

@@ -91,7 +91,7 @@ def owner_document(name: str, copies: Copies, original: Original) -> doc.Documen
             _estimates(copies, original),
             _outliers(copies, original),
             *_against_bayes(copies, original),
-            _notes(copies),
+            _notes(copies, original.persons),
         ),
         footer=FOOTER,
         contents=True,
@@ -252,14 +252,15 @@ def _against_bayes(copies: Copies, original: Original) -> list[doc.Section]:
     return [doc.Section("Against a recipient who knows the distributions", [explained, table])]
 
 
-def _notes(copies: Copies) -> doc.Section:
-    lines = [note for answers in copies.answers for note in answers.notes]
+def _notes(copies: Copies, persons: Sequence[str] = ()) -> doc.Section:
+    lines = [*persons, *(note for answers in copies.answers for note in answers.notes)]
     shown = copies.shown
     if copies.ranked:
         names = ", ".join(copies.ranked)
         lines.append(f"perturbed on the rank scale, so no statistics can be estimated: {names}")
     if shown.left_out:
-        lines.append(f"not shown (constant, kept or key columns): {', '.join(shown.left_out)}")
+        names = ", ".join(shown.left_out)
+        lines.append(f"not shown (constant, kept, key or unit columns): {names}")
     for names_of_kind in (shown.numbers, shown.categories):
         if rest := names_of_kind[MOST_COLUMNS:]:
             lines.append(f"not shown (beyond the first {MOST_COLUMNS}): {', '.join(rest)}")

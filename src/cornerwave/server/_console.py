@@ -38,6 +38,7 @@ ROLES = {
     "category": "category",
     "kept": "unchanged",
     "key": "identifies the row",
+    "unit": "names the person that rows belong to",
     "dropped": "left out",
 }
 

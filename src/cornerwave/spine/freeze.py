@@ -52,6 +52,7 @@ from cornerwave.privacy import (
 )
 from cornerwave.spine.coordinates import NoisyNumbers, sampled_persons, sampled_rows
 from cornerwave.spine.missing import Draws, has_many_complete_rows
+from cornerwave.spine.person_counts import PersonCounts
 from cornerwave.spine.person_curves import curve_noise
 from cornerwave.spine.person_sample import PersonSample, check_persons, person_noise
 from cornerwave.spine.rows import Group
@@ -87,6 +88,8 @@ class Frozen:
     hidden: Hidden
     persons: PersonNoise | None = None
     """The noise of persons and of their rows, if the table has a unit."""
+    people: PersonCounts | None = None
+    """How many persons there are, and how many rows each, if the table has a unit."""
     joint: JointShares = field(default_factory=lambda: JointShares({}))
     """What an adversary who knows how rows are distributed leaves of each column."""
     noise_format: int = NOISE_FORMAT
@@ -134,6 +137,7 @@ class Frozen:
         Not how copies look: released in another way, a table must have the same noise again.
         """
         kept = self._kept()
+        kept.pop("people", None)
         del kept["hidden"], kept["joint"], kept["reading"]
         del kept["independent_rows"], kept["few_rows"]
         kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
@@ -175,6 +179,7 @@ class Frozen:
             "hidden": asdict(self.hidden),
             # nothing else of a table without a unit may change: its noise hangs on every byte
             **({} if self.persons is None else {"persons": self.persons.to_json()}),
+            **({} if self.people is None else {"people": asdict(self.people)}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
@@ -213,6 +218,7 @@ class Frozen:
             draws=kept["draws"] and _draws(kept["draws"], columns),
             hidden=_hidden(kept["hidden"]),
             persons=PersonNoise.from_json(kept["persons"]) if "persons" in kept else None,
+            people=PersonCounts(**kept["people"]) if "people" in kept else None,
             joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
@@ -316,6 +322,7 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
             sampled_persons(surveyor, survey, categories, persons),
         ),
         persons=persons,
+        people=PersonCounts.of(surveyor, survey),
     )
 
 
@@ -335,6 +342,8 @@ def pairs_worth_joining(
     surveyor: Surveyor, survey: Survey, frozen: Frozen
 ) -> list[tuple[str, str]]:
     """Return pairs of categories that are better refreshed together, the closest first."""
+    if frozen.schema.unit is not None:  # all categories of a person are replaced together
+        return []
     return close_pairs(_sample_of(frozen, surveyor, survey))
 
 

@@ -18,9 +18,8 @@ from cornerwave.errors import ColumnError
 from cornerwave.keyed import BlockFunction, room_for
 from cornerwave.moments import Moments
 from cornerwave.noise import PersonNoise
+from cornerwave.privacy import LEAST_PERSONS
 
-LEAST_PERSONS = 20
-"""Persons of a table with a unit."""
 MOST_ROWS = 256
 """Rows of one unit: more say little more about it, and one unit must not fill the sample."""
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
@@ -126,6 +125,16 @@ class PersonSample:
         return self._take(np.lexsort((times, self.units)))
 
     @property
+    def share(self) -> float:
+        """The share of all persons that are in the sample: hashes are evenly distributed."""
+        return 1.0 if self.limit == ALL else float(self.limit) / 2.0**64
+
+    @property
+    def persons(self) -> int:
+        """How many persons there are, an estimate if the sample does not have all of them."""
+        return round(len(self.starts) / self.share)
+
+    @property
     def starts(self) -> Ints:
         """Where the rows of each unit begin."""
         return _first_rows(self.units)
@@ -164,7 +173,8 @@ def check_persons(sample: PersonSample, schema: Schema) -> None:
         )
     if persons < LEAST_PERSONS:
         raise ColumnError(
-            f"{unit!r} names {persons} persons or things, and at least {LEAST_PERSONS} are needed: "
+            f"{unit!r} names {persons} {'person or thing' if persons == 1 else 'persons or things'}"
+            f", and at least {LEAST_PERSONS} are needed: "
             "among so few none can be hidden. Choose another unit, or leave it out",
         )
 

@@ -192,7 +192,7 @@ def _still_constant(content: bytes, new: PersonValues) -> PersonValues:
 def kept_beside(surveyor: Surveyor, survey: Survey, frozen: Frozen) -> dict[str, bytes]:
     """Return what is kept beside the chain at registration."""
     kept = {}
-    if surveyor.unit_columns.count:
+    if surveyor.unit_columns.count and surveyor.schema.unit is None:
         kept[UNITS] = _sampled(survey).fewest.to_bytes()
     if surveyor.schema.order is None:
         rows = survey.first.ordered

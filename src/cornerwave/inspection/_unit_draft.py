@@ -1,0 +1,154 @@
+"""Which column names the persons, firms or places that a table has several rows of.
+
+A draft proposes it as the unit, with the reasons: its values repeat, it is called like an
+identifier, rows with the same value agree in other columns.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cornerwave.choices import CATEGORY, DECIDE, DOES, DROPPED, PERTURBED, UNIT
+from cornerwave.columns import Column, Schema
+from cornerwave.inspection._columns import ColumnReport
+from cornerwave.inspection._disclosure import KNOWN
+from cornerwave.inspection._recognise import IDENTIFIER, OF_THINGS
+from cornerwave.privacy import Unit, UnitColumns, find_units, names_a_thing
+
+NEARLY = 0.8
+"""What is called like an identifier is proposed if this share of as many columns agree in it."""
+MOST_AGREEING = 5
+"""So many columns that agree are named."""
+_ROLES = {DOES[PERTURBED]: PERTURBED, DOES[CATEGORY]: CATEGORY}
+
+
+def units_in(rows: pa.Table, total: int, proposed: Mapping[str, str]) -> list[Unit]:
+    """Return which columns name units, by sampled rows of `total`, as registration would find."""
+    columns = tuple(
+        Column(part.name, str(part.type), _ROLES.get(proposed[part.name], DROPPED))
+        for part in rows.schema
+    )
+    if not any(column.role != DROPPED for column in columns):
+        return []
+    looked = UnitColumns.of(Schema(columns))
+    numbers, cells = looked.of_rows(rows, np.arange(rows.num_rows), KNOWN)
+    return find_units(looked.looked(np.array(numbers), np.array(cells)), rows=total)
+
+
+def unit_to_propose(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> Unit | None:
+    """Return the unit to propose: one column of whole numbers or text that names enough persons.
+
+    It is the one in which most columns agree, or nearly so and called like an identifier.
+    """
+    usable = [unit for unit in units if unit.can_be_declared(_naming(reports))]
+    most = max((len(unit.agreeing) for unit in usable), default=0)
+    near = [unit for unit in usable if len(unit.agreeing) >= NEARLY * most]
+    return next((u for u in near if names_a_thing(u.columns[0])), near[0] if near else None)
+
+
+def repeated_identifier(reports: Sequence[ColumnReport], rows: pa.Table, total: int) -> Unit | None:
+    """Return the one column that is called like an identifier of people, if most values repeat."""
+    called = [report for report in reports if _is_identifier(report)]
+    if len(called) != 1 or called[0].name not in _naming(reports):
+        return None
+    [report] = called
+    sizes = pc.value_counts(rows.column(report.name).drop_null()).field("counts").to_numpy()
+    each = total * (1 - report.missing) / max(1, report.distinct)
+    unit = Unit((report.name,), report.distinct, each, (), each)
+    repeats = len(sizes) > 0 and np.median(sizes) > 1 and unit.units >= each
+    return unit if repeats and unit.can_be_declared([report.name]) else None
+
+
+def _is_identifier(report: ColumnReport) -> bool:
+    return report.do == DECIDE and any(OF_THINGS in reason for reason in report.warnings)
+
+
+def _naming(reports: Sequence[ColumnReport]) -> set[str]:
+    return {r.name for r in reports if r.type.endswith("string") or "int" in r.type}
+
+
+def with_units(
+    reports: Sequence[ColumnReport], units: Sequence[Unit], unit: Unit | None, rows: pa.Table
+) -> Iterator[ColumnReport]:
+    """Yield what was found, with what is proposed for columns that name units.
+
+    Other names of the unit are left out. Without a unit to propose, the owner has to decide.
+    """
+    alone = {u.columns[0]: u for u in units if len(u.columns) == 1}
+    naming = {name: alone[name] for name in alone.keys() & _naming(reports)}
+    most = max((len(each.agreeing) for each in naming.values()), default=0)
+    for report in reports:
+        if unit is not None and report.name == unit.columns[0]:
+            notes = tuple(note for note in report.warnings if IDENTIFIER not in note)
+            yield _proposed(replace(report, warnings=notes), UNIT, _why(unit))
+        elif unit is not None and _is_other_name(rows, report, unit.columns[0]):
+            name = f"another name of {unit.columns[0]!r}, the unit: proposed to be left out"
+            yield _proposed(report, DROPPED, name)
+        elif unit is not None and _is_identifier(report):
+            yield _proposed(report, DROPPED, "proposed to be left out, beside the unit")
+        elif unit is None and report.name in naming:
+            found = naming[report.name]
+            is_first = len(found.agreeing) == most  # others agree with what names the units
+            yield replace(_asked(report, found), do=DECIDE) if is_first else report
+        else:
+            yield report
+
+
+def _proposed(report: ColumnReport, role: str, reason: str) -> ColumnReport:
+    return replace(report, do=DOES[role], from_zero=False, warnings=(reason, *report.warnings))
+
+
+def _asked(report: ColumnReport, unit: Unit) -> ColumnReport:
+    reason = (
+        f"names units, such as people: {unit.units:,} values of {unit.sizes}, "
+        "which agree; noise hides each row, not all rows of a unit together"
+    )
+    return replace(report, from_zero=False, warnings=(reason, *report.warnings))
+
+
+def _why(unit: Unit) -> str:
+    """Return why a column is proposed as the unit."""
+    some = unit.agreeing[:MOST_AGREEING]
+    more = f" and {len(unit.agreeing) - len(some)} more" if len(unit.agreeing) > len(some) else ""
+    named = ", ".join(f"{each.column!r} ({min(each.r, 1.0):.2f})" for each in some)
+    called = "; it is called like an identifier" * names_a_thing(unit.columns[0])
+    agree = (
+        f"; rows with the same value agree in {named}{more} (intraclass correlation: 0 is chance, "
+        "1 is equal)"
+        if some
+        else "; rows with the same value do not agree more than by chance in this table"
+    )
+    return (
+        "proposed as the unit: it seems to name the person, or other thing, that rows belong to. "
+        f"Its {unit.units:,} values repeat, {unit.sizes}{called}{agree}"
+    )
+
+
+def _is_other_name(rows: pa.Table, report: ColumnReport, unit: str) -> bool:
+    """Whether a column that names things has just one value for each unit, another for each."""
+    names = report.type.endswith("string") or report.do == DECIDE or names_a_thing(report.name)
+    if not names or report.name not in rows.column_names:
+        return False
+    pairs = rows.select([report.name, unit]).drop_null()
+    groups = ([report.name], [unit], [report.name, unit])
+    counts = {pairs.group_by(each).aggregate([]).num_rows for each in groups}
+    return len(counts) == 1 and pairs.num_rows > 0
+
+
+def unit_warnings(
+    reports: Sequence[ColumnReport], units: Sequence[Unit], unit: Unit | None
+) -> Iterator[str]:
+    """Yield what to know about rows that belong together."""
+    if unit is not None and unit.agreeing:
+        yield (
+            f"units: {unit}. So the draft proposes {unit.columns[0]!r} as the unit: copies then "
+            "hide all rows of a person together, and have a pseudonym in its place. If rows merely "
+            "share a school, an area or a product, choose something else for that column and "
+            "state independent_rows: anyone who knows which rows share it then learns as much as "
+            "this about them"
+        )
+    elif units:
+        yield f"units: {units[0]}. Registration refuses that. {units[0].ways_out(_naming(reports))}"
