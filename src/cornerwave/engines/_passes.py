@@ -31,7 +31,7 @@ from cornerwave.privacy import (
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows, row_words
-from cornerwave.spine.person_sample import PersonValues, check_persons, constant_columns
+from cornerwave.spine.person_sample import PersonValues, constant_columns
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import Group, RowSecrets, row_ids, row_times, unit_ids
 from cornerwave.spine.survey import Sample, Sampler, Survey, Surveyor, no_rows
@@ -242,7 +242,8 @@ def check_declared_unit(surveyor: Surveyor, survey: Survey) -> None:
     looked = surveyor.unit_columns.looked(rows.numbers, rows.cells)
     if all(each.distinct == 0 for each in looked if each.name == schema.unit):
         raise ColumnError(f"{schema.unit!r} has no value, so it names nobody; choose another unit")
-    check_persons(survey.persons, schema)
+    if survey.persons.persons < LEAST_PERSONS or (survey.persons.counts == 1).all():
+        return  # refused where the noise of persons is made
     better = find_better(looked, schema.unit, rows=survey.moments.rows)
     if better is not None:
         remedy = (
