@@ -71,7 +71,7 @@ WRONG = {
     "not TOML": ("name = ", "schema.toml is not TOML"),
     "unknown at the top": (
         "colour = 1",
-        "unknown option 'colour'; use column, together, min_count",
+        "unknown option 'colour'; use unit, column, time, together, min_count",
     ),
     "a single table": ('[column]\nname = "a"', r"write each column as a \[\[column\]\] table"),
     "columns that are no tables": ("column = [1]", r"write each column as a \[\[column\]\] table"),
