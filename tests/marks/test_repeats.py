@@ -210,6 +210,6 @@ def test_values_too_far_apart_for_floating_point_have_no_step():
 def test_numbers_beyond_single_precision_are_kept():
     """1e100 is beyond single precision: it is kept as the largest, without a fault."""
     values = np.append(np.random.default_rng(0).normal(size=300), 1e100)
-    with np.errstate(all="raise"):
+    with np.errstate(over="raise", invalid="raise"):
         text = marks_of(pa.table({"x": values}), Key.generate(), {}).to_json()
     assert TableMarks.from_json(text).to_json() == text
