@@ -197,10 +197,15 @@ def _translated(encoded: Encoded, values: pa.Array) -> Ints:
 
 
 def freeze_categories(
-    names: tuple[str, ...], tally: Tally, schema: Schema, types: pa.Schema
+    names: tuple[str, ...],
+    tally: Tally,
+    schema: Schema,
+    types: pa.Schema,
+    held: Tally | None = None,
 ) -> Categories:
     """Fix the values of a group of columns and how often they occur.
 
+    Values are rare by how many persons have them, if `held` states that, else by their rows.
     Raises ColumnError if there is nothing to draw from.
     """
     kinds = [category_type(types.field(name).type) for name in names]
@@ -211,11 +216,12 @@ def freeze_categories(
         raise ColumnError(f"{listed(names)}: no values at all; drop it")
     if any(value != value for case in counted for value in case):
         raise ColumnError(f"{listed(names)}: NaN is among the values; make it missing")
-    rare = rare_values(counted, schema.min_count, other)
+    held = tally if held is None else held
+    rare = rare_values({c: held[c] for c in counted}, schema.min_count, other)
     if rare and other == (None,) and other in tally and not hides:
         # What is pooled leaves as missing: the two must be one value, or each reveals the other.
         hides, counted = True, dict(tally)
-        rare = rare_values(counted, schema.min_count, other)
+        rare = rare_values(held, schema.min_count, other)
     frequent = {c: n for c, n in counted.items() if c not in rare and not (rare and c == other)}
     ordered = sorted(frequent, key=lambda c: (-frequent[c], in_order(c)))
     counts = [frequent[c] for c in ordered]
@@ -305,8 +311,8 @@ def check_number(names: tuple[str, ...], tally: Tally, rows: int) -> None:
 def check_identifying(names: tuple[str, ...], tally: Tally, schema: Schema) -> None:
     """Refuse a category that identifies people; warn of combinations that do.
 
-    Judges what is left after pooling. Raises ColumnError unless the owner declared the
-    columns to be categories.
+    Judges what is left after pooling; the tally is one of persons in a table with a unit.
+    Raises ColumnError unless the owner declared the columns to be categories.
     """
     left = pooled(tally, schema.min_count)
     present = sum(count for value, count in left.items() if None not in value)
@@ -321,7 +327,8 @@ def check_identifying(names: tuple[str, ...], tally: Tally, schema: Schema) -> N
         return
     if not all(schema.column(name).declared for name in names):
         raise ColumnError(
-            f"{listed(names)}: {alone:,} of {present:,} values are held by one row alone, so "
+            f"{listed(names)}: {alone:,} of {present:,} values are held by one "
+            f"{'row' if schema.unit is None else 'person'} alone, so "
             f"{'it identifies' if len(names) == 1 else 'together they identify'} people. "
             f"{_instead(names)}, pool rare values, or declare "
             f"{'it a category' if len(names) == 1 else 'them categories'} all the same",

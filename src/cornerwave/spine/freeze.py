@@ -25,6 +25,7 @@ from cornerwave.columns import (
     RankDraws,
     Scale,
     Schema,
+    Tally,
     check_identifying,
     chosen_in,
     ends_of,
@@ -51,6 +52,7 @@ from cornerwave.privacy import (
     measure_hidden,
 )
 from cornerwave.spine.coordinates import NoisyNumbers, sampled_persons, sampled_rows
+from cornerwave.spine.holders import persons_holding
 from cornerwave.spine.missing import Draws, has_many_complete_rows
 from cornerwave.spine.person_counts import PersonCounts
 from cornerwave.spine.person_curves import curve_noise
@@ -284,7 +286,8 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     """
     schema, moments = surveyor.schema, survey.moments
     _check_size(moments, schema)
-    for names, found in survey.tallies.items():
+    held = _held(survey)
+    for names, found in held.items():
         check_identifying(names, found, schema)
     draws = Draws.of(surveyor, survey)
     shown = NoisyNumbers.of(surveyor, survey, draws)
@@ -300,7 +303,8 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     lower = factor(shape)
     lower.warn(schema.perturbed)
     categories = tuple(
-        freeze_categories(names, found, schema, types) for names, found in survey.tallies.items()
+        freeze_categories(names, found, schema, types, held[names])
+        for names, found in survey.tallies.items()
     )
     _warn_of(categories, schema)
     return Frozen(
@@ -336,6 +340,17 @@ def _person_noise(
         return by_row
     when = schema.perturbed.index(schema.time) if schema.time in schema.perturbed else None
     return curve_noise(sample, sample.numbers[-1], shape, by_row, when)
+
+
+def _held(survey: Survey) -> Mapping[tuple[str, ...], Tally]:
+    """Return how many rows hold each value of categories, or persons in a table with a unit."""
+    sample = survey.persons
+    if sample is None:
+        return survey.tallies
+    return {
+        names: persons_holding(found, survey.holders[names], sample)
+        for names, found in survey.tallies.items()
+    }
 
 
 def pairs_worth_joining(

@@ -18,7 +18,7 @@ afterwards does not depend on how.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
+from cornerwave.spine.holders import Holders, all_holders, holders_of
 from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
 from cornerwave.spine.rows import Group, RowSecrets, row_times
 
@@ -206,6 +207,8 @@ class Survey:
     units: Sample
     first: Sample
     persons: PersonSample | None = None
+    holders: Mapping[tuple[str, ...], Holders] = field(default_factory=dict)
+    """Which values of categories one person alone holds, if the table has a unit."""
     constants: PersonValues | None = None
     """Columns that are constant in each person: of all persons, from a look of its own."""
 
@@ -228,6 +231,10 @@ class Survey:
             units=self.units + other.units,
             first=self.first + other.first,
             persons=_both(self.persons, other.persons),
+            holders={
+                names: all_holders(self.holders.get(names, {}), other.holders.get(names, {}))
+                for names in {**self.holders, **other.holders}
+            },
         )
 
     def trimmed(self) -> "Survey":
@@ -318,6 +325,7 @@ class Surveyor:
             joint=self._joint(hashes, numbers, group, below[1]),
             units=self._units(hashes, table, unit_limit),
             first=self._first(places, numbers, group),
+            holders=self._holders(group),
             persons=self._persons(hashes, numbers, group, known.persons if known else None),
         )
 
@@ -341,6 +349,14 @@ class Surveyor:
             most=self.joint_rows,
             below=limit,
         )
+
+    def _holders(self, group: Group) -> dict[tuple[str, ...], Holders]:
+        if self.schema.unit is None:
+            return {}
+        persons = group.units[:, 0]
+        return {
+            names: holders_of(group.columns_of(names), persons) for names in self.schema.categories
+        }
 
     def _persons(
         self,
