@@ -9,7 +9,7 @@ import pytest
 from cornerwave.choices import Choices
 from cornerwave.columns import decide
 from cornerwave.dictionary import dictionary_of
-from cornerwave.errors import ColumnError, CornerwaveWarning
+from cornerwave.errors import AlreadyRegistered, ColumnError, CornerwaveWarning
 from cornerwave.inspection import draft, inspect
 from cornerwave.miner import Copy
 from cornerwave.outlook import explained
@@ -131,6 +131,8 @@ def test_a_unit_as_it_is_and_one_that_is_dropped_are_said(vault, tmp_path):
     said = sentences(kept)
     assert "unit: person, released unchanged" in said
     assert "finds the rows of that person in every copy" in said
+    with pytest.raises(AlreadyRegistered, match=r"in place of the unit is decided.*unit as it is"):
+        vault.register("clinic", uneven(), unit="person")
     hidden = vault.register("other", uneven(seed=4), unit="person", drop=["person"])
     assert "unit: person, not in copies" in sentences(hidden)
     assert "copies show how many rows" not in sentences(hidden)

@@ -452,6 +452,32 @@ def test_a_table_is_registered_column_by_column(world: World, owner: TestClient)
     assert kept["do-4"] == "drop"
 
 
+def test_the_form_proposes_the_unit_and_the_pages_state_what_copies_show_of_persons(
+    world: World, owner: TestClient
+):
+    rng = np.random.default_rng(8)
+    person = rng.permutation(np.repeat(np.arange(300), 5))
+    height, level = rng.normal(170, 10, 300)[person], rng.normal(size=300)[person]
+    path = world.tables / "visits.parquet"
+    weight = level + 0.3 * rng.normal(size=1500)
+    pq.write_table(pa.table({"person": person, "height": height, "weight": weight}), path)
+    page = columns_page(world, owner, path)
+    assert "proposed as the unit" in text_of(page)
+    fields = form_of(page.text)
+    assert fields["do-0"] == "unit"
+    refused = owner.post("/console/register/columns", data={**fields, "do-0": "drop"})
+    assert "name 'person' as the unit" in text_of(refused)
+    assert "(what: unit, rows are independent)" in text_of(refused)
+    done = owner.post("/console/register/columns", data={**fields, "name": "visits"})
+    assert done.status_code == 200, text_of(done)
+    stated = "unit: person, a pseudonym in copies; 300 persons, typically 5 rows each"
+    assert stated in text_of(done)
+    dataset = world.vault.dataset("visits")
+    shown = text_of(owner.get(f"/console/datasets/{dataset.id}"))
+    assert "names the person that rows belong to, a pseudonym in copies" in shown
+    assert stated in shown
+
+
 def test_a_key_leaves_as_it_is_if_the_form_says_so_and_the_page_says_what_that_reveals(
     world: World, owner: TestClient
 ):

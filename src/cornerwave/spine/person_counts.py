@@ -48,7 +48,7 @@ class PersonCounts:
 
     def sentences(self, schema: Schema) -> Iterator[str]:
         """Yield what the owner should know about the persons, and what copies show of them."""
-        unit, about = schema.column(schema.unit or ""), "" if self.exact else "about "
+        unit = schema.column(schema.unit or "")
         how = (
             "not in copies"
             if not unit.shown
@@ -58,12 +58,12 @@ class PersonCounts:
         )
         most = f", at most {self.most:,}" if self.most > self.typical else ""
         lone = (
-            f"; {about}{self.unnamed:,} rows have none, and each counts as a person of its own"
+            f"; {self._number(self.unnamed)} rows have none, and each counts as a person of its own"
             if self.unnamed
             else ""
         )
         yield (
-            f"unit: {unit.name}, {how}; {about}{self.persons:,} persons, typically "
+            f"unit: {unit.name}, {how}; {self._number(self.persons)} persons, typically "
             f"{_rows(self.typical)} each{most}{lone}"
         )
         if unit.as_is:
@@ -72,14 +72,19 @@ class PersonCounts:
                 "finds the rows of that person in every copy, and can join other tables to them"
             )
         if unit.shown:
-            yield f"copies show how many rows a person has: {self._stand_out(about)}"
+            yield f"copies show how many rows a person has: {self._stand_out()}"
 
-    def _stand_out(self, about: str) -> str:
+    def _number(self, count: int) -> str:
+        """Write a count; of an estimate three digits."""
+        return f"{count:,}" if self.exact else f"about {float(f'{count:.3g}'):,.0f}"
+
+    def _stand_out(self) -> str:
         if not self.stand_out:
             return f"nobody stands out by it (at least {FEW} persons have each number)"
         stand = "person stands" if self.stand_out == 1 else "persons stand"
         return (
-            f"{about}{self.stand_out:,} {stand} out by it (fewer than {FEW} persons have as many)"
+            f"{self._number(self.stand_out)} {stand} out by it (fewer than {FEW} persons have as "
+            "many)"
         )
 
 

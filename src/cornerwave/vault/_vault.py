@@ -148,8 +148,10 @@ class Vault:
         If the order of the rows reveals a column, copies `shuffle` the rows, all in the same
         way, or `keep_order` for recipients who need it; otherwise neither is needed.
 
-        If rows belong together, as the visits of a patient do, copies hide rows and not people:
-        such a table is refused unless `independent_rows` states that they do not.
+        A `unit` names the person, or other thing, that rows belong to, as the visits of a patient
+        do: copies hide all rows of a person together, and have a pseudonym in its place, unless it
+        is also dropped or kept. A table whose rows belong together is refused without a unit,
+        unless `independent_rows` states that they do not.
 
         A table of fewer than 100 rows is refused unless `few_rows` accepts it, and one of fewer
         than 500 warned of: privacy holds on average over rows, and in few each record counts.
@@ -238,11 +240,17 @@ class Vault:
             if replace(entry, macs={}) == new and not dry_run:
                 keys.publish()
         dataset = self._dataset(entry, opened)
-        if dataset.frozen.schema.pseudonym != frozen.schema.pseudonym:
-            raise AlreadyRegistered(
-                f"{name!r} is registered already, and what its copies have in place of the key is "
-                f"decided for all of them: {_KEYS[dataset.frozen.schema.pseudonym is None]}"
-            )
+        known, asked = dataset.frozen.schema, frozen.schema
+        for what, here, there in (
+            ("key", known.pseudonym, asked.pseudonym),
+            ("unit", known.unit_pseudonym, asked.unit_pseudonym),
+        ):
+            if here != there:
+                raise AlreadyRegistered(
+                    f"{name!r} is registered already, and what its copies have in place of the "
+                    f"{what} is decided for all of them: "
+                    f"{f'the {what} as it is' if here is None else 'a pseudonym'}"
+                )
         if chosen_in(dataset.frozen.schema) != chosen_in(frozen.schema):
             raise AlreadyRegistered(
                 f"{name!r} is registered already, with another rounding, clipping, type or name "
@@ -318,9 +326,6 @@ class Vault:
 def is_vault(path: str | Path) -> bool:
     """Whether there is a vault at a place."""
     return any((Path(path) / name).exists() for name in (LEDGER_FILE, LEDGER_URL))
-
-
-_KEYS = {False: "a pseudonym", True: "the key as it is"}
 
 
 def dataset_id(key: Key, frozen: Frozen) -> str:
