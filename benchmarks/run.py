@@ -6,7 +6,7 @@ and noisy, and the best run is the one that was disturbed least.
     python benchmarks/run.py            everything
     python benchmarks/run.py memory     one part: start, arrays, wide, group, moments, rows,
                                         register, demand, paper, files, csv, encoding, mixed,
-                                        memory, audit, ledger, spark, editions
+                                        memory, audit, ledger, spark, editions, persons
 """
 
 import io
@@ -590,6 +590,63 @@ def _update(folder: Path, what: str) -> None:
     show(f"update of 1e7 x 4, 1 % changed, {what}, ours / reading both", ratio, "<= 3")
 
 
+def make_persons(path: Path, persons: int = 100_000, rows: int = 10) -> None:
+    """Write a Parquet file of six numbers, one constant in each person, and two categories."""
+    rng = np.random.default_rng(9)
+    of = np.repeat(np.arange(persons), rows)
+    levels, n = rng.normal(size=(6, persons)), persons * rows
+    names = pa.array([f"person {u}" for u in range(persons)])
+    columns = {"person": names.take(pa.array(of)), "a": pa.array(levels[0, of])}
+    for name, own in zip("bcdef", levels[1:], strict=True):
+        columns[name] = pa.array(own[of] + rng.normal(size=n))
+    for name, codes in (("sex", rng.integers(0, 2, persons)[of]), ("kind", rng.integers(0, 5, n))):
+        columns[name] = pa.array([f"{name} {code}" for code in range(5)]).take(pa.array(codes))
+    papq.write_table(pa.table(columns), path, row_group_size=1 << 17)
+
+
+UNIT = {"unit": "person", "keep_order": True}
+NO_UNIT = {"drop": ["person"], "independent_rows": True, "keep_order": True}
+
+
+def persons() -> None:
+    """Register and release 1e5 persons of 10 rows, with their unit and without it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, numbers = Path(name), count()
+        source = folder / "source.parquet"
+        make_persons(source)
+
+        def registered(choices: dict[str, object]) -> Dataset:
+            vault = Vault.create(folder / f"vault {next(numbers)}")
+            return vault.register("bench", source, **choices)
+
+        ratio = _both_ratios(lambda: registered(UNIT), lambda: registered(NO_UNIT))
+        show("register of 1e6 x 8, 1e5 persons, with / without the unit", ratio, "<= 1.5")
+        with_unit, without = (
+            registered(choices).release(to="r", privacy=0.5) for choices in (UNIT, NO_UNIT)
+        )
+        ratio = _both_ratios(
+            lambda: with_unit.write(folder / "a.parquet", force=True),
+            lambda: without.write(folder / "b.parquet", force=True),
+        )
+        show("release of it at 0.5, with / without the unit", ratio, "<= 1.6")
+        for what, unit in (("with", "unit"), ("without", "no unit")):
+            (folder / unit).mkdir()
+            peaks = [_in_process(f"_{verb} {unit}", folder)[1] for verb in ("register", "release")]
+            shown = "; ".join(f"{peak / 1e6:.0f}" for peak in peaks)
+            show(f"peak memory of register; of release {what} the unit, MB", shown, "")
+
+
+def register_persons(folder: Path, unit: str) -> None:
+    choices = UNIT if unit == "unit" else NO_UNIT
+    vault = Vault.create(folder / unit / "vault")
+    vault.register("bench", folder / "source.parquet", **choices)
+
+
+def release_persons(folder: Path, unit: str) -> None:
+    release = Vault.open(folder / unit / "vault").dataset("bench").release(to="r", privacy=0.5)
+    release.write(folder / unit / "copy.parquet")
+
+
 PARTS = {
     "start": start,
     "arrays": arrays,
@@ -609,6 +666,7 @@ PARTS = {
     "ledger": ledger,
     "spark": spark,
     "editions": editions,
+    "persons": persons,
 }
 
 if __name__ == "__main__":
@@ -617,6 +675,11 @@ if __name__ == "__main__":
         "_read": read_four,
         "_audit": audit_three,
         "_register": register_wide,
+        **{
+            f"_register {unit}": partial(register_persons, unit=unit)
+            for unit in ("unit", "no unit")
+        },
+        **{f"_release {unit}": partial(release_persons, unit=unit) for unit in ("unit", "no unit")},
     }
     if sys.argv[1:2] and sys.argv[1] in inside:
         work = inside[sys.argv[1]]
