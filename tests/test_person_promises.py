@@ -196,3 +196,21 @@ def test_months_that_are_appended_cannot_be_averaged(of_months, tmp_path):
 def test_a_history_that_grows_from_5_to_20_rows_keeps_what_is_declared(of_months):
     """Cost follows its past: 5 rows are nearly one level, 20 are not, and B is that of 5."""
     assert of_months["cost", "value"] >= SHARE * 0.5
+
+
+@pytest.mark.xfail(strict=False, reason="of persons, what is kept counts by linear functions alone")
+def test_a_kept_flag_beside_which_rows_vary_more_leaves_what_is_declared(tmp_path):
+    """One of ten persons fluctuates ten times as much: a fit for each value of the flag."""
+    rng, rows = np.random.default_rng(4), 8
+    of = np.repeat(np.arange(PERSONS), rows)
+    flag = (rng.random(PERSONS) < 0.1)[of].astype(float)
+    x = rng.normal(size=PERSONS)[of] + np.where(flag == 1, 3.0, 0.3) * rng.normal(size=len(of))
+    table = pa.table({"patient": [f"P{u:05d}" for u in of], "flag": flag, "x": x})
+    dataset = registered(tmp_path, [table], unit="patient", keep=["flag"])
+    [copy] = copies_of(dataset, 0.5)
+    y, follows = copy["x"].to_numpy(), np.flatnonzero(of[1:] == of[:-1])
+    change, step = x[follows + 1] - x[follows], y[follows + 1] - y[follows]
+    half = rng.integers(0, 2, PERSONS)[of][follows]
+    seen = np.column_stack([step, flag[follows], step * flag[follows]])
+    left = residuals(change[:, None], seen, half)
+    assert (left**2).mean() / change.var() >= SHARE * 0.5
