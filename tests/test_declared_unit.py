@@ -13,7 +13,7 @@ from cornerwave.errors import AlreadyRegistered, ColumnError, CornerwaveWarning
 from cornerwave.inspection import draft, inspect
 from cornerwave.miner import Copy
 from cornerwave.outlook import explained
-from cornerwave.privacy import UnitColumns, find_above, find_better
+from cornerwave.privacy import Hidden, UnitColumns, find_above, find_better, unreachable
 from cornerwave.report import report_document
 from cornerwave.sources import open_source
 
@@ -149,6 +149,18 @@ def test_dictionary_report_and_miner_know_the_unit(vault, tmp_path):
     notes = str(report_document(dataset))
     assert "unit: person, a pseudonym in copies; 303 persons" in notes
     assert "not shown (constant, kept, key or unit columns): person" in notes
+
+
+def test_a_privacy_that_persons_do_not_allow_is_explained_by_persons():
+    known = Hidden(
+        shares={"time": (0.0,) * 99, "x": (0.5,) * 99},
+        needed=(0,) * 999,
+        strongest={},
+        ceilings={"time": 1.0, "x": 1.0},
+    )
+    said = unreachable(known, "cow")
+    assert "Of time, all rows of a person (cow) together reveal the rest" in said
+    assert "what copies show without noise" in unreachable(known)
 
 
 # --- a draft ------------------------------------------------------------------------------------

@@ -201,12 +201,14 @@ def explained(frozen: Frozen) -> Iterator[str]:
         yield f"and of {more} columns more, {WORTH_NAMING:.0%} or above is revealed"
     half = hidden.level_of(HALF)
     if hidden.highest < HIGH:
-        yield unreachable(hidden)
+        yield unreachable(hidden, frozen.schema.unit)
     if half is None or half.noise <= NOISE_OF_HALF * (1 + LITTLE):
         return
     shown = listed([*dict.fromkeys(each.by.name for each in hidden.bounds.values())])
     given = f"given what copies show without noise ({shown}), " if shown else ""
     yield f"{given}privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
+    if frozen.schema.unit is not None:  # what remedies bring is measured for rows alone
+        return
     for remedy in hidden.remedies:
         if remedy.needed is not None and remedy.needed < half.noise * (1 - LITTLE):
             yield f"{remedy} it would take {remedy.needed:.3g}"

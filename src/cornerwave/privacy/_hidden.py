@@ -123,10 +123,17 @@ class Hidden:
         ]
 
 
-def unreachable(hidden: Hidden) -> str:
+def unreachable(hidden: Hidden, unit: str | None = None) -> str:
     """Say what stands against a higher privacy, and what to do about it."""
     worst = hidden.worst
     most, reason = hidden.ceilings.get(worst, hidden.highest), ""
+    if unit is not None and most > hidden.highest + LITTLE:
+        return (
+            f"the highest privacy is {hidden.highest:g}. Of {worst}, all rows of a person "
+            f"({unit}) together reveal the rest, whatever the noise: its mean or its changes are "
+            "nearly the same in all persons, or follow from how many rows a person has. Drop it, "
+            "or name it as the time if it states when a row was"
+        )
     bound = hidden.bounds.get(worst)
     if bound is not None and bound.share > LITTLE:
         alone = "" if bound.by.kind == "together" else " alone"

@@ -352,7 +352,7 @@ class Dataset:
         """Say why no level gives a privacy."""
         frozen = self.frozen
         if frozen.hidden.level_of(asked.thousandths) is None:
-            return unreachable(frozen.hidden)
+            return unreachable(frozen.hidden, frozen.schema.unit)
         left = frozen.left_by_joint(Level(LATTICE[-1]))
         if not left:
             return (
