@@ -102,11 +102,14 @@ def stated(kind: Kind, *, always_of: tuple[str, ...] = ()) -> Any:
 
 
 _MOST = 1e300
-_TINY = 1e-150
-"""What is divided by is larger, so that nothing overflows, not even by its square."""
+_MOST_NOISE, _LEAST_RETENTION = 1000.0, 0.01
+"""Beyond the last level of the lattice: noise 999, where 1/sqrt(1000) of a category is retained."""
+_FINEST, _COARSEST = 1e-100, 1e100
+"""Steps of all types lie between: those of decimals are 1e-76 to 1e76. Squares do not overflow."""
 _MOST_SCORES = 1 << 16
 _ROLES = (PERTURBED, CATEGORY, KEPT, KEY, UNIT)
 _SHARE = Number(0.0, 1.0, "a number from 0 to 1")
+_NOISE = Number(1e-300, _MOST_NOISE, "a finite number greater than 0, at most 1000")
 _FINITE = Number(-_MOST, _MOST, "a finite number")
 _BOUND = OrNull(Number(-sys.float_info.max, sys.float_info.max, "a finite number"))
 _MARKS = ListOf(Text(printable=False), "a list of marks for missing values in the source")
@@ -143,7 +146,7 @@ class ColumnMetadata:
         OrNull(TableOf(_FINITE, "a number for each column")), always_of=(PERTURBED,)
     )
     rounded: float | None = stated(
-        OrNull(Number(_TINY, _MOST, "a step greater than 0")), always_of=(PERTURBED,)
+        OrNull(Number(_FINEST, _COARSEST, "a step from 1e-100 to 1e100")), always_of=(PERTURBED,)
     )
     clipped: tuple[float | None, float | None] | None = stated(
         OrNull(ListOf(_BOUND, "two bounds, the lower one first", 2, True)), always_of=(PERTURBED,)
@@ -172,9 +175,9 @@ class CopyMetadata:
     """
 
     dataset: str | None = stated(Text())
-    noise: float | None = stated(Number(1e-300, _MOST, "a finite number greater than 0"))
+    noise: float | None = stated(_NOISE)
     privacy: float | None = stated(_SHARE)
-    retention: float | None = stated(Number(_TINY, 1.0, "a number greater than 0, at most 1"))
+    retention: float | None = stated(Number(_LEAST_RETENTION, 1.0, "a number from 0.01 to 1"))
     rows: int | None = stated(Whole("a number of rows"))
     edition: int | None = stated(Whole("the number of an edition", 1))
     batch: int | None = stated(Whole("the number of a batch", 1))

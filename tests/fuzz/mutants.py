@@ -264,7 +264,7 @@ def near(kind: Kind) -> Iterator[Any]:
                 yield sorted(own, reverse=True)[:length]
         yield from ([value] for value in near(kind.kind))
     elif isinstance(kind, TableOf):
-        yield from ({"x": value} for value in near(kind.kind))
+        yield from ({name: value} for name in ("x", "age") for value in near(kind.kind))
     else:
         yield from ("text", "two\nlines", 7, ["text"])
 

@@ -54,6 +54,12 @@ def test_the_mean_of_the_table_and_its_quantiles(kind: str, tmp_path: Path) -> N
         assert low - slack <= found.quantile(p) <= high + slack
 
 
+def test_an_excess_that_leaves_no_noise_is_not_a_crash() -> None:
+    stated = {"noise": 1.0, "columns": {"x": {"transform": "rank", "excess": {"x": -5.0}}}}
+    copy = Copy.open(pa.table({"x": np.arange(200.0)}), metadata=stated)
+    assert np.isfinite(copy.original_mean("x").value)
+
+
 def test_a_population_has_wider_intervals_than_its_table(tmp_path: Path) -> None:
     x = KINDS["zeros"][0](np.random.default_rng(8), 5000)
     x = pa.array(x, mask=np.arange(5000) % 7 == 0)

@@ -159,3 +159,7 @@ def test_bins_lie_between_the_steps(low: int, steps: int, step: float, finest: f
     assert bins[-1] > values[-1]
     away = np.abs(bins[:, None] - values[None, :]).min(axis=1)
     assert np.allclose(away[(bins > values[0]) & (bins < values[-1])], step / 2)
+
+
+def test_bins_of_a_step_that_doubles_do_not_resolve_are_even() -> None:
+    assert np.array_equal(bins_of((1.0, 3.0), 1e-100), bins_of((1.0, 3.0), 0.0))

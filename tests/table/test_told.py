@@ -11,9 +11,9 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.choices import Choices, ReadingSettings
-from cornerwave.columns import Finish
+from cornerwave.columns import Finish, step_of
 from cornerwave.errors import SourceError
-from cornerwave.levels import Level
+from cornerwave.levels import LATTICE, Level, retention
 from cornerwave.miner import Copy
 from cornerwave.outputs import METADATA_KEY, metadata_path, read_metadata
 from cornerwave.spec import ColumnMetadata, CopyMetadata, kinds_of
@@ -89,6 +89,28 @@ def test_what_a_release_writes_comes_back_byte_for_byte(tmp_path: Path) -> None:
     assert schema.metadata[METADATA_KEY] == text
     written = {field for own in told.to_json()["columns"].values() for field in own}
     assert {"marks", "scores", "source", "clipped", "together", "about"} <= written
+
+
+@pytest.mark.parametrize("noise", [LATTICE[0], LATTICE[-1]])
+def test_every_level_of_the_lattice_and_step_of_a_type_is_accepted(noise: float) -> None:
+    for type_ in (pa.int64(), pa.timestamp("ns"), pa.decimal256(76, 76), pa.decimal256(76, -76)):
+        columns = {"c": {"rounded": float(step_of(type_) or 0)}}
+        told = {"noise": noise, "retention": retention(noise), "columns": columns}
+        assert CopyMetadata.read(told, "x").noise == noise
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("noise", 1001, "'noise' must be a finite number greater than 0, at most 1000"),
+        ("retention", 1e-150, "'retention' must be a number from 0.01 to 1"),
+        ("columns", {"c": {"rounded": 1e300}}, "'rounded' must be a step from 1e-100 to 1e100"),
+        ("columns", {"c": {"rounded": 1e-150}}, "'rounded' must be a step from 1e-100 to 1e100"),
+    ],
+)
+def test_what_no_copy_has_is_refused_in_words(field: str, value: Any, says: str) -> None:
+    with pytest.raises(SourceError, match=says):
+        CopyMetadata.read({field: value}, "x")
 
 
 def test_fields_that_are_not_declared_are_ignored() -> None:

@@ -177,7 +177,7 @@ def gather(blocks: Iterable[Floats], names: Sequence[str]) -> Moments:
 def growth(columns: Sequence[CopyColumn]) -> Floats:
     """Return the factor (N x N) by which noise increased each covariance."""
     noise = np.array([column.noise for column in columns])
-    return np.where(np.outer(noise, noise) > 0, 1.0 + noise.max(initial=0.0), 1.0)
+    return np.where(np.outer(noise > 0, noise > 0), 1.0 + noise.max(initial=0.0), 1.0)
 
 
 def undo(covariance: Floats, columns: Sequence[CopyColumn]) -> Floats:

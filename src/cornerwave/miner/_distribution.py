@@ -349,7 +349,8 @@ def bins_of(seen: tuple[float, float], step: float, finest: float = 0.0) -> Floa
     """
     low, high = seen
     most = min(VALUE_BINS, max(math.floor((high - low) / finest), 1)) if finest else VALUE_BINS
-    if not step:
+    # beyond 2^53 steps doubles no longer hold every multiple of it
+    if not step or max(abs(low), abs(high)) / step > 2.0**53:
         return np.linspace(low, high, most + 1)
     first, last = round(low / step), round(high / step)
     width = math.ceil((last - first + 1) / most)

@@ -62,7 +62,7 @@ class RankScores:
         middle = np.array([first, *((at[1:-2] + at[2:-1]) / 2), last])
         # k = Var T, with what gaps add to the shape of the noise
         k = float(np.diff(below) @ middle**2) + column.excess.get(column.name, 0.0)
-        return cls(at, below, math.sqrt(column.noise * k))
+        return cls(at, below, math.sqrt(column.noise * max(k, 0.0)))
 
     def kernel(self, ends: Floats) -> Floats:
         """Return P(S <= end | T in a part) (ends, parts), for the parts between `at`."""

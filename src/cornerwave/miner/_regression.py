@@ -134,6 +134,7 @@ def feature_blocks(
         yield rows[~np.isnan(rows).any(axis=1)]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of numbers beyond floating point nothing is known
 def regress(
     blocks: Callable[[], Iterator[Floats]], features: Sequence[Feature], of: Of
 ) -> Regression:
