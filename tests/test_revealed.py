@@ -10,7 +10,10 @@ import pytest
 from cornerwave import Vault
 from cornerwave.errors import CornerwaveWarning, LevelError
 from cornerwave.ledger import Key
+from cornerwave.levels import Level
 from cornerwave.privacy import OpenColumn, Shown, reveal
+from cornerwave.privacy._cell_covariances import CellCovariances
+from cornerwave.privacy._whole_copy import WholeCopy
 
 ROWS = 12_000
 # a share measured on half of the rows has an error of about sqrt(2 / 6000) = 0.018 of itself for
@@ -141,6 +144,25 @@ def test_a_flag_decides_how_much_an_amount_varies(tmp_path):
     assert left_hidden(amount, inside(copy)) > HOLDS * privacy
     plain = dataset.release(to="b", noise=1.0).to_arrow()["amount"].to_numpy()
     assert left_hidden(amount, inside(plain)) < 0.3
+
+
+def test_an_unrelated_category_does_not_raise_what_is_stated_of_a_number(tmp_path, monkeypatch):
+    """Cells of all coordinates need ten rows for each: 40 values leave no cell for one year."""
+    rng, rows = np.random.default_rng(3), 2000
+    year, place = rng.integers(0, 10, rows), rng.integers(0, 40, rows)
+    wage = rng.normal(0, np.where(year == 0, 12.0, 1.0))
+    table = pa.table({"wage": wage, "year": year, "place": place.astype(str)})
+    within = np.array([wage[year == each].var() for each in year])
+    # noise v K with v = 1 leaves s^2 K / (s^2 + K) of a variance s^2 to who knows the year
+    left = np.mean(within / (within + wage.var()))
+
+    def stated(folder):
+        dataset = registered(tmp_path / folder, table, keep=["year"])
+        return dataset.frozen.hidden.at(Level.of(noise=1.0))["wage"]
+
+    assert stated("a") * HOLDS < left
+    monkeypatch.setattr(WholeCopy, "_number_cells", lambda *given: CellCovariances())
+    assert stated("b") * HOLDS > 1.3 * left  # as it was with the cells of all coordinates alone
 
 
 def test_a_kept_column_may_turn_the_sign_of_a_correlation(tmp_path):

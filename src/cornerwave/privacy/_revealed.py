@@ -68,6 +68,18 @@ class Residuals:
     alone: Floats
     together: Mapping[tuple[str, ...], Floats] = field(default_factory=dict)
 
+    def only(self, coordinates: Ints, features: Sequence[OpenColumn]) -> "Residuals":
+        """Return them for some coordinates, in cells of these: fewer are known in smaller cells."""
+        left = self.residuals[coordinates]
+        varied = [each.first(left.shape[1]) for each in features if each.values > 1]
+        return Residuals(
+            self.shares[coordinates],
+            left,
+            variance_cells(left, varied),
+            self.alone[:, coordinates],
+            {names: own[coordinates] for names, own in self.together.items()},
+        )
+
 
 def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -> Residuals:
     """Return what F reveals of coordinates (coordinates, sampled rows), NaN where missing.

@@ -102,7 +102,7 @@ class WholeCopy:
     `weight` is the variance of each: the share of a category is that of all its indicators.
     `columns` is empty for functions of a category beside its indicators. `left` is what F leaves
     of C, `revealed` the share R^2 of each coordinate, `by_open` who reveals it, `cells` what is
-    left in each cell of F.
+    left in each cell of F, `number_cells` what is left of the numbers in cells chosen for them.
     """
 
     C: Floats
@@ -115,6 +115,7 @@ class WholeCopy:
     revealed: Floats
     by_open: ByOpenColumns = field(default_factory=ByOpenColumns)
     cells: CellCovariances = field(default_factory=CellCovariances)
+    number_cells: CellCovariances = field(default_factory=CellCovariances)
 
     @classmethod
     def of(cls, sample: JointSample) -> "WholeCopy":
@@ -165,7 +166,17 @@ class WholeCopy:
             revealed=revealed.shares,
             by_open=ByOpenColumns.of(features, revealed),
             cells=CellCovariances.of(Z[:, :n], revealed, left),
+            number_cells=self._number_cells(Z[:, :n], revealed, left, features),
         )
+
+    def _number_cells(
+        self, Z: Floats, revealed: Residuals, left: Floats, features: Sequence[OpenColumn]
+    ) -> CellCovariances:
+        """Measure what F leaves of the numbers in cells chosen for them; none without others."""
+        if not self._is_mixed:
+            return CellCovariances()
+        at = np.flatnonzero(self._numbers)
+        return CellCovariances.of(Z[at], revealed.only(at, features), left[np.ix_(at, at)])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -177,6 +188,16 @@ class WholeCopy:
         """The block of each column."""
         pairs = zip(self.columns, self.blocks, strict=True)
         return {name: block for name, block in pairs if name}
+
+    @property
+    def _numbers(self) -> Flags:
+        """Which coordinates are numbers."""
+        return np.asarray(np.array(self.blocks) == NUMBERS)
+
+    @property
+    def _is_mixed(self) -> bool:
+        """Whether there are numbers and categories."""
+        return 0 < int(self._numbers.sum()) < len(self.C)
 
     @property
     def categories(self) -> list[str]:
@@ -204,11 +225,13 @@ class WholeCopy:
             left = np.clip(1 - known / self.weight[at].sum(), 0.0, most)
             slight = bool(self.cells) & (most - left < SLIGHT)
             shares[name] = np.where(slight, most, left)
-        # an estimate may leave categories out: fewer coordinates are known better in each cell
-        numbers = np.flatnonzero(np.array(self.blocks) == NUMBERS).tolist()
-        if self.cells and 0 < len(numbers) < len(self.C):
-            alone = self._only(numbers).hidden(noise)
-            shares |= {name: np.minimum(shares[name], own) for name, own in alone.items()}
+        # an estimate may leave categories out: fewer coordinates are known better in each cell, and
+        # in smaller ones, where a category of many values would need more rows
+        if self.cells and self._is_mixed:
+            alone = self._only(np.flatnonzero(self._numbers).tolist())
+            for numbers in (alone, replace(alone, cells=alone.number_cells)):
+                for name, own in numbers.hidden(noise).items():
+                    shares[name] = np.minimum(shares[name], own)
         return shares
 
     # ---- the noise, D ------------------------------------------------------------------------
@@ -368,6 +391,7 @@ class WholeCopy:
             left=self.left[at],
             revealed=self.revealed[stay],
             cells=self.cells.only(stay),
+            number_cells=self.number_cells.only(keep),
         )
 
 
