@@ -173,7 +173,7 @@ def test_a_time_needs_a_unit_and_numbers():
     with pytest.raises(ColumnError, match="no column names the person"):
         freeze_table(table, KEY, time="visit", keep_order=True)
     text = table.append_column("note", pa.array(["a", "b"] * (table.num_rows // 2)))
-    with pytest.raises(ColumnError, match="'note' is a category, but time needs"):
+    with pytest.raises(ColumnError, match="'note': a time must be a number, a date or a time"):
         frozen_of(text, time="note")
     with pytest.raises(ColumnError, match="no column 'when'"):
         frozen_of(table, time="when")

@@ -171,7 +171,6 @@ class Choices:
         kind=_NOT_EMPTY,
         default=None,
         value="visited",
-        roles=(PERTURBED, KEPT),
         label="Time of a person's rows",
         asked=True,
     )

@@ -217,6 +217,11 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
             use=("drop", "keep", "key"),
         )
     _check_roles({column.name: column.role for column in columns}, choices)
+    if choices.time is not None and not is_number(source.field(choices.time).type):
+        raise ColumnError(
+            f"{choices.time!r}: a time must be a number, a date or a time, not "
+            f"{source.field(choices.time).type}"
+        )
     check_distinct([c.released_as or c.name for c in columns if c.role != DROPPED and c.shown])
     return Schema(
         columns,

@@ -21,6 +21,7 @@ from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosur
 from cornerwave.inspection._draft import how_read, risks, written
 from cornerwave.inspection._unit_draft import (
     repeated_identifier,
+    time_to_propose,
     unit_to_propose,
     unit_warnings,
     units_in,
@@ -48,6 +49,8 @@ class Inspection:
     units: tuple[Unit, ...] = ()
     asks: frozenset[str] = frozenset()
     """The choices about the table that registration asks the owner for."""
+    time: str | None = None
+    """The column that states when a person's rows were, if there is one."""
 
 
 def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
@@ -67,16 +70,24 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
         *unit_warnings(columns, units, unit),
         *risks(sample.rows, seen.rows, proposed, disclosed.frozen),
     )
+    time = time_to_propose(sample.rows, unit)
     asks = {
+        "time": time is not None,
         "shuffle": any(report.by_order for report in columns),
         "keep_order": any(report.by_order for report in columns),
         "independent_rows": bool(units),
         "few_rows": seen.rows < SAFE_ROWS,
     }
     asked = frozenset(name for name, is_asked in asks.items() if is_asked)
-    return Inspection(columns, disclosed, warnings, tuple(units), asked)
+    return Inspection(columns, disclosed, warnings, tuple(units), asked, time)
 
 
 def draft(inspection: Inspection) -> str:
     """Return a schema file that states what would happen, for the owner to edit."""
-    return written(inspection.columns, inspection.disclosure, inspection.warnings, inspection.asks)
+    return written(
+        inspection.columns,
+        inspection.disclosure,
+        inspection.warnings,
+        inspection.asks,
+        inspection.time,
+    )

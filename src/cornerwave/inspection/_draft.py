@@ -39,6 +39,7 @@ def written(
     disclosure: Disclosure,
     risks: Sequence[str],
     asks: Collection[str],
+    time: str | None = None,
 ) -> str:
     """Return the text of the draft; `asks` are the choices that registration asks for."""
     undecided = sum(report.do == DECIDE for report in columns)
@@ -47,6 +48,7 @@ def written(
         *([_to_decide(undecided)] if undecided else ()),
         _line("min_count", 0),
         _line("together", disclosure.together),
+        *([_line("time", time)] if time else ()),
         *_asked(asks),
         *(f"# {toml_comment(line)}" for line in disclosure.sentences),
         *(f"# warning: {toml_comment(line)}" for line in risks),
@@ -70,7 +72,7 @@ def _asked(asks: Collection[str]) -> Iterator[str]:
         )
         yield '#                    "keep" their order if recipients need it, as in a time series'
     for name in DECLARED:
-        if name in asks and name not in ("shuffle", "keep_order"):
+        if name in asks and name not in ("shuffle", "keep_order", "time"):
             yield f"# {_line(name)}: see the warning"
 
 

@@ -4,6 +4,7 @@ A draft proposes it as the unit, with the reasons: its values repeat, it is call
 identifier, rows with the same value agree in other columns.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.choices import CATEGORY, DECIDE, DOES, DROPPED, PERTURBED, UNIT
-from cornerwave.columns import Column, Schema
+from cornerwave.columns import Column, Schema, is_number, unit_of
 from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._disclosure import KNOWN
 from cornerwave.inspection._recognise import IDENTIFIER, OF_THINGS
@@ -136,6 +137,55 @@ def _is_other_name(rows: pa.Table, report: ColumnReport, unit: str) -> bool:
     groups = ([report.name], [unit], [report.name, unit])
     counts = {pairs.group_by(each).aggregate([]).num_rows for each in groups}
     return len(counts) == 1 and pairs.num_rows > 0
+
+
+TIMES = frozenset(
+    [
+        "date",
+        "day",
+        "hour",
+        "month",
+        "period",
+        "quarter",
+        "round",
+        "t",
+        "time",
+        "tick",
+        "timestamp",
+        "visit",
+        "visited",
+        "wave",
+        "week",
+        "when",
+        "year",
+        "yr",
+    ]
+)
+"""What columns are called that state when a row was."""
+ONCE = 0.95
+"""A person has a time once: this share of rows must have it alone among the person's rows."""
+
+
+def time_to_propose(rows: pa.Table, unit: Unit | None) -> str | None:
+    """Return the column that states when a person's rows were: a date, or called like one."""
+    if unit is None:
+        return None
+    found = [name for name in rows.column_names if _is_time(rows, name, unit.columns[0])]
+    dated = [name for name in found if unit_of(rows.schema.field(name).type) is not None]
+    return next(iter(dated or found), None)
+
+
+def _is_time(rows: pa.Table, name: str, unit: str) -> bool:
+    type_ = rows.schema.field(name).type
+    words = re.split(r"[^a-z]+", name.casefold())
+    if name == unit or not is_number(type_):
+        return False
+    if unit_of(type_) is None and not TIMES & {*words}:
+        return False
+    pairs = rows.select([unit, name]).drop_null()
+    distinct = pairs.group_by([unit, name]).aggregate([]).num_rows
+    persons = pairs.group_by([unit]).aggregate([]).num_rows
+    return bool(distinct >= ONCE * pairs.num_rows and distinct > persons)
 
 
 def unit_warnings(

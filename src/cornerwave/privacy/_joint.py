@@ -26,6 +26,9 @@ def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> H
     for each in persons:
         of_persons = hidden_of_persons(each)
         hidden = {name: np.minimum(own, of_persons.get(name, own)) for name, own in hidden.items()}
+    ceilings = copy.ceilings()
+    if persons:  # with noise 999, hardly more than the rows of a person show anyway
+        ceilings = {name: min(most, float(hidden[name][-1])) for name, most in ceilings.items()}
     needed, bounds = levels_needed(hidden), copy.strongest_open()
     strongest = {
         name: max(by_noisy, bounds.get(name, by_noisy), key=lambda each: each.share)
@@ -38,7 +41,7 @@ def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> H
         needed=needed,
         strongest={**bounds, **strongest},
         bounds=bounds,
-        ceilings=copy.ceilings(),
+        ceilings=ceilings,
         remedies=(*open_remedies(sample, copy), *noisy_remedies(copy, hidden, needed)),
     )
 

@@ -19,7 +19,8 @@ the best linear estimate of a coordinate leaves C_kk - q^2 c_k' (q^2 C + D)^-1 c
 the least of the values, means and changes of every column, on average over rows.
 
 A sample of few persons fits chance, so that this is too low; coefficients that were learned from
-other persons leave too much. The truth lies between the two, and their mean is taken.
+other persons leave too much. The truth lies between the two, and their mean is taken; what is
+learned from others counts more of few persons, alone if there are fewer than five for a coordinate.
 """
 
 from collections import defaultdict
@@ -39,6 +40,8 @@ LEVELS = 17
 """Levels at which it is computed; between them the hidden share over 1 - q^2 is linear."""
 SLIGHT = 0.01
 """Less than this share is chance of the sampled persons."""
+FEW = 2.5
+"""With a fifth as many coordinates as persons, only what is learned from others counts."""
 RIDGE, TINY = 1e-9, 1e-12
 
 
@@ -119,6 +122,7 @@ class _Class:
     noise: Floats
     drawn: Flags
     half: Flags
+    persons: int
 
     def add_to(self, sums: _Sums, q2: Floats) -> None:
         """Add what is left of this class's rows."""
@@ -126,10 +130,20 @@ class _Class:
         one, other = (_covariance(self.z[:, self.half == each]) for each in (True, False))
         C = (one + other) / 2
         D = self.noise + np.where(np.outer(self.drawn, self.drawn), C, 0.0)
+        # numbers are expected to vary like their noise, and the rest by itself: so it is with a
+        # weight of as many persons as there are coordinates
+        noisy = np.diag(D) > 0
+        expected = np.where(np.outer(noisy, noisy), D, np.diag(np.diag(C)))
+        per_person = len(C) / self.persons
+        of_all, of_one, of_other = (
+            (m + k * per_person * expected) / (1 + k * per_person)
+            for m, k in ((C, 1), (one, 2), (other, 2))
+        )
+        by_others = min(1.0, 0.5 + FEW * per_person)
         for level, share in enumerate(q2):
-            fitted = _left(C, C, D, share)
-            apart = (_left(one, other, D, share) + _left(other, one, D, share)) / 2
-            left = np.clip((fitted + apart) / 2, 0.0, np.diag(C))
+            fitted = _left(of_all, of_all, D, share)
+            apart = (_left(of_one, other, D, share) + _left(of_other, one, D, share)) / 2
+            left = np.clip(by_others * apart + (1 - by_others) * fitted, 0.0, np.diag(C))
             for k in np.flatnonzero(np.diag(C) > TINY).tolist():
                 if self.names[k] and self.kinds[k] in (VALUE, MEAN, CHANGE):
                     sums.add(self.names[k], self.kinds[k], level, rows * left[k], rows * C[k, k])
@@ -199,7 +213,7 @@ def _class(rows: PersonRows, persons: Ints) -> _Class:
     noise[: number * columns, : number * columns] = of_numbers.transpose(2, 0, 3, 1).reshape(
         columns * number, columns * number
     )
-    return _Class(np.concatenate(parts), names, kinds, noise, np.array(drawn), half)
+    return _Class(np.concatenate(parts), names, kinds, noise, np.array(drawn), half, len(sizes))
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,8 @@ def _form(
         source = open_to_inspect(path)
         inspection = inspect(source)
     proposed = {f"do-{i}": report.do for i, report in enumerate(inspection.columns)}
+    if inspection.time:
+        proposed["time"] = inspection.time
     known = proposed if stated is None else stated
     asks = {*inspection.asks, *(error.use if error else ())}
     name = path.name.partition(".")[0]
@@ -200,6 +202,7 @@ def table_controls(known: Mapping[str, str], asks: Collection[str]) -> Iterator[
         shown.add(name)
         same = [each for each in DECLARED.values() if each.key == name]
         kind = "number" if not choice.is_flag else "tick" if len(same) == 1 else "select"
+        kind = "text" if isinstance(choice.kind, Text) else kind
         options = [(each.value, each.words[each.value]) for each in same] if len(same) > 1 else []
         yield Control(
             kind, name, choice.label, choice.help, known.get(name, ""), [("", "choose…"), *options]
