@@ -44,6 +44,8 @@ def find_better(columns: Sequence[Looked], unit: str, *, rows: int) -> Unit | No
     [named] = [each for each in columns if each.name == unit]
     others = {each.name: each for each in columns if each is not named}
     for found in find_units([*others.values()], rows=rows):
+        if not all(others[name].names for name in found.columns):
+            continue  # a fraction is measured: wages of a year, deflated, repeat in that year alone
         codes = _codes_of(found, others)
         both = joined(codes, _alone_without(named.codes))
         apart = 1 - share_of_equal_pairs(both) / share_of_equal_pairs(codes)
