@@ -170,7 +170,8 @@ class CopyMetadata:
     """What a copy states about itself; None is not stated.
 
     `privacy` is the share of the variance of every column that the whole copy hides, `retention`
-    the share of the cells of a category that were retained; `missing` are marks of the source.
+    the share of the cells of a category that were retained; `missing` are marks of the source,
+    `unit` is its column whose values the rows of one person share, whether copies show it or not.
     A file of estimates is not a copy: it states the `estimate` that they were made by, alone.
     """
 
@@ -183,6 +184,7 @@ class CopyMetadata:
     batch: int | None = stated(Whole("the number of a batch", 1))
     order: str | None = stated(OneOf(None, *ORDERS), always_of=("",))
     noise_format: int | None = stated(Whole("the number of a format", 1))
+    unit: str | None = stated(_NAME)
     missing: tuple[str, ...] | None = stated(_MARKS)
     estimate: str | None = stated(Text())
     columns: Mapping[str, ColumnMetadata] = field(default_factory=dict)

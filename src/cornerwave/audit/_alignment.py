@@ -7,7 +7,7 @@ source's is read into memory and sorted.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.audit._chance import LEAST_ROWS
+from cornerwave.audit._persons import Persons, rows_at
 from cornerwave.audit._stated import Stated, by_source_names
 from cornerwave.choices import SHUFFLE
 from cornerwave.columns import (
@@ -144,6 +146,7 @@ class Aligned:
     `sorted_copies` names those whose rows were reordered. `logarithmic` columns are compared
     on the scale log(1+x); numbers `apart` are judged each by itself, for the reason given;
     `left_out` says why a column cannot be compared. Rows are matched by the `key`, if there is one.
+    `persons` is which rows belong together, if any do; of one row of each, `whole` are all rows.
     """
 
     source: Source
@@ -156,6 +159,8 @@ class Aligned:
     sorted_copies: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
+    persons: Persons | None = None
+    whole: "Aligned | None" = None
 
     @classmethod
     def of(
@@ -164,6 +169,7 @@ class Aligned:
         copies: Sequence[Any],
         *,
         key: str | None = None,
+        unit: str | None = None,
         privacy: Sequence[float] | None = None,
         is_matched: bool = False,
     ) -> Self:
@@ -176,7 +182,8 @@ class Aligned:
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
         stated = Stated.of(opened, privacy)
         _check_matching(truth, opened, stated, key)
-        kinds = _Kinds.of([truth, *opened], stated, key)
+        unit = _unit_of(truth, stated, unit)
+        kinds = _Kinds.of([truth, *opened], stated, (key, unit))
         wanted = [*kinds.numbers, *kinds.apart, *(n for group in kinds.categories for n in group)]
         changed: list[str] = []
         for i, copy in enumerate(opened):
@@ -194,7 +201,26 @@ class Aligned:
             sorted_copies=tuple(changed),
             left_out=kinds.left_out,
             key=key,
+            persons=None if unit is None else Persons.of(truth, unit),
         )
+
+    def one_row_each(self) -> "Aligned":
+        """Return one row of each person, chosen by chance: their noise is independent.
+
+        Raises SourceError if there are too few persons.
+        """
+        if self.persons is None:
+            return self
+        if self.persons.count < LEAST_ROWS:
+            raise SourceError(
+                f"{self.source.name} has {self.persons.count:,} values of {self.persons.unit!r}; "
+                f"an audit needs at least {LEAST_ROWS} persons"
+            )
+        places = self.persons.one_row_each
+        held = {each.name: getattr(self, each.name) for each in fields(Aligned)}
+        held["source"] = rows_at(self.source, places)
+        held["copies"] = tuple(rows_at(copy, places) for copy in self.copies)
+        return Aligned(**{**held, "whole": self})
 
     @property
     def logarithmic(self) -> tuple[str, ...]:
@@ -336,14 +362,19 @@ class _Kinds:
     left_out: Mapping[str, str]
 
     @classmethod
-    def of(cls, tables: Sequence[Source], stated: Stated, key: str | None) -> "_Kinds":
-        """Sort the columns that all tables have; raise ColumnError if none can be compared."""
+    def of(
+        cls, tables: Sequence[Source], stated: Stated, names: tuple[str | None, str | None]
+    ) -> "_Kinds":
+        """Sort the columns that all tables have, given the names of key and unit; raise ColumnError
+        if none can be compared.
+        """
+        key, unit = names
         for table in tables:
             if key is not None and key not in table.schema.names:
                 raise ColumnError(f"{table.name} has no column {key!r} to align the rows by")
         held = [set(table.schema.names) for table in tables]
         everywhere = set.intersection(*held)
-        shared = [n for n in tables[0].schema.names if n in everywhere and n != key]
+        shared = [n for n in tables[0].schema.names if n in everywhere and n not in (key, unit)]
         hidden = [n for n in shared if any(about.pseudonym for about in stated.each(n))]
         categories = stated.categories([n for n in shared if n not in hidden], tables)
         refreshed = {name for group in categories for name in group}
@@ -399,6 +430,14 @@ def _check_matching(
             "shuffled by position",
             use=("vault",),
         )
+
+
+def _unit_of(truth: Source, stated: Stated, unit: str | None) -> str | None:
+    """Return the column that names the person of each row: as given, else as copies state."""
+    name = unit or stated.unit
+    if name is not None and name not in truth.schema.names:
+        raise ColumnError(f"{truth.name} has no column {name!r}, which rows of a person share")
+    return name
 
 
 def _side_by_side(

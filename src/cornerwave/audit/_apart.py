@@ -106,6 +106,10 @@ class ApartEvidence:
         """Read these columns of source and copies."""
         side = replace(aligned, columns=tuple(aligned.apart))
         seen = side.run(lambda first: ApartPass(len(first.raw), means(first.scaled[0])))
+        if aligned.whole is not None:  # scale and size are those of all rows
+            every = replace(aligned.whole, columns=tuple(aligned.apart))
+            source = every.run(lambda first: ApartPass(1, means(first.scaled[0])), [every.source])
+            seen = replace(seen, values=source.values, sums=source.sums)
         count, total, squares = seen.sums
         variance = (squares - total**2 / np.maximum(count, 1)) / np.maximum(count - 1, 1)
         excess = np.diag(side.stated.excess(side.columns)).copy()

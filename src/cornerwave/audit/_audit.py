@@ -41,6 +41,7 @@ from cornerwave.audit._chance import (
 from cornerwave.audit._coalitions import Gain, Posterior, attack_sample, hidden, measure_gains
 from cornerwave.audit._everything import gather_everything
 from cornerwave.audit._guesses import CategoriesRead, CategoryCodes, Guessed, Guesses, guess_all
+from cornerwave.audit._linked import LINKED_FAMILIES, WORDS, LinkedAudit, LinkedEvidence
 from cornerwave.audit._number_checks import NUMBER_FAMILIES
 from cornerwave.audit._numbers import (
     Exposed,
@@ -52,7 +53,7 @@ from cornerwave.audit._numbers import (
 from cornerwave.audit._row_checks import check_order
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
-from cornerwave.choices import KEPT, KEY
+from cornerwave.choices import KEPT, KEY, UNIT
 from cornerwave.errors import SourceError
 from cornerwave.sources import Progress, silent
 
@@ -62,6 +63,7 @@ MIXED_CHECKS = (
     *names_by_chance(MIXED_FAMILIES),
     *names_by_chance(APART_FAMILIES),
     *names_by_chance(WHOLE_FAMILIES),
+    *names_by_chance(LINKED_FAMILIES),
 )
 """The names of the checks that chance could fail, in their order."""
 
@@ -166,6 +168,7 @@ class Audit:
     noise_free: bool = False
     learned: tuple[Mapping[str, float], ...] = ()
     unmeasured: tuple[str, ...] = ()
+    linked: LinkedAudit | None = None
 
     @property
     def checks(self) -> list[Check]:
@@ -207,21 +210,26 @@ def audit(
     copies: Sequence[Any],
     *,
     key: str | None = None,
+    unit: str | None = None,
     privacy: Sequence[float] | None = None,
     progress: Progress = lambda rows: None,
 ) -> Audit:
     """Audit copies of a source: files or frames, aligned by position or by a key column.
 
+    `unit` is the column whose values the rows of one person share; by default, what copies state.
     `privacy` is what each copy should hide of every column; by default, what it states.
     Raises SourceError or ColumnError if they are not copies of the same rows, LevelError if
     `privacy` does not fit.
     """
-    return audit_aligned(Aligned.of(source, copies, key=key, privacy=privacy), progress)
+    aligned = Aligned.of(source, copies, key=key, unit=unit, privacy=privacy)
+    return audit_aligned(aligned, progress)
 
 
 @refuse_overflow()
 def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
     """Audit copies whose rows lie beside those of their source, wherever passes over them run."""
+    # rows of a person share noise: checks of independent rows see one of each
+    aligned = aligned.one_row_each()
     read = NumbersRead.of(aligned, progress) if aligned.columns else None
     # numbers: sums, rows and steps of the path
     measured = read.evidence() if read else None
@@ -247,8 +255,11 @@ def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
     # everything in a copy together, against what it states
     whole = gather_everything(aligned, rows, numbers=read, categories=shown, lone=lone)
     judged = whole.judge(SHARE)
+    together = LinkedEvidence.of(whole, aligned)
+    linked = together.audit(SHARE) if together else None
     scarce = unjudged if read and read.scarce else {}
     missed = untested(aligned, {**aligned.left_out, **scarce}, numbers, categories, judged)
+    missed = vague_persons(aligned.names, linked) | missed if linked else missed
     return Audit(
         source=aligned.source.name,
         copies=aligned.names,
@@ -258,7 +269,7 @@ def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
         apart=aligned.apart,
         left_out={**aligned.left_out, **unjudged},
         untested=missed,
-        rows=rows,
+        rows=len(aligned.persons.codes) if aligned.persons else rows,
         numbers=numbers,
         categories=categories,
         order=check_order(
@@ -269,13 +280,18 @@ def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
             else (),
             seen=read.first.order if read else None,
         ),
-        mixed=(*mixed, *run_all(WHOLE_FAMILIES, whole, SHARE)),
+        mixed=(
+            *mixed,
+            *run_all(WHOLE_FAMILIES, whole, SHARE),
+            *(run_all(LINKED_FAMILIES, together, SHARE) if together else ()),
+        ),
         privacy=aligned.stated.whole,
         whole=judged,
         whole_rows=whole.rows,
         noise_free=whole.free,
         learned=whole.learned,
         unmeasured=whole.unmeasured,
+        linked=linked,
     )
 
 
@@ -283,6 +299,7 @@ def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
     """Test and attack what was read of the numbers."""
     statistics, read = evidence.found, evidence.read
     gains, sets = measure_gains(evidence.attacked, SHARE)
+    every = aligned.whole or aligned
     exposure = ExposurePass(
         evidence.used, statistics.rows, statistics.mean, statistics.K, statistics.noise
     )
@@ -298,7 +315,7 @@ def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
         sets=sets,
         posterior=attack_sample(evidence.attacked, evidence.sample, SHARE),
         bayes=_left_by_distribution(evidence),
-        exposed=aligned.run(lambda rows: exposure, [aligned.source]),
+        exposed=every.run(lambda rows: exposure, [every.source]),
     )
 
 
@@ -381,6 +398,16 @@ def _vague_shares(
     }
 
 
+def vague_persons(copies: Sequence[str], linked: LinkedAudit) -> dict[str, str]:
+    """Return the columns of which chance hides what copies leave of persons."""
+    return {
+        left.column: f"{left.column}: what {copies[members[0]]} hides of {WORDS[left.attack]} was "
+        "not measured precisely enough to judge"
+        for members, left in linked.left
+        if len(members) == 1 and left.stated is not None and not left.is_measured
+    }
+
+
 def _promised(numbers: NumberAudit | None) -> set[int]:
     """Return the copies whose promise was tested by their numbers alone, in all rows."""
     checks = numbers.checks if numbers else ()
@@ -402,7 +429,7 @@ def _vague_gains(numbers: NumberAudit | None) -> dict[str, str]:
 def _as_it_is(aligned: Aligned, name: str) -> bool:
     """Whether every copy that states anything about a column states that it was not perturbed."""
     roles = [role for part in name.split("+") for role in aligned.stated.roles(part)]
-    return bool(roles) and all(role in (KEPT, KEY) for role in roles)
+    return bool(roles) and all(role in (KEPT, KEY, UNIT) for role in roles)
 
 
 def _unmeasured(

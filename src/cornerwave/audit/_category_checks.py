@@ -47,8 +47,9 @@ from cornerwave.audit._chance import (
 )
 from cornerwave.audit._guesses import ABSENT, CategoriesRead, CategoryCodes
 from cornerwave.audit._numbers import NumberEvidence
+from cornerwave.audit._persons import Persons
 from cornerwave.audit._stated import Stated
-from cornerwave.choices import MARGINAL, UNIFORM
+from cornerwave.choices import MARGINAL, SHUFFLE, UNIFORM
 from cornerwave.columns import OTHER
 from cornerwave.levels import retention as retention_of
 
@@ -146,7 +147,9 @@ class CategoryEvidence:
     """What the checks look at: categories to judge, those bare in every copy, statements.
 
     `alone` means that the tables have no numbers to judge, `every` the distance of kept rows;
-    `boundless` columns have too many values for a category.
+    `boundless` columns have too many values for a category. If rows belong to `persons`, an event
+    replaces a whole history by that of somebody with as many rows, row by row: what is drawn has
+    the distribution of such rows, and what it should be is not known.
     """
 
     judged: Sequence[CategoryCodes]
@@ -155,6 +158,7 @@ class CategoryEvidence:
     alone: bool
     every: int = 1
     boundless: tuple[str, ...] = ()
+    persons: Persons | None = None
 
     @classmethod
     def of(cls, read: CategoriesRead, aligned: Aligned, *, alone: bool) -> "CategoryEvidence":
@@ -162,7 +166,8 @@ class CategoryEvidence:
         varying = [each for each in read.shown if not each.constant]
         bare = [each for each in varying if each.bare]
         judged = [each for each in varying if not each.bare]
-        return cls(judged, bare, aligned.stated, alone, read.every, tuple(read.boundless))
+        boundless, persons = tuple(read.boundless), aligned.persons
+        return cls(judged, bare, aligned.stated, alone, read.every, boundless, persons)
 
     @property
     def everything(self) -> list[CategoryCodes]:
@@ -172,12 +177,21 @@ class CategoryEvidence:
     @cached_property
     def cases(self) -> dict[int, list["_Case"]]:
         """The categories of each copy that states enough to know what they should be."""
+        if self.persons is not None:
+            return {}
         by_copy = {
             i: [_Case.of(each, i, self.stated) for each in self.everything]
             for i in range(len(self.stated.copies))
         }
         known = {i: [case for case in cases if case is not None] for i, cases in by_copy.items()}
         return {i: cases for i, cases in known.items() if cases}
+
+    @property
+    def strata(self) -> Ints:
+        """Rows whose replacements have one distribution: all, or those at one place of as many."""
+        if self.persons is None:
+            return np.zeros(1, dtype=np.int64)
+        return self.persons.strata[:: self.every]
 
     @property
     def values(self) -> int:
@@ -225,7 +239,7 @@ def replacements(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
 def _replaced(
     evidence: CategoryEvidence, i: int
 ) -> Iterator[tuple[CategoryCodes, Iterator[Floats]]]:
-    for shown in evidence.judged:
+    for shown in evidence.judged if evidence.persons is None else ():
         law = _truth_of(shown, i, evidence.stated)
         codes = shown.codes[1 + i]
         if law is None or _may_be_pooled(shown, i, evidence.stated):
@@ -237,15 +251,19 @@ def _replaced(
 def path(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
     """Test every pair of copies, and every three, for one common path."""
     categories, copies = evidence.judged, len(evidence.stated.copies)
-    if not categories:
-        return
+    shuffled = any(each.order == SHUFFLE for each in evidence.stated.copies)
+    if not categories or (evidence.persons is not None and shuffled):
+        return  # which place of a history a shuffled row had is not known
     sets = [*combinations(range(copies), 2), *combinations(range(copies), 3)]
     columns = len(categories)
     # every comparison that may be made counts in the limit
     crossed = columns * columns if columns <= CROSSED_COLUMNS else columns
     comparisons = 2 * math.comb(copies, 2) * crossed + 3 * math.comb(copies, 3) * columns
     for members in sets:
-        tried = [max(_scores(categories, best, members), default=(0.0, "")) for best in members]
+        tried = [
+            max(_scores(categories, best, members, evidence.strata), default=(0.0, ""))
+            for best in members
+        ]
         value, where = min(tried)
         note = f"{where} in the noisier copy shows where the better copy is true"
         yield Check.of(members, value, sure_limit(alpha / comparisons), note)
@@ -380,7 +398,7 @@ def _pooled(shown: CategoryCodes, visible: Flags, other: int) -> tuple[Any, Floa
 
 
 def _scores(
-    categories: Sequence[CategoryCodes], best: int, members: tuple[int, ...]
+    categories: Sequence[CategoryCodes], best: int, members: tuple[int, ...], strata: Ints
 ) -> Iterator[tuple[float, str]]:
     """Yield the score of every comparison, and the column compared, if `best` is best."""
     others = [i for i in members if i != best]
@@ -388,19 +406,23 @@ def _scores(
         known = truth.truth == truth.codes[1 + best]
         if len(others) == 2:
             one, other = (truth.codes[1 + i] for i in others)
-            yield _score([(truth, best)], known, one == other), truth.name
+            yield _score([(truth, best)], known, one == other, strata), truth.name
             continue
         for shown in categories if len(categories) <= CROSSED_COLUMNS else [truth]:
             agrees = shown.codes[1 + others[0]] == shown.codes[1 + best]
             given = [(truth, best)] if shown is truth else [(truth, best), (shown, best)]
-            yield _score(given, known, agrees), shown.name
+            yield _score(given, known, agrees, strata), shown.name
 
 
-def _score(given: Sequence[tuple[CategoryCodes, int]], one: Flags, other: Flags) -> float:
-    """Return z of the association of two flags among rows that show the same in `given`."""
+def _score(
+    given: Sequence[tuple[CategoryCodes, int]], one: Flags, other: Flags, alike: Ints
+) -> float:
+    """Return z of the association of two flags among rows that show the same in `given`, and are
+    in the same of the strata `alike`.
+    """
     held = np.logical_and.reduce([shown.truth != ABSENT for shown, _ in given])
     # one stratum for each combination of what the better copy shows
-    strata = np.zeros(int(held.sum()), dtype=np.int64)
+    strata = np.broadcast_to(alike, held.shape)[held]
     for shown, copy in given:
         strata = strata * len(shown.values) + shown.codes[1 + copy][held]
     _, strata = np.unique(strata, return_inverse=True)

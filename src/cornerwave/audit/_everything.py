@@ -50,11 +50,11 @@ def with_strips(evidence: WholeEvidence, aligned: Aligned, rows: int) -> WholeEv
     each = min(MOST_WHOLE_ROWS, room // len(names))
     strips = {name: _rows_of(aligned, name, evidence.places, rows, each) for name in names}
     every = np.unique(np.concatenate([places for places, _ in strips.values()]))
-    everything = _gather(evidence, aligned, every)
+    everything = gather_rows(evidence, aligned, every)
     return replace(
         evidence,
         strips={
-            name: _of_rows(everything, np.searchsorted(every, places), strip)
+            name: replace(everything.taken(np.searchsorted(every, places)), clusters=strip)
             for name, (places, strip) in strips.items()
             if len(np.unique(strip)) > 2
         },
@@ -110,7 +110,7 @@ def _blocks(aligned: Aligned, name: str) -> Iterator[tuple[Ints, Any]]:
         start += len(values)
 
 
-def _gather(evidence: WholeEvidence, aligned: Aligned, places: Ints) -> WholeEvidence:
+def gather_rows(evidence: WholeEvidence, aligned: Aligned, places: Ints) -> WholeEvidence:
     """Return the evidence of some rows, read from all files."""
     numbers = np.empty((1 + len(aligned.copies), 0, len(places)))
     if aligned.columns:
@@ -132,21 +132,9 @@ def _gather(evidence: WholeEvidence, aligned: Aligned, places: Ints) -> WholeEvi
         perturbed=evidence.perturbed[: len(aligned.columns)],
         categories=(judged, kept),
         places=places,
+        weights=_weights(aligned, places),
         ordered=False,
         keys={name: aligned.values_at(name, places) for name in evidence.keys},
-    )
-
-
-def _of_rows(evidence: WholeEvidence, rows: Ints, strip: Ints) -> WholeEvidence:
-    """Return the evidence of one column's strips."""
-    judged, kept = ([each.of_rows(rows) for each in part] for part in evidence.categories)
-    return replace(
-        evidence,
-        numbers=evidence.numbers[:, :, rows],
-        categories=(judged, kept),
-        places=evidence.places[rows],
-        keys={name: (values, codes[rows]) for name, (values, codes) in evidence.keys.items()},
-        clusters=strip,
     )
 
 
@@ -179,7 +167,18 @@ def gather_everything(
     keys = {name: aligned.values_at(name, evidence.places) for name in texts}
     types = {name: aligned.source.schema.field(name).type for name in shown.names}
     units = {name: unit for name, type_ in types.items() if (unit := unit_of(type_))}
-    return with_strips(replace(evidence, keys=keys, units=units), aligned, rows)
+    evidence = with_strips(replace(evidence, keys=keys, units=units), aligned, rows)
+    if aligned.whole is None:
+        return evidence
+    # one row of each person is a sample of all rows
+    return replace(evidence, weights=_weights(aligned, evidence.places), sampled=True)
+
+
+def _weights(aligned: Aligned, places: Ints) -> Floats | None:
+    """Return how many rows each of some rows represents, where they are one of each person."""
+    if aligned.whole is None or aligned.persons is None:
+        return None
+    return np.asarray(aligned.persons.weights[places])
 
 
 def _numbers(

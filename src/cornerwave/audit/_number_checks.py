@@ -44,6 +44,8 @@ def promise(evidence: NumberEvidence, alpha: float) -> Iterator[Check]:
     known = [(i, p) for i, p in enumerate(evidence.privacy) if p is not None]
     if statistics.complete != evidence.complete:
         known = []  # rows were completed: what they hide is judged in _whole, as the files have it
+    if evidence.read.aligned.whole is not None:
+        known = []  # one row of each person is a sample: judged in _whole and _linked
     each = alpha / max(len(known) * statistics.columns, 1)
     for i, stated in known:
         left = measure_alone(statistics, i)

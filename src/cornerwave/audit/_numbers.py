@@ -135,6 +135,30 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
 
 
 @dataclass(frozen=True)
+class MomentsPass(Pass[AlignedRows, Sums, tuple[Floats, Floats]]):
+    """Returns mean and covariance of the source alone."""
+
+    layout: Layout
+
+    @classmethod
+    def of_first(cls, first: AlignedRows) -> "MomentsPass":
+        """Plan the pass by the first rows."""
+        return cls(Layout.of(first.scaled[:1]))
+
+    def nothing(self) -> Sums:
+        """Return the sums of no rows."""
+        return self.layout.nothing()
+
+    def of(self, block: AlignedRows, known: Sums) -> Sums:
+        """Return the sums of some rows."""
+        return sum((sums for _, sums in self.layout.deals(block.scaled[:1])), self.nothing())
+
+    def finish(self, found: Sums) -> tuple[Floats, Floats]:
+        """Return mean and covariance."""
+        return found.moments(self.layout.shift)
+
+
+@dataclass(frozen=True)
 class NumbersRead:
     """What was read of the numbers that source and copies share: as the files have them, and, if
     values are missing, with rows `completed`.
@@ -152,6 +176,9 @@ class NumbersRead:
         Raises SourceError if there are too few rows.
         """
         first = aligned.run(lambda rows: NumbersPass.of_first(aligned, rows), progress=progress)
+        if aligned.whole is not None:  # noise is shaped like all rows, not like one of each person
+            mean, K = aligned.whole.run(MomentsPass.of_first, [aligned.whole.source])
+            first = replace(first, found=replace(first.found, mean=mean, K=K))
         if first.found.rows < LEAST_ROWS and not aligned.categories:
             raise too_few(first.found.rows)
         if first.found.complete == first.found.rows:

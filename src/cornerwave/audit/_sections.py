@@ -17,6 +17,7 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._guesses import Guesses
+from cornerwave.audit._linked import LinkedAudit
 from cornerwave.audit._verdict import as_json, failed, faults, named, notes, verdict
 from cornerwave.audit._whole import Left
 from cornerwave.document import BAD, GOOD, PLAIN, count
@@ -59,6 +60,16 @@ WHOLE = (
     "statement that does not hold, beyond the margin of chance. A copy that states nothing is "
     "measured, not tested."
 )
+LINKED = (
+    "Share of the variance of each value, of a person’s mean and of the change between two of "
+    "their rows that a regression leaves, fitted to other persons, on the row, another one, the "
+    "person’s means and how many rows they have; for categories also on what most of their rows "
+    "show. In brackets, the share that is stated; after <, a statement that does not hold."
+)
+LINKED_LEARNED = (
+    "Share of each value’s variance that gradient boosting leaves, which also sees the rows around "
+    "it and its place among the person’s rows. A smaller figure is a warning and not a fault."
+)
 LEARNED = (
     "Share of each number’s variance that gradient boosting on everything in one copy leaves. It "
     "is not linear in the noise, so a smaller figure here is a warning and not a fault."
@@ -100,6 +111,7 @@ def audit_document(audit: Audit) -> doc.Document:
                 _coalitions(audit, numbers) if numbers else None,
                 *(_category_sections(audit, categories) if categories else ()),
                 _whole(audit),
+                *(_linked(audit, audit.linked) if audit.linked else ()),
                 _learned(audit),
                 _bayes(audit, numbers) if numbers else None,
                 _exposed(audit, numbers) if numbers else None,
@@ -114,6 +126,8 @@ def audit_document(audit: Audit) -> doc.Document:
 
 def _facts(audit: Audit) -> Iterator[str]:
     yield count(audit.rows, "row")
+    if audit.linked:
+        yield f"{audit.linked.total:,} values of {audit.linked.unit}"
     yield count(len(audit.copies), "copy", "copies")
     if audit.numbers:
         yield count(len(audit.numbers.columns), "perturbed column")
@@ -397,6 +411,31 @@ def _whole(audit: Audit) -> doc.Section | None:
     return doc.Section(
         title, [doc.Paragraph(WHOLE), doc.DataTable(("column", *audit.copies), rows)]
     )
+
+
+def _linked(audit: Audit, linked: LinkedAudit) -> Iterator[doc.Section]:
+    """Show what copies leave hidden of persons, of whom somebody knows which rows are theirs."""
+    everyone = list(dict.fromkeys(copies for copies, _ in linked.left))
+    shares = {(copies, left.column, left.attack): left for copies, left in linked.left}
+    rows: Rows = [
+        (
+            column,
+            of,
+            *(_share(shares[c, column, of]) if (c, column, of) in shares else "" for c in everyone),
+        )
+        for column, of in dict.fromkeys((left.column, left.attack) for _, left in linked.left)
+    ]
+    header = ("column", "of", *(_members(audit, copies) for copies in everyone))
+    title = f"Hidden of each {linked.unit}, if rows are linked (stated)"
+    yield doc.Section(title, [doc.Paragraph(LINKED), doc.DataTable(header, rows)])
+    names = dict.fromkeys(name for found in linked.learned for name in found)
+    boosted: Rows = [
+        (name, *(f"{found[name]:.3f}" if name in found else "" for found in linked.learned))
+        for name in names
+    ]
+    title = f"Hidden of each value from boosting on all rows of a {linked.unit} (not promised)"
+    table = doc.DataTable(("column", *audit.copies), boosted)
+    yield doc.Section(title, [doc.Paragraph(LINKED_LEARNED), table])
 
 
 def _share(left: Left) -> doc.Content:

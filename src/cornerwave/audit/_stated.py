@@ -65,6 +65,11 @@ class Stated:
         stated = [each.privacy for each in self.copies]
         return self.given or tuple(None if p is None else float(p) for p in stated)
 
+    @property
+    def unit(self) -> str | None:
+        """The column of the source whose values rows of one person share, if a copy states it."""
+        return next((each.unit for each in self.copies if each.unit), None)
+
     def promised(self, copy: int, names: Sequence[str]) -> float | None:
         """Return the share of a column, or of columns refreshed together, that a copy states to
         hide from everything in it. Noise alone states nothing about that.

@@ -22,6 +22,7 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.attack import whitening
 from cornerwave.noise import factor
+from cornerwave.passes import Bounded
 
 GROUPS = 64
 LEAST_PER_GROUP = 8
@@ -254,7 +255,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Sums:
+class Sums(Bounded):
     """Sums over some rows, which add up: `products` (G, P+1, P+1) of complete ones; of all, counts,
     sums and sums of squares by `pairs` of columns of X (3, N, N), and of the `noise` (3, M N).
     """
@@ -272,20 +273,26 @@ class Sums:
             self.noise + other.noise,
         )
 
-    def statistics(self, shift: Floats, steps: Floats) -> Statistics:
-        """Return what they say, of X about `shift` (N,) and copies rounded to `steps` (M, N)."""
+    def moments(self, shift: Floats) -> tuple[Floats, Floats]:
+        """Return the mean (N,) and the covariance K (N, N) of X, whose sums are about `shift`."""
         # K_jk = (sum x_j x_k - n m_j m_k) / (n - 1), over the rows that have both
         count, linear, cross = self.pairs
         centre = linear / np.maximum(count, 1)
         scatter = cross - count * centre * centre.T
         K = scatter / np.maximum(count - 1, 1)
+        squares = np.diag(cross) / np.maximum(np.diag(count), 1)
+        return shift + np.diag(centre), without_rounding((K + K.T) / 2, squares)
+
+    def statistics(self, shift: Floats, steps: Floats) -> Statistics:
+        """Return what they say, of X about `shift` (N,) and copies rounded to `steps` (M, N)."""
+        mean, K = self.moments(shift)
         present, total, squares = self.noise
         centred = (squares - total**2 / np.maximum(present, 1)) / np.maximum(present - 1, 1)
         return Statistics(
             rows=self.rows,
             sums=self.products,
-            mean=shift + np.diag(centre),
-            K=without_rounding((K + K.T) / 2, np.diag(cross) / np.maximum(np.diag(count), 1)),
+            mean=mean,
+            K=K,
             steps=steps,
             present=present.reshape(steps.shape).min(axis=0),
             spread=np.maximum(centred, 0.0).reshape(steps.shape),

@@ -17,6 +17,7 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._fits import FEW_TO_LEARN
+from cornerwave.audit._linked import LinkedAudit
 from cornerwave.document import count
 
 MUCH = 0.2
@@ -63,8 +64,10 @@ def _found(audit: Audit) -> str:
             f"{named(audit, broken[0].copies)} are not consistent with one noise path: "
             "together they reveal more than the best of them alone."
         )
-    if broken := [check for check in audit.faults if check.name in ("promise", "whole copy")]:
-        return f"{named(audit, broken[0].copies)} hides less than it states: {broken[0].note}."
+    held = ("promise", "whole copy", "persons")
+    if broken := [check for check in audit.faults if check.name in held]:
+        states = "hides less than it states" if len(broken[0].copies) == 1 else "hide less together"
+        return f"{named(audit, broken[0].copies)} {states}: {broken[0].note}."
     alone = len(audit.copies) == 1
     if audit.faults:
         failed = f"{count(len(audit.faults), 'check')} failed."
@@ -119,6 +122,7 @@ def notes(audit: Audit) -> list[str]:
     lines += _bayes_notes(audit, audit.numbers) if audit.numbers else []
     lines += _category_notes(audit, audit.categories) if audit.categories else []
     lines += _whole_notes(audit)
+    lines += _linked_notes(audit, audit.linked) if audit.linked else []
     lines += [
         f"would not be detected in {_everyone(audit, steps)}: {leak}"
         for leak, steps in audit.unseen.items()
@@ -202,6 +206,25 @@ def _whole_notes(audit: Audit) -> list[str]:
     return lines
 
 
+def _linked_notes(audit: Audit, linked: LinkedAudit) -> list[str]:
+    """Return how persons were looked at, and what the order of their rows reveals."""
+    lines = [
+        f"rows with the same {linked.unit} belong together: noise was tested in one row of each of "
+        f"{linked.total:,}, chosen by chance, and what copies hide of a person in {linked.rows:,} "
+        f"rows of {linked.persons:,}"
+    ]
+    for i, name in enumerate(audit.copies):
+        left = sorted((each for k, each in linked.in_order if k == i), key=lambda e: e.hidden)
+        shares = ", ".join(f"{each.column} {each.hidden:.3f}" for each in left[:NAMED])
+        rest = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+        if left:
+            lines.append(
+                f"{name}: the order of a person's rows, kept by choice, leaves less than is stated "
+                f"({shares}{rest}); shuffled rows reveal less"
+            )
+    return lines
+
+
 def _listed(what: str, names: Sequence[str]) -> list[str]:
     return [f"{what}: {', '.join(names)}"] if names else []
 
@@ -261,6 +284,7 @@ def as_json(audit: Audit) -> dict[str, Any]:
         "coalitions_attacked": numbers.sets if numbers else 0,
         "coalitions": [_gain_json(audit, numbers, g) for g in numbers.gains] if numbers else [],
         "nonlinear": _posterior_json(numbers) if numbers else None,
+        "persons": _linked_json(audit, audit.linked) if audit.linked else None,
         "categories": _categories_json(audit, categories) if categories else None,
         "notes": notes(audit),
     }
@@ -342,6 +366,28 @@ def _posterior_json(numbers: NumberAudit) -> dict[str, Any] | None:
         "together": best.together.value,
         "gain": best.gain.value,
         "margin": best.gain.margin,
+    }
+
+
+def _linked_json(audit: Audit, linked: LinkedAudit) -> dict[str, Any]:
+    return {
+        "unit": linked.unit,
+        "count": linked.total,
+        "measured": linked.persons,
+        "rows": linked.rows,
+        "hidden": [
+            {
+                "copies": [audit.copies[i] for i in copies],
+                "column": left.column,
+                "of": left.attack,
+                "hidden": left.hidden,
+                "margin": left.margin,
+                "stated": left.stated,
+                "short": left.short,
+            }
+            for copies, left in linked.left
+        ],
+        "hidden_from_boosting": [dict(shares) for shares in linked.learned],
     }
 
 

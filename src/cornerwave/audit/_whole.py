@@ -141,7 +141,7 @@ class WholeEvidence:
     `keys` are columns without noise that no other check looks at, as distinct values and codes,
     `units` those of dates and times.
     `strips` are the rows of a long table that are close to each other in a column; they are in
-    `clusters`.
+    `clusters`. Rows count by their `weights`, if there are any.
     """
 
     names: Sequence[str]
@@ -156,6 +156,7 @@ class WholeEvidence:
     units: Mapping[str, str] = field(default_factory=dict)
     strips: Mapping[str, "WholeEvidence"] = field(default_factory=dict)
     clusters: Ints | None = None
+    weights: Floats | None = None
 
     @classmethod
     def of(
@@ -227,17 +228,33 @@ class WholeEvidence:
         measured = [target.name for target in self.targets]
         return tuple(name for name in wanted if name not in measured)
 
-    def _adversary(self, i: int) -> Adversary:
-        """Return everything that a copy shows."""
+    def shown_columns(self, i: int) -> dict[str, Floats]:
+        """Return what a copy shows with noise: the coordinates (k, n) of each column."""
         numbers = {
             self.names[n]: self.numbers[1 + i, n : n + 1]
             for n in np.flatnonzero(self.perturbed).tolist()
         }
+        return {**numbers, **{e.name: self._coordinates(e, 1 + i) for e in self.categories[0]}}
+
+    def taken(self, rows: Ints) -> "WholeEvidence":
+        """Return some rows, in this order."""
+        judged, kept = ([each.of_rows(rows) for each in part] for part in self.categories)
+        return replace(
+            self,
+            numbers=self.numbers[:, :, rows],
+            categories=(judged, kept),
+            places=self.places[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            keys={name: (values, codes[rows]) for name, (values, codes) in self.keys.items()},
+        )
+
+    def _adversary(self, i: int) -> Adversary:
+        """Return everything that a copy shows."""
         refreshed = self.categories[0]
         many = [each for each in refreshed if (each.counts > 0).sum() > self._most]
         return Adversary(
-            {**numbers, **{each.name: self._coordinates(each, 1 + i) for each in refreshed}},
-            tuple(numbers),
+            self.shown_columns(i),
+            tuple(np.array(self.names)[self.perturbed].tolist()),
             {each.name: each.codes[1 + i].astype(np.int64) + 1 for each in many},
             self._revealed(i),
         )
@@ -298,17 +315,23 @@ class WholeEvidence:
         return {}
 
     @cached_property
-    def left(self) -> tuple[Mapping[str, Mapping[str, "_Loss"]], ...]:
+    def left(self) -> tuple[Mapping[str, Mapping[str, "Loss"]], ...]:
         """What each attack on each copy leaves hidden of each column."""
         return tuple(self._left(i) for i in range(len(self.stated.copies)))
 
-    def _left(self, i: int) -> Mapping[str, Mapping[str, "_Loss"]]:
+    def _left(self, i: int) -> Mapping[str, Mapping[str, "Loss"]]:
         if not self.targets:
             return {}
         by_name = {target.name: target for target in self.targets}
         left = {
             name: {
-                attack: _Loss.of(by_name[name], L, sampled=self.sampled, clusters=self.clusters)
+                attack: Loss.of(
+                    by_name[name],
+                    L,
+                    sampled=self.sampled,
+                    clusters=self.clusters,
+                    weights=self.weights,
+                )
                 for attack, L in shares.items()
             }
             for name, shares in self._adversary(i).losses(self.targets).items()
@@ -379,7 +402,7 @@ class WholeEvidence:
         )
 
 
-def _worst(attacks: Mapping[str, "_Loss"], name: str, stated: float | None, alpha: float) -> Left:
+def _worst(attacks: Mapping[str, "Loss"], name: str, stated: float | None, alpha: float) -> Left:
     """Return what the attack leaves that surely leaves least."""
     # the least upper end: an attack with a wide margin does not displace a sure one
     tried = [loss.beside(name, stated, alpha, attack) for attack, loss in attacks.items()]
@@ -403,24 +426,32 @@ WHOLE_FAMILIES: tuple[Family[WholeEvidence], ...] = (
 
 
 @dataclass(frozen=True)
-class _Loss:
+class Loss:
     """The hidden share h of a column, its error, and the rows that this rests on."""
 
     hidden: float
     error: float
     freedom: int
-    rows: int
+    rows: float
     category: bool
     variance: float
 
     @classmethod
     def of(
-        cls, target: Target, L: Floats, *, sampled: bool, clusters: Ints | None = None
-    ) -> "_Loss":
+        cls,
+        target: Target,
+        L: Floats,
+        *,
+        sampled: bool,
+        clusters: Ints | None = None,
+        weights: Floats | None = None,
+    ) -> "Loss":
         values = target.values[:, target.present]
+        w = np.ones(len(L)) if weights is None else weights[target.present]
+        w = w / w.mean()
         # L and V are sums over coordinates: h = mean L / mean V
-        V = ((values - values.mean(axis=1, keepdims=True)) ** 2).sum(axis=0)
-        n, variance = len(L), float(V.mean())
+        V = w * ((values - (w * values).mean(axis=1, keepdims=True)) ** 2).sum(axis=0)
+        n, variance, L = len(L), float(V.mean()), w * L
         h = float(L.mean()) / variance
         # control variate b V: b = h^2 for given X, b = h for sampled rows
         u = (L - (h if sampled else h * h) * V) / variance
@@ -433,7 +464,9 @@ class _Loss:
         # If few rows have most of the error, it is known no better than from so many rows.
         # effective rows, (sum of squares)^2 / sum of fourth powers
         freedom = float(squares.sum()) ** 2 / max(float((squares**2).sum()), 1e-300)
-        return cls(h, error, max(int(freedom), 1), n, target.category, variance)
+        # as many rows of equal weight
+        rows = n / float((w**2).mean())
+        return cls(h, error, max(int(freedom), 1), rows, target.category, variance)
 
     def beside(self, name: str, stated: float | None, alpha: float, attack: str) -> Left:
         """Return it beside what is stated: a change that rows do not show may be a chance."""

@@ -36,6 +36,12 @@ def audit(
     source: Annotated[str, typer.Argument(help="The original table.")],
     copies: Annotated[list[Path], typer.Argument(help="Copies of it, made by any tool.")],
     key: AlignOption = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Rows of one person share its values; default: the metadata."
+        ),
+    ] = None,
     privacy: Annotated[
         list[float] | None,
         typer.Option(
@@ -58,7 +64,7 @@ def audit(
     with progress("Auditing") as advance, ExitStack() as closing:
         truth = open_source(source, reading=_as_read(reading, copies))
         as_copied, done = _as_copied(truth, copies, key, vault, closing)
-        result = run(as_copied, copies, key=key, privacy=privacy, progress=advance)
+        result = run(as_copied, copies, key=key, unit=unit, privacy=privacy, progress=advance)
         result = replace(result, source=place_of(source).name)  # not that of its rows in order
     for line in done:
         say(line)

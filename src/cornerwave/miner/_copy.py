@@ -6,7 +6,7 @@ copy.mean()["wage"].interval(0.95)
 It needs only the copy and its metadata: no key, no ledger, no original.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,8 +35,10 @@ from cornerwave.miner._metadata import (
     open_copy,
     quoted,
     table_of,
+    unit_of,
     warn_of_bias,
 )
+from cornerwave.miner._persons import PersonGroups, by_person
 from cornerwave.miner._regression import Regression
 from cornerwave.moments import Moments
 from cornerwave.sources import Source
@@ -60,6 +62,8 @@ class Copy:
     columns: Mapping[str, CopyColumn]
     edition: int | None = None
     """The edition of the table that it is a copy of, if it states that."""
+    unit: str | None = None
+    """The column whose values the rows of one person share, if there is one."""
     _gathered: dict[tuple[str, ...], Moments] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -68,6 +72,10 @@ class Copy:
         default_factory=dict, init=False, repr=False, compare=False
     )
     """And those of their pairs."""
+    _persons: list[PersonGroups] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    """The groups of persons, once they were asked for."""
 
     @classmethod
     def open(
@@ -98,22 +106,35 @@ class Copy:
         )
         level = level_of(source, stated, noise=noise, privacy=privacy)
         columns = columns_of(source.schema, level.noise, stated)
-        return cls(source, level, columns, stated.edition if stated else None)
+        unit = unit_of(source, stated)
+        return cls(source, level, columns, stated.edition if stated else None, unit)
 
     def mean(self, columns: Sequence[str] | None = None, *, of: Of = "population") -> Estimates:
         """Return the mean of numeric columns, by default of all."""
         check_of(of)
+        return self._answer(lambda copy, of: copy._mean(columns, of), of)
+
+    def _mean(self, columns: Sequence[str] | None, of: Of) -> Estimates:
         chosen = self._numbers(columns)
         return _covariance.mean(self._moments(chosen), chosen, of)
 
     def original_mean(self, column: str, *, of: Of = "population") -> Estimate:
         """Return the mean of a column on its original scale, even if perturbed as log1p or rank."""
         check_of(of)
+
+        def ask(copy: Copy, of: Of) -> Estimates:
+            found = copy._original_mean(column, of)
+            value, error = np.array([found.value]), np.array([found.standard_error])
+            return Estimates(((column,),), value, error)
+
+        return self._answer(ask, of)[column]
+
+    def _original_mean(self, column: str, of: Of) -> Estimate:
         if (ranked := self._ranked(column)) is not None:
             return _ranked.original_mean(*ranked, of)
         [chosen] = self._numbers([column])
         if chosen.transform != LOG1P:
-            return self.mean([column], of=of)[column]
+            return self._mean([column], of)[column]
         blocks = number_blocks(self.source, [chosen])
         tilted = _means.Tilted.of(blocks, self._moments([chosen]))
         return _means.original_mean(tilted, chosen.noise, of, column)
@@ -122,20 +143,26 @@ class Copy:
         self, columns: Sequence[str] | None = None, *, of: Of = "population"
     ) -> Estimates:
         """Return the covariance matrix of numeric columns, by default of all."""
-        return _covariance.covariance(*self._second(columns, of))
+        check_of(of)
+        return self._answer(lambda c, of: _covariance.covariance(*c._second(columns, of)), of)
 
     def correlation(
         self, columns: Sequence[str] | None = None, *, of: Of = "population"
     ) -> Estimates:
         """Return the correlation matrix of numeric columns, by default of all."""
-        return _covariance.correlation(*self._second(columns, of))
+        check_of(of)
+        return self._answer(lambda c, of: _covariance.correlation(*c._second(columns, of)), of)
 
     def frequencies(self, column: str, *, of: Of = "population") -> Estimates:
         """Return the share of each category among the rows that have one."""
         check_of(of)
         chosen = self._category(column)
-        counts, [labels], _ = _shares.count_labels(self.source, [chosen])
-        return _shares.frequencies(counts, labels, chosen, of)
+
+        def ask(copy: Copy, of: Of) -> Estimates:
+            counts, [labels], _ = _shares.count_labels(copy.source, [chosen])
+            return _shares.frequencies(counts, labels, chosen, of)
+
+        return self._answer(ask, of, absent=0.0)
 
     def two_way(self, first: str, second: str, *, of: Of = "population") -> Estimates:
         """Return the share of each pair of categories of two columns."""
@@ -143,17 +170,25 @@ class Copy:
         if first == second:
             raise ColumnError(f"a two-way table needs two columns; {first!r} was given twice")
         pair = self._category(first), self._category(second)
-        counts, labels, whole = _shares.count_labels(self.source, pair)
-        return _shares.two_way(counts, (labels[0], labels[1]), pair, of, (whole[0], whole[1]))
+
+        def ask(copy: Copy, of: Of) -> Estimates:
+            counts, labels, whole = _shares.count_labels(copy.source, pair)
+            return _shares.two_way(counts, (labels[0], labels[1]), pair, of, (whole[0], whole[1]))
+
+        return self._answer(ask, of, absent=0.0)
 
     def group_means(self, number: str, *, by: str, of: Of = "population") -> Estimates:
         """Return the mean of a number in each category of another column."""
         check_of(of)
         [chosen], category = self._numbers([number]), self._category(by)
-        labels = find_labels(self.source, [category])
-        blocks = column_blocks(self.source, [chosen, category], labels)
-        sums = _means.GroupSums.of(blocks, chosen, category, len(labels[by]))
-        return _means.group_means(sums, tuple(labels[by].to_pylist()), chosen, category, of)
+
+        def ask(copy: Copy, of: Of) -> Estimates:
+            labels = find_labels(copy.source, [category])
+            blocks = column_blocks(copy.source, [chosen, category], labels)
+            sums = _means.GroupSums.of(blocks, chosen, category, len(labels[by]))
+            return _means.group_means(sums, tuple(labels[by].to_pylist()), chosen, category, of)
+
+        return self._answer(ask, of)
 
     def distribution(
         self,
@@ -196,8 +231,33 @@ class Copy:
         warn_of_bias(predictors)
         labels = find_labels(self.source, [c for c in predictors if not c.is_number])
         features = _regression.design([*predictors, outcome], labels)
-        return _regression.regress(
-            lambda: _regression.feature_blocks(self.source, features, labels), features, of
+
+        def fit(copy: Copy, of: Of) -> Regression:
+            return _regression.regress(
+                lambda: _regression.feature_blocks(copy.source, features, labels), features, of
+            )
+
+        fitted = fit(self, of)
+        if self.unit is None:
+            return fitted
+        coefficients = self._answer(lambda copy, of: fit(copy, of).coefficients, of)
+        return replace(fitted, coefficients=coefficients)
+
+    def _answer(
+        self, ask: "Callable[[Copy, Of], Estimates]", of: Of, *, absent: float | None = None
+    ) -> Estimates:
+        """Return what is asked; with standard errors from persons, if the copy names them."""
+        asked = ask(self, of)
+        if self.unit is None:
+            return asked
+        if not self._persons:
+            self._persons.append(PersonGroups.of(self.source, self.unit))
+        return by_person(
+            self._persons[0],
+            asked,
+            asked if of == "population" else ask(self, "population"),
+            lambda part: ask(replace(self, source=part), "population"),
+            absent=absent,
         )
 
     def _column(self, name: str) -> CopyColumn:

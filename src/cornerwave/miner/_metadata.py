@@ -166,6 +166,9 @@ def columns_of(
     names = metadata.columns if metadata.dataset is not None else schema.names
     retention = (1 + noise) ** -0.5 if metadata.retention is None else float(metadata.retention)
     columns = {}
+    # an event replaces the whole history of a person: all categories by those of one donor
+    drawn = [n for n, known in metadata.columns.items() if known.role == CATEGORY]
+    as_one = tuple(drawn) if metadata.unit is not None and len(drawn) > 1 else ()
     for part in schema:
         if part.name not in names:
             continue
@@ -180,7 +183,7 @@ def columns_of(
             retention=retention if role == CATEGORY else 1.0,
             base=known.base or MARGINAL,
             categories=known.categories,
-            together=known.together or (),
+            together=as_one if role == CATEGORY and as_one else known.together or (),
             transform=known.transform,
             rounded=float(known.rounded or 0.0),
             clipped=known.clipped is not None,
@@ -191,6 +194,25 @@ def columns_of(
             knots=known.knots or (),
         )
     return columns
+
+
+def unit_of(source: Source, metadata: CopyMetadata | None) -> str | None:
+    """Return the column of a copy that names the person of each row, if rows belong to persons.
+
+    Warns if they do, and the copy does not show whose they are.
+    """
+    if metadata is None or metadata.unit is None:
+        return None
+    for name, about in metadata.columns.items():
+        if about.role == UNIT and name in source.schema.names:
+            return name
+    warnings.warn(
+        f"rows of {source.name} belong to persons, and the copy does not show which: standard "
+        "errors are those of independent rows, and too small",
+        BiasWarning,
+        stacklevel=3,
+    )
+    return None
 
 
 def _csv_types(metadata: CopyMetadata) -> dict[str, pa.DataType] | None:

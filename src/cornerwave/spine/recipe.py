@@ -183,6 +183,7 @@ class Recipe:
             batch=self.batch,
             order=self.frozen.schema.order,
             noise_format=self.frozen.noise_format,
+            unit=self.frozen.schema.unit,
             missing=(reading.missing if reading else None) or None,
             columns={
                 wanted.finish.name_of(column.name): describe(column, self.frozen, wanted)

@@ -1,0 +1,369 @@
+"""Does a copy hide what it states of a person, from somebody who knows which rows are theirs?
+
+For a table with a unit, privacy p is promised of three things, for each column:
+
+    value     x_i, a cell
+    mean      the mean of the person's cells
+    change    x_i - x_j, j another of the person's rows, chosen by chance
+
+Each is estimated from files alone, by a regression that is fitted to other persons than it is
+scored in, on what the copy shows: the row and row j, the person's means, the number of the person's
+rows m, and means and rows over m, since fewer rows say less. Categories enter by their coordinates
+(_attacks), and for them the vote counts too: the value that the copy shows in most of the person's
+rows. All copies together are one more adversary: they must not hide less than the best of them
+states.
+
+The order of a person's rows may say more, as in a series of years. Then the rows around a row and
+its place count too: against what is stated, or as a note where the owner chose to keep the order.
+
+The hidden share h = mean L / mean V of squares is compared with what is stated as in _whole, its
+error from person to person.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from cornerwave.arrays import Floats, Ints
+from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._attacks import Target
+from cornerwave.audit._chance import ALPHA, LEAST_ROWS, Check, Family
+from cornerwave.audit._everything import gather_rows
+from cornerwave.audit._fits import boost, ridge, split, standard
+from cornerwave.audit._whole import Left, Loss, WholeEvidence
+from cornerwave.choices import SHUFFLE
+
+MOST_LINKED_ROWS, MOST_OF_ONE = 1 << 15, 256
+"""So many rows of persons are looked at, at most, and of one person."""
+
+MOST_LINKED = 48
+"""Coordinates of a copy that estimate a column, its own and those closest to it in the copy."""
+
+VALUE, MEAN, CHANGE = "value", "mean", "change"
+
+WORDS = {VALUE: "each value", MEAN: "a person's mean", CHANGE: "a change between two rows"}
+
+LEARNED_COLUMNS, LEARNED_LINKED_ROWS = 8, 1 << 14
+"""Boosting estimates so many columns, in so many rows."""
+
+
+LinkedLeft = tuple[tuple[int, ...], Left]
+"""Copies, and what they leave of a column; its `attack` is what was estimated."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The rows of some persons, sorted by person: where each one's begin, and how many they are."""
+
+    person: Ints
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each person's rows begin."""
+        return np.flatnonzero(np.append(True, self.person[1:] != self.person[:-1]))
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many rows each person has."""
+        return np.diff(np.append(self.starts, len(self.person)))
+
+    def means(self, rows: Floats) -> Floats:
+        """Return the mean (k, persons) of what is there of rows (k, n); NaN where nothing is."""
+        held = np.isfinite(rows)
+        count = np.add.reduceat(held.astype(np.float64), self.starts, axis=1)
+        total = np.add.reduceat(np.where(held, rows, 0.0), self.starts, axis=1)
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    def spread(self, persons: Floats) -> Floats:
+        """Return what persons have (k, persons) in each of their rows, (k, n)."""
+        return np.repeat(persons, self.sizes, axis=1)
+
+    @cached_property
+    def place(self) -> Ints:
+        """The place of each row among those of its person, from 0."""
+        return np.arange(len(self.person)) - np.repeat(self.starts, self.sizes)
+
+    def shifted(self, rows: Floats, by: int) -> Floats:
+        """Return the rows (k, n) that come `by` places later in the file, in a circle."""
+        return rows[:, self._later(by)]
+
+    def _later(self, by: int) -> Ints:
+        sizes = np.repeat(self.sizes, self.sizes)
+        return np.arange(len(self.person)) - self.place + (self.place + by) % sizes
+
+    @cached_property
+    def other(self) -> Ints:
+        """Another row of each row's person, chosen by chance; itself if there is none."""
+        chance = np.random.default_rng(len(self.person)).random(len(self.person))
+        mixed = np.lexsort((chance, self.person))
+        other = np.empty(len(mixed), dtype=np.int64)
+        other[mixed] = mixed[self._later(1)]
+        return other
+
+    def changes(self, rows: Floats) -> Floats:
+        """Return the differences (k, n) of rows and others, NaN where there is no other."""
+        alone = np.repeat(self.sizes == 1, self.sizes)
+        return np.where(alone, np.nan, rows - rows[:, self.other])
+
+    @cached_property
+    def part(self) -> Ints:
+        """The part that each row is in: all rows of a person in one."""
+        return np.repeat(split(len(self.sizes)), self.sizes)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What an adversary sees: coordinates (k, n) by column, and the votes of categories."""
+
+    history: History
+    columns: Mapping[str, Floats]
+    votes: Mapping[str, Floats]
+
+    def near(self, name: str) -> list[str]:
+        """Return a column, then the others, closest first, as many as have room."""
+        own = standard(_filled(self.columns[name]))
+        closeness = {
+            other: float(np.abs(own @ standard(_filled(rows)).T).max(initial=0.0))
+            for other, rows in self.columns.items()
+            if other != name
+        }
+        names, room = [name], MOST_LINKED - len(self.columns[name])
+        for other in sorted(closeness, key=lambda each: -closeness[each]):
+            if (room := room - len(self.columns[other])) >= 0:
+                names.append(other)
+        return names
+
+    def features(self, name: str, kind: str, *, ordered: bool) -> Floats:
+        """Return what a column is estimated from, (d, n); for means of persons, (d, persons).
+
+        If rows are `ordered`, those around each count, and its place.
+        """
+        names, history = self.near(name), self.history
+        rows = np.vstack([_filled(self.columns[each]) for each in names])
+        own = _filled(self.columns[name])
+        one_of_m = 1 / history.sizes
+        means = history.means(rows)
+        votes = [self.votes[each] for each in names if each in self.votes]
+        of_person = [means, means * one_of_m, one_of_m[None], *votes]
+        if kind == MEAN:
+            return standard(np.vstack(of_person))
+        few = history.spread(one_of_m[None])
+        parts = [rows, rows * few, history.spread(np.vstack(of_person)), rows[:, history.other]]
+        if ordered:
+            place, last = history.place, np.repeat(history.sizes, history.sizes) - 1
+            parts += [history.shifted(rows, 1), *(history.shifted(own, by) for by in (-2, -1, 2))]
+            parts += [np.stack([place, place * few[0], place == 0, place == last])]
+        return standard(np.vstack(parts))
+
+
+def _filled(rows: Floats) -> Floats:
+    """Return rows (k, n) about their means, 0 where they are missing."""
+    held = np.isfinite(rows)
+    count = np.maximum(held.sum(axis=1, keepdims=True), 1)
+    centre = np.where(held, rows, 0.0).sum(axis=1, keepdims=True) / count
+    return np.where(held, rows - centre, 0.0)
+
+
+@dataclass(frozen=True)
+class LinkedEvidence:
+    """All rows of some persons, as files show them."""
+
+    everything: WholeEvidence
+    history: History
+    unit: str
+    total: int
+
+    @classmethod
+    def of(cls, evidence: WholeEvidence, aligned: Aligned) -> "LinkedEvidence | None":
+        """Read all rows of some persons; None if rows do not belong to persons, or one to each."""
+        whole, persons = aligned.whole, aligned.persons
+        if whole is None or persons is None or persons.sizes.max(initial=0) < 2:
+            return None
+        places, person = persons.sampled(MOST_LINKED_ROWS, MOST_OF_ONE)
+        ascending = np.argsort(places, kind="stable")
+        back = np.argsort(ascending, kind="stable")
+        rows = gather_rows(evidence, whole, places[ascending])
+        rows = replace(rows, ordered=evidence.ordered)
+        return cls(rows.taken(back), History(person), persons.unit, persons.count)
+
+    @property
+    def persons(self) -> int:
+        """How many persons are looked at."""
+        return len(self.history.sizes)
+
+    @cached_property
+    def adversaries(self) -> list[tuple[tuple[int, ...], Shown]]:
+        """What single copies show, and what all of them show together."""
+        copies = range(len(self.everything.stated.copies))
+        shown = [self._shown(i) for i in copies]
+        alone: list[tuple[tuple[int, ...], Shown]] = [
+            ((i,), each) for i, each in zip(copies, shown, strict=True)
+        ]
+        if len(shown) < 2:
+            return alone
+        joined = Shown(
+            self.history,
+            {n: np.vstack([each.columns[n] for each in shown]) for n in shown[0].columns},
+            {n: np.vstack([each.votes[n] for each in shown]) for n in shown[0].votes},
+        )
+        return [*alone, (tuple(copies), joined)]
+
+    def _shown(self, i: int) -> Shown:
+        columns = self.everything.shown_columns(i)
+        votes = {
+            each.name: _vote(self.history, columns[each.name])
+            for each in self.everything.categories[0]
+        }
+        return Shown(self.history, columns, votes)
+
+    def targets(self, kind: str) -> dict[str, Target]:
+        """Return what is estimated of each column, where there is enough of it that varies."""
+        found = {}
+        for target in self.everything.targets:
+            values = target.values
+            if kind == MEAN:
+                values = self.history.means(values)
+            elif kind == CHANGE:
+                values = self.history.changes(values)
+            each = replace(target, values=values)
+            if each.present.sum() >= LEAST_ROWS and each.varies:
+                found[target.name] = each
+        return found
+
+    @cached_property
+    def losses(self) -> list[tuple[tuple[int, ...], str, str, Loss]]:
+        """What each adversary leaves of each column and kind."""
+        targets = {kind: self.targets(kind) for kind in (VALUE, MEAN, CHANGE)}
+        return [
+            (copies, name, kind, self._loss(shown, target, kind, ordered=self.everything.ordered))
+            for copies, shown in self.adversaries
+            for kind, columns in targets.items()
+            for name, target in columns.items()
+        ]
+
+    def _loss(self, shown: Shown, target: Target, kind: str, *, ordered: bool) -> Loss:
+        present, history = target.present, self.history
+        part = split(self.persons) if kind == MEAN else history.part
+        clusters = np.arange(self.persons) if kind == MEAN else history.person
+        weights = history.sizes.astype(np.float64) if kind == MEAN else None
+        D = standard(shown.features(target.name, kind, ordered=ordered)[:, present])
+        T = target.values[:, present]
+        L = ((T - ridge(D, T, part[present])) ** 2).sum(axis=0)
+        loss = Loss.of(target, L, sampled=True, clusters=clusters, weights=weights)
+        # what persons have in common is known no better than from so many of them
+        return replace(loss, rows=len(np.unique(clusters[present])))
+
+    def judge(self, alpha: float) -> list[LinkedLeft]:
+        """Return what each adversary leaves beside what is stated."""
+        stated = self.everything.stated
+        by_name = {target.name: target for target in self.everything.targets}
+        judged = []
+        for copies, name, kind, loss in self.losses:
+            shares = [stated.promised(i, by_name[name].columns) for i in copies]
+            known = [share for share in shares if share is not None]
+            share = min(known) if len(known) == len(copies) else None
+            # Bonferroni over adversaries, columns and kinds
+            each = alpha / len(self.losses)
+            judged.append((copies, loss.beside(name, share, each, kind)))
+        return judged
+
+    @cached_property
+    def in_order(self) -> list[tuple[int, Left]]:
+        """What each copy leaves of values from the order of a person's rows, where that was chosen
+        and leaves much less than is stated.
+        """
+        if self.everything.ordered or self.is_shuffled:
+            return []
+        found = []
+        for copies, shown in self.adversaries:
+            if len(copies) == 1:
+                for name, target in self.targets(VALUE).items():
+                    share = self.everything.stated.promised(copies[0], target.columns)
+                    loss = self._loss(shown, target, VALUE, ordered=True)
+                    found.append((copies[0], loss.beside(name, share, ALPHA, VALUE)))
+        return [(i, left) for i, left in found if left.short]
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether the order of rows says nothing."""
+        return all(each.order == SHUFFLE for each in self.everything.stated.copies)
+
+    @cached_property
+    def learned(self) -> list[dict[str, float]]:
+        """What boosting leaves of values, of each copy and some columns: also from the order."""
+        targets = list(self.targets(VALUE).values())[:LEARNED_COLUMNS]
+        return [
+            {each.name: self._boosted(shown, each) for each in targets}
+            for copies, shown in self.adversaries
+            if len(copies) == 1
+        ]
+
+    def audit(self, alpha: float) -> "LinkedAudit":
+        """Return what was measured."""
+        rows = len(self.history.person)
+        return LinkedAudit(
+            self.unit,
+            self.total,
+            self.persons,
+            rows,
+            tuple(self.judge(alpha)),
+            tuple(self.in_order),
+            tuple(self.learned),
+        )
+
+    def _boosted(self, shown: Shown, target: Target) -> float:
+        rows = np.flatnonzero(target.present)[:LEARNED_LINKED_ROWS]
+        T, part = target.values[:, rows], self.history.part[rows]
+        D = shown.features(target.name, VALUE, ordered=True)[:, rows]
+        linear = ridge(standard(D), T, part)
+        every = np.ones(len(rows), dtype=bool)
+        # boosting enters beside the linear estimate: it may lose to it where rows are few
+        boosted = np.array([boost(np.vstack([D, linear]), [], t, every, part % 2) for t in T])
+        estimate = ridge(standard(np.vstack([linear, boosted])), T, part)
+        return float(((T - estimate) ** 2).sum() / max(T.var(axis=1).sum() * len(rows), 1e-300))
+
+
+@dataclass(frozen=True)
+class LinkedAudit:
+    """What copies leave of persons: of `persons` of `total`, in `rows`; what is left of columns,
+    copy by copy and of all together, and by boosting of each copy.
+    """
+
+    unit: str
+    total: int
+    persons: int
+    rows: int
+    left: tuple[LinkedLeft, ...]
+    in_order: tuple[tuple[int, Left], ...]
+    learned: tuple[Mapping[str, float], ...]
+
+
+def _vote(history: History, rows: Floats) -> Floats:
+    """Return the coordinates (k, persons) of the value that most of a person's rows show."""
+    means = np.nan_to_num(history.means(rows), nan=-np.inf)
+    return np.asarray(means == means.max(axis=0), dtype=np.float64)
+
+
+def linked(evidence: LinkedEvidence, alpha: float) -> Iterator[Check]:
+    """Compare what each copy leaves hidden of a person with what it states."""
+    judged = [(copies, left) for copies, left in evidence.judge(alpha) if left.stated is not None]
+    for copies in dict.fromkeys(copies for copies, _ in judged):
+        here = sorted((left for c, left in judged if c == copies), key=lambda left: -left.off)
+        worst, *others = here
+        note = "; ".join(_words(left) for left in [worst, *(o for o in others if o.short)])
+        limit = worst.margin / worst.error
+        yield Check.of(copies, max(worst.off, 0.0) * limit, limit, note)
+
+
+def _words(left: Left) -> str:
+    return (
+        f"{left.hidden:.3f} of {WORDS[left.attack]} of {left.column} stays hidden from somebody "
+        f"who knows which rows belong to a person, and {left.stated or 0.0:.3f} is stated"
+    )
+
+
+LINKED_FAMILIES: tuple[Family[LinkedEvidence], ...] = (
+    Family("persons", "a person's rows together leave hidden what is stated", linked),
+)

@@ -1,0 +1,110 @@
+"""Which rows belong together, and what of them an audit looks at.
+
+The rows of a person share a part of their noise, so checks that take rows to be independent look
+at one row of each person, chosen by chance: its noise is that of any row, and independent of the
+others'. What copies hide of a person is measured in all rows of some of them (_linked).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Floats, Ints
+from cornerwave.columns import one_chunk
+from cornerwave.sources import Source
+
+BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Persons:
+    """The person of each row, numbered; a row without a value of the unit is a person itself."""
+
+    unit: str
+    codes: Ints
+
+    @classmethod
+    def of(cls, source: Source, unit: str) -> "Persons":
+        """Read which person each row of a table belongs to."""
+        parts = [one_chunk(group.column(unit)) for group in source.groups([unit], BLOCK)]
+        if not parts:
+            return cls(unit, np.zeros(0, dtype=np.int64))
+        plain = [p.dictionary_decode() if pa.types.is_dictionary(p.type) else p for p in parts]
+        encoded = one_chunk(pa.chunked_array(plain)).dictionary_encode()
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        alone = np.flatnonzero(codes < 0)
+        codes[alone] = len(encoded.dictionary) + np.arange(len(alone))
+        return cls(unit, np.unique(codes, return_inverse=True)[1])
+
+    @property
+    def count(self) -> int:
+        """How many persons there are."""
+        return len(self.sizes)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many rows each person has."""
+        return np.bincount(self.codes)
+
+    @cached_property
+    def _mixed(self) -> Ints:
+        """All rows in random order, the same every time."""
+        return np.random.default_rng([len(self.codes), 27]).permutation(len(self.codes))
+
+    @cached_property
+    def one_row_each(self) -> Ints:
+        """The place of one row of each person, chosen by chance, ascending."""
+        _, first = np.unique(self.codes[self._mixed], return_index=True)
+        return np.sort(self._mixed[first])
+
+    @property
+    def weights(self) -> Floats:
+        """How many rows each of `one_row_each` represents, 1 on average."""
+        sizes = self.sizes[self.codes[self.one_row_each]]
+        return np.asarray(sizes / sizes.mean())
+
+    @property
+    def strata(self) -> Ints:
+        """Which of `one_row_each` come from persons of as many rows, at the same place of them."""
+        order = np.argsort(self.codes, kind="stable")
+        starts = np.append(0, np.cumsum(self.sizes)[:-1])
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order)) - np.repeat(starts, self.sizes)
+        rows = self.one_row_each
+        pairs = self.sizes[self.codes[rows]] * (int(self.sizes.max()) + 1) + place[rows]
+        return np.asarray(np.unique(pairs, return_inverse=True)[1])
+
+    def sampled(self, most: int, each: int) -> tuple[Ints, Ints]:
+        """Return rows of persons chosen by chance, at most so many of all and of `each`.
+
+        They are sorted by person; returned are their places, and numbers of their persons.
+        """
+        chosen = np.random.default_rng([self.count, 28]).permutation(self.count)
+        rank = np.empty(self.count, dtype=np.int64)
+        rank[chosen] = np.arange(self.count)
+        fits = np.cumsum(np.minimum(self.sizes[chosen], each)) <= most
+        fits[0] = True
+        rows = np.flatnonzero(fits[rank[self.codes]])
+        rows = rows[np.argsort(self.codes[rows], kind="stable")]
+        person = np.unique(self.codes[rows], return_inverse=True)[1]
+        sizes = np.bincount(person)
+        # of a person with more rows, those that follow each other are looked at
+        place = np.arange(len(rows)) - np.repeat(np.append(0, np.cumsum(sizes)[:-1]), sizes)
+        kept = place < each
+        return rows[kept], person[kept]
+
+
+def rows_at(source: Source, places: Ints) -> Source:
+    """Return some rows of a table, at ascending places."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in source.open(columns):
+            first, last = np.searchsorted(places, [start, start + batch.num_rows])
+            yield batch.take(pa.array(places[first:last] - start))
+            start += batch.num_rows
+
+    return replace(source, open=read, parts=(), rows=len(places))
