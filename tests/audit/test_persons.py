@@ -9,7 +9,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import ALPHA, audit, audit_document, notes, verdict
-from cornerwave.audit._persons import Persons, rows_at
+from cornerwave.audit._membership import Persons, rows_at
 from cornerwave.document import count
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.sources import open_source

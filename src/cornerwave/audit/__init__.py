@@ -10,6 +10,7 @@
 
     _alignment, _stated    source and copies row by row, and what copies state
     _chance                what a check is, and the limits that it is compared with
+    _membership            which rows belong to a person; one row of each
 
     numbers:     _numbers                  what passes over all rows keep, which checks look at;
                                            records that noise leaves alone
@@ -28,6 +29,7 @@
                  _noise_free               what has no noise, and the copy smoothed over it
                  _groupings                ways to group rows by it, and which are worth an estimate
                  _attacks, _fits           the attacks, and the estimators that they use
+    persons:     _linked                   what copies hide of a person whose rows are linked
 
 What is kept of rows are passes (cornerwave.passes): parts of a table add up, in any order.
 The audit imports no key and no ledger: an auditor has neither.

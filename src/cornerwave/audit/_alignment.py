@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._chance import LEAST_ROWS
-from cornerwave.audit._persons import Persons, rows_at
+from cornerwave.audit._membership import Persons, rows_at
 from cornerwave.audit._stated import Stated, by_source_names
 from cornerwave.choices import SHUFFLE
 from cornerwave.columns import (

@@ -47,7 +47,7 @@ from cornerwave.audit._chance import (
 )
 from cornerwave.audit._guesses import ABSENT, CategoriesRead, CategoryCodes
 from cornerwave.audit._numbers import NumberEvidence
-from cornerwave.audit._persons import Persons
+from cornerwave.audit._membership import Persons
 from cornerwave.audit._stated import Stated
 from cornerwave.choices import MARGINAL, SHUFFLE, UNIFORM
 from cornerwave.columns import OTHER

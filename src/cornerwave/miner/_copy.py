@@ -38,7 +38,7 @@ from cornerwave.miner._metadata import (
     unit_of,
     warn_of_bias,
 )
-from cornerwave.miner._persons import PersonGroups, by_person
+from cornerwave.miner._jackknife import PersonGroups, by_person
 from cornerwave.miner._regression import Regression
 from cornerwave.moments import Moments
 from cornerwave.sources import Source
@@ -255,7 +255,6 @@ class Copy:
         return by_person(
             self._persons[0],
             asked,
-            asked if of == "population" else ask(self, "population"),
             lambda part: ask(replace(self, source=part), "population"),
             absent=absent,
         )

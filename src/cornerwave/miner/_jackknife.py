@@ -1,14 +1,14 @@
 """Standard errors for rows that belong to persons, who are the independent records.
 
 Formulas of this package take rows to be independent. A person's rows are not, and neither is their
-noise, so an estimate is computed again without each of G groups of persons (the jackknife):
+noise. By how much a variance grows through that is measured in the copy: an estimate is computed
+again without each of G groups of rows, of whole persons or chosen by chance (the jackknife),
 
-    Var(estimate) = (G - 1) / G  sum over g of (estimate without g - their mean)^2
+    J = (G - 1) / G  sum over g of (estimate without g - their mean)^2
+    Var(estimate) = Var_rows(estimate)  J(persons) / J(rows)
 
-That is the variance for the population. Noise is shaped like the data, within persons and between
-them, so given the table it is as many times that of independent rows:
-
-    Var(estimate | table) = Var_rows(estimate | table) Var(estimate) / Var_rows(estimate)
+Noise is shaped like the data, within persons and between them, so it grows like the sampling error:
+the ratio serves for the table as for the population.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,10 +31,11 @@ HELD_CELLS = 1 << 24
 
 @dataclass(frozen=True)
 class PersonGroups:
-    """A copy's rows in groups of whole persons: `groups` (rows,), `count` of them."""
+    """A copy's rows in `count` groups (rows,): of whole `persons`, and of `rows` by chance."""
 
     source: Source
-    groups: Ints
+    persons: Ints
+    rows: Ints
     count: int
 
     @classmethod
@@ -50,17 +51,18 @@ class PersonGroups:
         count = min(GROUPS, persons)
         if count < 2:
             raise ColumnError(f"{unit!r}: all rows belong together, so nothing can be estimated")
-        dealt = np.random.default_rng(persons).permutation(persons) % count
-        return cls(_held(source), dealt[codes], count)
+        random = np.random.default_rng(persons)
+        dealt = random.permutation(persons) % count
+        return cls(_held(source), dealt[codes], random.permutation(len(codes)) % count, count)
 
-    def without(self, group: int) -> Source:
-        """Return the copy without the rows of one group."""
+    def without(self, group: int, groups: Ints) -> Source:
+        """Return the copy without the rows of one of some groups."""
 
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             start = 0
             for batch in self.source.open(columns):
                 end = start + batch.num_rows
-                yield batch.filter(pa.array(self.groups[start:end] != group))
+                yield batch.filter(pa.array(groups[start:end] != group))
                 start = end
 
         return replace(self.source, open=read, parts=(), rows=None)
@@ -90,7 +92,6 @@ def _held(source: Source) -> Source:
 def by_person(
     groups: PersonGroups,
     asked: Estimates,
-    for_population: Estimates,
     estimate: Callable[[Source], Estimates],
     *,
     absent: float | None = None,
@@ -100,17 +101,14 @@ def by_person(
     `estimate` answers for a part of the copy; a label that a part lacks is `absent` there, or as
     in all rows if None.
     """
-    parts = [_beside(asked, estimate(groups.without(g)), absent) for g in range(groups.count)]
-    values = np.stack(parts)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = (groups.count - 1) * values.var(axis=0)
-        ratio = variance / for_population.standard_error**2
-        error = np.where(
-            for_population.standard_error > 0,
-            asked.standard_error * np.sqrt(ratio),
-            np.sqrt(variance),
-        )
-    return replace(asked, standard_error=error)
+    of_persons, of_rows = (
+        np.stack(
+            [_beside(asked, estimate(groups.without(g, by)), absent) for g in range(groups.count)]
+        ).var(axis=0)
+        for by in (groups.persons, groups.rows)
+    )
+    ratio = np.divide(of_persons, of_rows, out=np.ones_like(of_rows), where=of_rows > 0)
+    return replace(asked, standard_error=asked.standard_error * np.sqrt(ratio))
 
 
 def _beside(whole: Estimates, part: Estimates, absent: float | None) -> Floats:
