@@ -171,7 +171,8 @@ class CopyMetadata:
 
     `privacy` is the share of the variance of every column that the whole copy hides, `retention`
     the share of the cells of a category that were retained; `missing` are marks of the source,
-    `unit` is its column whose values the rows of one person share, whether copies show it or not.
+    `unit` is its column whose values the rows of one person share, whether copies show it or not,
+    `time` the one that states when a person's rows were, if noise is a curve in it.
     A file of estimates is not a copy: it states the `estimate` that they were made by, alone.
     """
 
@@ -185,6 +186,7 @@ class CopyMetadata:
     order: str | None = stated(OneOf(None, *ORDERS), always_of=("",))
     noise_format: int | None = stated(Whole("the number of a format", 1))
     unit: str | None = stated(_NAME)
+    time: str | None = stated(_NAME)
     missing: tuple[str, ...] | None = stated(_MARKS)
     estimate: str | None = stated(Text())
     columns: Mapping[str, ColumnMetadata] = field(default_factory=dict)

@@ -270,3 +270,18 @@ def test_a_table_without_a_unit_has_no_persons():
     result = audit(frame(X), [frame(X + np.random.default_rng(2).normal(size=X.shape))])
     assert result.linked is None
     assert count(result.rows, "row") == "200 rows"
+
+
+def test_noise_that_is_a_curve_in_time_passes(tmp_path):
+    """Its size varies with time: checks of one covariance do not apply, and a note states it."""
+    rng = np.random.default_rng(5)
+    visit, who = np.tile(np.arange(VISITS), PERSONS), np.repeat(np.arange(PERSONS), VISITS)
+    slope = rng.normal(size=PERSONS)[who]
+    weight = rng.normal(75, 10, PERSONS)[who] + 3 * slope * visit + rng.normal(0, 4, len(who))
+    source = pa.table({"patient": who, "visit": visit, "weight": weight})
+    _, copies = released(source, tmp_path, unit="patient", time="visit", keep=["visit"])
+    result = audit(source, copies)
+    assert result.faults == []
+    assert result.time == "visit"
+    assert any("noise is a curve in visit" in line for line in notes(result))
+    assert kinds(result)[(0,), "weight", "change"].hidden > 0.4

@@ -42,7 +42,7 @@ from cornerwave.audit._coalitions import Gain, Posterior, attack_sample, hidden,
 from cornerwave.audit._everything import gather_everything
 from cornerwave.audit._guesses import CategoriesRead, CategoryCodes, Guessed, Guesses, guess_all
 from cornerwave.audit._linked import LINKED_FAMILIES, WORDS, LinkedAudit, LinkedEvidence
-from cornerwave.audit._number_checks import NUMBER_FAMILIES
+from cornerwave.audit._number_checks import FAMILIES_IN_TIME, NUMBER_FAMILIES
 from cornerwave.audit._numbers import (
     Exposed,
     ExposurePass,
@@ -169,6 +169,7 @@ class Audit:
     learned: tuple[Mapping[str, float], ...] = ()
     unmeasured: tuple[str, ...] = ()
     linked: LinkedAudit | None = None
+    time: str | None = None
 
     @property
     def checks(self) -> list[Check]:
@@ -248,7 +249,7 @@ def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
     if rows < LEAST_ROWS:
         raise too_few(rows)
     mixed: tuple[Check, ...] = ()
-    if measured and shown:
+    if measured and shown and aligned.stated.time is None:
         mixed = run_all(MIXED_FAMILIES, MixedEvidence(measured, shown), SHARE)
     if lone is not None:
         mixed += run_all(APART_FAMILIES, lone, SHARE)
@@ -292,6 +293,7 @@ def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
         learned=whole.learned,
         unmeasured=whole.unmeasured,
         linked=linked,
+        time=aligned.stated.time,
     )
 
 
@@ -299,7 +301,7 @@ def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
     """Test and attack what was read of the numbers."""
     statistics, read = evidence.found, evidence.read
     gains, sets = measure_gains(evidence.attacked, SHARE)
-    every = aligned.whole or aligned
+    every, in_time = aligned.whole or aligned, aligned.stated.time is not None
     exposure = ExposurePass(
         evidence.used, statistics.rows, statistics.mean, statistics.K, statistics.noise
     )
@@ -309,11 +311,11 @@ def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
         bare=read.of_kind("bare") if len(evidence.used) < len(read.kinds) else (),
         found=statistics,
         complete=evidence.complete,
-        checks=run_all(NUMBER_FAMILIES, evidence, SHARE),
+        checks=run_all(FAMILIES_IN_TIME if in_time else NUMBER_FAMILIES, evidence, SHARE),
         singles=hidden(evidence.attacked, [(i,) for i in range(statistics.copies)]),
         gains=tuple(gains),
         sets=sets,
-        posterior=attack_sample(evidence.attacked, evidence.sample, SHARE),
+        posterior=None if in_time else attack_sample(evidence.attacked, evidence.sample, SHARE),
         bayes=_left_by_distribution(evidence),
         exposed=every.run(lambda rows: exposure, [every.source]),
     )

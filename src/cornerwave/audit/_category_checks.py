@@ -46,8 +46,8 @@ from cornerwave.audit._chance import (
     sure_limit,
 )
 from cornerwave.audit._guesses import ABSENT, CategoriesRead, CategoryCodes
-from cornerwave.audit._numbers import NumberEvidence
 from cornerwave.audit._membership import Persons
+from cornerwave.audit._numbers import NumberEvidence
 from cornerwave.audit._stated import Stated
 from cornerwave.choices import MARGINAL, SHUFFLE, UNIFORM
 from cornerwave.columns import OTHER

@@ -4,7 +4,7 @@ For a table with a unit, privacy p is promised of three things, for each column:
 
     value     x_i, a cell
     mean      the mean of the person's cells
-    change    x_i - x_j, j another of the person's rows, chosen by chance
+    change    x_i - x_j, j the next row in time, or without a time any other of the person's
 
 Each is estimated from files alone, by a regression that is fitted to other persons than it is
 scored in, on what the copy shows: the row and row j, the person's means, the number of the person's
@@ -20,9 +20,10 @@ The hidden share h = mean L / mean V of squares is compared with what is stated 
 error from person to person.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -55,9 +56,10 @@ LinkedLeft = tuple[tuple[int, ...], Left]
 
 @dataclass(frozen=True)
 class History:
-    """The rows of some persons, sorted by person: where each one's begin, and how many they are."""
+    """The rows of some persons, sorted by person, and by time if they are `in_time`."""
 
     person: Ints
+    in_time: bool = False
 
     @cached_property
     def starts(self) -> Ints:
@@ -91,11 +93,19 @@ class History:
 
     def _later(self, by: int) -> Ints:
         sizes = np.repeat(self.sizes, self.sizes)
-        return np.arange(len(self.person)) - self.place + (self.place + by) % sizes
+        to = (self.place + by) % sizes
+        if self.in_time:  # at the ends, as in a mirror: the last row is far from the first
+            inside = (self.place + by >= 0) & (self.place + by < sizes)
+            to = np.where(inside, self.place + by, (self.place - by) % sizes)
+        return np.arange(len(self.person)) - self.place + to
 
     @cached_property
     def other(self) -> Ints:
-        """Another row of each row's person, chosen by chance; itself if there is none."""
+        """Another row of each row's person: the next in time, or one chosen by chance; itself if
+        there is none.
+        """
+        if self.in_time:
+            return self._later(1)
         chance = np.random.default_rng(len(self.person)).random(len(self.person))
         mixed = np.lexsort((chance, self.person))
         other = np.empty(len(mixed), dtype=np.int64)
@@ -114,7 +124,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Shown:
+class LinkedView:
     """What an adversary sees: coordinates (k, n) by column, and the votes of categories."""
 
     history: History
@@ -151,6 +161,8 @@ class Shown:
             return standard(np.vstack(of_person))
         few = history.spread(one_of_m[None])
         parts = [rows, rows * few, history.spread(np.vstack(of_person)), rows[:, history.other]]
+        if history.in_time:
+            parts += [history.shifted(rows, -1)]
         if ordered:
             place, last = history.place, np.repeat(history.sizes, history.sizes) - 1
             parts += [history.shifted(rows, 1), *(history.shifted(own, by) for by in (-2, -1, 2))]
@@ -186,7 +198,13 @@ class LinkedEvidence:
         back = np.argsort(ascending, kind="stable")
         rows = gather_rows(evidence, whole, places[ascending])
         rows = replace(rows, ordered=evidence.ordered)
-        return cls(rows.taken(back), History(person), persons.unit, persons.count)
+        rows, time = rows.taken(back), aligned.stated.time
+        if time is None or time not in whole.source.schema.names:
+            return cls(rows, History(person), persons.unit, persons.count)
+        when = _ranks(*whole.values_at(time, places[ascending]))[back]
+        in_time = np.lexsort((when, person))
+        history = History(person, in_time=True)
+        return cls(rows.taken(in_time), history, persons.unit, persons.count)
 
     @property
     def persons(self) -> int:
@@ -194,29 +212,29 @@ class LinkedEvidence:
         return len(self.history.sizes)
 
     @cached_property
-    def adversaries(self) -> list[tuple[tuple[int, ...], Shown]]:
+    def adversaries(self) -> list[tuple[tuple[int, ...], LinkedView]]:
         """What single copies show, and what all of them show together."""
         copies = range(len(self.everything.stated.copies))
         shown = [self._shown(i) for i in copies]
-        alone: list[tuple[tuple[int, ...], Shown]] = [
+        alone: list[tuple[tuple[int, ...], LinkedView]] = [
             ((i,), each) for i, each in zip(copies, shown, strict=True)
         ]
         if len(shown) < 2:
             return alone
-        joined = Shown(
+        joined = LinkedView(
             self.history,
             {n: np.vstack([each.columns[n] for each in shown]) for n in shown[0].columns},
             {n: np.vstack([each.votes[n] for each in shown]) for n in shown[0].votes},
         )
         return [*alone, (tuple(copies), joined)]
 
-    def _shown(self, i: int) -> Shown:
+    def _shown(self, i: int) -> LinkedView:
         columns = self.everything.shown_columns(i)
         votes = {
             each.name: _vote(self.history, columns[each.name])
             for each in self.everything.categories[0]
         }
-        return Shown(self.history, columns, votes)
+        return LinkedView(self.history, columns, votes)
 
     def targets(self, kind: str) -> dict[str, Target]:
         """Return what is estimated of each column, where there is enough of it that varies."""
@@ -243,7 +261,7 @@ class LinkedEvidence:
             for name, target in columns.items()
         ]
 
-    def _loss(self, shown: Shown, target: Target, kind: str, *, ordered: bool) -> Loss:
+    def _loss(self, shown: LinkedView, target: Target, kind: str, *, ordered: bool) -> Loss:
         present, history = target.present, self.history
         part = split(self.persons) if kind == MEAN else history.part
         clusters = np.arange(self.persons) if kind == MEAN else history.person
@@ -313,7 +331,7 @@ class LinkedEvidence:
             tuple(self.learned),
         )
 
-    def _boosted(self, shown: Shown, target: Target) -> float:
+    def _boosted(self, shown: LinkedView, target: Target) -> float:
         rows = np.flatnonzero(target.present)[:LEARNED_LINKED_ROWS]
         T, part = target.values[:, rows], self.history.part[rows]
         D = shown.features(target.name, VALUE, ordered=True)[:, rows]
@@ -338,6 +356,15 @@ class LinkedAudit:
     left: tuple[LinkedLeft, ...]
     in_order: tuple[tuple[int, Left], ...]
     learned: tuple[Mapping[str, float], ...]
+
+
+def _ranks(values: Sequence[Any], codes: Ints) -> Ints:
+    """Return the rank of each row's value, given distinct ones and their codes; missing first."""
+    held = sorted((value, k) for k, value in enumerate(values) if value is not None)
+    ranks = np.zeros(len(values) + 1, dtype=np.int64)
+    for rank, (_, k) in enumerate(held, start=1):
+        ranks[k] = rank
+    return np.asarray(ranks[codes])
 
 
 def _vote(history: History, rows: Floats) -> Floats:

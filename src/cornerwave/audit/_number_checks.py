@@ -227,6 +227,15 @@ NUMBER_FAMILIES: tuple[Family[NumberEvidence], ...] = (
 )
 
 
+FAMILIES_IN_TIME = tuple(
+    family
+    for family in NUMBER_FAMILIES
+    if family.name in ("digits", "repeats", "untouched", "copies", "noise")
+)
+"""Those that do not take the noise of all rows to have one covariance: a person's noise that is a
+curve in time has another at each time."""
+
+
 def _moving(watched: Watched) -> list[int]:
     """Return the steps of the path that have any noise."""
     return [k for k, rank in enumerate(watched.rank) if rank > 0]

@@ -70,6 +70,11 @@ class Stated:
         """The column of the source whose values rows of one person share, if a copy states it."""
         return next((each.unit for each in self.copies if each.unit), None)
 
+    @property
+    def time(self) -> str | None:
+        """The column of the source that states when a person's rows were, if noise follows it."""
+        return next((each.time for each in self.copies if each.time), None)
+
     def promised(self, copy: int, names: Sequence[str]) -> float | None:
         """Return the share of a column, or of columns refreshed together, that a copy states to
         hide from everything in it. Noise alone states nothing about that.

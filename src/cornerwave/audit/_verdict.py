@@ -213,6 +213,11 @@ def _linked_notes(audit: Audit, linked: LinkedAudit) -> list[str]:
         f"{linked.total:,}, chosen by chance, and what copies hide of a person in {linked.rows:,} "
         f"rows of {linked.persons:,}"
     ]
+    if audit.time is not None:
+        lines.append(
+            f"noise is a curve in {audit.time}, of another covariance at each time: checks that "
+            "compare the noise of all rows with one covariance do not apply"
+        )
     for i, name in enumerate(audit.copies):
         left = sorted((each for k, each in linked.in_order if k == i), key=lambda e: e.hidden)
         shares = ", ".join(f"{each.column} {each.hidden:.3f}" for each in left[:NAMED])

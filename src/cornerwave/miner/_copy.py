@@ -26,6 +26,7 @@ from cornerwave.miner._estimates import (
     find_labels,
     number_blocks,
 )
+from cornerwave.miner._jackknife import PersonGroups, by_person
 from cornerwave.miner._metadata import (
     LOG1P,
     RANK,
@@ -38,7 +39,6 @@ from cornerwave.miner._metadata import (
     unit_of,
     warn_of_bias,
 )
-from cornerwave.miner._jackknife import PersonGroups, by_person
 from cornerwave.miner._regression import Regression
 from cornerwave.moments import Moments
 from cornerwave.sources import Source

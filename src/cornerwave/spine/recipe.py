@@ -184,6 +184,7 @@ class Recipe:
             order=self.frozen.schema.order,
             noise_format=self.frozen.noise_format,
             unit=self.frozen.schema.unit,
+            time=self.frozen.schema.time,
             missing=(reading.missing if reading else None) or None,
             columns={
                 wanted.finish.name_of(column.name): describe(column, self.frozen, wanted)
