@@ -282,6 +282,9 @@ class LinkedEvidence:
             shares = [stated.promised(i, by_name[name].columns) for i in copies]
             known = [share for share in shares if share is not None]
             share = min(known) if len(known) == len(copies) else None
+            if loss.error <= loss.least_error(min(share or 0.0, 1.0)):
+                # where few persons are wrong, honest noise says how far chance goes
+                loss = replace(loss, freedom=max(loss.freedom, int(loss.rows)))
             # Bonferroni over adversaries, columns and kinds
             each = alpha / len(self.losses)
             judged.append((copies, loss.beside(name, share, each, kind)))

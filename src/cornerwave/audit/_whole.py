@@ -471,12 +471,12 @@ class Loss:
     def beside(self, name: str, stated: float | None, alpha: float, attack: str) -> Left:
         """Return it beside what is stated: a change that rows do not show may be a chance."""
         p = self.hidden if stated is None else stated
-        error = max(self.error, self._least_error(min(p, 1.0)), 1e-9)
+        error = max(self.error, self.least_error(min(p, 1.0)), 1e-9)
         # one-sided: only too little hidden is a fault
         margin = t_limit(2 * alpha, self.freedom) * error
         return Left(name, self.hidden, error, margin, stated, attack)
 
-    def _least_error(self, p: float) -> float:
+    def least_error(self, p: float) -> float:
         """Return the error of honest noise that hides p (as in `promise`), or of a fair refresh."""
         if self.category:  # of two values with even shares, 2 p (1 - p) / variance
             return math.sqrt(2 * p * (1 - p) / self.rows / self.variance)
