@@ -5,13 +5,14 @@ heaps at round numbers, in tables of 100 to 30,000 rows. Below one alarm in 1e5 
 """
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 
 from cornerwave.reuse import Cells, Learned, kept_of
 from cornerwave.reuse._bottom import Density
-from cornerwave.reuse._compare import _same_values
+from cornerwave.reuse._compare import _log_tail, _Met, _same_values
 from cornerwave.reuse._kept import LOG_CHANCE
 
 SECRET = bytes(range(32))
@@ -108,6 +109,35 @@ def test_below_one_alarm_in_a_hundred_thousand_pairs():
     found, pairs = np.sum([alarms(columns(seed, 4), is_repeated) for seed in range(2, 22)], axis=0)
     assert pairs > 3e5
     assert found == 0
+
+
+def test_a_density_that_is_estimated_too_low_raises_no_alarm(monkeypatch):
+    """Of the dense values, 2.9 standard errors too few have low hashes under this key.
+
+    The rule that must fail takes the estimate for the density.
+    """
+    rng = np.random.default_rng(8)
+    made = [marks(dense_and_far(rng, 3_000)) for _ in range(24)]
+    assert alarms(made, is_repeated) == (0, 276)
+    monkeypatch.setattr(_Met, "log_tail", lambda met, *hits: _log_tail(*hits, met.chance))
+    assert alarms(made, is_repeated)[0] > 0
+
+
+def up_to(hits, trials, chance):
+    """P(Binomial(trials, chance) <= hits), term by term."""
+    terms = (
+        math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(hits + 1)
+    )
+    return sum(terms)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("chance", [0.5, 0.6, 0.7, 0.8, 0.9])
+def test_the_bound_holds_whatever_the_chance_is(chance, rate):
+    """50 values in a sample are estimated as 0.5; 55 of 60 are met."""
+    there = round(50 * chance / (0.5 * rate))
+    both = up_to(50, there, rate) * up_to(5, 60, 1 - chance)
+    assert math.log(both) <= _Met(0.5, 50, rate).log_tail(55, 60) < 0
 
 
 def test_the_same_numbers_are_still_recognised():

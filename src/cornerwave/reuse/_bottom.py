@@ -194,6 +194,13 @@ class Density:
         """Return the chance that a value of another, independent column is taken here, too."""
         return min(float(self.at(other._points).mean()), 1.0)
 
+    def bands_met_by(self, other: "Density") -> float:
+        """Return of how many bands, if all weighed the same, that chance is the mean."""
+        points = other._points
+        band = np.searchsorted(self.edges[1:-1], points, side="right")
+        weights = np.bincount(band, weights=self.at(points))
+        return float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300))
+
 
 def _shares(in_each: float, edges: Floats, step: float) -> Floats:
     if not step:

@@ -15,7 +15,13 @@ rows hold each; wages in cents only beyond what their repeats within a table exp
 
 Values that a table holds once by design (numbers of members, of years) have no repeats that
 would explain anything. So the single values of either table must be met in the other more often
-than the share of places explains that this one's fill, where they lie: by the same bound.
+than the share of places explains that this one's fill, where they lie: by the same bound. That
+share q is estimated from m values, a sample at rate r of all: it may be too low by chance. So
+
+    max over p of  exp(-(m / a) D(a || r)) exp(-trials D(hits / trials || p)),   a = r q / p
+
+must be below CHANCE. If the share is p, there are m / a values: the first factor is Chernoff's
+bound that no more than m of them are sampled. Of few values all are known: r = 1, p = q.
 
 By key. In the rows that both tables have, independent columns agree with probability
 sum_v a_v b_v, with the shares of each value in these rows. The agreement must be beyond that by
@@ -42,6 +48,9 @@ SHARE_OF_ROWS = 0.8
 
 ANYWHERE = 0.5
 """The chance that a value of two rows is in both tables is not larger, wherever it lies."""
+
+GRID = 200
+"""Chances that are tried in place of an estimate: from 0.1 to 1 they are 1.2 % apart."""
 
 KAPPA = 0.8
 """Agreement by key beyond chance, of what there could be: 5 % of changed cells leave 0.95."""
@@ -82,7 +91,9 @@ def _same_values(one: ColumnMarks, two: ColumnMarks) -> float | None:
     """Return which share of the smaller column the larger has, by values or by their order."""
     if one.total is not None and (one.total, one.rows) == (two.total, two.rows):
         return 1.0
-    by_value = _crossing(one.values, two.values, least=SHARE, met=_chances(one, two))
+    by_value = _crossing(
+        one.values, two.values, least=SHARE, met=(_Met.of(one, two), _Met.of(two, one))
+    )
     if by_value is not None:
         return by_value
     # chance matches come in clumps: a window's neighbour matches with the chance of one cell
@@ -90,11 +101,40 @@ def _same_values(one: ColumnMarks, two: ColumnMarks) -> float | None:
     return _crossing(one.windows, two.windows, least=SHARE, clump=clump)
 
 
-def _chances(one: ColumnMarks, two: ColumnMarks) -> tuple[float, float]:
-    """Return the chance that a single value of each column is one of the other's, too."""
-    if one.density is None or two.density is None:
-        return 0.0, 0.0
-    return two.density.met_by(one.density), one.density.met_by(two.density)
+@dataclass(frozen=True)
+class _Met:
+    """The chance that a value is one of another column's, by `seen` ones in a sample of these."""
+
+    chance: float
+    seen: float
+    rate: float
+
+    @classmethod
+    def of(cls, values: ColumnMarks, others: ColumnMarks) -> "_Met":
+        """Return the chance that a single value of a column is one of another's, too."""
+        if values.density is None or others.density is None or others.values is None:
+            return NEVER
+        in_each = len(others.values.ones) / len(others.density.shares)
+        bands = others.density.bands_met_by(values.density)
+        return cls(
+            others.density.met_by(values.density), in_each * bands, others.values.sampling_rate
+        )
+
+    def log_tail(self, hits: int, trials: int) -> float:
+        """Return a bound on log P(so many hits, and an estimate as low), whatever the chance is."""
+        if not self.chance or self.rate >= 1 or hits <= self.chance * trials:
+            return _log_tail(hits, trials, self.chance)
+        chances = np.geomspace(self.chance, hits / trials, GRID).tolist()
+        return max(self._log_low(p) + _log_tail(hits, trials, p) for p in chances)
+
+    def _log_low(self, p: float) -> float:
+        """Return a bound on log P(an estimate as low), if the chance is p."""
+        a = self.rate * self.chance / p
+        rest = (1 / a - 1) * math.log((1 - a) / (1 - self.rate))
+        return -self.seen * (math.log(self.chance / p) + rest)
+
+
+NEVER = _Met(0.0, 0.0, 1.0)
 
 
 def _crossing(
@@ -103,7 +143,7 @@ def _crossing(
     *,
     least: float,
     clump: float = 0.0,
-    met: tuple[float, float] = (0.0, 0.0),
+    met: tuple[_Met, _Met] = (NEVER, NEVER),
 ) -> float | None:
     """Return the share of single values of the smaller that are single in both; or None.
 
@@ -122,9 +162,9 @@ def _crossing(
         len(np.setdiff1d(mine, np.concatenate([other.ones, other.twos])))
         for mine, other in ((doubles[0], two), (doubles[1], one))
     )
-    chances = [(crossing + within, max(ANYWHERE, clump)), *zip(map(len, singles), met, strict=True)]
-    beyond = all(_log_tail(crossing, trials, q) < LOG_CHANCE for trials, q in chances)
-    return share if beyond else None
+    tails = [_log_tail(crossing, crossing + within, max(ANYWHERE, clump))]
+    tails += [each.log_tail(crossing, len(mine)) for mine, each in zip(singles, met, strict=True)]
+    return share if max(tails) < LOG_CHANCE else None
 
 
 def _common(one: Words, two: Words) -> int:
