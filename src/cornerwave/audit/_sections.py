@@ -294,14 +294,20 @@ def _meter(audit: Audit, copy: int, name: str) -> doc.Content:
     return doc.Meter(worst.value / max(worst.limit, 1e-9), passed, title)
 
 
+NO_NOISE = 1e-12
+"""Less noise than this is rounding."""
+
+
 def _shared_noise(audit: Audit, numbers: NumberAudit) -> doc.Section | None:
     """Show the noise that two copies share, as a fraction of the lesser noise."""
     if len(audit.copies) < 2:
         return None
-    noise = np.maximum(numbers.found.noise, 1e-300)
-    shares = numbers.found.across / np.minimum.outer(noise, noise)
+    noise = numbers.found.noise
+    lesser = np.minimum.outer(noise, noise)
+    nothing = np.full(lesser.shape, np.nan)  # of a copy without noise there is no share
+    shares = np.divide(numbers.found.across, lesser, out=nothing, where=lesser > NO_NOISE)
     rows: Rows = [
-        (name, *(f"{share:.3f}" if k <= i else "" for k, share in enumerate(line)))
+        (name, *(f"{s:.3f}" if k <= i and s == s else "" for k, s in enumerate(line)))
         for i, (name, line) in enumerate(zip(_numbered(audit), shares.tolist(), strict=True))
     ]
     header = ("copy", *(f"{i + 1}" for i in range(len(noise))))
