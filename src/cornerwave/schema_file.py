@@ -173,7 +173,8 @@ def _of_column(column: Column) -> Iterator[tuple[str, Any]]:
     if column.is_hidden_key:
         yield HIDDEN.key, True
     for choice in _OF_COLUMN:
-        value = getattr(column, choice.name, None)
+        # roles are stated; what is called unit in a column is what its numbers are measured in
+        value = getattr(column, choice.name, None) if choice.key != "do" else None
         if choice.gives != VALUES and value:
             yield choice.key, choice.value
         elif choice.gives == VALUES and value is not None:

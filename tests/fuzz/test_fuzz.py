@@ -58,6 +58,7 @@ def test_files_that_could_crash_the_interpreter(world: Path) -> None:
     report(", ".join(COMPILED), tried)
 
 
+@pytest.mark.filterwarnings("ignore::cornerwave.errors.BiasWarning")
 def test_every_field_of_the_metadata_with_values_of_every_type(world: Path) -> None:
     """It is usable or refused in words, whoever reads it, before anything is computed with it."""
     frame, told = papq.read_table(world / "ann0.3.parquet"), read_metadata(world / "ann0.3.parquet")
