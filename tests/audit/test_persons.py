@@ -85,6 +85,7 @@ def test_honest_copies_pass_every_check(table, tmp_path):
                 assert each.hidden > 0.95 * stated - each.margin
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_stated(tmp_path):
     """Six keys and tables at ALPHA: more than two audits with an alarm have probability 2e-5."""
     alarms = 0
