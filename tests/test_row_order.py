@@ -81,6 +81,7 @@ def test_an_order_that_tells_a_category_is_seen_and_a_random_one_is_not(values):
         assert not told({"x": random.permutation(x)}, numbers=(), categories=["x"])
 
 
+@pytest.mark.slow
 def test_small_tables_in_random_order_are_never_refused():
     """ALPHA is one in a million: not one of 300 tables of many kinds may be refused."""
     random = np.random.default_rng(1)

@@ -81,6 +81,7 @@ def test_intervals_of_covariances_and_correlations_cover(of: str) -> None:
     assert covers(coverage(both, tables), tables)
 
 
+@pytest.mark.slow
 def test_treating_the_copy_as_independent_rows_of_known_noise_gives_too_short_intervals() -> None:
     noise, tables = 4.0, 400
 

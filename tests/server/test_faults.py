@@ -208,6 +208,7 @@ def test_a_client_that_goes_away_ends_the_making(served, monkeypatch, others):
         assert stays.get(COPY).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_cache_that_made_and_forgot_many_copies_keeps_few_files(served, monkeypatch):
     """Locks cannot be removed while others may wait for them, so there is a bounded number."""
     monkeypatch.setattr(Release, "make", lambda _self, path, **_: path.write_bytes(b"x" * 100))
