@@ -156,6 +156,7 @@ def test_an_audit_knows_renamed_columns(tmp_path, ending):
     table = people().drop_columns(["born", "at", "paid"])
     # a key of its own: one of a hundred keys raises a false alarm, by ALPHA
     (tmp_path / "key").write_text(f"cornerwave-key-1:{b64encode(bytes(range(32))).decode()}\n")
+    (tmp_path / "key").chmod(0o600)
     vault = Vault.create(tmp_path / "v", key_file=tmp_path / "key")
     dataset = vault.register(
         "people",
