@@ -15,6 +15,7 @@ from cornerwave.noise import (
 )
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.person_curves import hats, knots_of
+from cornerwave.spine.survey import Surveyor
 from tests.conftest import freeze_table
 from tests.test_persons import KEY
 
@@ -163,6 +164,21 @@ def test_noise_of_rows_is_never_below_what_distinguishes_neighbours():
         assert gap.min() > -0.05  # D of a knot rests on a seventh of the pairs
     gap = np.linalg.eigvalsh((frozen.persons.shape - frozen.covariance) / np.outer(scale, scale))
     assert gap.min() > -1e-6
+
+
+def test_what_changes_in_persons_that_were_not_sampled_has_noise_by_row_in_time_too(monkeypatch):
+    """One person of many grows: without noise by row the change would lie bare."""
+    table = panel(400)
+    height = table["height"].to_numpy().copy()
+    height[5] += 1.0
+    changed = table.set_column(2, "height", pa.array(height))
+    monkeypatch.setattr(Surveyor, "joint_rows", property(lambda self: 25 * VISITS))
+    place = frozen_of(table).schema.perturbed.index("height")
+    unsampled = frozen_of(changed).persons
+    assert place in frozen_of(table).persons.constant
+    assert place not in unsampled.constant
+    without_time = frozen_of(changed, time=None).persons.within[0, place, place]
+    assert unsampled.within[:, place, place].min() >= without_time > 0
 
 
 # --- Choices -------------------------------------------------------------------------------------

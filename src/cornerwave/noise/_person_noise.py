@@ -166,7 +166,7 @@ class PersonReader:
 
     def __init__(self, reading: Reading, key: bytes, *, noise: PersonNoise, rows: int) -> None:
         _, columns, paths = noise.person.shape
-        self._noise, self._columns = noise, columns
+        self._noise = noise
         self._rows = Reader(reading, key, columns=columns, rows=rows)
         self._persons = Reader(reading, expand(key, "persons"), columns=paths, rows=rows)
 

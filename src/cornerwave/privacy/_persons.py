@@ -49,10 +49,9 @@ RIDGE, TINY = 1e-9, 1e-12
 class PersonRows:
     """Sampled persons' rows, sorted by person: coordinates (k, rows) of three kinds.
 
-    `numbers` are those on their scales less their means, 0 where missing; `categories` has the
-    indicators of each category by its name; `shown` is what has no noise. `starts` is where the
-    rows of each person begin; rows of a person are in the order of `times` if they
-    are `in_time`.
+    `numbers` are those on their scales less their means, the person's mean in place of gaps;
+    `categories` has the indicators of each category by its name; `shown` is what has no noise.
+    `starts` is where the rows of each person begin, in the order of `times` if they are `in_time`.
     """
 
     names: Sequence[str]

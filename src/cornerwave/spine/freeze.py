@@ -338,8 +338,8 @@ def _person_noise(
     by_row = person_noise(sample, columns, shape, varying)
     if schema.time is None or not columns:
         return by_row
-    when = schema.perturbed.index(schema.time) if schema.time in schema.perturbed else None
-    return curve_noise(sample, sample.numbers[-1], shape, by_row, when)
+    when = [schema.perturbed.index(schema.time)] if schema.time in schema.perturbed else []
+    return curve_noise(sample, sample.numbers[-1], shape, by_row, [*when, *varying])
 
 
 def _held(survey: Survey) -> Mapping[tuple[str, ...], Tally]:

@@ -13,6 +13,7 @@ many normals at each level. Moments are rounded before the strict arithmetic beg
 machine that summed them does not matter.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,12 +57,13 @@ def hats(times: Floats, knots: Floats) -> Floats:
 
 
 def curve_noise(
-    sample: PersonSample, times: Floats, shape: Floats, by_row: PersonNoise, when: int | None
+    sample: PersonSample, times: Floats, shape: Floats, by_row: PersonNoise, floor: Sequence[int]
 ) -> PersonNoise:
     """Return the noise for a table with a time, from sampled persons.
 
-    `by_row` is the noise without it; `when` is the place of the time, if it has noise itself: less
-    what time does nothing is left of it, so that it keeps the noise that it has there.
+    `by_row` is the noise without it. Some columns keep at least the noise by row that they have
+    there (`floor`): the time itself, of which nothing is left less what time does, and what changes
+    in persons that were not sampled.
     """
     columns, constant = len(shape), np.array(by_row.constant, dtype=np.int64)
     knots = knots_of(times, columns)
@@ -69,7 +71,7 @@ def curve_noise(
         return by_row
     rows = _RowsInTime.of(sample, times, columns, knots)
     near, D = rows.near_knots(rows.x), rows.near_knots(rows.changes, rows.between_neighbours) / 2
-    C = rows.levels(near - D, constant)
+    C = rows.levels(near - D)
     person = _loadings(C, len(knots), columns, constant)
     of_levels = np.einsum("knq,kmq->knm", person, person)
     within = np.stack([without(covering(own), constant) for own in D])
@@ -79,8 +81,10 @@ def curve_noise(
             for v, c, d in zip(near, of_levels, within, strict=True)
         ]
     )
-    if when is not None:
-        within[:, when, when] = np.maximum(within[:, when, when], by_row.within[0, when, when])
+    for place in floor:
+        within[:, place, place] = np.maximum(
+            within[:, place, place], by_row.within[0, place, place]
+        )
     mean = rows.mean_noise(person, within)
     # what a row needs by itself, as in any table
     to_person, to_rows = divided(shape - mean, constant, shape)
@@ -146,7 +150,7 @@ class _RowsInTime:
         sums = np.stack([(x * own) @ x.T for own in phi.T])
         return _rounded((sums + NEAR * overall) / (weights + NEAR)[:, None, None], overall)
 
-    def levels(self, diagonal: Floats, constant: Ints) -> Floats:
+    def levels(self, diagonal: Floats) -> Floats:
         """Return C (knots, N, knots, N), not yet definite."""
         J, N = len(self.knots), len(self.x)
         # a person weighs as much as its rows: of m rows each has m - 1 partners
