@@ -43,3 +43,12 @@ def places_among(ascending: Any, wanted: Any) -> Ints:
         return np.full(len(wanted), -1)
     places = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
     return np.where(ascending[places] == wanted, places, -1)
+
+
+def lengths_of(starts: Ints, rows: int) -> Ints:
+    """Return how long the runs are that begin at some of the rows.
+
+    >>> lengths_of(np.array([0, 3, 4]), 6)
+    array([3, 1, 2])
+    """
+    return np.diff(np.append(starts, rows))

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats, Ints
+from cornerwave.arrays import Floats, Ints, lengths_of
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._attacks import Target
 from cornerwave.audit._chance import ALPHA, LEAST_ROWS, Check, Family
@@ -69,7 +69,7 @@ class History:
     @cached_property
     def sizes(self) -> Ints:
         """How many rows each person has."""
-        return np.diff(np.append(self.starts, len(self.person)))
+        return lengths_of(self.starts, len(self.person))
 
     def means(self, rows: Floats) -> Floats:
         """Return the mean (k, persons) of what is there of rows (k, n); NaN where nothing is."""

@@ -27,6 +27,8 @@ from cornerwave.noise._person_noise import (
     PersonReader,
     covering,
     divided,
+    hat_matrix,
+    nearest_knots,
     without,
 )
 from cornerwave.noise._reading import Reader, Reading, available_threads, over_blocks, rows_of_block
@@ -97,9 +99,11 @@ __all__ = [
     "exact_transition",
     "factor",
     "grid_of",
+    "hat_matrix",
     "kinds_of",
     "lattice_index",
     "lattice_path",
+    "nearest_knots",
     "noise_across",
     "noise_shape",
     "over_blocks",

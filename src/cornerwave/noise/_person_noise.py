@@ -82,26 +82,6 @@ class PersonNoise:
             constant=tuple(k for k, i in enumerate(columns) if i in self.constant),
         )
 
-    def near(self, times: Floats) -> Ints:
-        """Return the knot that is nearest to each time."""
-        below, weight = self.hats(times)
-        return np.asarray(below + (weight > 0.5))
-
-    def hats(self, times: Floats) -> tuple[Ints, Floats]:
-        """Return the knot before each time, and the weight of the one after it.
-
-        Before the first knot and after the last, as of rows that come later, the curve goes on as
-        in a mirror: rows differ there as much as they did. A row without a time is in the middle.
-        """
-        knots = self.knots
-        if len(knots) == 1:
-            return np.zeros(len(times), dtype=np.int64), np.zeros(len(times))
-        span = float(knots[-1] - knots[0])
-        along = np.mod(np.nan_to_num(times, nan=float(np.median(knots))) - knots[0], 2 * span)
-        known = knots[0] + np.minimum(along, 2 * span - along)
-        below = np.clip(np.searchsorted(knots, known, side="right") - 1, 0, len(knots) - 2)
-        return below, np.asarray((known - knots[below]) / (knots[below + 1] - knots[below]))
-
     def to_json(self) -> dict[str, Any]:
         """Return the matrices, exactly."""
         kept = {name: getattr(self, name).tolist() for name in _ARRAYS}
@@ -118,6 +98,36 @@ class PersonNoise:
 
 
 _ARRAYS = ("knots", "person", "within", "row", "shape")
+
+
+def hats(times: Floats, knots: Floats) -> tuple[Ints, Floats]:
+    """Return the knot before each time, and the weight of the one after it.
+
+    Before the first knot and after the last, as of rows that come later, the curve goes on as in a
+    mirror: rows differ there as much as they did. A row without a time is in the middle.
+    """
+    if len(knots) == 1:
+        return np.zeros(len(times), dtype=np.int64), np.zeros(len(times))
+    span = float(knots[-1] - knots[0])
+    along = np.mod(np.nan_to_num(times, nan=float(np.median(knots))) - knots[0], 2 * span)
+    known = knots[0] + np.minimum(along, 2 * span - along)
+    below = np.clip(np.searchsorted(knots, known, side="right") - 1, 0, len(knots) - 2)
+    return below, np.asarray((known - knots[below]) / (knots[below + 1] - knots[below]))
+
+
+def nearest_knots(times: Floats, knots: Floats) -> Ints:
+    """Return the knot that is nearest to each time, whose R a row has."""
+    below, weight = hats(times, knots)
+    return np.asarray(below + (weight > 0.5))
+
+
+def hat_matrix(times: Floats, knots: Floats) -> Floats:
+    """Return Phi (rows, knots)."""
+    (below, weight), rows = hats(times, knots), np.arange(len(times))
+    phi = np.zeros((len(times), len(knots)))
+    phi[rows, below] = 1 - weight
+    phi[rows, np.minimum(below + 1, len(knots) - 1)] += weight
+    return phi
 
 
 def covering(covariance: Floats) -> Floats:
@@ -187,8 +197,8 @@ class _Curve:
 
     def __init__(self, noise: PersonNoise, times: Floats) -> None:
         self._noise, knots = noise, len(noise.knots)
-        below, self._weight = noise.hats(times)
-        near = below + (self._weight > 0.5)
+        below, self._weight = hats(times, noise.knots)
+        near = nearest_knots(times, noise.knots)
         self._before = [np.flatnonzero(below == knot) for knot in range(knots)]
         self._after = [np.flatnonzero(below + 1 == knot) for knot in range(knots)]
         self._near = [np.flatnonzero(near == knot) for knot in range(knots)]

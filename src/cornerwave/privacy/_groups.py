@@ -30,7 +30,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.arrays import Flags, Floats, Ints, lengths_of
 
 MONOTONE_RUNS = 256
 """So many runs of neighbouring groups are looked at for a monotone dependence."""
@@ -82,7 +82,7 @@ class Groups:
         rows = rows[np.argsort(codes[rows], kind="stable")]
         own = codes[rows]
         starts = np.flatnonzero(np.append(True, own[1:] != own[:-1])[: len(own)])
-        sizes = np.diff(np.append(starts, len(own)))
+        sizes = lengths_of(starts, len(own))
         fits = 1 + (sizes - 1) * scale <= MOST_ROWS
         self.rows, self.sizes = rows[np.repeat(fits, sizes)], sizes[fits]
         self.covered = len(self.rows) / max(1, len(codes))

@@ -29,9 +29,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.arrays import Flags, Floats, Ints, lengths_of
 from cornerwave.levels import LATTICE
-from cornerwave.noise import PersonNoise
+from cornerwave.noise import PersonNoise, hat_matrix, nearest_knots
 
 LEAST_UNITS, PER_COORDINATE = 200, 5
 """Units of a class of like numbers of rows, at the least, and for each coordinate."""
@@ -66,7 +66,7 @@ class PersonRows:
     @property
     def sizes(self) -> Ints:
         """How many rows each person has here."""
-        return np.diff(np.append(self.starts, self.numbers.shape[1]))
+        return lengths_of(self.starts, self.numbers.shape[1])
 
 
 def hidden_of_persons(rows: PersonRows) -> dict[str, Floats]:
@@ -230,19 +230,19 @@ class _Function:
         """Return it of values (k, rows)."""
         if self.weights is not None:
             return np.asarray((values[:, self.at] * self.weights).sum(axis=2))
-        sizes = np.diff(np.append(self.starts, values.shape[1]))
+        sizes = lengths_of(self.starts, values.shape[1])
         means = np.add.reduceat(values, self.starts, axis=1) / sizes
         return np.repeat(means, sizes, axis=1)
 
     def rows_shared_with(self, other: "_Function") -> Iterator[tuple[Ints, Floats]]:
         """Yield rows j, and a_j b_j: of this function and another."""
         if self.weights is None and other.weights is None:
-            sizes = np.diff(np.append(self.starts, len(self.at)))
+            sizes = lengths_of(self.starts, len(self.at))
             yield np.arange(len(self.at)), np.repeat(1.0 / sizes, sizes)
         elif self.weights is None:
             yield from other.rows_shared_with(self)
         elif other.weights is None:
-            sizes = np.diff(np.append(self.starts, len(self.at)))
+            sizes = lengths_of(self.starts, len(self.at))
             one_of_m = np.repeat(1.0 / sizes, sizes)
             for at, weights in zip(self.at.T, self.weights.T, strict=True):
                 yield at, weights * one_of_m
@@ -255,7 +255,7 @@ class _Function:
 def _functions(starts: Ints, rows: int, *, in_time: bool) -> dict[str, _Function]:
     """Return the functions of a person's rows that somebody looks at, for each row."""
     here = np.arange(rows)
-    sizes = np.diff(np.append(starts, rows)) if rows else np.zeros(0, dtype=np.int64)
+    sizes = lengths_of(starts, rows) if rows else np.zeros(0, dtype=np.int64)
     first = np.repeat(starts, sizes) if rows else here
     last = first + np.repeat(sizes, sizes) - 1 if rows else here
 
@@ -278,13 +278,8 @@ def _functions(starts: Ints, rows: int, *, in_time: bool) -> dict[str, _Function
 
 def _noise(noise: PersonNoise, times: Floats, functions: Sequence[_Function]) -> Floats:
     """Return the covariance of the noise of functions, on average over rows (f, g, N, N)."""
-    knots, (below, weight) = len(noise.knots), noise.hats(times)
-    phi = np.zeros((knots, len(times)))
-    phi[below, np.arange(len(times))] = 1 - weight
-    if knots > 1:
-        phi[below + 1, np.arange(len(times))] += weight
-    near = below + (weight > 0.5)
-    of_phi = [function.of(phi) for function in functions]
+    knots, near = len(noise.knots), nearest_knots(times, noise.knots)
+    of_phi = [function.of(hat_matrix(times, noise.knots).T) for function in functions]
     found = np.empty((len(functions), len(functions), *noise.shape.shape))
     for f, one in enumerate(functions):
         for g, other in enumerate(functions):

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Floats, Ints, Words
+from cornerwave.arrays import Floats, Ints, Words, lengths_of
 from cornerwave.choices import UNIFORM
 from cornerwave.columns import (
     MISSING_BITS,
@@ -26,7 +26,7 @@ from cornerwave.columns import (
     unit_of,
 )
 from cornerwave.moments import Moments
-from cornerwave.noise import PersonNoise
+from cornerwave.noise import PersonNoise, hat_matrix
 from cornerwave.privacy import (
     MOST_VALUES,
     NUMBERS,
@@ -39,8 +39,8 @@ from cornerwave.privacy import (
     standardised,
 )
 from cornerwave.spine.missing import Draws, fill_missing
-from cornerwave.spine.person_curves import hats, less_time
-from cornerwave.spine.person_sample import PersonSample
+from cornerwave.spine.person_curves import less_time
+from cornerwave.spine.person_sample import PersonSample, with_means
 from cornerwave.spine.survey import Survey, Surveyor
 
 MOST_INDICATORS, MOST_RARE, ROWS_PER_COORDINATE = 160, 96, 5
@@ -179,10 +179,10 @@ def _person_rows(
         for each in indicators(name, name, _codes(cells[name][None]), none, most=MOST_SHOWN)
     ]
     chosen = [schema.perturbed.index(name) for name in names]
-    x = _with_means(x[chosen], sample.starts)
+    x = with_means(x[chosen], sample.starts)
     if in_time and times is not None:  # what time does to everybody is nobody's secret
-        sizes = np.diff(np.append(sample.starts, len(times)))
-        x = less_time(x, hats(times, noise.knots), sample.starts, sizes)
+        sizes = lengths_of(sample.starts, len(times))
+        x = less_time(x, hat_matrix(times, noise.knots), sample.starts, sizes)
     return PersonRows(
         names=names,
         numbers=x,
@@ -196,20 +196,6 @@ def _person_rows(
         times=times,
         in_time=in_time,
     )
-
-
-def _with_means(x: Floats, starts: Ints) -> Floats:
-    """Return numbers (columns, rows) of persons with the person's mean in place of gaps.
-
-    A column that is constant in each person stays so; a person without any value has 0.
-    """
-    present = ~np.isnan(x)
-    if present.all():
-        return x
-    sizes = np.diff(np.append(starts, x.shape[1]))
-    sums = np.add.reduceat(np.nan_to_num(x), starts, axis=1)
-    means = sums / np.maximum(np.add.reduceat(present, starts, axis=1, dtype=np.int64), 1)
-    return np.where(present, x, np.repeat(means, sizes, axis=1))
 
 
 def _features(

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cornerwave.arrays import Codes, Flags, Floats, Ids, Ints, Words
+from cornerwave.arrays import Codes, Flags, Floats, Ids, Ints, Words, lengths_of
 from cornerwave.columns import Categories, Fingerprint
 from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.noise import MISSING, EventClock
@@ -88,7 +88,9 @@ class Histories:
         starts = np.flatnonzero(is_first)
         came = editions[starts]
         # how many rows a person had when it came
-        sizes = np.add.reduceat((editions == np.repeat(came, _lengths(starts, len(units)))), starts)
+        sizes = np.add.reduceat(
+            (editions == np.repeat(came, lengths_of(starts, len(units)))), starts
+        )
         pools, firsts, counts, draws = _classes(came, sizes)
         number = int(editions.max(initial=0)) + 1
         stamps = (np.cumsum(is_first) - 1) * number + editions
@@ -133,7 +135,7 @@ class Histories:
         # persons of a class follow each other, by their words: the place among them is the rank
         first = self.firsts[by]
         begins = np.flatnonzero(np.append(True, first[1:] != first[:-1])) if len(by) else by
-        ranks = np.arange(len(by)) - np.repeat(begins, _lengths(begins, len(by)))
+        ranks = np.arange(len(by)) - np.repeat(begins, lengths_of(begins, len(by)))
         donors[by] = self.pools[first + ranks]
         return donors
 
@@ -174,13 +176,9 @@ def _by_person(units: Ids, editions: Ints, order: Floats, words: Words) -> Ints:
     word = units[:, 0]
     firsts = np.flatnonzero(np.append(True, word[1:] != word[:-1]))
     runs = np.argsort(word[firsts], kind="stable")
-    lengths = _lengths(firsts, len(word))[runs]
+    lengths = lengths_of(firsts, len(word))[runs]
     begins = np.cumsum(lengths) - lengths
     return np.asarray(np.arange(len(word)) + np.repeat(firsts[runs] - begins, lengths))
-
-
-def _lengths(starts: Ints, rows: int) -> Ints:
-    return np.diff(np.append(starts, rows))
 
 
 def _classes(came: Ints, sizes: Ints) -> tuple[Ints, Ints, Ints, Flags]:
@@ -225,7 +223,7 @@ def _filled(
     missing = codes == MISSING
     if not missing.any():
         return codes
-    lengths = _lengths(starts, len(codes))
+    lengths = lengths_of(starts, len(codes))
     rows, begins = np.arange(len(codes)), np.repeat(starts, lengths)
     before = np.maximum.accumulate(np.where(missing, -1, rows))
     after = np.minimum.accumulate(np.where(missing, len(codes), rows)[::-1])[::-1]

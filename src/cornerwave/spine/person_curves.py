@@ -20,9 +20,9 @@ from functools import cached_property
 import numpy as np
 
 from cornerwave import _core
-from cornerwave.arrays import Floats, Ints
-from cornerwave.noise import SWEEPS, PersonNoise, covering, divided, factor, without
-from cornerwave.spine.person_sample import PersonSample
+from cornerwave.arrays import Floats, Ints, lengths_of
+from cornerwave.noise import SWEEPS, PersonNoise, covering, divided, factor, hat_matrix, without
+from cornerwave.spine.person_sample import PersonSample, with_means
 
 MOST_TIMES, KNOTS = 24, 12
 """Each time is a knot if there are no more than this; else so many lie at quantiles of times."""
@@ -48,12 +48,6 @@ def knots_of(times: Floats, columns: int) -> Floats:
     known = np.sort(times[~np.isnan(times)])
     places = np.linspace(0, len(known) - 1, min(KNOTS, most)).round().astype(np.int64)
     return np.unique(known[places])
-
-
-def hats(times: Floats, knots: Floats) -> Floats:
-    """Return Phi (rows, knots): linear hats, level beyond the ends and in the middle for gaps."""
-    known = np.nan_to_num(times, nan=float(np.median(knots)))
-    return np.stack([np.interp(known, knots, own) for own in np.eye(len(knots))], axis=1)
 
 
 def curve_noise(
@@ -114,17 +108,18 @@ class _RowsInTime:
 
     @classmethod
     def of(cls, sample: PersonSample, times: Floats, columns: int, knots: Floats) -> "_RowsInTime":
-        sizes = np.diff(np.append(sample.starts, len(sample.units)))
+        sizes = lengths_of(sample.starts, len(sample.units))
         person = np.repeat(np.arange(len(sizes)), sizes)
         order = np.lexsort((times, person))
         times = times[order]
-        x = _complete(sample.numbers[:columns, order], sample.starts, sizes)
-        phi = hats(times, knots)
+        x = sample.numbers[:columns, order]
+        x = with_means(x - np.nanmean(x, axis=1, keepdims=True), sample.starts)
+        phi = hat_matrix(times, knots)
         return cls(less_time(x, phi, sample.starts, sizes), phi, times, sample.starts, knots)
 
     @cached_property
     def sizes(self) -> Ints:
-        return np.diff(np.append(self.starts, self.x.shape[1]))
+        return lengths_of(self.starts, self.x.shape[1])
 
     @cached_property
     def _first(self) -> Ints:
@@ -218,17 +213,6 @@ class _RowsInTime:
 
 def _squares(phi: Floats) -> Floats:
     return (phi[:, :, None] * phi[:, None, :]).reshape(len(phi), -1)
-
-
-def _complete(x: Floats, starts: Ints, sizes: Ints) -> Floats:
-    """Return numbers with the person's mean in place of gaps, or that of all, less that of all."""
-    x = x - np.nanmean(x, axis=1, keepdims=True)
-    missing = np.isnan(x)
-    if not missing.any():
-        return np.asarray(x)
-    known = np.add.reduceat(~missing, starts, axis=1)
-    means = np.add.reduceat(np.where(missing, 0.0, x), starts, axis=1) / np.maximum(known, 1)
-    return np.where(missing, np.repeat(means, sizes, axis=1), x)
 
 
 def less_time(x: Floats, phi: Floats, starts: Ints, sizes: Ints) -> Floats:

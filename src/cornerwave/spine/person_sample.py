@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ids, Ints, Words
+from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, lengths_of
 from cornerwave.columns import Schema
 from cornerwave.errors import ColumnError
 from cornerwave.keyed import BlockFunction, room_for
@@ -59,7 +59,7 @@ class PersonSample:
         order = np.lexsort((rows, units))
         sample = sample._take(order)
         first = _first_rows(sample.units)
-        sizes = np.diff(np.append(first, n))
+        sizes = lengths_of(first, n)
         return sample._counted(np.repeat(sizes, sizes))._trimmed()
 
     def __add__(self, other: "PersonSample") -> "PersonSample":
@@ -98,7 +98,7 @@ class PersonSample:
     def _trimmed(self) -> "PersonSample":
         """Return the sample without rows and units too many."""
         first = _first_rows(self.units)
-        sizes = np.diff(np.append(first, len(self.units)))
+        sizes = lengths_of(first, len(self.units))
         kept = np.minimum(sizes, MOST_ROWS)
         place = np.arange(len(self.units)) - np.repeat(first, sizes)
         fits = np.cumsum(kept) <= self.most
@@ -149,7 +149,7 @@ def _first_rows(units: Words) -> Ints:
 def _added(units: Words, counts: Ints, from_two: Flags) -> Ints:
     """Return the sum of the counts that two samples have of each unit, for each of its rows."""
     first = _first_rows(units)
-    sizes = np.diff(np.append(first, len(units)))
+    sizes = lengths_of(first, len(units))
     if not len(first):
         return counts
     one = np.maximum.reduceat(np.where(from_two, 0, counts), first)
@@ -248,6 +248,20 @@ def _merged(
         varying |= {columns[i] for i in np.flatnonzero((high > low).any(axis=1)).tolist()}
         units, values = units[first], low
     return PersonValues(columns, units, values, varying)
+
+
+def with_means(x: Floats, starts: Ints) -> Floats:
+    """Return numbers (columns, rows) of persons with the person's mean in place of gaps.
+
+    A column that is constant in each person stays so; a person without any value has 0.
+    """
+    present = ~np.isnan(x)
+    if present.all():
+        return x
+    sizes = lengths_of(starts, x.shape[1])
+    sums = np.add.reduceat(np.nan_to_num(x), starts, axis=1)
+    means = sums / np.maximum(np.add.reduceat(present, starts, axis=1, dtype=np.int64), 1)
+    return np.where(present, x, np.repeat(means, sizes, axis=1))
 
 
 def next_rows(starts: Ints, rows: int) -> Ints:
