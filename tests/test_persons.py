@@ -137,17 +137,30 @@ def test_values_of_persons_add_up_and_no_change_is_missed(seed):
     values[0, rng.random(200) < 0.2] = np.nan
     several = np.bincount(of)[of] > 1
     values[1, rng.choice(np.flatnonzero(several))] += 1.0  # one row of one person
-    whole = PersonValues.of("abc", ids, values)
+    whole = PersonValues.of("abc", ids, values, bytes(32))
     cut = np.sort(rng.integers(0, 201, 3))
     pieces = np.split(rng.permutation(200), cut)
     total = sum(
-        (PersonValues.of("abc", ids[p], values[:, p]) for p in pieces[1:]),
-        start=PersonValues.of("abc", ids[pieces[0]], values[:, pieces[0]]),
+        (PersonValues.of("abc", ids[p], values[:, p], bytes(32)) for p in pieces[1:]),
+        start=PersonValues.of("abc", ids[pieces[0]], values[:, pieces[0]], bytes(32)),
     )
     assert total.varying == whole.varying
     assert whole.varying == {"b", "c"}
     np.testing.assert_array_equal(total.units, whole.units)
     np.testing.assert_array_equal(total.values[0], whole.values[0])
+
+
+def test_what_a_ledger_keeps_of_constants_holds_no_value():
+    """Equal values of two columns have other hashes, too, and so have those of another key."""
+    heights = np.random.default_rng(2).normal(170, 10, 50)
+    ids, twice = position_ids(0, 50).copy(), np.array([heights, heights])
+    kept = PersonValues.of(["a", "b"], ids, twice, bytes(32))
+    other = PersonValues.of(["a", "b"], ids, twice, bytes(range(32)))
+    assert not np.isin(kept.values[0], kept.values[1]).any()
+    assert not np.isin(kept.values, other.values).any()
+    content = kept.to_bytes()
+    assert not any(height.tobytes() in content for height in heights)
+    np.testing.assert_array_equal(PersonValues.read(content).values, kept.values)
 
 
 # --- Noise ---------------------------------------------------------------------------------------

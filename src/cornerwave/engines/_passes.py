@@ -196,7 +196,8 @@ class ConstantPass(Adding[Block, PersonValues]):
     def nothing(self) -> PersonValues:
         """Return the values of no rows."""
         none = np.empty((0, 2), dtype=np.uint64)
-        return PersonValues.of(self.names, none, np.empty((len(self.names), 0)))
+        nothing = np.empty((len(self.names), 0))
+        return PersonValues.of(self.names, none, nothing, self.secrets.texts)
 
     def of(self, block: Block, known: PersonValues) -> PersonValues:
         """Return those of some rows."""
@@ -204,7 +205,7 @@ class ConstantPass(Adding[Block, PersonValues]):
         values = np.array(
             [to_floats(one_chunk(block.table.column(name)), name) for name in self.names]
         )
-        return PersonValues.of(self.names, units, values)
+        return PersonValues.of(self.names, units, values, self.secrets.texts)
 
 
 def seen_in(source: Source, schema: Schema) -> list[str]:

@@ -1,6 +1,6 @@
 """Files beside the ledger: private folders for work, and which keys a table has ever had.
 
-    VAULT/work/<random>/    one for each piece of work, locked while its process lives
+    work/<random>/ in the vault    one for each piece of work, locked while its process lives
 
 A killed process cannot clean up. Its lock ends with it, and the next process that opens the
 vault removes every folder that nobody locks.

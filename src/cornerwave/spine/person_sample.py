@@ -15,7 +15,7 @@ import numpy as np
 from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, lengths_of
 from cornerwave.columns import Schema
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import BlockFunction, room_for
+from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.moments import Moments
 from cornerwave.noise import PersonNoise
 from cornerwave.privacy import LEAST_PERSONS
@@ -191,21 +191,27 @@ def constant_columns(sample: PersonSample, names: Sequence[str]) -> tuple[str, .
 
 @dataclass(frozen=True)
 class PersonValues:
-    """The values of some columns that are constant in each person, by a word for the person.
+    """Which values persons have in columns that are constant in each, by a word for the person.
 
-    `varying` are columns that are not: no noise but that of rows hides how they change. Missing
-    values are NaN, and may stand beside others.
+    `values` (columns, persons) are keyed hashes: a ledger keeps them, and holds no cell. 0 is
+    missing, and may stand beside a value. `varying` are columns that are not constant: no noise but
+    that of rows hides how they change.
     """
 
     columns: tuple[str, ...]
     units: Words
-    values: Floats
+    values: Words
     varying: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, columns: Sequence[str], units: Ids, values: Floats) -> "PersonValues":
-        """Return those of some rows, given the ids of their units."""
-        return _merged(tuple(columns), units[:, 0] ^ units[:, 1], values, frozenset())
+    def of(
+        cls, columns: Sequence[str], units: Ids, values: Floats, secret: bytes
+    ) -> "PersonValues":
+        """Return those of some rows, given the ids of their units; NaN is missing."""
+        hashed = np.empty(values.shape, dtype=np.uint64)
+        for place, name in enumerate(columns):
+            hashed[place] = _hashed(values[place], expand(secret, "constant", name.encode()))
+        return _merged(tuple(columns), units[:, 0] ^ units[:, 1], hashed, frozenset())
 
     def __add__(self, other: "PersonValues") -> "PersonValues":
         return _merged(
@@ -238,16 +244,26 @@ class PersonValues:
 
 
 def _merged(
-    columns: tuple[str, ...], units: Words, values: Floats, varying: frozenset[str]
+    columns: tuple[str, ...], units: Words, values: Words, varying: frozenset[str]
 ) -> PersonValues:
     order = np.argsort(units, kind="stable")
     units, values = units[order], values[:, order]
     first = _first_rows(units)
     if len(first) < len(units):
-        low, high = (f.reduceat(values, first, axis=1) for f in (np.fmin, np.fmax))
-        varying |= {columns[i] for i in np.flatnonzero((high > low).any(axis=1)).tolist()}
-        units, values = units[first], low
+        high = np.maximum.reduceat(values, first, axis=1)
+        low = np.minimum.reduceat(np.where(values == 0, ALL, values), first, axis=1)
+        differ = np.flatnonzero(((high > 0) & (low < high)).any(axis=1))
+        varying |= {columns[i] for i in differ.tolist()}
+        units, values = units[first], high
     return PersonValues(columns, units, values, varying)
+
+
+def _hashed(values: Floats, secret: bytes) -> Words:
+    """Return a keyed hash of each number, which is never 0; 0 for NaN."""
+    blocks = np.zeros((len(values), 2), dtype=np.uint64)
+    blocks[:, 0] = (values + 0.0).view(np.uint64)  # -0 is 0
+    words = BlockFunction(secret)(blocks, room_for(len(blocks)))[::2]
+    return np.where(np.isnan(values), np.uint64(0), np.maximum(words, np.uint64(1)))
 
 
 def with_means(x: Floats, starts: Ints) -> Floats:
