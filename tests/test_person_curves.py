@@ -50,9 +50,8 @@ def frozen_of(table, **choices):
 
 
 def read(noise, ids, units, times, rows=512):
-    reader = PersonReader(
-        Reading(lattice_path(), [lattice_index(1.0)]), bytes(32), noise=noise, rows=rows
-    )
+    reading = Reading(lattice_path(), [lattice_index(1.0)])
+    reader = PersonReader(reading, bytes(32), bytes(31) + b"p", noise=noise, rows=rows)
     parts = []
     for at in range(0, len(ids), rows):
         some = slice(at, at + rows)

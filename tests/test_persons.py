@@ -177,7 +177,7 @@ def noise_of(between=BETWEEN, within=WITHIN):
 def read(levels, ids, units, noise, key=bytes(32), rows=64):
     """W of each level (levels, columns, rows), ascending, read in blocks."""
     reading = Reading(lattice_path(), [lattice_index(v) for v in levels])
-    reader = PersonReader(reading, key, noise=noise, rows=rows)
+    reader = PersonReader(reading, key, expand(key, "persons"), noise=noise, rows=rows)
     out = np.empty((len(levels), len(noise.shape), len(ids)))
     places = {lattice_index(v): i for i, v in enumerate(levels)}
     for start in range(0, len(ids), rows):

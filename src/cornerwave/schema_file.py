@@ -28,7 +28,7 @@ It must decide every column of the source. A batch file lists copies to release:
 import math
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,51 @@ ALONE = "a schema file states all choices; leave out the others"
 def read_choices(path: Path, columns: Sequence[str]) -> Choices:
     """Read a schema file for a source with these columns. Raises ColumnError."""
     content = _parsed(path, ColumnError)
+    if "table" in content:
+        raise ColumnError(
+            f"{path.name} is for several linked tables; name them all, as in patients=FILE"
+        )
+    return _read(content, path, columns)
+
+
+@dataclass(frozen=True)
+class TableInFile:
+    """What a schema file for linked tables states of one of them."""
+
+    content: TomlTable
+    path: Path
+
+    @property
+    def reading(self) -> ReadingSettings:
+        """How its cells are spelled."""
+        return _reading_of(self.content, self.path)
+
+    def choices(self, columns: Sequence[str]) -> Choices:
+        """Return the choices for a source with these columns."""
+        return _read(self.content, self.path, columns)
+
+
+def read_linked(path: Path, tables: Sequence[str]) -> dict[str, TableInFile]:
+    """Read a schema file for linked tables: a [[table]] with a name for each. Raises ColumnError.
+
+    The unit of a table is that of the file, if it states none itself.
+    """
+    content = _parsed(path, ColumnError)
+    _check_known(content, ("unit", "table"), path.name)
+    found = dict[str, TableInFile]()
+    for each in _tables(content, "table", path, ColumnError):
+        name = each.get("name")
+        if not isinstance(name, str) or name in found:
+            raise ColumnError(f"{path.name}: every [[table]] has a name of its own")
+        shared = {key: content[key] for key in ("unit",) if key in content}
+        own = {key: value for key, value in each.items() if key != "name"}
+        found[name] = TableInFile({**shared, **own}, path.with_name(f"{path.name}, {name}"))
+    if unknown := sorted(set(tables) ^ set(found)):
+        raise ColumnError(f"{path.name} and the named tables differ in {listed(unknown)}")
+    return found
+
+
+def _read(content: TomlTable, path: Path, columns: Sequence[str]) -> Choices:
     _check_known(content, _TABLE_KEYS, path.name)
     entries = _tables(content, "column", path, ColumnError)
     for entry in entries:
@@ -112,10 +157,13 @@ def _with_unit(entries: list[TomlTable], unit: Any, path: Path) -> list[TomlTabl
 
 def schema_reading(path: Path, given: ReadingSettings | None = None) -> ReadingSettings:
     """Return how a schema file states that cells are spelled. Raises ColumnError, SourceError."""
-    content = _parsed(path, ColumnError)
-    table = content.get("reading", {})
     if given is not None and given.stated:
         raise ColumnError(ALONE)
+    return _reading_of(_parsed(path, ColumnError), path)
+
+
+def _reading_of(content: TomlTable, path: Path) -> ReadingSettings:
+    table = content.get("reading", {})
     if not isinstance(table, dict):
         raise ColumnError(f"{path.name}: write reading as a [reading] table")
     reading = ReadingSettings.from_table(table, f"{path.name}, [reading]")

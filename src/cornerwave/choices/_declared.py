@@ -8,7 +8,7 @@ To add a choice: a field of `Choices`, its type in `ChoiceArguments`, the code t
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from typing import Any, TypedDict, Unpack
@@ -103,6 +103,11 @@ class Choice:
         """Whether the schema file states it with a column."""
         return self.gives != TABLE or self.roles == (KEY,)
 
+    @property
+    def names_columns(self) -> bool:
+        """Whether what is chosen names columns."""
+        return self.gives != TABLE or self.name in ("time", "together")
+
     def normal(self, given: Any) -> Any:
         """Return a value as `Choices` holds it: a string is one name, names stay in order."""
         if self.gives == COLUMNS:
@@ -116,6 +121,14 @@ class Choice:
         """Raise ColumnError unless the value is of the kind; `name` is what it is called there."""
         if not self.kind.accepts(value):
             raise ColumnError(f"{where}{name or self.name} must be {self.kind.allowed}")
+
+
+def _in_table(name: str, table: str, columns: Collection[str]) -> str | None:
+    """Return the column of a table that a name, perhaps with the table's before it, means."""
+    if name in columns:
+        return name
+    owner, _, column = name.partition(".")
+    return column if owner == table and column in columns else None
 
 
 def names_of(given: str | Iterable[Any]) -> tuple[Any, ...]:
@@ -331,6 +344,39 @@ class Choices:
         """Return what was chosen for a column: a value or None, or whether it was."""
         given = getattr(self, choice)
         return given.get(column) if DECLARED[choice].gives == VALUES else column in given
+
+    def for_tables(self, columns: Mapping[str, Collection[str]]) -> dict[str, "Choices"]:
+        """Return what is chosen for each of some tables, given their columns.
+
+        A column is named for all tables that have it, or as TABLE.COLUMN for one of them. Raises
+        ColumnError for one that none has.
+        """
+        for choice in DECLARED:
+            for name in self.named(choice) if DECLARED[choice].names_columns else ():
+                if not any(_in_table(name, table, own) for table, own in columns.items()):
+                    raise ColumnError(f"{name!r} matches no column of {' or '.join(columns)}")
+        return {table: self._for_table(table, own) for table, own in columns.items()}
+
+    def _for_table(self, table: str, columns: Collection[str]) -> "Choices":
+        chosen = dict[str, Any]()
+        for name, choice in DECLARED.items():
+            given = getattr(self, name)
+            if not choice.names_columns or given is None:
+                chosen[name] = given
+            elif name == "together":
+                groups = ([_in_table(each, table, columns) for each in group] for group in given)
+                chosen[name] = tuple(tuple(group) for group in groups if all(group))
+            else:
+                here = {each: _in_table(each, table, columns) for each in self.named(name)}
+                local = {each: own for each, own in here.items() if own is not None}
+                if choice.gives == VALUES:
+                    chosen[name] = {own: given[each] for each, own in local.items()}
+                else:
+                    own = tuple(local.values())
+                    chosen[name] = own if choice.gives == COLUMNS else next(iter(own), None)
+        if chosen["key"] == chosen["unit"]:  # one row each: the unit names the row
+            chosen |= {"key": None, "key_as_is": False}
+        return Choices(**chosen)
 
     def check(self) -> None:
         """Raise ColumnError for a value that is not of its kind."""

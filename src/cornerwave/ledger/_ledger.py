@@ -135,21 +135,27 @@ class Ledger:
         The same id under the same name is recorded once. Raises AlreadyRegistered if the name
         or the id belongs to another dataset, or if another has some of the values.
         """
+        return self.register_all([(entry, attachments or {})])[0]
+
+    def register_all(self, entries: Sequence[tuple[Entry, Mapping[str, bytes]]]) -> list[Entry]:
+        """Record several datasets, all or none, each with what is kept beside its chain."""
         with self._writing() as chains:
-            # Registrations wait here for each other: names and marks are compared with all.
-            vault = chains.vault(lock=True)
-            if there := self._there(chains, vault, entry, lock=True):
-                return there
-            at = _now()
-            chain = Chain(self._key, entry.id, entry.name)
-            chains.add(chain)
-            kept = attachments or {}
-            macs = {name: attach(chains.connection, chain, name, c) for name, c in kept.items()}
-            entry = replace(entry, macs=macs)
-            stated = {name: value for name, value in asdict(entry).items() if name != "editions"}
-            chains.append(chain, [Draft(at, "registration", None, _json(stated))])
-            listed = _json({"id": entry.id, "name": entry.name})
-            chains.append(vault, [Draft(at, "dataset", None, listed)])
+            return [self._register(chains, entry, kept) for entry, kept in entries]
+
+    def _register(self, chains: Chains, entry: Entry, kept: Mapping[str, bytes]) -> Entry:
+        # Registrations wait here for each other: names and marks are compared with all.
+        vault = chains.vault(lock=True)
+        if there := self._there(chains, vault, entry, lock=True):
+            return there
+        at = _now()
+        chain = Chain(self._key, entry.id, entry.name)
+        chains.add(chain)
+        macs = {name: attach(chains.connection, chain, name, c) for name, c in kept.items()}
+        entry = replace(entry, macs=macs)
+        stated = {name: value for name, value in asdict(entry).items() if name != "editions"}
+        chains.append(chain, [Draft(at, "registration", None, _json(stated))])
+        listed = _json({"id": entry.id, "name": entry.name})
+        chains.append(vault, [Draft(at, "dataset", None, listed)])
         return entry
 
     def rehearse(self, entry: Entry) -> Entry:

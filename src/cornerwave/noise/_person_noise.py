@@ -25,7 +25,6 @@ import numpy as np
 
 from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Ints
-from cornerwave.keyed import expand
 from cornerwave.noise._factor import absolute, factor, positive
 from cornerwave.noise._reading import Reader, Reading
 
@@ -174,11 +173,14 @@ def without(matrix: Floats, columns: Ints) -> Floats:
 class PersonReader:
     """Computes W for blocks of at most `rows` rows. Each thread needs its own."""
 
-    def __init__(self, reading: Reading, key: bytes, *, noise: PersonNoise, rows: int) -> None:
+    def __init__(
+        self, reading: Reading, key: bytes, of_persons: bytes, *, noise: PersonNoise, rows: int
+    ) -> None:
+        """`key` is that of rows, `of_persons` that of persons: linked tables share it."""
         _, columns, paths = noise.person.shape
         self._noise = noise
         self._rows = Reader(reading, key, columns=columns, rows=rows)
-        self._persons = Reader(reading, expand(key, "persons"), columns=paths, rows=rows)
+        self._persons = Reader(reading, of_persons, columns=paths, rows=rows)
 
     def noise(self, ids: Ids, units: Ids, times: Floats | None) -> Iterator[tuple[int, Floats]]:
         """Yield (index, W) for each wanted level, given rows' ids, units and times."""

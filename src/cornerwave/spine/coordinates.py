@@ -38,6 +38,7 @@ from cornerwave.privacy import (
     indicators,
     standardised,
 )
+from cornerwave.spine.linked import Linked
 from cornerwave.spine.missing import Draws, fill_missing
 from cornerwave.spine.person_curves import less_time
 from cornerwave.spine.person_sample import PersonSample, with_means
@@ -132,6 +133,7 @@ def sampled_persons(
     survey: Survey,
     categories: Sequence[Categories],
     noise: PersonNoise | None,
+    linked: Linked | None = None,
 ) -> list[PersonRows]:
     """Return the rows of sampled persons, for their noise; none for a table without a unit.
 

@@ -45,6 +45,7 @@ from cornerwave.privacy import (
     JointSample,
     JointShares,
     MostRevealing,
+    PersonRows,
     Remedy,
     Shown,
     close_pairs,
@@ -53,15 +54,25 @@ from cornerwave.privacy import (
 )
 from cornerwave.spine.coordinates import NoisyNumbers, sampled_persons, sampled_rows
 from cornerwave.spine.holders import persons_holding
+from cornerwave.spine.linked import Linked, TableOfPersons
 from cornerwave.spine.missing import Draws, has_many_complete_rows
 from cornerwave.spine.person_counts import PersonCounts
 from cornerwave.spine.person_curves import curve_noise
-from cornerwave.spine.person_sample import PersonSample, check_persons, person_noise
+from cornerwave.spine.person_sample import check_persons, person_noise
 from cornerwave.spine.rows import Group
 from cornerwave.spine.survey import Survey, Surveyor, on_scales
 
 WORTH_SAYING = 0.1
 """The owner is warned of noise that missing values raise by more than this share."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """The tables that a table is linked with: an id of all that was frozen of them, and names."""
+
+    id: str
+    table: str
+    tables: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,8 @@ class Frozen:
     """The noise of persons and of their rows, if the table has a unit."""
     people: PersonCounts | None = None
     """How many persons there are, and how many rows each, if the table has a unit."""
+    family: Family | None = None
+    """The tables that it is linked with, if it is one of several."""
     joint: JointShares = field(default_factory=lambda: JointShares({}))
     """What an adversary who knows how rows are distributed leaves of each column."""
     noise_format: int = NOISE_FORMAT
@@ -182,6 +195,7 @@ class Frozen:
             # nothing else of a table without a unit may change: its noise hangs on every byte
             **({} if self.persons is None else {"persons": self.persons.to_json()}),
             **({} if self.people is None else {"people": asdict(self.people)}),
+            **({} if self.family is None else {"family": asdict(self.family)}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
@@ -221,10 +235,15 @@ class Frozen:
             hidden=_hidden(kept["hidden"]),
             persons=PersonNoise.from_json(kept["persons"]) if "persons" in kept else None,
             people=PersonCounts(**kept["people"]) if "people" in kept else None,
+            family=_family(kept["family"]) if "family" in kept else None,
             joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
         )
+
+
+def _family(kept: Mapping[str, Any]) -> Family:
+    return Family(kept["id"], kept["table"], tuple(kept["tables"]))
 
 
 def _column(kept: Mapping[str, Any]) -> Column:
@@ -279,10 +298,13 @@ def _knots(kept: Sequence[Sequence[float]]) -> Knots:
     return tuple((value, score) for value, score in kept)
 
 
-def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
+def freeze(
+    surveyor: Surveyor, survey: Survey, types: pa.Schema, linked: Linked | None = None
+) -> Frozen:
     """Fix what a survey of the whole table found; `types` are those of the source.
 
-    Warns about singular columns. Raises SourceError for a table that cannot be perturbed.
+    A table that is linked with others has the noise of persons that they share. Warns about
+    singular columns. Raises SourceError for a table that cannot be perturbed.
     """
     schema, moments = surveyor.schema, survey.moments
     _check_size(moments, schema)
@@ -293,13 +315,10 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
     shown = NoisyNumbers.of(surveyor, survey, draws)
     # S >= K, and its factor L with L L' = S: the noise of a row is sqrt(v) L times white noise
     shape = _noise_shape(survey, schema, shown)
-    persons = None
-    if survey.persons is not None:
+    if linked is None and survey.persons is not None:
         check_persons(survey.persons, schema)
-        changing = survey.constants.varying if survey.constants else ()
-        varying = [schema.perturbed.index(name) for name in changing]
-        persons = _person_noise(survey.persons, schema, shape, varying)
-        shape = persons.shape
+    persons = linked.noise if linked else _person_noise(survey, schema, shape)
+    shape = shape if persons is None else persons.shape
     lower = factor(shape)
     lower.warn(schema.perturbed)
     categories = tuple(
@@ -316,25 +335,64 @@ def freeze(surveyor: Surveyor, survey: Survey, types: pa.Schema) -> Frozen:
         covariance=moments.covariance,
         excess=shape - moments.covariance,
         factor=lower.lower,
-        grid=grid_of(deviation=moments.deviation, largest=moments.largest),
+        grid=_grid(moments, schema, linked),
         categories=categories,
         missing=_shows_missing(survey, schema, categories),
         fingerprint=str(survey.fingerprint),
         draws=draws,
         hidden=measure_hidden(
             sampled_rows(surveyor, survey, categories, shown, shape),
-            sampled_persons(surveyor, survey, categories, persons),
+            sampled_persons(surveyor, survey, categories, persons, linked),
         ),
         persons=persons,
         people=PersonCounts.of(surveyor, survey),
     )
 
 
-def _person_noise(
-    sample: PersonSample, schema: Schema, shape: Floats, varying: Sequence[int]
-) -> PersonNoise:
-    """Return the noise of persons, in time if rows have one."""
-    columns = len(schema.perturbed)
+def _grid(moments: Moments, schema: Schema, linked: Linked | None) -> Floats:
+    """Return the grid of each column; one that linked tables repeat has one grid in all."""
+    grid = grid_of(deviation=moments.deviation, largest=moments.largest)
+    shared = linked.grid if linked else {}
+    return np.array(
+        [shared.get(name, own) for name, own in zip(schema.perturbed, grid, strict=True)]
+    )
+
+
+def persons_of(surveyor: Surveyor, survey: Survey) -> TableOfPersons:
+    """Return what linked tables need of one: sampled persons, and the noise it has by itself.
+
+    Raises ColumnError for a unit that names few persons.
+    """
+    schema, moments = surveyor.schema, survey.moments
+    assert survey.persons is not None
+    _check_size(moments, schema)
+    check_persons(survey.persons, schema, linked=True)
+    shown = NoisyNumbers.of(surveyor, survey, Draws.of(surveyor, survey))
+    noise = _person_noise(survey, schema, _noise_shape(survey, schema, shown))
+    assert noise is not None
+    grid = grid_of(deviation=moments.deviation, largest=moments.largest)
+    return TableOfPersons(schema.perturbed, survey.persons, noise, schema.time is not None, grid)
+
+
+def rows_beside(
+    surveyor: Surveyor, survey: Survey, types: pa.Schema, noise: PersonNoise
+) -> PersonRows:
+    """Return what copies of a linked table show of sampled persons, for those of the others."""
+    held = _held(survey)
+    categories = [
+        freeze_categories(names, found, surveyor.schema, types, held[names])
+        for names, found in survey.tallies.items()
+    ]
+    return sampled_persons(surveyor, survey, categories, noise)[0]
+
+
+def _person_noise(survey: Survey, schema: Schema, shape: Floats) -> PersonNoise | None:
+    """Return the noise of persons, in time if rows have one; None without a unit."""
+    sample, columns = survey.persons, len(schema.perturbed)
+    if sample is None:
+        return None
+    changing = survey.constants.varying if survey.constants else ()
+    varying = [schema.perturbed.index(name) for name in changing]
     by_row = person_noise(sample, columns, shape, varying)
     if schema.time is None or not columns:
         return by_row

@@ -79,7 +79,7 @@ def curve_noise(
         within[:, place, place] = np.maximum(
             within[:, place, place], by_row.within[0, place, place]
         )
-    mean = rows.mean_noise(person, within)
+    mean = mean_noise(rows.phi, person, within)
     # what a row needs by itself, as in any table
     to_person, to_rows = divided(shape - mean, constant, shape)
     within = within + without(to_rows, constant)
@@ -143,7 +143,8 @@ class _RowsInTime:
         weights = phi.sum(axis=0)
         overall = x @ x.T / max(1, x.shape[1])
         sums = np.stack([(x * own) @ x.T for own in phi.T])
-        return _rounded((sums + NEAR * overall) / (weights + NEAR)[:, None, None], overall)
+        near = (sums + NEAR * overall) / (weights + NEAR)[:, None, None]
+        return rounded(near, np.diag(overall))
 
     def levels(self, diagonal: Floats) -> Floats:
         """Return C (knots, N, knots, N), not yet definite."""
@@ -182,7 +183,7 @@ class _RowsInTime:
             C[knot, :, knot, :] = diagonal[knot]
         flat = C.reshape(J * N, J * N)
         scale = np.sqrt(np.maximum(np.abs(np.diag(self.x @ self.x.T / max(1, self.x.shape[1]))), 0))
-        return _rounded(flat, np.diag(np.tile(scale**2, J))).reshape(J, N, J, N)
+        return rounded(flat, np.tile(scale**2, J)).reshape(J, N, J, N)
 
     def _by_lag(self, sums: Floats) -> Floats:
         """Return C if it depended on the lag alone: the mean of products of pairs of such a lag."""
@@ -202,13 +203,13 @@ class _RowsInTime:
                 found[k, :, other, :] = total / max(float((near * number).sum()), 1e-12)
         return found
 
-    def mean_noise(self, person: Floats, within: Floats) -> Floats:
-        """Return the covariance of the noise of a row, on average over rows."""
-        J = len(self.knots)
-        weights = self.phi.T @ self.phi / max(1, len(self.phi))
-        near = np.bincount(self.phi.argmax(axis=1), minlength=J) / max(1, len(self.phi))
-        levels = np.einsum("kl,knq,lmq->nm", weights, person, person, optimize=True)
-        return _rounded(levels + np.einsum("k,knm->nm", near, within), levels + within[0])
+
+def mean_noise(phi: Floats, person: Floats, within: Floats) -> Floats:
+    """Return the covariance of the noise of rows with some hats, on average over them."""
+    weights = phi.T @ phi / max(1, len(phi))
+    near = np.bincount(phi.argmax(axis=1), minlength=phi.shape[1]) / max(1, len(phi))
+    levels = np.einsum("kl,knq,lmq->nm", weights, person, person, optimize=True)
+    return rounded(levels + np.einsum("k,knm->nm", near, within), np.diag(levels + within[0]))
 
 
 def _squares(phi: Floats) -> Floats:
@@ -227,10 +228,13 @@ def less_time(x: Floats, phi: Floats, starts: Ints, sizes: Ints) -> Floats:
     return np.asarray(left - left.mean(axis=1, keepdims=True))
 
 
-def _rounded(matrices: Floats, of: Floats) -> Floats:
-    """Return moments rounded to BITS bits of the deviations that `of` has."""
-    deviation = np.sqrt(np.maximum(np.abs(np.diag(of)), 1e-300))
-    step = np.maximum(np.ldexp(1.0, np.frexp(np.outer(deviation, deviation))[1] - BITS), 1e-290)
+def rounded(matrices: Floats, variances: Floats, others: Floats | None = None) -> Floats:
+    """Return moments rounded to BITS bits of the deviations of their rows and columns."""
+    rows, columns = (
+        np.sqrt(np.maximum(np.abs(each), 1e-300))
+        for each in (variances, variances if others is None else others)
+    )
+    step = np.maximum(np.ldexp(1.0, np.frexp(np.outer(rows, columns))[1] - BITS), 1e-290)
     return np.asarray(np.rint(matrices / step) * step)
 
 
@@ -246,13 +250,17 @@ def _loadings(C: Floats, knots: int, columns: int, constant: Ints) -> Floats:
     pick /= pick.sum(axis=0)
     flat = C.reshape(knots * columns, knots * columns)
     reduced = pick.T @ flat @ pick
-    scale = np.sqrt(np.maximum(np.abs(np.diag(reduced)), 0.0))
+    return np.ascontiguousarray(in_few_paths(reduced)[place])
+
+
+def in_few_paths(C: Floats) -> Floats:
+    """Return L (levels, paths) with L L' = C, made definite: as few paths as hold its trace."""
+    scale = np.sqrt(np.maximum(np.abs(np.diag(C)), 0.0))
     scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.array(reduced / np.outer(scale, scale), order="C"), np.eye(len(names))
+    values, vectors = np.array(C / np.outer(scale, scale), order="C"), np.eye(len(C))
     _core.diagonalise(values, vectors, SWEEPS)
     spectrum = np.maximum(np.diag(values), 0.0)
     order = np.argsort(-spectrum, kind="stable")
     held = np.cumsum(spectrum[order]) >= KEPT * spectrum.sum()
     paths = order[: int(np.argmax(held)) + 1] if spectrum.sum() > 0 else order[:1]
-    loadings = scale[:, None] * vectors[:, paths] * np.sqrt(spectrum[paths])
-    return np.ascontiguousarray(loadings[place])
+    return np.asarray(scale[:, None] * vectors[:, paths] * np.sqrt(spectrum[paths]))

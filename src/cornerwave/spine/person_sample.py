@@ -162,10 +162,13 @@ def unit_hashes(units: Ids, secret: bytes) -> Words:
     return BlockFunction(secret)(units, room_for(len(units)))[::2].copy()
 
 
-def check_persons(sample: PersonSample, schema: Schema) -> None:
-    """Raise ColumnError for a unit that names no persons with several rows, or few of them."""
+def check_persons(sample: PersonSample, schema: Schema, *, linked: bool = False) -> None:
+    """Raise ColumnError for a unit that names no persons with several rows, or few of them.
+
+    In a table that is `linked` with others a person may have one row.
+    """
     persons, unit = len(sample.starts), schema.unit
-    if persons == len(sample.units) and (sample.counts == 1).all():
+    if not linked and persons == len(sample.units) and (sample.counts == 1).all():
         raise ColumnError(
             f"{unit!r} is another one in every row, so each row is a person; leave the unit out, "
             "or make it the key",
@@ -302,6 +305,8 @@ def person_noise(
     x, other = sample.numbers[:columns], next_rows(sample.starts, len(sample.units))
     paired = np.flatnonzero(other != np.arange(len(other)))
     one, two = x[:, paired], x[:, other[paired]]
+    if not len(paired):  # one row each, as in a table that others are linked with
+        return PersonNoise.of(shape, np.zeros_like(shape), shape)
     # exact sums, as of K: the noise depends on every bit
     of_sums, of_differences = (Moments.of_columns(z).covariance for z in (one + two, one - two))
     within = of_differences / 2

@@ -54,21 +54,33 @@ from cornerwave.spine.survey import rank_draws
 
 @dataclass(frozen=True, repr=False)
 class NoiseSecrets(Secrets):
-    """What the noise of one dataset comes from."""
+    """What the noise of one dataset comes from; `persons`, `events` and `units` that of persons."""
 
     noise: bytes
     missing: bytes
     order: bytes
     pseudonyms: bytes
+    persons: bytes
+    events: bytes
+    units: bytes
 
     @classmethod
-    def of(cls, derive: Callable[[str], bytes]) -> "NoiseSecrets":
-        """Derive them from a dataset's key, each for one purpose."""
+    def of(
+        cls, derive: Callable[[str], bytes], shared: Callable[[str], bytes] | None = None
+    ) -> "NoiseSecrets":
+        """Derive them from a dataset's key, each for one purpose.
+
+        Linked tables derive those of persons from a key that they share.
+        """
+        of_persons = shared or derive
         return cls(
             noise=derive("noise"),
             missing=derive("missing"),
             order=derive("order"),
             pseudonyms=derive("pseudonyms"),
+            persons=expand(of_persons("noise"), "persons"),
+            events=of_persons("noise"),
+            units=expand(of_persons("pseudonyms"), "units"),
         )
 
 
@@ -143,7 +155,7 @@ class Recipe:
 
     def unit_pseudonyms(self, units: Ids) -> pa.Array:
         """Return what stands for the units of rows in copies: the same for all rows of a unit."""
-        return pseudonyms(units, expand(self._noise_secrets.pseudonyms, "units"))
+        return pseudonyms(units, self._noise_secrets.units)
 
     def check(self, found: Fingerprint | None) -> None:
         """Raise SourceChanged unless this is the fingerprint of the registered table."""
@@ -232,8 +244,9 @@ class Recipe:
         self._persons.append(reader)
 
     def _new_person_reader(self, noise: PersonNoise) -> PersonReader:
+        secrets = self._noise_secrets
         return PersonReader(
-            self._reading, self._noise_secrets.noise, noise=noise, rows=self._block_rows
+            self._reading, secrets.noise, secrets.persons, noise=noise, rows=self._block_rows
         )
 
     def _carry_over(self, past: Past, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
@@ -302,7 +315,7 @@ class Recipe:
     def _donors(self) -> Ints:
         """The donors of all persons at each level."""
         assert self.histories is not None
-        key = self._noise_secrets.noise
+        key = self._noise_secrets.events
         return self.histories.donors(EventClock(key, self._levels), key)
 
     def _new_refreshers(self) -> list[Refresher]:

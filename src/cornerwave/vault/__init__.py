@@ -3,18 +3,24 @@
 _vault       open a vault; register a table
 _dataset     a registered table: who holds what, and what may be released next
 _release     a copy: made whole, recorded, then shown
+_families    several tables of the same persons, registered and released together
+_to_register a table on its way into the ledger
 _parts       where the rows of all editions lie, and their keys
 _editions    the next edition: appended rows, or a changed table
 """
 
 from cornerwave.vault._dataset import Dataset, check_name
+from cornerwave.vault._families import LinkedDataset, LinkedRelease
 from cornerwave.vault._release import FRAME, Release, write_all, write_all_spark
-from cornerwave.vault._vault import KEY_FILE, Vault, dataset_id, is_vault, key_place, vault_place
+from cornerwave.vault._to_register import dataset_id
+from cornerwave.vault._vault import KEY_FILE, Vault, is_vault, key_place, vault_place
 
 __all__ = [
     "FRAME",
     "KEY_FILE",
     "Dataset",
+    "LinkedDataset",
+    "LinkedRelease",
     "Release",
     "Vault",
     "check_name",

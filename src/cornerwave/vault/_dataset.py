@@ -2,7 +2,7 @@
 
 import json
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -531,10 +531,17 @@ class Dataset:
             replace(frozen, rows=rows.rows, fingerprint=rows.fingerprint),
             wanted,
             rows=RowSecrets.of(self._key.derive),
-            noise=NoiseSecrets.of(key.derive),
+            noise=NoiseSecrets.of(key.derive, self._of_family()),
             edition=rows.edition,
             batch=rows.batch,
             past=past,
+        )
+
+    def _of_family(self) -> Callable[[str], bytes] | None:
+        """Return what derives the secrets of persons that linked tables share, if it is one."""
+        family = self.frozen.family
+        return (
+            None if family is None else self._key.child("family", bytes.fromhex(family.id)).derive
         )
 
     def __repr__(self) -> str:

@@ -5,21 +5,18 @@ people = vault.register("people", "people.parquet", drop=["name"])
 people.release(to="partner", privacy=0.3).write("partner.parquet")
 """
 
-import hashlib
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Unpack
 
 from cornerwave.choices import ChoiceArguments, Choices, ReadingSettings, names_of
-from cornerwave.columns import check_rows, chosen_in, decide, settled, warn_of
-from cornerwave.engines import opened_frame, survey_source
+from cornerwave.columns import chosen_in
 from cornerwave.errors import (
     AlreadyRegistered,
-    ColumnError,
+    NoSuchDataset,
     UnsafeKey,
     VaultError,
     VaultExists,
@@ -28,13 +25,11 @@ from cornerwave.errors import (
 )
 from cornerwave.ledger import Entry, Key, Ledger, Records, State, check_address, remove_leftovers
 from cornerwave.outputs import make_directory, sync_directory
-from cornerwave.schema_file import ALONE, read_choices, schema_reading
-from cornerwave.sources import Progress, open_source, silent
-from cornerwave.spine.freeze import Frozen, freeze
-from cornerwave.spine.rows import RowSecrets
+from cornerwave.sources import Progress, silent
 from cornerwave.vault._dataset import Dataset, check_name
-from cornerwave.vault._editions import kept_beside
+from cornerwave.vault._families import LinkedDataset, check_table_names, register_tables
 from cornerwave.vault._parts import WORK, KeptKeys
+from cornerwave.vault._to_register import TableToRegister, read_table, read_tables
 
 VAULT_NAME = ".cornerwave"
 KEY_FILE, LEDGER_FILE, LEDGER_URL = "key", "ledger.db", "ledger.url"
@@ -200,45 +195,18 @@ class Vault:
         progress: Progress = silent,
     ) -> "Dataset":
         """Register a table with choices made as one, or with those in a schema file."""
-        from cornerwave.spine.adversary import (
-            measure_adversary,  # not on import: few commands need it
-        )
-
         check_name(name, what="a dataset's name")
-        if schema is not None:
-            reading = schema_reading(Path(schema), reading)
-        opened = open_source(opened_frame(source), reading=reading)
-        if schema is not None:
-            if choices != Choices():
-                raise ColumnError(ALONE)
-            choices = read_choices(Path(schema), opened.schema.names)
-        decided = settled(decide(opened.schema, choices))
-        warn_of(opened.notes, decided, opened.remarks)
-        secrets = RowSecrets.of(self._key.derive)
+        opened, decided = read_table(source, choices, schema=schema, reading=reading)
         others = tuple(self._ledger.dataset(each).id for each in unrelated)
-        with KeptKeys(self.path, self._key) as keys:
-            with discreet(), opened.snapshot(decided.key) as rows:
-                surveyor, survey = survey_source(
-                    rows, decided, secrets, keep_keys=keys.write, spark=spark, progress=progress
-                )
-                check_rows(survey.moments.rows, decided)
-                frozen = replace(freeze(surveyor, survey, rows.schema), reading=rows.reading)
-                frozen = replace(frozen, joint=measure_adversary(frozen, surveyor, survey))
-                marks = surveyor.marks(survey).to_json()
-                beside = kept_beside(surveyor, survey, frozen)
-            new = Entry(
-                id=dataset_id(self._key, frozen),
-                name=name,
-                source=str(opened.path) if opened.path else None,
-                registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
-                frozen=frozen.to_json(),
-                marks=marks,
-                keys=keys.run,
-                unrelated=others,
-            )
+        with TableToRegister(opened, decided, self.path, self._key) as table:
+            with discreet():
+                table.survey(spark=spark, progress=progress)
+                frozen = table.frozen()
+                new = table.entry(name, frozen, unrelated=others)
+                beside = table.beside(frozen)
             entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new, beside)
             if replace(entry, macs={}) == new and not dry_run:
-                keys.publish()
+                table.keys.publish()
         dataset = self._dataset(entry, opened)
         known, asked = dataset.frozen.schema, frozen.schema
         for what, here, there in (
@@ -257,6 +225,98 @@ class Vault:
                 "of a column. Say for each release what should differ"
             )
         return dataset
+
+    def register_linked(
+        self,
+        name: str,
+        tables: Mapping[str, Any],
+        *,
+        schema: str | Path | None = None,
+        orphans: bool = False,
+        unrelated: Iterable[str] = (),
+        dry_run: bool = False,
+        spark: Any = None,
+        progress: Progress = silent,
+        **choices: Unpack[ChoiceArguments],
+    ) -> LinkedDataset:
+        """Register several tables of the same persons, such as patients and their visits.
+
+        `tables` maps the name of each to a file or a frame. All of them have a `unit`, the column
+        that states whose row it is; a table may have one row for each person, or several. Copies
+        hide what all tables together reveal of a person, and their pseudonyms join.
+
+        A choice names columns of all tables that have them, or one of a table, as in
+        'visits.cost'. `schema` names a file that states all this instead, with a [[table]] for
+        each. A person without a row in the table that has one for each is refused unless
+        `orphans` may be.
+
+        Raises what `register` raises; then nothing is recorded.
+        """
+        return self.register_linked_as(
+            name,
+            tables,
+            Choices.of(**choices),
+            schema=schema,
+            orphans=orphans,
+            unrelated=names_of(unrelated),
+            dry_run=dry_run,
+            spark=spark,
+            progress=progress,
+        )
+
+    def register_linked_as(
+        self,
+        name: str,
+        tables: Mapping[str, Any],
+        choices: Choices,
+        *,
+        schema: str | Path | None = None,
+        reading: ReadingSettings | None = None,
+        orphans: bool = False,
+        unrelated: Sequence[str] = (),
+        dry_run: bool = False,
+        spark: Any = None,
+        progress: Progress = silent,
+    ) -> LinkedDataset:
+        """Register linked tables with choices made as one, or with those in a schema file."""
+        check_name(name, what="a dataset's name")
+        check_table_names(tables)
+        sources = read_tables(tables, choices, schema=schema, reading=reading)
+        others = tuple(self._ledger.dataset(each).id for each in unrelated)
+        entries = register_tables(
+            self._ledger,
+            self._key,
+            self.path,
+            name,
+            sources,
+            orphans=orphans,
+            unrelated=others,
+            dry_run=dry_run,
+            spark=spark,
+            progress=progress,
+        )
+        made = zip(entries, sources.items(), strict=True)
+        return LinkedDataset(name, {t: self._dataset(e, opened) for e, (t, (opened, _)) in made})
+
+    def linked(self, name: str, *, sources: Mapping[str, Any] | None = None) -> LinkedDataset:
+        """Return linked tables; `sources` states where some of them are now."""
+        entries = [e for e in self._ledger.datasets() if e.name.rpartition(".")[0] == name]
+        given = sources or {}
+        found = {
+            table.frozen.family.table: table
+            for table in (self._dataset(e, given.get(e.name.rpartition(".")[2])) for e in entries)
+            if table.frozen.family is not None
+        }
+        if not found:
+            self._ledger.dataset(name)  # states what there is
+            raise NoSuchDataset(f"{name!r} is one table, not several linked ones")
+        [first, *_] = found.values()
+        order = first.frozen.family.tables if first.frozen.family else ()
+        return LinkedDataset(name, {table: found[table] for table in order if table in found})
+
+    def has_linked(self, name: str) -> bool:
+        """Whether linked tables have this name."""
+        return any(entry.name.startswith(f"{name}.") for entry in self._ledger.datasets())
 
     def unregister(self, name: str) -> None:
         """Forget a dataset of which nothing was released. Raises DatasetReleased otherwise.
@@ -326,11 +386,6 @@ class Vault:
 def is_vault(path: str | Path) -> bool:
     """Whether there is a vault at a place."""
     return any((Path(path) / name).exists() for name in (LEDGER_FILE, LEDGER_URL))
-
-
-def dataset_id(key: Key, frozen: Frozen) -> str:
-    """Return a dataset's id: a keyed hash of all that its noise depends on."""
-    return key.derive("identity", hashlib.sha256(frozen.identity()).digest())[:16].hex()
 
 
 def _ledger_place(vault: Path) -> Path | str:

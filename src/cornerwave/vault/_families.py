@@ -1,0 +1,308 @@
+"""Linked tables: several tables of the same persons, registered and released together.
+
+Each is a dataset of its own, called FAMILY.TABLE: it can be appended to, updated, audited and
+released by itself. What they share is the noise of a person, one vector over all of them (see
+spine/linked.py), its key, and the pseudonyms by which recipients join copies.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cornerwave.columns import Schema, listed, plain_type
+from cornerwave.errors import AlreadyRegistered, ColumnError, LevelError, VaultError, discreet
+from cornerwave.ledger import Entry, Key, Ledger
+from cornerwave.levels import LINEAR, Level, Privacy, asked_for
+from cornerwave.reuse import TableMarks, repeated
+from cornerwave.sources import Progress, Source, silent
+from cornerwave.spine.freeze import Frozen, persons_of, rows_beside
+from cornerwave.spine.linked import Linked, TableOfPersons, linked_noise, shared_grid
+from cornerwave.vault._dataset import Dataset, check_name
+from cornerwave.vault._linked_copies import write_linked
+from cornerwave.vault._release import Release
+from cornerwave.vault._to_register import TableToRegister, in_family
+
+
+def check_table_names(names: Collection[str]) -> None:
+    """Raise VaultError unless tables can be called so."""
+    if len(names) < 2:
+        raise VaultError("linked tables are at least two; register a single one by itself")
+    for name in names:
+        check_name(name, what="a table's name")
+        if "." in name or "/" in name or len(name) > 63:
+            raise VaultError(f"a table's name has at most 63 characters, no . or /: {name!r}")
+
+
+def register_tables(
+    ledger: Ledger,
+    key: Key,
+    home: Path,
+    name: str,
+    sources: Mapping[str, tuple[Source, Schema]],
+    *,
+    orphans: bool = False,
+    unrelated: tuple[str, ...] = (),
+    dry_run: bool = False,
+    spark: Any = None,
+    progress: Progress = silent,
+) -> list[Entry]:
+    """Register several tables of the same persons, all or none, and return their entries.
+
+    Unless `orphans` may be, every person has a row in the table that has one row for each.
+    """
+    _check_units(sources)
+    with ExitStack() as open_, discreet():
+        tables = {
+            table: open_.enter_context(TableToRegister(opened, decided, home, key))
+            for table, (opened, decided) in sources.items()
+        }
+        for each in tables.values():
+            each.survey(spark=spark, progress=progress)
+        persons = {table: persons_of(t.surveyor, t.surveyed) for table, t in tables.items()}
+        if not orphans:
+            _check_orphans(persons, {table: t.decided for table, t in tables.items()})
+        frozen = in_family(key, _frozen(tables, _sharing(tables, persons)))
+        entries = [
+            each.entry(f"{name}.{table}", frozen[table], unrelated=unrelated)
+            for table, each in tables.items()
+        ]
+        shared = {table: _repeats(tables, table) for table in tables}
+        _check_repeats(dict(zip(tables, entries, strict=True)), shared)
+        ids = [each.id for each in entries]
+        new = [replace(e, unrelated=(*unrelated, *(i for i in ids if i != e.id))) for e in entries]
+        if dry_run:
+            return [ledger.rehearse(each) for each in new]
+        beside = [each.beside(frozen[table]) for table, each in tables.items()]
+        there = ledger.register_all(list(zip(new, beside, strict=True)))
+        if all(replace(e, macs={}) == n for e, n in zip(there, new, strict=True)):
+            for each in tables.values():
+                each.keys.publish()
+        return there
+
+
+def _check_units(sources: Mapping[str, tuple[Source, Schema]]) -> None:
+    """Raise ColumnError unless all tables have a unit, of one type."""
+    kinds = dict[str, str]()
+    for table, (opened, decided) in sources.items():
+        if decided.unit is None:
+            raise ColumnError(
+                f"table {table!r} has no unit: name the column that states whose row it is",
+                use=("unit",),
+            )
+        type_ = plain_type(opened.schema.field(decided.unit).type)
+        kinds[table] = (
+            "text" if "string" in str(type_) else "whole" if "int" in str(type_) else str(type_)
+        )
+    if len(set(kinds.values())) > 1:
+        stated = ", ".join(
+            f"{opened.schema.field(decided.unit or '').type} in {table!r}"
+            for table, (opened, decided) in sources.items()
+        )
+        raise ColumnError(f"the unit has not one type, so that tables cannot be joined: {stated}")
+
+
+def _check_orphans(persons: Mapping[str, TableOfPersons], schemas: Mapping[str, Schema]) -> None:
+    """Raise ColumnError for persons without a row in the table that has one row for each."""
+    parents = [table for table, each in persons.items() if (each.sample.counts == 1).all()]
+    for parent in parents[:1]:
+        for table, each in persons.items():
+            limit = min(each.sample.limit, persons[parent].sample.limit)
+            here = each.persons[each.persons <= limit]
+            lone = np.count_nonzero(~np.isin(here, persons[parent].persons))
+            if lone:
+                raise ColumnError(
+                    f"{lone:,} of {len(here):,} persons looked at in {table!r} have no row in "
+                    f"{parent!r}. Check that {schemas[table].unit!r} is the same in both; if such "
+                    "persons may be, allow them",
+                    use=("orphans",),
+                )
+
+
+def _repeats(tables: Mapping[str, TableToRegister], table: str) -> set[str]:
+    """Return the columns of a table that others have by the same name."""
+    others = {
+        column.name
+        for name, each in tables.items()
+        if name != table
+        for column in each.decided.columns
+    }
+    return {column.name for column in tables[table].decided.columns} & others
+
+
+def _sharing(
+    tables: Mapping[str, TableToRegister], persons: Mapping[str, TableOfPersons]
+) -> dict[str, TableOfPersons]:
+    """Return the tables with the numbers that are the same, person by person, in several.
+
+    A number that is constant in each person, and has the same values and scale.
+    """
+    shared = set[str]()
+    names = {name for each in persons.values() for name in each.names}
+    for name in names:
+        having = [table for table, each in persons.items() if name in each.names]
+        if len(having) > 1 and _is_same(name, [tables[t] for t in having]):
+            shared.add(name)
+    return {table: replace(each, shared=frozenset(shared)) for table, each in persons.items()}
+
+
+def _is_same(name: str, tables: Sequence[TableToRegister]) -> bool:
+    values = [each.surveyed.constants for each in tables]
+    known = [each for each in values if each is not None and name in each.columns]
+    if len(known) < len(tables) or any(name in each.varying for each in known):
+        return False
+    scales = {each.surveyor.scales[each.decided.perturbed.index(name)] for each in tables}
+    first, *others = (each.only([name]) for each in known)
+    for other in others:
+        first = first + other
+    return not first.varying and len(scales) == 1
+
+
+def _frozen(
+    tables: Mapping[str, TableToRegister], persons: Mapping[str, TableOfPersons]
+) -> dict[str, Frozen]:
+    """Fix all tables, with the noise of persons that they share."""
+    noise, grid = linked_noise(persons), shared_grid(persons.values())
+    beside = {
+        table: rows_beside(each.surveyor, each.surveyed, each.rows.schema, noise[table])
+        for table, each in tables.items()
+    }
+    found = {}
+    for table, each in tables.items():
+        others = tuple(rows for name, rows in beside.items() if name != table)
+        found[table] = each.frozen(Linked(noise[table], grid, others))
+    return found
+
+
+def _check_repeats(entries: Mapping[str, Entry], shared: Mapping[str, Collection[str]]) -> None:
+    """Raise AlreadyRegistered if two of the tables have a column in common, row by row.
+
+    Columns of the same name are looked at by person: they have one noise, or are correlated.
+    """
+    marks = {table: TableMarks.from_json(entry.marks) for table, entry in entries.items()}
+    names = list(marks)
+    for i, one in enumerate(names):
+        for two in names[:i]:
+            mine = [c for c in marks[one].columns if c.name not in shared[one]]
+            found = repeated(replace(marks[one], columns=tuple(mine), total=None), marks[two])
+            if found is not None and found.column is not None:
+                raise AlreadyRegistered(
+                    f"{found.column!r} of table {one!r} holds values of {found.of!r} of table "
+                    f"{two!r}, with independent noise in each row: recipients could average it. "
+                    "Drop one of the two; recipients have it by joining the tables"
+                )
+
+
+class LinkedDataset:
+    """Several tables of the same persons: released all at one level."""
+
+    def __init__(self, name: str, tables: Mapping[str, Dataset]) -> None:
+        self.name = name
+        self.tables = dict(tables)
+
+    def __getitem__(self, table: str) -> Dataset:
+        """Return one of the tables."""
+        return self.tables[table]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    @property
+    def unit(self) -> str:
+        """The column that names persons, in the first table."""
+        [first, *_] = self.tables.values()
+        return str(first.frozen.schema.unit)
+
+    def level_of(self, asked: Level | Privacy) -> Level:
+        """Return the least level at which every table gives what is asked for."""
+        return max(each.level_of(asked) for each in self.tables.values())
+
+    def privacy_of(self, level: Level) -> float:
+        """Return the share of the variance of every column of every table that copies hide."""
+        return min(each.privacy_of(level) for each in self.tables.values())
+
+    def release(
+        self,
+        *,
+        to: str,
+        privacy: float | None = None,
+        noise: float | None = None,
+        raw: bool = False,
+        dictionary: bool = False,
+        against: str = LINEAR,
+    ) -> "LinkedRelease":
+        """Release a copy of all tables to a recipient, at exactly one of `privacy` and `noise`."""
+        level = self.level_of(asked_for(noise=noise, privacy=privacy, against=against))
+        made = {
+            table: each.release_many([(to, level)], raw=raw, dictionary=dictionary)[0]
+            for table, each in self.tables.items()
+        }
+        return LinkedRelease(self, to, made)
+
+    def again(self, recipient: str) -> list["LinkedRelease"]:
+        """Return the copies of all tables that a recipient holds, to be made again."""
+        held = {table: each.again(recipient) for table, each in self.tables.items()}
+        first = next(iter(held.values()))
+        found = []
+        for like, _ in first:
+            same = {
+                table: release
+                for table, releases in held.items()
+                for release, _ in releases[::-1]
+                if (release.level, release.spec.dictionary) == (like.level, like.spec.dictionary)
+            }
+            if len(same) == len(self.tables):
+                found.append(LinkedRelease(self, recipient, same))
+        return found
+
+    def close(self) -> None:
+        """End the releases of all tables."""
+        for each in self.tables.values():
+            each.close()
+
+    def __repr__(self) -> str:
+        return f"LinkedDataset({self.name!r}, {listed(list(self.tables))})"
+
+
+@dataclass(frozen=True)
+class LinkedRelease:
+    """A copy of all tables for one recipient: it appears whole, or not at all."""
+
+    dataset: LinkedDataset
+    recipient: str
+    tables: Mapping[str, Release]
+
+    def __getitem__(self, table: str) -> Release:
+        """Return the copy of one table."""
+        return self.tables[table]
+
+    @property
+    def level(self) -> Level:
+        """The level of its noise."""
+        levels = {each.level for each in self.tables.values()}
+        if len(levels) > 1:
+            raise LevelError("the copies of linked tables have one level")
+        return levels.pop()
+
+    @property
+    def privacy(self) -> float:
+        """The share of the variance of every column of every table that the copy hides."""
+        return self.dataset.privacy_of(self.level)
+
+    def write(
+        self,
+        path: str | Path,
+        *,
+        format: str = "parquet",
+        force: bool = False,
+        progress: Progress = silent,
+    ) -> Path:
+        """Write the copy to a new folder, or to a .zip of CSV files or a .duckdb file.
+
+        The files of a folder have the `format` parquet, csv, csv.gz or arrow. Raises OutputExists
+        unless `force`, SourceChanged if a table is not the registered one; then nothing appears.
+        """
+        return write_linked(self.tables, Path(path), format=format, force=force, progress=progress)

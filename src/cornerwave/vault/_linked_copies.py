@@ -1,0 +1,117 @@
+"""A copy of linked tables: a folder, a .zip of CSV files or a DuckDB file, whole or not at all.
+
+All tables are made in a hidden folder beside the place; then the ledger states who holds each of
+them, and then the folder, or the one file that was made of it, is moved to its place.
+"""
+
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from cornerwave.errors import ExtraMissing, OutputError, OutputExists, discreet
+from cornerwave.outputs import check_parent, hidden_beside, sync_directory
+from cornerwave.sources import Progress, silent
+from cornerwave.vault._release import Release, make_all
+
+FORMATS = ("parquet", "csv", "csv.gz", "arrow")
+ZIP, DUCKDB = ".zip", ".duckdb"
+_AT = (1980, 1, 1, 0, 0, 0)
+"""The time of files in an archive: bytes depend on the copy alone."""
+
+
+def write_linked(
+    tables: Mapping[str, Release],
+    path: Path,
+    *,
+    format: str = "parquet",
+    force: bool = False,
+    progress: Progress = silent,
+) -> Path:
+    """Write a copy of each table, all of them or none. Raises OutputExists unless `force`."""
+    if format not in FORMATS:
+        raise OutputError(f"{format!r} is not one of {', '.join(FORMATS)}")
+    check_parent(path)
+    if path.exists() and not force:
+        raise OutputExists(f"{path} exists already; name another place, or replace it")
+    ending = path.suffix.lower()
+    inside = {ZIP: "csv", DUCKDB: "parquet"}.get(ending, format)
+    with discreet(), _hidden(path) as folder:
+        for table, release in tables.items():
+            make_all([(release, folder / f"{table}.{inside}")], progress=progress)
+        made = _packed(folder, ending, list(tables))
+        for release in tables.values():
+            release.hold(inside)
+        _publish(made, path)
+    return path
+
+
+@contextmanager
+def _hidden(path: Path) -> Iterator[Path]:
+    """Give a folder beside a place that only the owner can read; it vanishes at the end."""
+    folder = hidden_beside(path)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _packed(folder: Path, ending: str, tables: list[str]) -> Path:
+    """Return what appears: the folder, or one file made of what is in it."""
+    if ending == ZIP:
+        made = folder / "copy.zip"
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+            for each in sorted(p for p in folder.iterdir() if p != made):
+                about = zipfile.ZipInfo(each.name, _AT)
+                about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                with each.open("rb") as source, archive.open(about, "w", force_zip64=True) as file:
+                    shutil.copyfileobj(source, file)
+        return made
+    if ending == DUCKDB:
+        return _in_duckdb(folder, tables)
+    return folder
+
+
+def _in_duckdb(folder: Path, tables: list[str]) -> Path:
+    try:
+        import duckdb
+    except ImportError:
+        raise ExtraMissing(
+            "writing a .duckdb file needs duckdb, which is not installed: "
+            "pip install 'cornerwave[databases]'"
+        ) from None
+    made = folder / "copy.duckdb"
+    with duckdb.connect(str(made)) as connection:
+        for table in tables:
+            connection.read_parquet(str(folder / f"{table}.parquet")).create(table)
+    return made
+
+
+def _publish(made: Path, path: Path) -> None:
+    """Move what was made to its place."""
+    if made.is_dir():
+        made.chmod(0o755)
+        _sync(made)
+        if path.exists():
+            old = hidden_beside(path)
+            path.rename(old)
+            made.rename(path)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            made.rename(path)
+    else:
+        with made.open("rb") as file:
+            os.fsync(file.fileno())
+        made.chmod(0o644)
+        made.replace(path)
+    sync_directory(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    for each in folder.iterdir():
+        with each.open("rb") as file:
+            os.fsync(file.fileno())
+    sync_directory(folder)

@@ -1,0 +1,153 @@
+"""A table on its way into the ledger: read, surveyed, fixed, and then one entry.
+
+    read_table ── survey ── frozen ── entry, with what is kept beside it
+
+Linked tables are all surveyed before the first of them is fixed.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from cornerwave.choices import Choices, ReadingSettings
+from cornerwave.columns import Schema, check_rows, decide, settled, warn_of
+from cornerwave.engines import opened_frame, survey_source
+from cornerwave.errors import ColumnError
+from cornerwave.ledger import Entry, Key
+from cornerwave.schema_file import ALONE, read_choices, read_linked, schema_reading
+from cornerwave.sources import Progress, Source, open_source, silent
+from cornerwave.spine.freeze import Family, Frozen, freeze
+from cornerwave.spine.linked import Linked
+from cornerwave.spine.rows import RowSecrets
+from cornerwave.spine.survey import Survey, Surveyor
+from cornerwave.vault._editions import kept_beside
+from cornerwave.vault._parts import KeptKeys
+
+
+def read_table(
+    source: Any,
+    choices: Choices,
+    *,
+    schema: str | Path | None = None,
+    reading: ReadingSettings | None = None,
+) -> tuple[Source, Schema]:
+    """Open a table, and decide its columns by choices, or by those in a schema file."""
+    if schema is not None:
+        reading = schema_reading(Path(schema), reading)
+    opened = open_source(opened_frame(source), reading=reading)
+    if schema is not None:
+        if choices != Choices():
+            raise ColumnError(ALONE)
+        choices = read_choices(Path(schema), opened.schema.names)
+    return opened, decided_by(choices, opened)
+
+
+def read_tables(
+    tables: Mapping[str, Any],
+    choices: Choices,
+    *,
+    schema: str | Path | None = None,
+    reading: ReadingSettings | None = None,
+) -> dict[str, tuple[Source, Schema]]:
+    """Open linked tables, and decide the columns of each."""
+    if schema is not None:
+        if choices != Choices() or (reading is not None and reading.stated):
+            raise ColumnError(ALONE)
+        stated = read_linked(Path(schema), list(tables))
+        found = {}
+        for table, source in tables.items():
+            own = stated[table]
+            opened = open_source(opened_frame(source), reading=own.reading)
+            found[table] = opened, decided_by(own.choices(opened.schema.names), opened)
+        return found
+    opened_all = {t: open_source(opened_frame(s), reading=reading) for t, s in tables.items()}
+    chosen = choices.for_tables({t: opened.schema.names for t, opened in opened_all.items()})
+    return {t: (opened, decided_by(chosen[t], opened)) for t, opened in opened_all.items()}
+
+
+def decided_by(choices: Choices, opened: Source) -> Schema:
+    """Return what happens to the columns of a source."""
+    decided = settled(decide(opened.schema, choices))
+    warn_of(opened.notes, decided, opened.remarks)
+    return decided
+
+
+class TableToRegister:
+    """A table that is being registered: its rows stay as they are until it is recorded."""
+
+    def __init__(self, opened: Source, decided: Schema, home: Path, key: Key) -> None:
+        self.opened, self.decided, self._key = opened, decided, key
+        self.keys = KeptKeys(home, key)
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            opening.enter_context(self.keys)
+            self.rows = opening.enter_context(self.opened.snapshot(self.decided.key))
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def survey(self, *, spark: Any = None, progress: Progress = silent) -> None:
+        """Read the whole table."""
+        self.surveyor: Surveyor
+        self.surveyed: Survey
+        self.surveyor, self.surveyed = survey_source(
+            self.rows,
+            self.decided,
+            RowSecrets.of(self._key.derive),
+            keep_keys=self.keys.write,
+            spark=spark,
+            progress=progress,
+        )
+        check_rows(self.surveyed.moments.rows, self.decided)
+
+    def frozen(self, linked: Linked | None = None) -> Frozen:
+        """Fix what registration fixes, as one of several tables if it is linked."""
+        from cornerwave.spine.adversary import measure_adversary  # few commands need it
+
+        frozen = freeze(self.surveyor, self.surveyed, self.rows.schema, linked)
+        frozen = replace(frozen, reading=self.rows.reading)
+        joint = measure_adversary(frozen, self.surveyor, self.surveyed)
+        return replace(frozen, joint=joint)
+
+    def entry(self, name: str, frozen: Frozen, *, unrelated: tuple[str, ...] = ()) -> Entry:
+        """Return what the ledger states of the table."""
+        return Entry(
+            id=dataset_id(self._key, frozen),
+            name=name,
+            source=str(self.opened.path) if self.opened.path else None,
+            registered_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            frozen=frozen.to_json(),
+            marks=self.surveyor.marks(self.surveyed).to_json(),
+            keys=self.keys.run,
+            unrelated=unrelated,
+        )
+
+    def beside(self, frozen: Frozen) -> dict[str, bytes]:
+        """Return what is kept beside the entry."""
+        return kept_beside(self.surveyor, self.surveyed, frozen)
+
+
+def dataset_id(key: Key, frozen: Frozen) -> str:
+    """Return a dataset's id: a keyed hash of all that its noise depends on."""
+    return key.derive("identity", hashlib.sha256(frozen.identity()).digest())[:16].hex()
+
+
+def in_family(key: Key, tables: dict[str, Frozen]) -> dict[str, Frozen]:
+    """Return linked tables with the id of all: the key of their persons is derived from it."""
+    whole = hashlib.sha256()
+    for name, frozen in tables.items():
+        whole.update(hashlib.sha256(name.encode()).digest())
+        whole.update(hashlib.sha256(frozen.identity()).digest())
+    family = key.derive("family", whole.digest())[:16].hex()
+    return {
+        name: replace(frozen, family=Family(family, name, tuple(tables)))
+        for name, frozen in tables.items()
+    }
