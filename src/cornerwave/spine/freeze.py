@@ -67,7 +67,7 @@ WORTH_SAYING = 0.1
 
 
 @dataclass(frozen=True)
-class Family:
+class TableFamily:
     """The tables that a table is linked with: an id of all that was frozen of them, and names."""
 
     id: str
@@ -103,7 +103,7 @@ class Frozen:
     """The noise of persons and of their rows, if the table has a unit."""
     people: PersonCounts | None = None
     """How many persons there are, and how many rows each, if the table has a unit."""
-    family: Family | None = None
+    family: TableFamily | None = None
     """The tables that it is linked with, if it is one of several."""
     joint: JointShares = field(default_factory=lambda: JointShares({}))
     """What an adversary who knows how rows are distributed leaves of each column."""
@@ -242,8 +242,8 @@ class Frozen:
         )
 
 
-def _family(kept: Mapping[str, Any]) -> Family:
-    return Family(kept["id"], kept["table"], tuple(kept["tables"]))
+def _family(kept: Mapping[str, Any]) -> TableFamily:
+    return TableFamily(kept["id"], kept["table"], tuple(kept["tables"]))
 
 
 def _column(kept: Mapping[str, Any]) -> Column:

@@ -20,7 +20,7 @@ from cornerwave.errors import ColumnError
 from cornerwave.ledger import Entry, Key
 from cornerwave.schema_file import ALONE, read_choices, read_linked, schema_reading
 from cornerwave.sources import Progress, Source, open_source, silent
-from cornerwave.spine.freeze import Family, Frozen, freeze
+from cornerwave.spine.freeze import TableFamily, Frozen, freeze
 from cornerwave.spine.linked import Linked
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Survey, Surveyor
@@ -148,6 +148,6 @@ def in_family(key: Key, tables: dict[str, Frozen]) -> dict[str, Frozen]:
         whole.update(hashlib.sha256(frozen.identity()).digest())
     family = key.derive("family", whole.digest())[:16].hex()
     return {
-        name: replace(frozen, family=Family(family, name, tuple(tables)))
+        name: replace(frozen, family=TableFamily(family, name, tuple(tables)))
         for name, frozen in tables.items()
     }
