@@ -20,6 +20,7 @@ from cornerwave.choices import (
     Choice,
     ChoiceArguments,
     Choices,
+    ReadingArguments,
     ReadingSettings,
     toml_text,
 )
@@ -86,6 +87,7 @@ def test_the_tables_of_the_docs_are_those_of_the_declarations() -> None:
 
 def test_register_takes_every_choice_as_a_typed_argument() -> None:
     assert set(ChoiceArguments.__annotations__) == set(IN_PYTHON)
+    assert set(ReadingArguments.__annotations__) == {*SETTINGS, "column_missing"}
 
 
 def test_an_argument_that_is_not_declared_is_refused(vault: Vault) -> None:

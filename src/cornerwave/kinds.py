@@ -1,9 +1,14 @@
 """Kinds of values that a declared field may have: which are accepted, in words."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""A value that is written as JSON."""
+JsonObject: TypeAlias = Mapping[str, Json]
+"""An object that is written as JSON."""
 
 
 class Kind:

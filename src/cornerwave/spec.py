@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
 from cornerwave.choices import (
     CATEGORY,
@@ -27,11 +27,15 @@ from cornerwave.choices import (
 )
 from cornerwave.columns import Finish
 from cornerwave.errors import SourceError
-from cornerwave.kinds import Kind, ListOf, Number, OneOf, OrNull, TableOf, Text, Whole
+from cornerwave.kinds import JsonObject, Kind, ListOf, Number, OneOf, OrNull, TableOf, Text, Whole
 from cornerwave.levels import LATTICE, Level
 
 # --------------------------------------------------------------------------------------------------
 # Which copy is wanted.
+
+
+Ends = tuple[float | None, float | None]
+"""Bounds as a spec has them: numbers, since dates were counted when it was made."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,13 @@ class CopySpec:
     dictionary: bool = False
     mark: None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return it as a ledger keeps it."""
+        clip = {name: cast("Ends", ends) for name, ends in self.finish.clip.items()}
         return {
             "level": self.level.thousandths,
             "round": sorted(self.finish.round),
-            "clip": {name: list(ends) for name, ends in self.finish.clip.items()},
+            "clip": {name: list(ends) for name, ends in clip.items()},
             "types": dict(self.finish.types),
             "names": dict(self.finish.names),
             "format": self.format,
@@ -160,7 +165,7 @@ class ColumnMetadata:
     )
     about: str | None = stated(Text(printable=False))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return it as a release writes it."""
         return dict(_written(self, self.role))
 
@@ -222,7 +227,7 @@ class CopyMetadata:
         """Return what is stated about a column; nothing about one that is not named."""
         return self.columns.get(name, _NOTHING)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return it as a release writes it."""
         columns = {name: about.to_json() for name, about in self.columns.items()}
         role = "" if self.estimate is None else None
@@ -239,7 +244,7 @@ def kinds_of(what: type[CopyMetadata] | type[ColumnMetadata]) -> dict[str, Kind]
 
 
 def _checked(
-    stated: Mapping[str, Any], declared: tuple[Field[Any], ...], where: str
+    stated: Mapping[str, object], declared: tuple[Field[Any], ...], where: str
 ) -> dict[str, Any]:
     """Return the declared fields that are stated. Raises SourceError for a value that cannot be."""
     known = {}

@@ -10,7 +10,7 @@ recipient needs no truth to put the best ones together.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, count
@@ -312,7 +312,7 @@ def _repeats(code: Ints) -> bool:
     return bool((np.bincount(code) > 1).sum() > 1)
 
 
-def _fresh(name: str, used: Mapping[str, Any]) -> str:
+def _fresh(name: str, used: Container[str]) -> str:
     """Return a name that is not used yet."""
     names = (name if k == 1 else f"{name} ({k})" for k in count(1))
     return next(unused for unused in names if unused not in used)

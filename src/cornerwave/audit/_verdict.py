@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._fits import FEW_TO_LEARN
 from cornerwave.audit._linked import LinkedAudit
 from cornerwave.document import count
+from cornerwave.kinds import Json, JsonObject
 
 MUCH = 0.2
 """A column that loses a larger share of what is stated to its distribution is named."""
@@ -251,7 +251,7 @@ def failed(audit: Audit, i: int) -> list[str]:
     return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
 
-def as_json(audit: Audit) -> dict[str, Any]:
+def as_json(audit: Audit) -> JsonObject:
     """Return the whole audit as one JSON object."""
     numbers, categories = audit.numbers, audit.categories
     return {
@@ -299,14 +299,15 @@ def _both(numbers: NumberAudit | None, categories: CategoryAudit | None, what: s
     return [name for part in (numbers, categories) if part for name in getattr(part, what)]
 
 
-def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
+def _copy_json(audit: Audit, i: int) -> JsonObject:
     numbers, categories = audit.numbers, audit.categories
-    about: dict[str, Any] = {
+    hidden: dict[str, float | None] = {}
+    about: dict[str, Json] = {
         "name": audit.copies[i],
         "stated_noise": audit.stated[i],
         "stated_privacy": audit.privacy[i],
         "failed": failed(audit, i),
-        "hidden": {},
+        "hidden": hidden,
         "whole_copy": {
             left.column: {
                 "hidden": left.hidden,
@@ -332,18 +333,18 @@ def _copy_json(audit: Audit, i: int) -> dict[str, Any]:
             "exposed_in_combination": int(exposed.combined[i]),
             "exposed_rows": int(exposed.rows[i]),
         }
-        about["hidden"] |= dict(zip(columns, numbers.singles[i].tolist(), strict=True))
+        hidden |= dict(zip(columns, numbers.singles[i].tolist(), strict=True))
         shares = zip(columns, numbers.bayes[i].tolist(), strict=True)
         about["hidden_from_bayes"] = {c: s if np.isfinite(s) else None for c, s in shares}
     if categories is not None and categories.guesses is not None:
         shares = categories.guesses.singles[i].tolist()
         for shown, share in zip(categories.judged, shares, strict=True):
             vague = [not left.is_measured for left in audit.whole[i] if left.column == shown.name]
-            about["hidden"][shown.name] = None if any(vague) else share
+            hidden[shown.name] = None if any(vague) else share
     return about
 
 
-def _gain_json(audit: Audit, numbers: NumberAudit, gain: Gain) -> dict[str, Any]:
+def _gain_json(audit: Audit, numbers: NumberAudit, gain: Gain) -> JsonObject:
     return {
         "members": [audit.copies[i] for i in gain.members],
         "best": audit.copies[gain.best],
@@ -361,7 +362,7 @@ def _gain_json(audit: Audit, numbers: NumberAudit, gain: Gain) -> dict[str, Any]
     }
 
 
-def _posterior_json(numbers: NumberAudit) -> dict[str, Any] | None:
+def _posterior_json(numbers: NumberAudit) -> JsonObject | None:
     if numbers.posterior is None:
         return None
     best = numbers.posterior
@@ -374,7 +375,7 @@ def _posterior_json(numbers: NumberAudit) -> dict[str, Any] | None:
     }
 
 
-def _linked_json(audit: Audit, linked: LinkedAudit) -> dict[str, Any]:
+def _linked_json(audit: Audit, linked: LinkedAudit) -> JsonObject:
     return {
         "unit": linked.unit,
         "count": linked.total,
@@ -396,7 +397,7 @@ def _linked_json(audit: Audit, linked: LinkedAudit) -> dict[str, Any]:
     }
 
 
-def _categories_json(audit: Audit, categories: CategoryAudit) -> dict[str, Any]:
+def _categories_json(audit: Audit, categories: CategoryAudit) -> JsonObject:
     guesses = categories.guesses
     return {
         "rows": categories.kept,

@@ -23,11 +23,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from cornerwave.choices._declared import Choice, declared
 from cornerwave.errors import ColumnError, SourceError, nearest
-from cornerwave.kinds import Kind, Text
+from cornerwave.kinds import JsonObject, Kind, Text
 
 COMMAS, POINT, UTF_8 = ",", ".", "utf-8"
 SPACES = "\u0020\u00a0\u202f"
@@ -76,6 +76,22 @@ def _setting(help: str, metavar: str = "NAME", kind: Kind = _TEXT, **about: Any)
     return declared(help, kind=kind, default=None, metavar=metavar, **about)
 
 
+class ReadingArguments(TypedDict, total=False):
+    """The settings as `Vault.register` takes them: a key that is absent, or None, is not stated."""
+
+    delimiter: str | None
+    encoding: str | None
+    decimal: str | None
+    thousands: str | None
+    date_format: str | Iterable[str] | None
+    missing: str | Iterable[str] | None
+    sheet: str | None
+    table: str | None
+    query: str | None
+    order_by: str | Iterable[str] | None
+    column_missing: Mapping[str, str | Iterable[str]] | None
+
+
 @dataclass(frozen=True)
 class ReadingSettings:
     """How cells are spelled; None where that is to be found.
@@ -114,13 +130,17 @@ class ReadingSettings:
         check_date_formats(self.date_format or ())
 
     @classmethod
-    def of(cls, **given: Any) -> "ReadingSettings":
+    def of(cls, **given: Unpack[ReadingArguments]) -> "ReadingSettings":
         """Return what an owner stated; None is not stated. Raises SourceError for what cannot be.
 
         >>> ReadingSettings.of(delimiter="tab", encoding="Latin-1").encoding
         'iso8859-1'
         """
-        stated = {name: value for name, value in given.items() if value is not None}
+        return cls._of(given)
+
+    @classmethod
+    def _of(cls, given: Mapping[str, object]) -> "ReadingSettings":
+        stated: Any = {name: value for name, value in given.items() if value is not None}
         for name, value in stated.items():
             if name in SETTINGS:
                 stated[name] = SETTINGS[name].kind.parsed(value)
@@ -134,7 +154,7 @@ class ReadingSettings:
         return cls(**stated)
 
     @classmethod
-    def from_table(cls, given: Mapping[str, Any], where: str) -> "ReadingSettings":
+    def from_table(cls, given: Mapping[str, object], where: str) -> "ReadingSettings":
         """Return the settings of a schema file. Raises SourceError."""
         if unknown := sorted(set(given) - set(SETTINGS)):
             raise SourceError(f"{where}: unknown setting {unknown[0]!r}; use {', '.join(SETTINGS)}")
@@ -142,7 +162,7 @@ class ReadingSettings:
             if not SETTINGS[name].kind.accepts(value):
                 raise SourceError(f"{where}: {name} must be {SETTINGS[name].kind.allowed}")
         try:
-            return cls.of(**given)
+            return cls._of(given)
         except SourceError as error:
             raise SourceError(f"{where}: {error}") from None
 
@@ -181,7 +201,7 @@ class ReadingSettings:
         missing = dict(self.column_missing).get(name, self.missing)
         return replace(self, missing=missing, column_missing=None)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the settings as they are kept."""
         return asdict(self)
 

@@ -189,7 +189,7 @@ def _parameters(options: Sequence[Choice], place: Parameter) -> dict[str, Parame
     }
 
 
-def choices_of(given: Mapping[str, Any]) -> Choices:
+def choices_of(given: Mapping[str, object]) -> Choices:
     """Return choices from the values of options. Raises ColumnError."""
     parsed: Any = {name: _parsed(DECLARED[name], value) for name, value in given.items()}
     return Choices.of(**parsed)
@@ -216,9 +216,9 @@ def _parsed(choice: Choice, given: Any) -> Any:
     return values
 
 
-def reading_of(given: Mapping[str, Any]) -> ReadingSettings:
+def reading_of(given: Mapping[str, object]) -> ReadingSettings:
     """Return reading settings from the values of options. Raises SourceError."""
-    stated = {name: value for name, value in given.items() if value not in (None, [])}
+    stated: Any = {name: value for name, value in given.items() if value not in (None, [])}
     if "missing" in stated:
         cells = ",".join(stated["missing"]).split(",")
         stated["missing"] = [cell for cell in cells if cell.strip()]

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,7 @@ from cornerwave.cli._options import AgainstOption, JsonOption, SourceOption, Vau
 from cornerwave.cli._screen import print_json, print_table, progress, say, show, tell
 from cornerwave.document import one_line
 from cornerwave.errors import SourceError, VaultError
+from cornerwave.kinds import JsonObject
 
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
@@ -122,7 +123,7 @@ def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
         raise typer.Exit(1)
 
 
-def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
+def _dataset_json(dataset: "Dataset") -> JsonObject:
     return {
         "name": dataset.name,
         "id": dataset.id,
@@ -137,14 +138,7 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
                 "recipient": held.recipient,
                 "noise": held.spec.level.noise,
                 "privacy": dataset.privacy_of(held.spec.level),
-                "round": sorted(held.spec.finish.round),
-                "clip": dict(held.spec.finish.clip),
-                "types": dict(held.spec.finish.types),
-                "names": dict(held.spec.finish.names),
-                "format": held.spec.format,
-                "dictionary": held.spec.dictionary,
-                "edition": held.spec.edition,
-                "batch": held.spec.batch,
+                **{k: v for k, v in held.spec.to_json().items() if k not in ("level", "mark")},
                 "since": held.since,
             }
             for held in dataset.holdings
@@ -152,7 +146,7 @@ def _dataset_json(dataset: "Dataset") -> dict[str, Any]:
     }
 
 
-def _edition_json(edition: "Edition") -> dict[str, Any]:
+def _edition_json(edition: "Edition") -> JsonObject:
     return {
         "number": edition.number,
         "kind": edition.kind,
@@ -161,7 +155,7 @@ def _edition_json(edition: "Edition") -> dict[str, Any]:
         "rows": edition.rows,
         "rows_brought": edition.rows_brought,
         "drift": asdict(edition.drift) if edition.drift else {},
-        "changes": edition.changes and asdict(edition.changes),
+        "changes": asdict(edition.changes) if edition.changes else None,
     }
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ from cornerwave.cli._options import (
 )
 from cornerwave.cli._screen import print_json, print_table, say, tell
 from cornerwave.errors import ExtraMissing, OutputError, VaultError
+from cornerwave.kinds import JsonObject
 
 if TYPE_CHECKING:
     from cornerwave.access import Foreseen, Sharing, Waiting
@@ -102,7 +103,7 @@ def show(name: OneRecipient, as_json: JsonOption = False, vault: VaultOption = N
             typer.echo(f"{name} has no {title.lower()}")
 
 
-def _grants(sharing: "Sharing", recipient: str) -> list[dict[str, Any]]:
+def _grants(sharing: "Sharing", recipient: str) -> list[JsonObject]:
     """Return a recipient's grants as they are printed; of an unregistered dataset, by its id."""
     known = {each.id: each for each in sharing.vault.datasets()}
     return [
@@ -121,7 +122,7 @@ def _grants(sharing: "Sharing", recipient: str) -> list[dict[str, Any]]:
     ]
 
 
-def _level(grant: dict[str, Any]) -> str:
+def _level(grant: JsonObject) -> str:
     return "unregistered" if grant["privacy"] is None else f"privacy {grant['privacy']:g}"
 
 
@@ -382,7 +383,7 @@ def _answer(
     say(f"{asked.recipient} may fetch {asked.name} at privacy {level:g}")
 
 
-def _json(waiting: "Waiting") -> dict[str, Any]:
+def _json(waiting: "Waiting") -> JsonObject:
     coalitions = [asdict(each) for each in waiting.coalitions]
     return {**asdict(waiting.asked), "coalitions": coalitions, "refusal": waiting.refusal or None}
 

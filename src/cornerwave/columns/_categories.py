@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,18 @@ from cornerwave.columns._schema import Schema, listed
 from cornerwave.columns._types import category_type, is_text
 from cornerwave.errors import ColumnError, SourceChanged, warn
 from cornerwave.noise import MISSING, thresholds
+
+
+class KeptCategories(TypedDict):
+    """`Categories` as the ledger keeps them."""
+
+    columns: list[str]
+    values: list[str]
+    combinations: list[list[int]]
+    counts: list[int]
+    base: str
+    hides_missing: bool
+    pooled: bool
 
 
 @dataclass(frozen=True)
@@ -90,7 +102,7 @@ class Categories:
             arrays.append(kept_apart if is_text else kept_apart.dictionary_decode())
         return arrays
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> KeptCategories:
         """Return what is kept in the ledger."""
         return {
             "columns": list(self.columns),
@@ -115,7 +127,7 @@ class Categories:
         return [hash_texts(values, bytes(16)).tobytes().hex() for values in self.values]
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> "Categories":
+    def from_json(cls, kept: KeptCategories) -> "Categories":
         """Return what `to_json` wrote."""
         columns = tuple(kept["columns"])
         combinations = np.array(kept["combinations"], dtype=np.int64).reshape(-1, len(columns))

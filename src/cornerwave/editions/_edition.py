@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
@@ -69,11 +68,12 @@ class RowChanges:
     moves: Mapping[str, Moved] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> "RowChanges":
-        """Read a part of a line of the ledger."""
-        return cls(
-            **{**line, "moves": {name: Moved(**moved) for name, moved in line["moves"].items()}}
-        )
+    def of(cls, line: EditionLine) -> "RowChanges | None":
+        """Read what a line of the ledger states, if the table was updated."""
+        if not (stated := line["changes"]):
+            return None
+        moves = {name: Moved(**moved) for name, moved in stated["moves"].items()}
+        return cls(**{**stated, "moves": moves})
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Edition:
             content=line["content"],
             keys=KeyRun(**line["keys"]) if line["keys"] else None,
             drift=Drift(**line["drift"]) if line["drift"] else None,
-            changes=RowChanges.of(line["changes"]) if line["changes"] else None,
+            changes=RowChanges.of(line),
         )
 
     def line(self) -> EditionLine:

@@ -36,6 +36,10 @@ _RESTATE = (
 )
 
 
+LinePart = Mapping[str, Any]
+"""An object in a line: the JSON of a value that `editions` writes and reads."""
+
+
 class EditionLine(TypedDict):
     """What a line of the chain states of an edition after the first, with the MACs of what is
     kept beside it; the ledger adds when it came, and where its rows lie now."""
@@ -49,9 +53,9 @@ class EditionLine(TypedDict):
     first: int
     begins: int
     content: str
-    keys: dict[str, Any] | None
-    drift: dict[str, Any] | None
-    changes: dict[str, Any] | None
+    keys: LinePart | None
+    drift: LinePart | None
+    changes: LinePart | None
     macs: NotRequired[Mapping[str, str]]
 
 

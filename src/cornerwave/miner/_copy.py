@@ -84,7 +84,7 @@ class Copy:
         *,
         noise: float | None = None,
         privacy: float | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         names: Sequence[str] | None = None,
         subset: bool = False,
     ) -> "Copy":

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.columns import LOG1P_ENDS, plain_type, to_floats, value_type
@@ -115,11 +116,13 @@ LARGEST = 1e70
 
 ColumnLabels = Mapping[str, pa.Array]
 """The sorted labels of each category column."""
+ColumnBlock = Mapping[str, NDArray[Any]]
+"""Some rows, by the name of a column: numbers (rows,), or codes (rows,) of categories."""
 
 
 def column_blocks(
     source: Source, columns: Sequence[CopyColumn], labels: ColumnLabels
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[ColumnBlock]:
     """Yield blocks by column name: numbers (rows,) with NaN, or codes (rows,) with -1, if missing.
 
     A code is a position among the column's labels.

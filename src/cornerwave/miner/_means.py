@@ -33,16 +33,15 @@ error, n exp(-4 v k) of them, and the mean itself, (sum e^y)^2 / sum e^2y. A 95 
 then covers about as with 2 EFFECTIVE degrees of freedom: 93.6 %.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.errors import ColumnError
 from cornerwave.miner._covariance import undo
-from cornerwave.miner._estimates import Estimate, Estimates, Labels, Of
+from cornerwave.miner._estimates import ColumnBlock, Estimate, Estimates, Labels, Of
 from cornerwave.miner._metadata import CopyColumn, quoted
 from cornerwave.miner._shares import Refresh
 from cornerwave.moments import Moments
@@ -69,7 +68,7 @@ class GroupSums:
     @classmethod
     def of(
         cls,
-        blocks: Iterable[Mapping[str, Any]],
+        blocks: Iterable[ColumnBlock],
         number: CopyColumn,
         category: CopyColumn,
         categories: int,

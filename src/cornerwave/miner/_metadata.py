@@ -64,7 +64,7 @@ class CopyColumn:
 
 
 def open_copy(
-    what: Any, metadata: Mapping[str, Any] | None, *, subset: bool = False
+    what: Any, metadata: Mapping[str, object] | None, *, subset: bool = False
 ) -> tuple[Source, CopyMetadata | None]:
     """Open a place or a frame; return it with its metadata, None if it has none.
 

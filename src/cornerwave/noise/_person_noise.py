@@ -17,9 +17,9 @@ averaging rows of a person takes away noise and signal alike. A column that is c
 person has one level, and nothing in R, so its noise is the same in all rows, to the bit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -27,6 +27,17 @@ from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Ints
 from cornerwave.noise._factor import absolute, factor, positive
 from cornerwave.noise._reading import Reader, Reading
+
+
+class KeptPersonNoise(TypedDict):
+    """A `PersonNoise` as the ledger keeps it."""
+
+    knots: list[float]
+    person: list[list[list[float]]]
+    within: list[list[list[float]]]
+    row: list[list[list[float]]]
+    shape: list[list[float]]
+    constant: list[int]
 
 
 @dataclass(frozen=True)
@@ -81,22 +92,30 @@ class PersonNoise:
             constant=tuple(k for k, i in enumerate(columns) if i in self.constant),
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> KeptPersonNoise:
         """Return the matrices, exactly."""
-        kept = {name: getattr(self, name).tolist() for name in _ARRAYS}
-        return {**kept, "constant": list(self.constant)}
+        return {
+            "knots": self.knots.tolist(),
+            "person": self.person.tolist(),
+            "within": self.within.tolist(),
+            "row": self.row.tolist(),
+            "shape": self.shape.tolist(),
+            "constant": list(self.constant),
+        }
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> "PersonNoise":
+    def from_json(cls, kept: KeptPersonNoise) -> "PersonNoise":
         """Return what `to_json` gave."""
-        arrays = {name: np.array(kept[name], dtype=np.float64) for name in _ARRAYS}
         columns, knots = len(kept["shape"]), len(kept["knots"])
-        for name in ("person", "within", "row"):  # of no columns nothing states the shape
-            arrays[name] = arrays[name].reshape(knots, columns, -1 if columns else 0)
-        return cls(**arrays, constant=tuple(kept["constant"]))
-
-
-_ARRAYS = ("knots", "person", "within", "row", "shape")
+        at_knots = (knots, columns, -1 if columns else 0)  # no columns: nothing states the shape
+        return cls(
+            knots=np.array(kept["knots"], dtype=np.float64),
+            person=np.array(kept["person"], dtype=np.float64).reshape(at_knots),
+            within=np.array(kept["within"], dtype=np.float64).reshape(at_knots),
+            row=np.array(kept["row"], dtype=np.float64).reshape(at_knots),
+            shape=np.array(kept["shape"], dtype=np.float64),
+            constant=tuple(kept["constant"]),
+        )
 
 
 def hats(times: Floats, knots: Floats) -> tuple[Ints, Floats]:

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -132,6 +132,16 @@ RANK_TOLERANCE = 1e-9
 """Directions with less than this share of the variance are left out of regressions."""
 
 
+class KeptTransition(TypedDict):
+    """A `Transition` as the chain keeps it."""
+
+    columns: list[int]
+    carry: list[list[float]]
+    recall: list[list[float]]
+    fresh: list[list[float]]
+    remainder: list[list[float]]
+
+
 @dataclass(frozen=True)
 class Transition:
     """How the noise of a row becomes that of the next edition, in the columns that changed.
@@ -151,19 +161,26 @@ class Transition:
     fresh: Floats
     remainder: Floats
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> KeptTransition:
         """Return what the chain keeps; a double is written so that the same double comes back."""
-        matrices = {name: getattr(self, name).tolist() for name in MATRICES}
-        return {"columns": list(self.columns), **matrices}
+        return {
+            "columns": list(self.columns),
+            "carry": self.carry.tolist(),
+            "recall": self.recall.tolist(),
+            "fresh": self.fresh.tolist(),
+            "remainder": self.remainder.tolist(),
+        }
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> "Transition":
+    def from_json(cls, kept: KeptTransition) -> "Transition":
         """Return what `to_json` wrote."""
-        matrices = {name: np.array(kept[name], dtype=np.float64) for name in MATRICES}
-        return cls(tuple(kept["columns"]), **matrices)
-
-
-MATRICES = ("carry", "recall", "fresh", "remainder")
+        return cls(
+            tuple(kept["columns"]),
+            carry=np.array(kept["carry"], dtype=np.float64),
+            recall=np.array(kept["recall"], dtype=np.float64),
+            fresh=np.array(kept["fresh"], dtype=np.float64),
+            remainder=np.array(kept["remainder"], dtype=np.float64),
+        )
 
 
 @dataclass(frozen=True)

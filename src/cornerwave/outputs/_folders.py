@@ -12,15 +12,16 @@ import fcntl
 import json
 import shutil
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 
 from cornerwave.errors import OutputError, OutputExists
+from cornerwave.kinds import JsonObject
 from cornerwave.outputs._destination import Destination, Written, exists, writing
 from cornerwave.outputs._outputs import (
     check_parent,
@@ -224,7 +225,7 @@ class StoredFolder(Folder):
             with suppress(Exception):
                 remove(_below(self.place, ABOUT))
 
-    def _state(self, content: Mapping[str, Any], *, is_new: bool = False) -> None:
+    def _state(self, content: JsonObject, *, is_new: bool = False) -> None:
         place = _below(self.place, ABOUT)
         condition = {"IfNoneMatch": "*"} if is_new else {}
         with writing(self.place), s3_asked():

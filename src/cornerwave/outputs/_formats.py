@@ -8,9 +8,9 @@ arrow     record batches; Arrow compresses their columns side by side itself
 import base64
 import io
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +52,7 @@ class RowGroups:
     """A Parquet file in the making; `settings` are those of Arrow's writer."""
 
     def __init__(
-        self, file: BinaryIO, schema: pa.Schema, settings: Mapping[str, Any], metadata: Any
+        self, file: BinaryIO, schema: pa.Schema, settings: "ParquetSettings", metadata: Any
     ) -> None:
         self._file, self._schema = file, schema
         self._settings, self._metadata = settings, metadata
@@ -252,7 +252,18 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(columns, metadata=schema.metadata)
 
 
-def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
+class ParquetSettings(TypedDict):
+    """Settings of Arrow's writer of Parquet."""
+
+    compression: str
+    compression_level: int
+    use_dictionary: Sequence[str]
+    use_byte_stream_split: Sequence[str]
+    write_statistics: Sequence[str]
+    write_batch_size: int
+
+
+def parquet_settings(schema: pa.Schema) -> ParquetSettings:
     """Return the writer's settings: noisy floats compress best with their bytes split.
 
     What is left then is either noise or the same in every row, so that more than the least

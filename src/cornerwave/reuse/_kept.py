@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -29,6 +29,16 @@ MONOTONE = 0.95
 numbers with gaps, as filtered rows leave them, have runs such as 7, 8, ..., 14 in common."""
 
 _DROP = np.uint64(64 - 8 * BYTES)
+
+
+class KeptSketch(TypedDict):
+    """A `Sketch` as a ledger keeps it: hashes as text."""
+
+    rows: int
+    below: int
+    ones: str
+    twos: str
+    more: str
 
 
 @dataclass(frozen=True)
@@ -180,11 +190,11 @@ def _numbers(kept: dict[str, Any] | None) -> Numbers | None:
     return Numbers(**{**kept, "placed": _floats(kept["placed"]), "keyed": keyed})
 
 
-def _sketch(kept: dict[str, Any] | None) -> Sketch | None:
+def _sketch(kept: KeptSketch | None) -> Sketch | None:
     if kept is None:
         return None
-    ones, twos, more = (_known_words(kept[name]) for name in ("ones", "twos", "more"))
-    return Sketch(kept["rows"], kept["below"], ones, twos, more)
+    ones, twos = _known_words(kept["ones"]), _known_words(kept["twos"])
+    return Sketch(kept["rows"], kept["below"], ones, twos, _known_words(kept["more"]))
 
 
 # --- from what was learned --------------------------------------------------------------

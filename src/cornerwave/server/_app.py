@@ -38,6 +38,9 @@ from cornerwave.version import __version__
 
 router = APIRouter(include_in_schema=False)
 
+OpenApi = dict[str, Any]
+"""An OpenAPI document, or an object in it."""
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -61,7 +64,7 @@ def docs(request: Request) -> Response:
     return _page.page(request, "docs.html", groups=groups, base=base_url(request), about=about)
 
 
-def _operations(document: dict[str, Any]) -> Iterator[Operation]:
+def _operations(document: OpenApi) -> Iterator[Operation]:
     for path, methods in document["paths"].items():
         for method, about in methods.items():
             named = [(p["name"], p["in"], _type(p["schema"])) for p in about.get("parameters", ())]
@@ -74,7 +77,7 @@ def _operations(document: dict[str, Any]) -> Iterator[Operation]:
             )
 
 
-def _body(document: dict[str, Any], about: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _body(document: OpenApi, about: OpenApi) -> Iterator[tuple[str, str, str]]:
     """Yield the fields of a request's body."""
     for content in about.get("requestBody", {}).get("content", {}).values():
         name = content["schema"]["$ref"].rsplit("/", 1)[-1]
@@ -82,7 +85,7 @@ def _body(document: dict[str, Any], about: dict[str, Any]) -> Iterator[tuple[str
             yield field, "body", _type(schema)
 
 
-def _type(schema: dict[str, Any]) -> str:
+def _type(schema: OpenApi) -> str:
     """Return what a value may be, in words.
 
     >>> _type({"enum": ["csv", "parquet"]})

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,7 @@ from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import SHARING_PATH, Token
 from cornerwave.errors import LevelError, NoSuchDataset, OutputError
+from cornerwave.kinds import Json, JsonObject
 from cornerwave.server._replies import base_url, bearer, send_copy, service_of
 from cornerwave.server._service import DELTA, Permitted, Service
 
@@ -262,10 +263,15 @@ async def query(request: Request, what: ThisTable) -> Response:
     facts = await _facts(service, what)  # a copy that cannot be made is refused here already
     name = f"{request.path_params['table']}.parquet"
     address = f"{base_url(request)}{SHARING_PATH}/files/{name}?sp={service.ticket(what)}"
-    content = {"partitionValues": {}, "stats": json.dumps({"numRecords": facts.rows})}
-    added = {"path": address, "size": facts.size, "modificationTime": 0, "dataChange": True}
-    action = {"deltaSingleAction": {"add": {**content, **added}}}
-    file = {
+    content: JsonObject = {"partitionValues": {}, "stats": json.dumps({"numRecords": facts.rows})}
+    added: JsonObject = {
+        "path": address,
+        "size": facts.size,
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    action: JsonObject = {"deltaSingleAction": {"add": {**content, **added}}}
+    file: JsonObject = {
         "id": what.key(DELTA),
         "size": facts.size,
         **(action if delta else {**content, "url": address}),
@@ -296,14 +302,14 @@ def _tables(request: Request, token: Token) -> list[dict[str, str]]:
     return [{"name": name, **of, "id": each.dataset.id} for name, each in offered.items()]
 
 
-def _page(items: Sequence[dict[str, Any]], most: int | None, page: str | None) -> Response:
+def _page(items: Sequence[JsonObject], most: int | None, page: str | None) -> Response:
     """Return some items, and where the others begin."""
     try:
         start = int(base64.urlsafe_b64decode(page.encode())) if page else 0
     except ValueError:
         raise NoSuchDataset("there is no such page") from None
     end = start + min(MOST_RESULTS if most is None else most, MOST_RESULTS)
-    answer: dict[str, Any] = {"items": list(items[max(start, 0) : end])}
+    answer: dict[str, Json] = {"items": list(items[max(start, 0) : end])}
     if end < len(items):
         answer["nextPageToken"] = base64.urlsafe_b64encode(str(end).encode()).decode()
     return JSONResponse(answer)
@@ -316,17 +322,22 @@ def _wants_delta(request: Request) -> bool:
     return parts.get("responseformat", "parquet").split(",")[0] == DELTA
 
 
-def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[dict[str, Any]]:
+def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[JsonObject]:
     """Return the lines that describe a table."""
     schema = facts.schema
-    about = {
+    about: JsonObject = {
         "id": what.dataset.id,
         "format": {"provider": "parquet", "options": {}},
         "partitionColumns": [],
     }
     if delta:
         protocol = {"deltaProtocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
-        described = {**about, "schemaString": schema, "configuration": {}, "createdTime": 0}
+        described: JsonObject = {
+            **about,
+            "schemaString": schema,
+            "configuration": {},
+            "createdTime": 0,
+        }
         files = {"version": _version(what), "size": facts.size, "numFiles": 1}
         return [{"protocol": protocol}, {"metaData": {**files, "deltaMetadata": described}}]
     described = {**about, "schemaString": schema, "configuration": {}}
@@ -334,7 +345,7 @@ def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[dict[str, Any]]
     return [{"protocol": {"minReaderVersion": 1}}, {"metaData": described}]
 
 
-async def _asked(request: Request) -> Mapping[str, Any]:
+async def _asked(request: Request) -> Mapping[str, object]:
     """Return the body of a query."""
     try:
         asked = json.loads(await request.body() or b"{}")
@@ -345,7 +356,7 @@ async def _asked(request: Request) -> Mapping[str, Any]:
     return asked
 
 
-def _check_version(what: Permitted, asked: Mapping[str, Any]) -> None:
+def _check_version(what: Permitted, asked: Mapping[str, object]) -> None:
     """Raise LevelError for a version that is not the last: a grant is for the table as it is."""
     wanted = asked.get("version")
     elsewhere = wanted is not None and str(wanted) != str(_version(what))
@@ -361,7 +372,7 @@ def _versioned(what: Permitted) -> dict[str, str]:
     return {"Delta-Table-Version": str(_version(what))}
 
 
-def _lines(request: Request, what: Permitted, lines: Sequence[dict[str, Any]]) -> Response:
+def _lines(request: Request, what: Permitted, lines: Sequence[JsonObject]) -> Response:
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     format_ = DELTA if _wants_delta(request) else "parquet"
     headers = {**_versioned(what), "delta-sharing-capabilities": f"responseformat={format_}"}

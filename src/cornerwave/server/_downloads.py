@@ -1,6 +1,7 @@
 """Plain downloads: what a recipient may fetch, the copies as files, and requests for more."""
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Depends, Query
 from starlette.requests import Request
@@ -8,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import MOST_WORDS
 from cornerwave.access import Request as Asked
+from cornerwave.kinds import JsonObject
 from cornerwave.server._replies import bearer, bearer_if_any, send_copy, service_of
 from cornerwave.server._service import Permitted
 
@@ -23,6 +25,32 @@ def permitted(request: Request, name: str) -> Permitted:
 
 
 ThisCopy = Annotated[Permitted, Depends(permitted)]
+
+
+@dataclass(frozen=True)
+class MyRequest:
+    """A request as its recipient sees it."""
+
+    id: str
+    dataset: str
+    privacy: float
+    reason: str
+    at: str
+    state: str
+    answer: str
+
+    @classmethod
+    def of(cls, asked: Asked) -> "MyRequest":
+        """Return what the recipient wrote and was answered."""
+        return cls(
+            id=asked.id,
+            dataset=asked.name,
+            privacy=asked.privacy,
+            reason=asked.reason,
+            at=asked.at,
+            state=asked.state,
+            answer=asked.answer,
+        )
 
 
 @router.get("/datasets", response_model=None)
@@ -51,10 +79,10 @@ def dataset(what: ThisCopy) -> Response:
 
 
 @router.get("/requests")
-def requests(request: Request) -> list[dict[str, Any]]:
+def requests(request: Request) -> list[MyRequest]:
     """List what you have asked for."""
     asked = service_of(request).sharing.requests(recipient=bearer(request).recipient)
-    return [_request(each) for each in asked]
+    return [MyRequest.of(each) for each in asked]
 
 
 @router.post("/requests", status_code=201)
@@ -63,17 +91,17 @@ def ask(
     dataset: Annotated[str, Body(max_length=255)],
     privacy: Annotated[float, Body(gt=0, lt=1)],
     reason: Annotated[str, Body(max_length=MOST_WORDS)] = "",
-) -> dict[str, Any]:
+) -> MyRequest:
     """Ask the owner for a dataset, or for a better level of it.
 
     The answer is the same whether the dataset exists or not.
     """
     recipient = bearer(request).recipient
     sharing = service_of(request).sharing
-    return _request(sharing.ask(recipient, dataset, privacy=privacy, reason=reason))
+    return MyRequest.of(sharing.ask(recipient, dataset, privacy=privacy, reason=reason))
 
 
-def _described(what: Permitted) -> dict[str, Any]:
+def _described(what: Permitted) -> JsonObject:
     frozen, release = what.dataset.frozen, what.release
     return {
         "name": what.dataset.name,
@@ -85,16 +113,4 @@ def _described(what: Permitted) -> dict[str, Any]:
         "until": what.grant.until,
         "formats": ["parquet", "arrow", "csv", "csv.gz"],
         "etag": what.etag("parquet"),
-    }
-
-
-def _request(asked: Asked) -> dict[str, Any]:
-    return {
-        "id": asked.id,
-        "dataset": asked.name,
-        "privacy": asked.privacy,
-        "reason": asked.reason,
-        "at": asked.at,
-        "state": asked.state,
-        "answer": asked.answer,
     }

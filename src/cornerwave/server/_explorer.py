@@ -7,7 +7,7 @@ drawn from its distribution too). With one path they have the least noisy copy a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 from fastapi import Query
 from markupsafe import Markup
@@ -169,7 +169,17 @@ def slid(request: Request, id: str, p: float = FIRST) -> Response:
     return page(request, "outlook.html", dataset=dataset, **_outlook(request, dataset, p))
 
 
-def _outlook(request: Request, dataset: Dataset, privacy: float) -> dict[str, Any]:
+class OutlookShown(TypedDict):
+    """What a privacy means, for the template of the page."""
+
+    p: float
+    outlook: Outlook | None
+    columns: Sequence[tuple[str, float, str]]
+    drawings: Mapping[str, Markup]
+    missing: str
+
+
+def _outlook(request: Request, dataset: Dataset, privacy: float) -> OutlookShown:
     asked = min(max(privacy, 0.001), 0.999) if privacy == privacy else FIRST
     outlook = outlook_of(dataset.frozen, asked)
     drawings: Mapping[str, doc.Histograms] = {}

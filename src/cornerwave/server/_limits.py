@@ -10,7 +10,7 @@ import asyncio
 import resource
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope
@@ -56,7 +56,19 @@ class ClientLimits:
     wrong_password_seconds: float = 300.0
 
 
-def settings(limits: ClientLimits | None = None) -> dict[str, Any]:
+class UvicornSettings(TypedDict):
+    """How uvicorn is run."""
+
+    http: Any
+    ws: Literal["none"]
+    access_log: bool
+    log_level: str
+    server_header: bool
+    timeout_keep_alive: int
+    limit_concurrency: int
+
+
+def settings(limits: ClientLimits | None = None) -> UvicornSettings:
     """Return how uvicorn is run; as many files may be open as the system allows."""
     limits = limits or ClientLimits()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -203,7 +203,7 @@ class Frozen:
     @classmethod
     def from_json(cls, text: str) -> "Frozen":
         """Return what `to_json` wrote, bit for bit. Raises VaultError for another noise format."""
-        kept: dict[str, Any] = json.loads(text)
+        kept = json.loads(text)
         if kept["noise_format"] != NOISE_FORMAT:
             raise VaultError(
                 f"this dataset has noise of format {kept['noise_format']}, and this version of "
@@ -242,16 +242,20 @@ class Frozen:
         )
 
 
-def _family(kept: Mapping[str, Any]) -> TableFamily:
+Kept = Mapping[str, Any]
+"""An object in the JSON that a ledger keeps of a registration; a MAC vouches for its fields."""
+
+
+def _family(kept: Kept) -> TableFamily:
     return TableFamily(kept["id"], kept["table"], tuple(kept["tables"]))
 
 
-def _column(kept: Mapping[str, Any]) -> Column:
+def _column(kept: Kept) -> Column:
     clip = kept["clip"]
     return Column(**{**kept, "clip": None if clip is None else tuple(clip)})
 
 
-def _scale(kept: Mapping[str, Any]) -> Scale:
+def _scale(kept: Kept) -> Scale:
     return Scale(kept["name"], _knots(kept["knots"]), kept["ends"] and tuple(kept["ends"]))
 
 
@@ -260,7 +264,7 @@ def type_name(type_: pa.DataType) -> str:
     return "string" if is_text(plain_type(type_)) else str(plain_type(type_))
 
 
-def _exact(kept: Mapping[str, Any]) -> str:
+def _exact(kept: Mapping[str, object]) -> str:
     # a double is written with as many digits as bring the same double back
     return json.dumps(kept, allow_nan=False, sort_keys=True)
 
@@ -269,7 +273,7 @@ def _square(kept: Sequence[Sequence[float]], columns: int) -> Floats:
     return np.array(kept, dtype=np.float64).reshape(columns, columns)
 
 
-def _draws(kept: Mapping[str, Any], columns: int) -> Draws:
+def _draws(kept: Kept, columns: int) -> Draws:
     return Draws(
         mean=np.array(kept["mean"], dtype=np.float64),
         covariance=_square(kept["covariance"], columns),
@@ -277,7 +281,7 @@ def _draws(kept: Mapping[str, Any], columns: int) -> Draws:
     )
 
 
-def _hidden(kept: Mapping[str, Any]) -> Hidden:
+def _hidden(kept: Kept) -> Hidden:
     return Hidden(
         shares={name: tuple(shares) for name, shares in kept["shares"].items()},
         needed=tuple(kept["needed"]),
@@ -290,7 +294,7 @@ def _hidden(kept: Mapping[str, Any]) -> Hidden:
     )
 
 
-def _revealing(kept: Mapping[str, Any]) -> MostRevealing:
+def _revealing(kept: Kept) -> MostRevealing:
     return MostRevealing(Shown(**kept["by"]), kept["share"])
 
 

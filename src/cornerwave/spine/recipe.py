@@ -14,7 +14,6 @@ decide where it runs and where the copies go.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -344,7 +343,7 @@ class Recipe:
     ) -> pa.Table:
         schema, types = self.frozen.schema, self.frozen.source_types
         gaps = self.frozen.missing
-        made: dict[str, Any] = {
+        made: dict[str, pa.Array] = {
             name: wanted.finish.apply(
                 name, values, types.field(name).type, complete=name not in gaps
             )

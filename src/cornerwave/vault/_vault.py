@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from cornerwave.choices import ChoiceArguments, Choices, ReadingSettings, names_of
+from cornerwave.choices import ChoiceArguments, Choices, ReadingArguments, ReadingSettings, names_of
 from cornerwave.columns import chosen_in
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -122,7 +122,7 @@ class Vault:
         source: Any,
         *,
         schema: str | Path | None = None,
-        reading: Mapping[str, Any] | None = None,
+        reading: ReadingArguments | None = None,
         unrelated: Iterable[str] = (),
         dry_run: bool = False,
         spark: Any = None,
