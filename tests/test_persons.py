@@ -551,6 +551,18 @@ def test_a_gap_in_a_constant_column_leaves_what_is_hidden(vault):
     assert max(np.ptp(noisy[(of == u) & ~gaps]) for u in range(300) if (~gaps[of == u]).any()) == 0
 
 
+@pytest.mark.parametrize(("spread", "raised"), [(3.0, True), (0.3, False)])
+def test_a_kept_flag_that_reveals_how_much_rows_vary_raises_the_noise(vault, spread, raised):
+    rng, persons = np.random.default_rng(3), 1000
+    of = np.repeat(np.arange(persons), 6)
+    flag = (rng.random(persons) < 0.1)[of]
+    x = rng.normal(size=persons)[of] + np.where(flag, spread, 0.3) * rng.normal(size=len(of))
+    table = pa.table({"patient": of.astype(str), "flag": flag.astype(int), "x": x})
+    dataset = vault.register("x", table, unit="patient", keep_order=True, keep=["flag"])
+    noise = dataset.frozen.hidden.level_of(500).noise
+    assert noise > 4 if raised else noise < 1.1
+
+
 def test_numbers_that_are_missing_in_secret_do_not_go_with_a_unit(vault):
     """What is drawn by row for a gap of a constant column would differ from the other rows."""
     table = with_gaps(panel(), "height")

@@ -15,23 +15,23 @@ persons, and D that of their noise over 1 - q^2, as in `_whole_copy`:
                  in all categories at once
     shown        0
 
-the best linear estimate of a coordinate leaves C_kk - q^2 c_k' (q^2 C + D)^-1 c_k of it. Privacy is
-the least of the values, means and changes of every column, on average over rows.
-
-A sample of few persons fits chance, so that this is too low; coefficients that were learned from
-other persons leave too much. The truth lies between the two, and their mean is taken; what is
-learned from others counts more of few persons, alone if there are fewer than five for a coordinate.
+the best linear estimate of a coordinate leaves C_kk - q^2 c_k' (q^2 C + D)^-1 c_k of it; its
+coefficients may depend on what is shown (`_person_cells`). Privacy is the least of the values,
+means and changes of every column, on average over rows.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ints, lengths_of
+from cornerwave.arrays import Floats, Ints, lengths_of
 from cornerwave.levels import LATTICE
 from cornerwave.noise import PersonNoise, hat_matrix, nearest_knots
+from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, all_values
+from cornerwave.privacy._person_cells import Coordinates
+from cornerwave.privacy._variance_cells import binned
 
 LEAST_UNITS, PER_COORDINATE = 200, 5
 """Units of a class of like numbers of rows, at the least, and for each coordinate."""
@@ -40,9 +40,7 @@ LEVELS = 17
 """Levels at which it is computed; between them the hidden share over 1 - q^2 is linear."""
 SLIGHT = 0.01
 """Less than this share is chance of the sampled persons."""
-FEW = 2.5
-"""With a fifth as many coordinates as persons, only what is learned from others counts."""
-RIDGE, TINY = 1e-9, 1e-12
+TINY, DEPENDENT = 1e-12, 1e-6
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,8 @@ class PersonRows:
 
     `numbers` are those on their scales less their means, the person's mean in place of gaps;
     `categories` has the indicators of each category by its name; `shown` is what has no noise.
-    `starts` is where the rows of each person begin, in the order of `times` if they are `in_time`.
+    `starts` is where the rows of each person begin, in the order of `times` if they are `in_time`;
+    `codes` are the values of what is shown.
     """
 
     names: Sequence[str]
@@ -62,6 +61,7 @@ class PersonRows:
     noise: PersonNoise
     times: Floats | None = None
     in_time: bool = False
+    codes: Sequence[Ints] = ()
 
     @property
     def sizes(self) -> Ints:
@@ -73,7 +73,7 @@ def hidden_of_persons(rows: PersonRows) -> dict[str, Floats]:
     """Return what copies hide of each column of persons at each level of the lattice."""
     places = np.unique(np.linspace(0, len(LATTICE) - 1, LEVELS).round().astype(np.int64))
     q2 = 1 / (1 + np.array(LATTICE))
-    left = _Sums(len(places))
+    left, rows = _Sums(len(places)), replace(rows, shown=_independent(rows.shown))
     for some in _classes(rows):
         some.add_to(left, q2[places])
     hidden = {}
@@ -83,6 +83,21 @@ def hidden_of_persons(rows: PersonRows) -> dict[str, Floats]:
         between = np.interp(np.arange(len(LATTICE)), places, share)
         hidden[name] = np.asarray(np.clip(between, 0.0, 1.0) * (1 - q2))
     return hidden
+
+
+def _independent(shown: Floats) -> Floats:
+    """Return what is shown without what follows from the rest of it, linearly."""
+    basis, kept = [np.ones(shown.shape[1]) / np.sqrt(max(1, shown.shape[1]))], []
+    for values in shown:
+        left = values.copy()
+        for _ in range(2):  # once more, for rounding
+            for each in basis:
+                left -= (each @ left) * each
+        size = float(np.linalg.norm(left))
+        if size > DEPENDENT * float(np.linalg.norm(values)):
+            basis.append(left / size)
+            kept.append(values)
+    return np.array(kept).reshape(len(kept), shown.shape[1])
 
 
 class _Sums:
@@ -106,65 +121,50 @@ class _Sums:
 
 
 VALUE, MEAN, CHANGE = "value", "mean", "change"
+PROMISED = (VALUE, MEAN, CHANGE)
 
 
 @dataclass(frozen=True)
 class _Class:
-    """Persons with about as many rows each: coordinates z (k, rows), each of a column and a kind.
+    """Persons with about as many rows each: coordinates, each of a column and a kind.
 
-    `noise` is D of the numbers, 0 elsewhere; `drawn` are the coordinates of categories.
+    What is shown has no column; `bins` (features, rows) are what cells may differ by.
     """
 
-    z: Floats
+    coordinates: Coordinates
     names: Sequence[str]
     kinds: Sequence[str]
-    noise: Floats
-    drawn: Flags
-    half: Flags
-    persons: int
+    bins: Ints
 
     def add_to(self, sums: _Sums, q2: Floats) -> None:
         """Add what is left of this class's rows."""
-        rows = self.z.shape[1]
-        one, other = (_covariance(self.z[:, self.half == each]) for each in (True, False))
-        C = (one + other) / 2
-        D = self.noise + np.where(np.outer(self.drawn, self.drawn), C, 0.0)
-        # numbers are expected to vary like their noise, and the rest by itself: so it is with a
-        # weight of as many persons as there are coordinates
-        noisy = np.diag(D) > 0
-        expected = np.where(np.outer(noisy, noisy), D, np.diag(np.diag(C)))
-        per_person = len(C) / self.persons
-        of_all, of_one, of_other = (
-            (m + k * per_person * expected) / (1 + k * per_person)
-            for m, k in ((C, 1), (one, 2), (other, 2))
-        )
-        by_others = min(1.0, 0.5 + FEW * per_person)
-        for level, share in enumerate(q2):
-            fitted = _left(of_all, of_all, D, share)
-            apart = (_left(of_one, other, D, share) + _left(of_other, one, D, share)) / 2
-            left = np.clip(by_others * apart + (1 - by_others) * fitted, 0.0, np.diag(C))
-            for k in np.flatnonzero(np.diag(C) > TINY).tolist():
-                if self.names[k] and self.kinds[k] in (VALUE, MEAN, CHANGE):
-                    sums.add(self.names[k], self.kinds[k], level, rows * left[k], rows * C[k, k])
+        z = self.coordinates.z
+        rows, variances = z.shape[1], z.var(axis=1)
+        left = self._left(q2)
+        for k in np.flatnonzero(variances > TINY).tolist():
+            if self.names[k] and self.kinds[k] in PROMISED:
+                for level in range(len(q2)):
+                    more = rows * left[level, k], rows * float(variances[k])
+                    sums.add(self.names[k], self.kinds[k], level, *more)
 
+    def _left(self, q2: Floats) -> Floats:
+        """Return what is left of each coordinate (levels, k): the least, with cells or without.
 
-def _left(learned: Floats, C: Floats, D: Floats, q2: float) -> Floats:
-    """Return what an estimate learned from one covariance leaves of coordinates of another.
-
-    With b_k = q (q^2 C + D)^-1 c_k of the learned one: C_kk - 2 q b_k' c_k + b_k' (q^2 C + D) b_k.
-    """
-    q = np.sqrt(q2)
-    M = q2 * learned + (1 - q2) * D
-    size = np.sqrt(np.maximum(np.diag(M), TINY))
-    M = M / np.outer(size, size) + RIDGE * np.eye(len(M))
-    b = q * np.linalg.solve(M, learned / size[:, None]) / size[:, None]
-    shown = q2 * C + (1 - q2) * D
-    return np.asarray(np.diag(C) - 2 * q * (b * C).sum(axis=0) + (b * (shown @ b)).sum(axis=0))
-
-
-def _covariance(z: Floats) -> Floats:
-    z = z - z.mean(axis=1, keepdims=True)
-    return np.asarray(z @ z.T / max(1, z.shape[1]))
+        In cells of all columns, and of each by itself: fewer coordinates are known in smaller ones.
+        """
+        left, names = self.coordinates.left(q2), np.array(self.names)
+        every = np.arange(len(names))
+        alone = [
+            np.flatnonzero((names == name) | (names == ""))
+            for name in dict.fromkeys(self.names)
+            if name
+        ]
+        for at in [every, *alone] if len(alone) > 1 else alone:
+            some = self.coordinates.only(at)
+            cells = some.cells(self.bins)
+            if len(np.unique(cells)) > 2:  # both halves are one, where nothing was split
+                left[:, at] = np.minimum(left[:, at], some.left_in(cells, q2))
+        return left
 
 
 def _classes(rows: PersonRows) -> Iterator[_Class]:
@@ -190,29 +190,37 @@ def _class(rows: PersonRows, persons: Ints) -> _Class:
     at = np.concatenate([np.arange(s, s + m) for s, m in zip(firsts, sizes.tolist(), strict=True)])
     starts = np.append(0, np.cumsum(sizes)[:-1])
     functions = _functions(starts, len(at), in_time=rows.in_time)
-    names, kinds, parts, drawn = [], [], [], []
+    names, kinds, parts = [], [], []
     for name, values in _columns(rows):
         own = values[:, at]
         for kind, function in functions.items():
             names += [name] * len(own)
             kinds += [kind] * len(own)
             parts.append(function.of(own))
-            drawn += [name in rows.categories] * len(own)
     # how many rows a person has is seen
     count = np.repeat(sizes, sizes).astype(np.float64)
     for each in (1 / count, np.log(count)):
-        names, kinds, drawn = [*names, ""], [*kinds, VALUE], [*drawn, False]
+        names, kinds = [*names, ""], [*kinds, VALUE]
         parts.append(each[None])
-    half = np.repeat(np.arange(len(sizes)) % 2 == 0, sizes)
-    noise = np.zeros((len(names), len(names)))
-    number, columns = len(functions), len(rows.names)
     times = np.zeros(len(at)) if rows.times is None else rows.times[at]
-    of_numbers = _noise(rows.noise, times, list(functions.values()))
-    # coordinates go by column, then by function
-    noise[: number * columns, : number * columns] = of_numbers.transpose(2, 0, 3, 1).reshape(
-        columns * number, columns * number
-    )
-    return _Class(np.concatenate(parts), names, kinds, noise, np.array(drawn), half, len(sizes))
+    noise = _Noise.of(rows.noise, times, list(functions.values()), len(names))
+    z, noisy = np.concatenate(parts), np.array([name != "" for name in names])
+    drawn = np.array([name in rows.categories for name in names])
+    coordinates = Coordinates(z, noisy, drawn, starts, noise(np.arange(len(at))), noise)
+    seen = [kind in PROMISED and not name for name, kind in zip(names, kinds, strict=True)]
+    bins = _bins(z[seen], [codes[at] for codes in rows.codes])
+    return _Class(coordinates, names, kinds, bins)
+
+
+def _bins(shown: Floats, codes: Sequence[Ints]) -> Ints:
+    """Return what is shown in bins (features, rows): functions of numbers, values, all at once."""
+    every = [OpenColumn.coded("", each) for each in codes]
+    every += [OpenColumn.coded("", each, each) for each in shown]
+    features = [each for each in every if each.values > 1]
+    coarse = [each for each in features if each.values <= MOST_VALUES]
+    if len(coarse) > 1:
+        features.append(all_values(coarse))
+    return np.array([binned(each) for each in features]).reshape(len(features), shown.shape[1])
 
 
 @dataclass(frozen=True)
@@ -234,21 +242,22 @@ class _Function:
         means = np.add.reduceat(values, self.starts, axis=1) / sizes
         return np.repeat(means, sizes, axis=1)
 
-    def rows_shared_with(self, other: "_Function") -> Iterator[tuple[Ints, Floats]]:
-        """Yield rows j, and a_j b_j: of this function and another."""
+    def rows_shared_with(self, other: "_Function", rows: Ints) -> Iterator[tuple[Ints, Floats]]:
+        """Yield rows j, and a_j b_j: of this function and another, of some rows."""
+        sizes = lengths_of(self.starts, len(self.at))
         if self.weights is None and other.weights is None:
-            sizes = lengths_of(self.starts, len(self.at))
-            yield np.arange(len(self.at)), np.repeat(1.0 / sizes, sizes)
+            inside = np.bincount(rows, minlength=len(self.at))
+            each = np.add.reduceat(inside, self.starts) / sizes**2
+            yield np.arange(len(self.at)), np.repeat(each, sizes)
         elif self.weights is None:
-            yield from other.rows_shared_with(self)
+            yield from other.rows_shared_with(self, rows)
         elif other.weights is None:
-            sizes = lengths_of(self.starts, len(self.at))
-            one_of_m = np.repeat(1.0 / sizes, sizes)
-            for at, weights in zip(self.at.T, self.weights.T, strict=True):
+            one_of_m = np.repeat(1.0 / sizes, sizes)[rows]
+            for at, weights in zip(self.at[rows].T, self.weights[rows].T, strict=True):
                 yield at, weights * one_of_m
         else:
-            for at, a in zip(self.at.T, self.weights.T, strict=True):
-                for also, b in zip(other.at.T, other.weights.T, strict=True):
+            for at, a in zip(self.at[rows].T, self.weights[rows].T, strict=True):
+                for also, b in zip(other.at[rows].T, other.weights[rows].T, strict=True):
                     yield at, np.where(at == also, a * b, 0.0)
 
 
@@ -276,21 +285,46 @@ def _functions(starts: Ints, rows: int, *, in_time: bool) -> dict[str, _Function
     return found
 
 
-def _noise(noise: PersonNoise, times: Floats, functions: Sequence[_Function]) -> Floats:
-    """Return the covariance of the noise of functions, on average over rows (f, g, N, N)."""
-    knots, near = len(noise.knots), nearest_knots(times, noise.knots)
-    of_phi = [function.of(hat_matrix(times, noise.knots).T) for function in functions]
-    found = np.empty((len(functions), len(functions), *noise.shape.shape))
-    for f, one in enumerate(functions):
-        for g, other in enumerate(functions):
-            levels = of_phi[f] @ of_phi[g].T / len(times)
-            rows = np.zeros(knots)
-            for at, weights in one.rows_shared_with(other):
-                rows += np.bincount(near[at], weights, minlength=knots) / len(times)
-            found[f, g] = np.einsum(
-                "kl,knq,lmq->nm", levels, noise.person, noise.person, optimize=True
-            ) + np.einsum("k,knm->nm", rows, noise.within)
-    return found
+@dataclass(frozen=True)
+class _Noise:
+    """The noise of functions of persons' rows, of the first of so many `coordinates`.
+
+    `phi` (functions, knots, rows) are the functions of Phi, `near` is the knot next to each row.
+    """
+
+    noise: PersonNoise
+    functions: Sequence[_Function]
+    phi: Floats
+    near: Ints
+    coordinates: int
+
+    @classmethod
+    def of(
+        cls, noise: PersonNoise, times: Floats, functions: Sequence[_Function], coordinates: int
+    ) -> "_Noise":
+        hats = hat_matrix(times, noise.knots).T
+        phi = np.stack([function.of(hats) for function in functions])
+        return cls(noise, functions, phi, nearest_knots(times, noise.knots), coordinates)
+
+    def __call__(self, rows: Ints) -> Floats:
+        """Return the covariance of the noise, on average over some rows; 0 where there is none."""
+        number, knots = self.phi.shape[:2]
+        columns = len(self.noise.shape)
+        flat = self.phi[:, :, rows].reshape(number * knots, len(rows))
+        levels = (flat @ flat.T / len(rows)).reshape(number, knots, number, knots)
+        person, within = self.noise.person, self.noise.within
+        # coordinates go by column, then by function
+        found = np.einsum("fkgl,knq,lmq->nfmg", levels, person, person, optimize=True)
+        for f, one in enumerate(self.functions):
+            for g, other in enumerate(self.functions):
+                weights = np.zeros(knots)
+                for at, share in one.rows_shared_with(other, rows):
+                    weights += np.bincount(self.near[at], share, minlength=knots) / len(rows)
+                found[:, f, :, g] += np.einsum("k,knm->nm", weights, within)
+        out = np.zeros((self.coordinates, self.coordinates))
+        at = number * columns
+        out[:at, :at] = found.reshape(at, at)
+        return out
 
 
 def _columns(rows: PersonRows) -> Iterator[tuple[str, Floats]]:

@@ -37,15 +37,23 @@ def variance_cells(left: Floats, features: Sequence[OpenColumn]) -> Ints:
     n = left.shape[1]
     least = max(LEAST_LEAF, LEAF_ROWS * len(left)) // 2
     coarse = [each for each in features if each.values <= MOST_VALUES]
-    bins = [each.binned(_bins_of(each)) for each in features]
+    bins = [binned(each) for each in features]
     if len(coarse) > 1:
         bins.append(all_values(coarse).binned(CELL_VALUES))
-    codes, signals = np.array(bins), second_moments(np.nan_to_num(left))
-    cells = np.zeros(n, dtype=np.int64)
-    for half in (0, 1):
-        grow, other = np.arange(half, n, 2), np.arange(1 - half, n, 2)
-        leaves = _tree(signals[:, grow], codes[:, grow], codes[:, other], least)
-        cells[other] = leaves + half * LEAVES
+    signals = second_moments(np.nan_to_num(left))
+    return crossed_cells(signals, np.array(bins), np.arange(n) % 2, least)
+
+
+def crossed_cells(signals: Floats, bins: Ints, half: Ints, least: int) -> Ints:
+    """Return the cell of each row by signals and bins: in each `half` those that the other chose.
+
+    Cells of the second half are numbered from LEAVES on.
+    """
+    cells = np.zeros(bins.shape[1], dtype=np.int64)
+    for own in (0, 1):
+        grow, other = np.flatnonzero(half == own), np.flatnonzero(half != own)
+        leaves = _tree(signals[:, grow], bins[:, grow], bins[:, other], least)
+        cells[other] = leaves + own * LEAVES
     return cells
 
 
@@ -63,9 +71,10 @@ def shuffled(cells: Ints) -> Ints:
     return found
 
 
-def _bins_of(feature: OpenColumn) -> int:
+def binned(feature: OpenColumn) -> Ints:
+    """Return the bins of a column by which cells may differ."""
     smooth = feature.numbers is not None and feature.values > CELL_VALUES
-    return MOST_KNOTS if smooth else CELL_VALUES
+    return feature.binned(MOST_KNOTS if smooth else CELL_VALUES)
 
 
 @dataclass(frozen=True)

@@ -175,10 +175,11 @@ def _person_rows(
     most = max(1, MOST_OF_PERSONS // max(1, len(coded)))
     none = np.zeros(len(sample.units), dtype=np.bool_)
     shown = [*np.isnan(x), *numbers[len(x) :]]
+    kept = {name: _codes(cells[name][None]) for name in schema.kept}
     shown += [
         each.values
-        for name in schema.kept
-        for each in indicators(name, name, _codes(cells[name][None]), none, most=MOST_SHOWN)
+        for name, codes in kept.items()
+        for each in indicators(name, name, codes, none, most=MOST_SHOWN)
     ]
     chosen = [schema.perturbed.index(name) for name in names]
     x = with_means(x[chosen], sample.starts)
@@ -197,6 +198,7 @@ def _person_rows(
         noise=noise.only(chosen),
         times=times,
         in_time=in_time,
+        codes=list(kept.values()),
     )
 
 

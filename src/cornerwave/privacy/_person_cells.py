@@ -1,0 +1,214 @@
+"""What the best linear estimate leaves of functions of persons' rows, in cells of what is shown.
+
+In a cell c of F, with C_c the covariance of coordinates z there, and D_c that of their noise over
+1 - q^2,
+
+    left_k = C_kk - q^2 c_k' (q^2 C_c + (1 - q^2) D_c)^-1 c_k      on average over the rows of cells
+
+    numbers      D_c from the noise of just these rows
+    categories   (q E_c[(z - m)(z - m)'] + B) / (1 + q), m and B mean and covariance in all rows: a
+                 donor may come from another cell
+    shown        0
+
+Cells are chosen as those of rows are (`_variance_cells`), each half of the persons by the other.
+A sample of few persons fits chance, so that this is too low; coefficients that were learned from
+other persons leave too much. The truth lies between the two, and their mean is taken; what is
+learned from others counts more of few persons, alone if there are fewer than five for a coordinate.
+What cells take is compared with cells of as many rows of persons drawn by chance.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats, Ints, lengths_of
+from cornerwave.privacy._open_columns import second_moments, standardised
+from cornerwave.privacy._variance_cells import LEAVES, crossed_cells
+
+FEW = 2.5
+"""With a fifth as many coordinates as persons, only what is learned from others counts."""
+RIDGE, TINY = 1e-9, 1e-12
+LEAST_PERSONS, PER_COORDINATE = 50, 5
+"""Persons of a cell, of each half, and for each coordinate with noise."""
+FEWEST = 20
+"""A cell that fewer persons of the other half are in is joined to its largest."""
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Coordinates z (k, rows) of persons; `starts` is where the rows of each begin.
+
+    `noisy` are those with noise, `drawn` those of them that are categories; `D` is that of the
+    numbers, 0 elsewhere, and `noise` returns it for some of the rows.
+    """
+
+    z: Floats
+    noisy: Flags
+    drawn: Flags
+    starts: Ints
+    D: Floats
+    noise: Callable[[Ints], Floats]
+
+    @property
+    def sizes(self) -> Ints:
+        """How many rows each person has."""
+        return lengths_of(self.starts, self.z.shape[1])
+
+    @property
+    def person(self) -> Ints:
+        """The person of each row."""
+        return np.repeat(np.arange(len(self.starts)), self.sizes)
+
+    def only(self, at: Ints) -> "Coordinates":
+        """Return some of the coordinates."""
+        return replace(
+            self,
+            z=self.z[at],
+            noisy=self.noisy[at],
+            drawn=self.drawn[at],
+            D=self.D[np.ix_(at, at)],
+            noise=lambda rows: self.noise(rows)[np.ix_(at, at)],
+        )
+
+    def left(self, q2: Floats) -> Floats:
+        """Return what is left of each coordinate at some levels (levels, k), without cells."""
+        return self._whole().left(q2)
+
+    def left_in(self, cells: Ints, q2: Floats) -> Floats:
+        """Return the same with coefficients that depend on the cell, less what chance does."""
+        by_chance = self._in_cells(self._shuffled(cells), q2)
+        gain = np.maximum(by_chance - self._in_cells(cells, q2), 0.0)
+        return np.maximum(self.left(q2) - gain, 0.0)
+
+    def cells(self, bins: Ints) -> Ints:
+        """Return the cell of each row, by bins (features, rows) of what is shown."""
+        rows, persons = self.z.shape[1], len(self.starts)
+        least = max(LEAST_PERSONS, PER_COORDINATE * int(self.noisy.sum()))
+        if not len(bins) or persons < 4 * least:
+            return np.zeros(rows, dtype=np.int64)
+        left = standardised(self._less_shown())
+        signals = standardised(np.concatenate([left, second_moments(left)]))
+        # rows of a person are alike: by chance they differ as so many persons do
+        signals = signals * np.sqrt(persons / rows)
+        found = crossed_cells(signals, bins, self.person % 2, int(least * rows / persons))
+        return _joined(found, self.person)
+
+    def _less_shown(self) -> Floats:
+        """Return the coordinates with noise, less what is shown as a linear function."""
+        seen = standardised(self.z[~self.noisy])
+        z = self.z[self.noisy] - self.z[self.noisy].mean(axis=1, keepdims=True)
+        return np.asarray(z - (np.linalg.pinv(seen @ seen.T, rcond=RIDGE) @ (seen @ z.T)).T @ seen)
+
+    def _whole(self) -> "_Cell":
+        one, other = _covariances(self.z, self.person)
+        C = (one + other) / 2
+        B = np.where(np.outer(self.drawn, self.drawn), C, 0.0)
+        # numbers are expected to vary like their noise, and the rest by itself
+        noisy = np.diag(self.D + B) > 0
+        expected = np.where(np.outer(noisy, noisy), self.D + B, np.diag(np.diag(C)))
+        return _Cell(one, other, expected, self.D, B, B, len(self.starts))
+
+    def _in_cells(self, cells: Ints, q2: Floats) -> Floats:
+        """Return what is left on average over the rows of cells."""
+        whole, mean = self._whole(), self.z.mean(axis=1)
+        left = np.zeros((len(q2), len(self.z)))
+        for cell in np.unique(cells).tolist():
+            rows = np.flatnonzero(cells == cell)
+            z, of = self.z[:, rows], np.unique(self.person[rows], return_inverse=True)[1]
+            one, other = _covariances(z, of)
+            away = z.mean(axis=1) - mean
+            moments = np.where(whole.B != 0, (one + other) / 2 + np.outer(away, away), 0.0)
+            # as many persons as there are coordinates have the correlations of all
+            size = np.sqrt(np.diag(one + other) / np.maximum(np.diag(whole.covariance) * 2, TINY))
+            expected = np.outer(size, size) * whole.covariance
+            persons = int(of.max()) + 1
+            own = _Cell(one, other, expected, self.noise(rows), moments, whole.B, persons)
+            left += len(rows) / len(cells) * own.left(q2)
+        return left
+
+    def _shuffled(self, cells: Ints) -> Ints:
+        """Return the cells of other persons of the same half, drawn by chance, row by row."""
+        persons = np.arange(len(self.starts))
+        drawn, rng = persons.copy(), np.random.default_rng(1)
+        for half in (persons[::2], persons[1::2]):
+            drawn[half] = rng.permutation(half)
+        place = np.arange(len(cells)) - self.starts[self.person]
+        other = drawn[self.person]
+        return np.asarray(cells[self.starts[other] + np.minimum(place, self.sizes[other] - 1)])
+
+
+def _joined(cells: Ints, person: Ints) -> Ints:
+    """Return cells of which each has enough persons: the others go to the largest of their half."""
+    found = cells.copy()
+    for half in (cells < LEAVES, cells >= LEAVES):
+        if half.any():
+            numbers, rows = np.unique(cells[half], return_counts=True)
+            for number in numbers.tolist():
+                if len(np.unique(person[cells == number])) < FEWEST:
+                    found[cells == number] = numbers[rows.argmax()]
+    return found
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """Covariances of two halves of the persons of a cell, and what is expected of them.
+
+    `noise` is D of the numbers, `moments` and `B` are those of categories.
+    """
+
+    one: Floats
+    other: Floats
+    expected: Floats
+    noise: Floats
+    moments: Floats
+    B: Floats
+    persons: int
+
+    @property
+    def covariance(self) -> Floats:
+        """The covariance of all of them."""
+        return (self.one + self.other) / 2
+
+    def left(self, q2: Floats) -> Floats:
+        """Return what is left of each coordinate at some levels (levels, k)."""
+        # what is expected has the weight of as many persons as there are coordinates
+        C, per_person = self.covariance, len(self.one) / self.persons
+        of_all, of_one, of_other = (
+            (m + k * per_person * self.expected) / (1 + k * per_person)
+            for m, k in ((C, 1), (self.one, 2), (self.other, 2))
+        )
+        by_others = min(1.0, 0.5 + FEW * per_person)
+        found = np.empty((len(q2), len(C)))
+        for level, share in enumerate(q2.tolist()):
+            q = np.sqrt(share)
+            D = self.noise + (q * self.moments + self.B) / (1 + q)
+            fitted = _left(of_all, of_all, D, share)
+            apart = (_left(of_one, self.other, D, share) + _left(of_other, self.one, D, share)) / 2
+            left = by_others * apart + (1 - by_others) * fitted
+            found[level] = np.clip(left, 0.0, np.diag(C))
+        return found
+
+
+def _left(learned: Floats, C: Floats, D: Floats, q2: float) -> Floats:
+    """Return what an estimate learned from one covariance leaves of coordinates of another.
+
+    With b_k = q (q^2 C + D)^-1 c_k of the learned one: C_kk - 2 q b_k' c_k + b_k' (q^2 C + D) b_k.
+    """
+    q = np.sqrt(q2)
+    M = q2 * learned + (1 - q2) * D
+    size = np.sqrt(np.maximum(np.diag(M), TINY))
+    M = M / np.outer(size, size) + RIDGE * np.eye(len(M))
+    b = q * np.linalg.solve(M, learned / size[:, None]) / size[:, None]
+    shown = q2 * C + (1 - q2) * D
+    return np.asarray(np.diag(C) - 2 * q * (b * C).sum(axis=0) + (b * (shown @ b)).sum(axis=0))
+
+
+def _covariances(z: Floats, person: Ints) -> tuple[Floats, Floats]:
+    """Return those of every other person, and of the others."""
+    return _covariance(z[:, person % 2 == 0]), _covariance(z[:, person % 2 == 1])
+
+
+def _covariance(z: Floats) -> Floats:
+    z = z - z.mean(axis=1, keepdims=True)
+    return np.asarray(z @ z.T / max(1, z.shape[1]))
