@@ -553,7 +553,7 @@ def test_a_gap_in_a_constant_column_leaves_what_is_hidden(vault):
 
 @pytest.mark.parametrize(("spread", "raised"), [(3.0, True), (0.3, False)])
 def test_a_kept_flag_that_reveals_how_much_rows_vary_raises_the_noise(vault, spread, raised):
-    rng, persons = np.random.default_rng(3), 1000
+    rng, persons = np.random.default_rng(3), 2000
     of = np.repeat(np.arange(persons), 6)
     flag = (rng.random(persons) < 0.1)[of]
     x = rng.normal(size=persons)[of] + np.where(flag, spread, 0.3) * rng.normal(size=len(of))

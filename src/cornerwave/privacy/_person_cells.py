@@ -29,8 +29,10 @@ from cornerwave.privacy._variance_cells import LEAVES, crossed_cells
 FEW = 2.5
 """With a fifth as many coordinates as persons, only what is learned from others counts."""
 RIDGE, TINY = 1e-9, 1e-12
-LEAST_PERSONS, PER_COORDINATE = 50, 5
+LEAST_PERSONS, PER_COORDINATE = 25, 5
 """Persons of a cell, of each half, and for each coordinate with noise."""
+EVERY = 2
+"""Cells are looked at, at every other level; between them the share that they leave is linear."""
 FEWEST = 20
 """A cell that fewer persons of the other half are in is joined to its largest."""
 
@@ -77,9 +79,12 @@ class Coordinates:
 
     def left_in(self, cells: Ints, q2: Floats) -> Floats:
         """Return the same with coefficients that depend on the cell, less what chance does."""
-        by_chance = self._in_cells(self._shuffled(cells), q2)
-        gain = np.maximum(by_chance - self._in_cells(cells, q2), 0.0)
-        return np.maximum(self.left(q2) - gain, 0.0)
+        places = np.arange(len(q2))
+        some = np.union1d(places[::EVERY], places[-1:])
+        by_chance = self._in_cells(self._shuffled(cells), q2[some])
+        kept = np.minimum(self._in_cells(cells, q2[some]) / np.maximum(by_chance, TINY), 1.0)
+        kept = np.array([np.interp(places, some, share) for share in kept.T]).T
+        return self.left(q2) * kept
 
     def cells(self, bins: Ints) -> Ints:
         """Return the cell of each row, by bins (features, rows) of what is shown."""
@@ -183,7 +188,7 @@ class _Cell:
         for level, share in enumerate(q2.tolist()):
             q = np.sqrt(share)
             D = self.noise + (q * self.moments + self.B) / (1 + q)
-            fitted = _left(of_all, of_all, D, share)
+            fitted = _left(of_all, of_all, D, share) if by_others < 1 else 0.0
             apart = (_left(of_one, self.other, D, share) + _left(of_other, self.one, D, share)) / 2
             left = by_others * apart + (1 - by_others) * fitted
             found[level] = np.clip(left, 0.0, np.diag(C))
